@@ -1,7 +1,7 @@
-"""Files of NumPy arrays that anybody may have written.
+"""Readers for NumPy array files from untrusted sources.
 
-A header is compared with the file and with the free memory before anything is allocated for it. numpy itself believes
-it: 128 bytes can ask for terabytes, and a few megabytes of an archive can unpack to gigabytes.
+Every header is compared with the file and with the free memory before memory is allocated. numpy does not
+check: a header of 128 bytes can ask for terabytes, and an archive of a few megabytes can unpack to gigabytes.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from raydr.memory import lacking_memory, size
 
-_SAVE = "Save plain arrays of numbers or text by numpy.save or numpy.savez."
-_AGAIN = "Copy the file again, or save the array again by numpy.save or numpy.savez."
+_SAVE = "Save plain arrays of numbers or text with numpy.save or numpy.savez."
+_AGAIN = "Copy the file again, or save the array again with numpy.save or numpy.savez."
 
 
 class ArrayFileError(ValueError):
-    """What is wrong with a file of arrays and what to do, as the end of a sentence."""
+    """An array file that cannot be read. The message says what is wrong and what to do, as the end of a sentence."""
 
 
 def read_array_file(path: Path) -> NDArray[Any]:
@@ -42,7 +42,7 @@ def read_array_file(path: Path) -> NDArray[Any]:
 
 
 class ArrayArchive(Mapping[str, NDArray[Any]]):
-    """The arrays of an .npz file by name, each read when it is asked for.
+    """The arrays of an .npz file by name. Each array is read on access.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class ArrayArchive(Mapping[str, NDArray[Any]]):
     OSError
         If the file cannot be opened.
     ArrayFileError
-        If it is not an archive, or an array that is asked for cannot be read.
+        If the file is not an archive, or an array cannot be read.
     """
 
     def __init__(self, file: Path | BinaryIO) -> None:
@@ -62,7 +62,7 @@ class ArrayArchive(Mapping[str, NDArray[Any]]):
             self._zip = zipfile.ZipFile(file)
         except OSError:
             raise
-        except Exception as error:  # zipfile has several types for what is damaged
+        except Exception as error:  # zipfile raises several types for a damaged file
             raise ArrayFileError(f"{_reason(error)}. {_AGAIN}") from error
         self._members = {info.filename.removesuffix(".npy"): info for info in self._zip.infolist()}
 
@@ -81,7 +81,7 @@ class ArrayArchive(Mapping[str, NDArray[Any]]):
                 return _read(file, info.file_size, f"the header of {name!r}")
         except (ArrayFileError, MemoryError):
             raise
-        except Exception as error:  # of each compression its own
+        except Exception as error:  # each compression raises its own type
             raise ArrayFileError(
                 f"the array {name!r} cannot be unpacked ({_reason(error)}). {_AGAIN}"
             ) from error
@@ -127,55 +127,58 @@ def write_array_archive(
 
 
 def _read(file: IO[bytes], length: int, header: str) -> NDArray[Any]:
-    """Read an array from a file of ``length`` bytes, whose ``header`` errors call so."""
+    """Read an array from a file of ``length`` bytes. Errors call its header ``header``."""
     shape, dtype, start = _header(file, length, header)
-    claimed = f"{header} says shape {shape} of {dtype}"
+    claimed = f"{header} gives the shape {shape} of {dtype}"
     if dtype.hasobject:
         raise ArrayFileError(
-            f"{claimed}: it holds pickled Python objects, which raydr never opens, because they can run code. {_SAVE}"
+            f"{claimed}. The array holds pickled Python objects, which raydr does not open, because they can run code."
+            f" {_SAVE}"
         )
     if min(shape, default=0) < 0:
-        raise ArrayFileError(f"{claimed}, which no array has; {size(length - start)} follow it. {_AGAIN}")
+        raise ArrayFileError(
+            f"{claimed}, which is not a valid shape. {size(length - start)} follow it. {_AGAIN}"
+        )
     numbers, held = math.prod(shape), length - start
     if numbers * dtype.itemsize != held:
         raise ArrayFileError(
-            f"{claimed}, which takes {size(numbers * dtype.itemsize)}, and the file holds {size(held)}: it was cut, or"
+            f"{claimed}, which takes {size(numbers * dtype.itemsize)}, but the file holds {size(held)}. It was cut, or"
             f" the header is wrong. {_AGAIN}"
         )
-    # A table is of float32 or float64: other numbers are there twice for a moment.
+    # A table holds float32 or float64. Numbers of another type are in memory twice for a moment.
     lacking = lacking_memory(held + (numbers * _table_itemsize(dtype)))
     if lacking is not None:
         raise ArrayFileError(
-            f"{claimed}: {lacking}. Take fewer rows or columns, a smaller type, or a machine with more memory. A file"
-            f" with some of the rows tells `raydr plan FILE --rows {shape[0]}` what a run needs."
+            f"{claimed}: {lacking}. Use fewer rows or columns, a smaller type, or a machine with more memory. To see"
+            f" what a run needs, run `raydr plan FILE --rows {shape[0]}` on a file with some of the rows."
         )
     file.seek(0)
     try:
         with np.errstate(invalid="ignore"):
             return np.asarray(npy.read_array(file, allow_pickle=False))
     except (ValueError, TypeError) as error:  # empty arrays of impossible shapes
-        raise ArrayFileError(f"{claimed}, and it cannot be read ({_reason(error)}). {_AGAIN}") from error
+        raise ArrayFileError(f"{claimed}, but it cannot be read ({_reason(error)}). {_AGAIN}") from error
 
 
 def _table_itemsize(dtype: np.dtype[Any]) -> int:
-    """Bytes of a number of the table that is made of an array; 0 where it is the array itself, or text."""
+    """Return the bytes per number of the table made from an array, or 0 if it uses the array itself or is text."""
     if dtype.kind not in "biuf" or dtype.itemsize in (4, 8) * (dtype.kind == "f"):
         return 0
     return 4 if dtype.itemsize <= 2 else 8
 
 
 def _header(file: IO[bytes], length: int, header: str) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Return the shape and type that a header claims, and where the array itself starts."""
+    """Return the shape and type from a header, and the offset of the array."""
     try:
         version = npy.read_magic(file)
-        # Version 3 differs from 2 only in the letters of field names.
+        # Version 3 differs from version 2 only in the letters that field names can use.
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, _, dtype = read(file)
     except MemoryError:
         raise
-    except Exception as error:  # numpy parses it as Python: syntax errors of several types
+    except Exception as error:  # numpy parses it as Python, so there are several types of syntax error
         raise ArrayFileError(
-            f"{header} cannot be read ({_reason(error)}), and the file holds {size(length)}. {_AGAIN}"
+            f"{header} cannot be read ({_reason(error)}), but the file holds {size(length)}. {_AGAIN}"
         ) from error
     return shape, dtype, file.tell()
 

@@ -1,4 +1,4 @@
-"""Names for the arrays that rooms hand to each other; shapes stand in each docstring."""
+"""Type aliases for arrays. Each docstring gives the shapes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 Float32Array: TypeAlias = NDArray[np.float32]
 Float64Array: TypeAlias = NDArray[np.float64]
 FloatArray: TypeAlias = NDArray[np.floating[Any]]
-"""float32 or float64; functions keep the precision that they are given unless their docstring says otherwise."""
+"""float32 or float64. Functions keep the precision of their input unless their docstring says otherwise."""
 Int64Array: TypeAlias = NDArray[np.int64]
 UInt8Array: TypeAlias = NDArray[np.uint8]
 IntArray: TypeAlias = NDArray[np.integer[Any]]
@@ -19,7 +19,7 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 
 
 def shaped(shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
-    """Zeros of a shape and type that take no memory, for what is only to be counted.
+    """Return zeros of a shape and type that take no memory, to compute sizes.
 
     >>> shaped((1_000_000, 1_000_000)).nbytes
     8000000000000
@@ -28,7 +28,7 @@ def shaped(shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any
 
 
 def fingerprint(array: NDArray[Any]) -> str:
-    """Hash of an array's shape, type and content."""
+    """Return a hash of an array's shape, type and content."""
     digest = hashlib.blake2b(f"{array.shape} {array.dtype}".encode(), digest_size=16)
     digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

@@ -1,8 +1,8 @@
-"""Where large products are computed: by the processor's cores, or by a GPU that this process may use.
+"""Devices for large products: the CPU, or a GPU that this process can use.
 
-What either computes is written once, by what numpy and torch call by the same names and mean alike: arrays are put
-there (:meth:`Place.put`), the functions come from :attr:`Place.functions`, and results are fetched. Torch is imported
-where a GPU is asked for, and nowhere else.
+The same code runs on both. It uses only functions that numpy and torch share by name and meaning. Arrays go
+to the device with :meth:`Place.put`, functions come from :attr:`Place.functions`, and results come back with
+:meth:`Place.fetch`. torch is imported only if a GPU is requested.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Found = Literal["cpu", "cuda"]
 
 
 class Place:
-    """Where arrays are, and what computes with them.
+    """A device that holds arrays and computes with them.
 
     Parameters
     ----------
     name : str
-        ``numpy``, or what torch calls a device.
+        ``numpy``, or the name of a torch device.
 
     Attributes
     ----------
@@ -46,38 +46,41 @@ class Place:
 
     @property
     def accelerated(self) -> bool:
-        """Whether that is torch's to compute, and not numpy's."""
+        """Whether torch computes here, instead of numpy."""
         return self.functions is not np
 
     @property
     def torch_device(self) -> str:
-        """What torch is to compute on there."""
+        """The torch device to compute on."""
         return self.name if self.accelerated else "cpu"
 
     def put(self, values: NDArray[Any]) -> Any:
-        """These values there; numpy's own array where that is here."""
+        """Return the values on this device. On the CPU, this is the same numpy array."""
         if not self.accelerated:
             return values
         return self.functions.tensor(np.ascontiguousarray(values), device=self.name)
 
     def kept(self, values: NDArray[Any]) -> Any:
-        """As :meth:`put`, once for as long as the array lives, of which nobody may write into any more."""
+        """Return the values on this device, copied once for the lifetime of the array.
+
+        Do not write to the array afterwards.
+        """
         if not self.accelerated:
             return values
         found = self._kept.get(id(values))
         if found is None or found[0]() is not values:
             number = id(values)
-            # Its number is another array's once it is gone.
+            # When the array is gone, another array can get the same id.
             gone = weakref.ref(values, lambda _: self._kept.pop(number, None))
             found = self._kept[number] = gone, self.put(values)
         return found[1]
 
     def fetch(self, values: Any) -> Any:
-        """What was computed there, as numpy's array."""
+        """Return a result of this device as a numpy array."""
         return values.cpu().numpy() if self.accelerated else values
 
     def floored(self, values: Any) -> Any:
-        """Make what is below 0 in ``values`` 0, in place."""
+        """Replace values below 0 with 0, in place."""
         if self.accelerated:
             return values.clamp_(min=0.0)
         return np.maximum(values, 0.0, out=values)
@@ -85,21 +88,21 @@ class Place:
 
 _CPU = Place()
 _asked: list[Place] = []
-"""What blocks of this process that are under way compute on."""
+"""The places of the open ``with`` blocks of this process."""
 
 
 def workplace() -> Place:
-    """Where this process computes large products, in all its threads."""
+    """Return where this process computes large products, in all its threads."""
     return _asked[-1] if _asked else _CPU
 
 
 def found(device: Device) -> Found:
-    """What a device comes to in this process: ``auto`` is a GPU where there is one.
+    """Return the device that this process uses: ``auto`` is a GPU if there is one.
 
     Raises
     ------
     ScenarioError
-        If it is to be a GPU, and torch finds none.
+        If a GPU is required but torch finds none.
     """
     if device == "cpu":
         return "cpu"
@@ -110,13 +113,13 @@ def found(device: Device) -> Found:
     if device == "auto":
         return "cpu"
     raise ScenarioError(
-        "runtime.device is cuda, and torch finds no GPU that it can use: set it to auto or cpu, or install a build of"
-        " torch for the machine's GPU."
+        "runtime.device is cuda, but torch finds no GPU that it can use. Set runtime.device to auto or cpu, or install"
+        " a build of torch for this machine's GPU."
     )
 
 
 def built_for_gpus() -> bool:
-    """Whether torch, as installed, can use a GPU, be there one here or elsewhere."""
+    """Whether the installed torch is built for GPUs, even if this machine has none."""
     import torch
 
     return torch.version.cuda is not None
@@ -124,7 +127,7 @@ def built_for_gpus() -> bool:
 
 @contextmanager
 def computing_on(device: Device) -> Iterator[Place]:
-    """Compute on a device inside a ``with`` block; errors are those of :func:`found`.
+    """Compute on a device inside a ``with`` block. Raises the errors of :func:`found`.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""What can go wrong, by whose fault: one type for each exit status and reader.
+"""Error types: one for each exit status and reader.
 
-Every message is one paragraph: what is wrong, where, and what to do about it.
+Every message is one paragraph: what is wrong, where, and what to do.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from difflib import get_close_matches
 
 
 class RaydrError(Exception):
-    """Base of every error that raydr raises on purpose.
+    """Base class of every error that raydr raises on purpose.
 
-    ``exit_code`` is the command line's exit status: 2 for a scenario, data or path that cannot be used,
+    ``exit_code`` is the exit status of the command line: 2 for a scenario, data or path that cannot be used,
     3 for a run that started and failed.
     """
 
@@ -33,14 +33,14 @@ class DataError(RaydrError, ValueError):
 
 
 class FeatureError(DataError):
-    """Data that cannot be used for one feature, by a part of a federation that knows features by number alone.
+    """Data that cannot be used for one feature, raised by code that knows features only by number.
 
     Parameters
     ----------
     text : str
-        The paragraph, with ``{feature}`` for what the feature is called.
+        The paragraph, with ``{feature}`` in place of the feature's name.
     feature : int
-        Its number, from 0.
+        The feature's number, from 0.
     """
 
     def __init__(self, text: str, feature: int) -> None:
@@ -48,10 +48,10 @@ class FeatureError(DataError):
         self.text, self.feature = text, feature
 
     def __str__(self) -> str:
-        return self._calling(f"feature number {self.feature}, counted from 0,")
+        return self._calling(f"feature number {self.feature} (the first is 0)")
 
     def of(self, names: Sequence[str]) -> DataError:
-        """The same by somebody who knows what the features are called."""
+        """Return the same error with the feature's name."""
         return DataError(self._calling(f"the column {names[self.feature]!r}"))
 
     def _calling(self, feature: str) -> str:
@@ -60,17 +60,17 @@ class FeatureError(DataError):
 
 
 class OutputError(RaydrError, OSError):
-    """A place that cannot be read or written: an output folder, a run folder, a figures file."""
+    """An output folder, run folder or other file that cannot be read or written."""
 
     exit_code = 2
 
 
 class RunError(RaydrError):
-    """A run that started and could not be finished."""
+    """A run that started but could not be completed."""
 
 
 def did_you_mean(name: str, valid: Iterable[str]) -> str:
-    """Return `` (did you mean NAME?)`` with the nearest of other names, or nothing if none is near.
+    """Return `` (did you mean NAME?)`` with the most similar name, or an empty string if none is similar.
 
     >>> did_you_mean("glucsoe", ["age", "Glucose"]), did_you_mean("bmi", ["weight"])
     (' (did you mean Glucose?)', '')

@@ -1,4 +1,4 @@
-"""Packages that not everybody has: whoever needs one says so in a sentence, before anything runs."""
+"""Optional packages, with a clear error if one is missing before a run starts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXTRAS: Mapping[str, str] = MappingProxyType(
         "torch": "",
     }
 )
-"""Packages that extras of raydr's bring, by the extra's name, which is the package's, and what else is to be known."""
+"""The extras of raydr, by name. Each installs the package of the same name. The value is an addition to the error."""
 
 
 class MissingPackageError(RaydrError, ImportError):
@@ -29,7 +29,7 @@ class MissingPackageError(RaydrError, ImportError):
 
 
 def lacking(package: str, needed_by: str) -> str | None:
-    """What is needed, by whom, and how it is had, as a sentence without its full stop; None where it is there.
+    """Return which package is missing and how to install it, or None if it is installed.
 
     >>> lacking("math", "Arithmetic") is None
     True
@@ -60,20 +60,20 @@ def imported(package: str, needed_by: str) -> Any:
 
 
 def require_packages(settings: Settings, key: str = "") -> None:
-    """Raise ScenarioError where settings, or a section of theirs, need a package that is not installed here.
+    """Raise ScenarioError if the settings, or a section of them, need a package that is not installed here.
 
-    Nothing but a run needs them: a scenario can be read, planned, sent to a cluster and reported without.
+    Only a run needs the packages. You can read, plan, report and send a scenario to a cluster without them.
     """
     for where, needing in _needing(settings, key):
         kind = getattr(needing, "kind", None)
         who = f"{where}.kind {kind!r}".lstrip(".") if kind is not None else where
         missing = lacking(needing.package, who) if needing.package is not None else None
         if missing is not None:
-            raise ScenarioError(f"{missing}, or choose another.")
+            raise ScenarioError(f"{missing}, or choose another kind.")
 
 
 def _needing(settings: Settings, key: str) -> Iterator[tuple[str, Settings]]:
-    """Sections that need a package, with their keys."""
+    """Yield the sections that need a package, with their keys."""
     if settings.package is not None:
         yield key, settings
     for name in type(settings).model_fields:

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and files that only their owner can read."""
+"""Atomic file writes, and files that only their owner can read."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from raydr.errors import OutputError, RaydrError
 
 
 def open_private(path: Path) -> BinaryIO:
-    """Open a new file for writing that only its owner can read (mode 0600), whatever the umask is.
+    """Create a file for writing that only its owner can read (mode 0600), regardless of the umask.
 
-    A file that stood there before is replaced: it may have another mode.
+    An existing file is replaced, because it can have another mode.
     """
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
@@ -23,24 +23,25 @@ def open_private(path: Path) -> BinaryIO:
 
 @contextmanager
 def whole(path: Path, remedy: str, *, is_private: bool = False) -> Iterator[Path]:
-    """Hand out another name in the folder of ``path`` to write to, and rename it at the end.
+    """Yield a temporary path in the folder of ``path``, and rename it to ``path`` at the end.
 
-    A reader never finds half of a file, and what stood there before stays until then. The name is one that nobody can
-    have put a link under.
+    A reader never finds half a file, and an existing file stays until the end. The temporary name is random,
+    so an attacker cannot place a link there.
 
     Parameters
     ----------
     path : Path
-        The file to be; its folder is made where there is none.
+        The final file. Its folder is created if needed.
     remedy : str
-        What to do where it cannot be written: the end of a sentence.
+        What to do if the file cannot be written, as the end of a sentence.
     is_private : bool
-        Whether only its owner can read it: see :func:`open_private`. Otherwise its mode follows the umask.
+        Whether only the owner can read the file: see :func:`open_private`. Otherwise its mode follows the
+        umask.
 
     Raises
     ------
     OutputError
-        The place cannot be written.
+        If the file cannot be written.
     """
     unfinished = path.with_name(f".{secrets.token_hex(4)}.incomplete")
     try:
@@ -58,7 +59,7 @@ def whole(path: Path, remedy: str, *, is_private: bool = False) -> Iterator[Path
 
 
 def write_whole(path: Path, content: bytes, remedy: str) -> Path:
-    """Write a file whole or not at all: see :func:`whole`."""
+    """Write a file atomically: see :func:`whole`."""
     with whole(path, remedy) as unfinished:
         unfinished.write_bytes(content)
     return path

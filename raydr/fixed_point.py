@@ -1,10 +1,10 @@
-"""Arithmetic on rows whose result for each row depends on that row alone, to the bit.
+"""Arithmetic on rows in which each row's result depends on that row alone, bit for bit.
 
-A claim of differential privacy is about what one record changes. BLAS and reductions add in an order that depends on
-how many rows there are, so that one row more can change the last digit of all others; where such a digit decides (a
-phase far out, the nearest of two centres, a rectified unit at 0), every row's contribution moves. Here nothing rounds
-but elementwise operations, whose results IEEE 754 fixes. Products of matrices and sums over rows are of integers below
-2^53, which doubles add exactly, in any order.
+Differential privacy is about the effect of one record. BLAS and reductions add in an order that depends on
+the number of rows, so one more row can change the last digit of every other row. Where such a digit decides
+(a large phase, the nearest of two centres, a rectified unit at 0), every row's contribution changes. Here
+only elementwise operations round, and IEEE 754 fixes their results. Products of matrices and sums over rows
+use integers below 2^53, which doubles add exactly in any order.
 """
 
 from __future__ import annotations
@@ -17,46 +17,46 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray
 
 EXACT_BITS = 53
-"""Bits of an integer that a double holds; sums that stay within them are exact."""
+"""Bits of an integer that a double holds. Sums within this limit are exact."""
 _FACTOR_BITS = 26
 """Bits of each factor of an exact product."""
 _MOST_EXPONENT = 900
-"""No value counts as larger than 2^900, and rows without any above 2^-900 count as zeros: scales stay doubles."""
+"""Limits for scales, so that they stay doubles: values are capped at 2^900, and rows below 2^-900 count as zeros."""
 
 
 def shortened(rows: FloatArray, clip: float) -> Float64Array:
-    """Rows in units of ``clip``, those that are longer made as long; (rows, features) float64."""
+    """Clip rows to L2 norm ``clip``, in units of ``clip``: (rows, features) float64."""
     scaled, exponents = _scaled(rows)
     lengths = np.sqrt(row_products(scaled, scaled))
-    with np.errstate(over="ignore"):  # for a row this short, any clip may be infinite
+    with np.errstate(over="ignore"):  # for a very short row, the scaled clip can be infinite
         return np.asarray(scaled / np.maximum(lengths, np.ldexp(clip, -exponents))[:, None])
 
 
 def on_grid(rows: FloatArray, clip: float, bits: int) -> Float64Array:
-    """Rows in units of ``clip``, rounded to multiples of ``2**-bits``, none longer than 1.
+    """Clip rows to L2 norm ``clip`` and round them to multiples of ``2**-bits``, in units of ``clip``.
 
-    The length is that of the numbers that are returned, exactly, and not of what they were rounded from.
+    The norm of the rounded rows is at most 1, exactly.
 
     Parameters
     ----------
     rows : (rows, features)
-        Of finite numbers, however large.
+        Finite numbers of any size.
     clip : float
-        Length to which they are cut.
+        Maximum L2 norm.
     bits : int
-        At most 26: squared lengths are then exact.
+        At most 26, so that squared norms are exact.
     """
     exact = 2.0**bits * shortened(rows, clip)
     steps = np.rint(exact)
     longer = np.einsum("ij,ij->i", steps, steps) > 4.0**bits
-    # Towards 0 no value grows; 2^-40 is more than the rounding of a length.
+    # Truncation towards 0 does not increase a value. 2^-40 is more than the rounding error of a norm.
     steps[longer] = np.trunc((1.0 - 2.0**-40) * exact[longer])
     steps *= 2.0**-bits
     return steps
 
 
 def grid_bits(rows: int, degree: int = 1) -> int:
-    """Bits of a grid such that ``rows`` products of ``degree`` values of at most 1 on it add up exactly.
+    """Return the bits of a grid on which ``rows`` products of ``degree`` values of at most 1 add up exactly.
 
     >>> grid_bits(60_000), grid_bits(60_000, 2)
     (26, 18)
@@ -65,7 +65,7 @@ def grid_bits(rows: int, degree: int = 1) -> int:
 
 
 def row_products(a: Float64Array, b: Float64Array) -> Float64Array:
-    """Inner product (rows,) of each row of a with that of b, added up in halves by elementwise additions."""
+    """Return the inner products (rows,) of matching rows of ``a`` and ``b``, by pairwise elementwise sums."""
     terms = a * b
     while terms.shape[1] > 1:
         half = terms.shape[1] // 2
@@ -78,14 +78,14 @@ def row_products(a: Float64Array, b: Float64Array) -> Float64Array:
 
 @dataclass(frozen=True)
 class GridMatrix:
-    """A matrix whose columns are rounded to 26 bits, each of its own scale, so that products with it can be exact.
+    """A matrix rounded to 26 bits with one scale per column, so that products with it can be exact.
 
     Attributes
     ----------
     steps : (features, columns) float64
-        Integers, each column no longer than about 2^26.
+        Integers. The norm of each column is at most about 2^26.
     units : (columns,) float64
-        What an integer of each column stands for: powers of two.
+        The value of one step in each column, a power of two.
     """
 
     steps: Float64Array
@@ -93,20 +93,20 @@ class GridMatrix:
 
     @classmethod
     def of(cls, matrix: FloatArray) -> Self:
-        """Round a matrix (features, columns) of finite numbers."""
+        """Round a matrix (features, columns) of finite numbers to a grid."""
         columns, exponents = _scaled(matrix.T)
         steps = np.rint(2.0**_FACTOR_BITS * _below_one(columns)).T
         return cls(np.ascontiguousarray(steps), _units(exponents, matrix.shape[0]))
 
     @property
     def values(self) -> Float64Array:
-        """The matrix, rounded."""
+        """The rounded matrix (features, columns)."""
         return np.asarray(self.steps * self.units)
 
     def product(self, rows: FloatArray) -> Float64Array:
-        """Rows (rows, features), rounded to 26 bits as the columns are, times the matrix: (rows, columns).
+        """Return the product (rows, columns) of rows (rows, features), rounded to 26 bits too, and the matrix.
 
-        Inner products are of integer vectors no longer than about 2^26, so every partial sum is below 2^53 and exact.
+        The integer vectors have norms of at most about 2^26, so every partial sum is below 2^53 and exact.
         """
         scaled, exponents = _scaled(rows)
         steps = np.rint(2.0**_FACTOR_BITS * _below_one(scaled))
@@ -117,7 +117,7 @@ class GridMatrix:
 
 
 def _scaled(rows: FloatArray) -> tuple[Float64Array, np.ndarray]:
-    """Rows over the power of two above their largest value, and its exponent."""
+    """Divide each row by the power of two above its largest value. Return the rows and the exponents."""
     rows = np.asarray(rows, np.float64)
     largest = np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
     reach = 2.0**_MOST_EXPONENT
@@ -128,7 +128,7 @@ def _scaled(rows: FloatArray) -> tuple[Float64Array, np.ndarray]:
 
 
 def _below_one(scaled: Float64Array) -> Float64Array:
-    """Rows of values up to 1 made no longer than 1, by a power of two that is the same for all."""
+    """Scale rows of values up to 1 to a norm of at most 1, by the same power of two for all rows."""
     return np.asarray(scaled * 2.0 ** -_root_bits(scaled.shape[1]))
 
 
@@ -137,5 +137,5 @@ def _units(exponents: np.ndarray, features: int) -> Float64Array:
 
 
 def _root_bits(features: int) -> int:
-    """Least whole number whose power of two is at least the root of ``features``."""
+    """Return the smallest whole number whose power of two is at least the square root of ``features``."""
     return -(-max(0, features - 1).bit_length() // 2)

@@ -1,7 +1,7 @@
-"""What happens in a run, told while it happens: stages, progress, rounds, incidents.
+"""Events of a run: stages, progress, rounds, incidents.
 
-A run tells its journal; the journal keeps what the run folder needs and passes every event on to one listener (a
-progress bar, plain lines, or another process).
+A run reports events to its journal. The journal keeps what the run folder needs and passes every event to one
+listener: a progress bar, plain lines, or another process.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from pydantic import Field
 
 Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds: TypeAlias = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
-"""What a file may say; whoever reads one checks it."""
+"""Limits for values from a file, checked on reading."""
 
 
 @dataclass(frozen=True)
 class StageStarted:
-    """A stage of the run began."""
+    """A stage of the run started."""
 
     stage: str
 
 
 @dataclass(frozen=True)
 class StageEnded:
-    """A stage of the run ended after so many seconds of wall clock."""
+    """A stage of the run ended after ``seconds`` of wall clock time."""
 
     stage: str
     seconds: float
@@ -37,7 +37,10 @@ class StageEnded:
 
 @dataclass(frozen=True)
 class Progress:
-    """Part of a stage is done, in units of its own; ``done`` may be a part of one. A stage may begin another count."""
+    """Progress within a stage, in the stage's own units.
+
+    ``done`` can be a fraction. A stage can start a new count.
+    """
 
     stage: str
     done: float
@@ -48,9 +51,9 @@ class Progress:
 class RoundEnded:
     """One round of a method: a row of ``rounds.jsonl``.
 
-    ``objective`` is the method's, before the round's step; seconds are wall clock; bytes are payload; ``incidents``
-    say what failed and what was decided (:class:`raydr.federation.failures.Incident`, as plain dictionaries);
-    ``moved`` is the squared length of the round's step, for methods that tell it.
+    ``objective`` is the method's value before the round's step. ``seconds`` is wall clock time. Bytes are
+    payload. ``incidents`` lists the failures and the decisions (:class:`raydr.federation.failures.Incident`,
+    as plain dictionaries). ``moved`` is the squared length of the round's step, for methods that report it.
     """
 
     round: Count
@@ -66,27 +69,27 @@ class RoundEnded:
 
     @property
     def line(self) -> str:
-        """That row."""
+        """The round as a line of JSON."""
         return json.dumps(asdict(self)) + "\n"
 
 
 @dataclass(frozen=True)
 class Incident:
-    """Something that a person should know of, in one line."""
+    """A message for the user, in one line."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Seated:
-    """Where the clients live, and why there, in one line."""
+    """Where the clients run and why, in one line."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class CheckpointTaken:
-    """The run can go on from here: the content of a checkpoint file, after so many rounds."""
+    """A checkpoint after ``round`` rounds: the content of its file, from which the run can resume."""
 
     round: int
     content: bytes
@@ -94,14 +97,17 @@ class CheckpointTaken:
 
 @dataclass(frozen=True)
 class Charged:
-    """A release is charged, and is asked for once every listener has returned: a line for the run folder."""
+    """A privacy charge, as a line for the run folder. The release is requested only after every listener returns."""
 
     line: str
 
 
 @dataclass(frozen=True)
 class SweepBegan:
-    """A sweep of so many trials began, or goes on; ``done`` of them ended before, ``at_once`` run side by side."""
+    """A sweep of ``trials`` trials started or resumed.
+
+    ``done`` trials ended before. ``at_once`` trials run in parallel.
+    """
 
     trials: int
     done: int
@@ -110,7 +116,7 @@ class SweepBegan:
 
 @dataclass(frozen=True)
 class TrialStarted:
-    """A trial of a sweep began; ``settings`` say which, in a line."""
+    """A trial of a sweep started. ``settings`` describes it in one line."""
 
     trial: str
     settings: str
@@ -118,11 +124,11 @@ class TrialStarted:
 
 @dataclass(kw_only=True, frozen=True)
 class TrialEnded:
-    """A trial ended.
+    """A trial of a sweep ended.
 
-    ``status`` is "done", "failed" or "stopped"; ``outcome`` says in a line what it came to, the first objective first;
-    ``value`` is that objective, None where there is none; seconds are wall clock since it started, None where nobody
-    took them.
+    ``status`` is "done", "failed" or "stopped". ``outcome`` gives the results in one line, the first
+    objective first. ``value`` is the first objective, or None. ``seconds`` is wall clock time since the
+    start, or None if it was not measured.
     """
 
     trial: str
@@ -150,12 +156,12 @@ Listener: TypeAlias = Callable[[Event], None]
 
 
 def unheard(event: Event) -> None:
-    """Listen to nothing."""
+    """Ignore an event."""
 
 
 @dataclass
 class Journal:
-    """Seconds by stage and the rounds of one run."""
+    """Events of one run: seconds by stage, rounds and incidents."""
 
     listener: Listener = unheard
     seconds: dict[str, float] = field(default_factory=dict)
@@ -165,7 +171,7 @@ class Journal:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a stage; the seconds of stages of one name add up."""
+        """Time a stage. The seconds of stages with the same name add up."""
         self.stage_name = name
         self.tell(StageStarted(name))
         started = time.perf_counter()
@@ -173,16 +179,16 @@ class Journal:
         self.tell(StageEnded(name, time.perf_counter() - started))
 
     def progress(self, done: float, total: int) -> None:
-        """Say how far the present stage is."""
+        """Report the progress of the current stage."""
         self.tell(Progress(self.stage_name, done, total))
 
     def tell(self, event: Event) -> None:
-        """Keep an event, one's own or one told by another process, and pass it on."""
+        """Record an event, from this process or another one, and pass it on."""
         match event:
             case StageEnded(stage, seconds):
                 self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
             case RoundEnded(round=round):
-                # a round that is done again, after a restart from a checkpoint, replaces what was told of it
+                # A round that is repeated after a restart from a checkpoint replaces the earlier one.
                 while self.rounds and self.rounds[-1].round >= round:
                     self.rounds.pop()
                 self.rounds.append(event)
@@ -192,7 +198,10 @@ class Journal:
 
 
 def within(journal: Journal) -> Journal:
-    """A journal of work within the present stage of another, which hears how far it is and of incidents alone."""
+    """Return a journal for work within the current stage of another journal.
+
+    It passes on only progress and incidents.
+    """
 
     def hear(event: Event) -> None:
         match event:

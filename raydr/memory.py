@@ -1,4 +1,4 @@
-"""Memory of this process, its limit, and what is free for it."""
+"""Memory of this process: use, limit, and free memory."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 _STATUS = Path("/proc/self/status")
 _CGROUP = Path("/sys/fs/cgroup")
-"""Where a container finds its own limits (version 2); without any there is no ``memory.max``."""
+"""Where a container finds its limits (cgroup version 2). Without a limit, ``memory.max`` does not exist."""
 
 
 def available_memory_bytes() -> int:
-    """Return the memory that is free for this process: the machine's, or less where a container has a limit."""
+    """Return the free memory for this process: the machine's, or less if a container has a limit."""
     import psutil
 
     available = int(psutil.virtual_memory().available)
@@ -26,21 +26,21 @@ def available_memory_bytes() -> int:
 
 
 def lacking_memory(needed: int) -> str | None:
-    """Return how much memory is needed and how much is free, as a clause; None where it suffices.
+    """Return how much memory is needed and how much is free, as a clause, or None if there is enough.
 
     >>> lacking_memory(0) is None
     True
-    >>> str(lacking_memory(10**18)).partition(", and ")[0]
-    '9.095e+05 TiB of memory are needed'
+    >>> str(lacking_memory(10**18)).partition(", but")[0]
+    '9.095e+05 TiB of memory is needed'
     """
     available = available_memory_bytes()
     if needed <= available:
         return None
-    return f"{size(needed)} of memory are needed, and {size(available)} are free here"
+    return f"{size(needed)} of memory is needed, but only {size(available)} is free here"
 
 
 def size(count: int) -> str:
-    """Write a number of bytes.
+    """Return a number of bytes as text with a unit.
 
     >>> size(1728), size(3 * 2**30)
     ('1728 bytes', '3 GiB')
@@ -55,14 +55,14 @@ _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 def address_space_bytes() -> int | None:
-    """Return how much a process may map at most (``ulimit -v``); None where there is no limit."""
+    """Return the maximum address space of a process (``ulimit -v``), or None without a limit."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return None if limit == resource.RLIM_INFINITY else limit
 
 
 def peak_memory_bytes() -> int:
-    """Largest resident memory of this process so far, pages shared with other processes included."""
-    if _STATUS.exists():  # what the kernel tells otherwise may be that of the process which started this one
+    """Return the peak resident memory of this process so far. Shared pages are included."""
+    if _STATUS.exists():  # getrusage can return the peak of the parent process
         for line in _STATUS.read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024

@@ -1,4 +1,7 @@
-"""Parquet files that anybody may have written: a megabyte can hold a terabyte of text, one word for many rows."""
+"""Readers for Parquet files from untrusted sources.
+
+A megabyte can hold a terabyte of text, if one word fills many rows.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,18 @@ from raydr.memory import lacking_memory
 
 
 def open_parquet(path: Path) -> Any:
-    """Open a Parquet file whose text is read as it is stored, each word once: as dictionaries.
+    """Open a Parquet file. Text is read as dictionaries, each word once, as it is stored.
 
     Raises
     ------
     OSError, pyarrow.ArrowException
-        If it cannot be opened as one.
+        If it cannot be opened as a Parquet file.
     """
     import pyarrow.parquet as parquet
 
     schema = parquet.read_schema(path)
     texts = [field.name for field in schema if is_text(field.type)]
-    # Buffered ahead, the file's bytes would stay beside the table: 1.5 tables more at the fullest, and no second less.
+    # With pre_buffer, the file's bytes stay in memory too: 1.5 more tables at the peak, and no faster.
     return parquet.ParquetFile(path, pre_buffer=False, read_dictionary=texts)
 
 
@@ -30,21 +33,21 @@ def read_parquet(path: Path) -> Any:
     Raises
     ------
     OSError, pyarrow.ArrowException
-        If it cannot be read as one.
+        If it cannot be read as a Parquet file.
     ValueError
-        If there is no memory for its text.
+        If there is not enough memory for its text.
     """
     with open_parquet(path) as file:
         return with_plain_text(file.read())
 
 
 def with_plain_text(table: Any) -> Any:
-    """Return a table with its text as text, where there is memory for it.
+    """Return a table with its dictionaries as plain text.
 
     Raises
     ------
     ValueError
-        If there is not.
+        If there is not enough memory for the text.
     """
     import pyarrow as pa
 
@@ -54,13 +57,13 @@ def with_plain_text(table: Any) -> Any:
         column = table.column(place)
         lacking = lacking_memory(sum(map(_plain_bytes, column.chunks)))
         if lacking is not None:
-            raise ValueError(f"the text of the column {field.name!r} is too long: {lacking}")
+            raise ValueError(f"the text of the column {field.name!r} needs too much memory: {lacking}")
         table = table.set_column(place, field.name, column.cast(field.type.value_type))
     return table
 
 
 def is_text(kind: Any) -> bool:
-    """Whether an Arrow type is of text, or of bytes that may be text."""
+    """Whether an Arrow type is text, or bytes that can be text."""
     import pyarrow as pa
 
     kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
@@ -68,7 +71,7 @@ def is_text(kind: Any) -> bool:
 
 
 def _plain_bytes(words: Any) -> int:
-    """Bytes of an array of text in a dictionary, each cell written out."""
+    """Return the bytes of a dictionary array as plain text, with each cell written out."""
     import pyarrow.compute as compute
 
     lengths = compute.cast(compute.binary_length(words.dictionary), "int64")

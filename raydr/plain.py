@@ -1,4 +1,4 @@
-"""Text of others, such as labels and names in a run folder, made fit to be shown: it says much and does nothing."""
+"""Safe display of text from untrusted sources, such as labels and names in a run folder."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import unicodedata
 from collections.abc import Sequence
 
 _UNSHOWN = {"Cc", "Cs", "Zl", "Zp"}
-"""Control characters, halves of surrogate pairs, line and paragraph separators."""
+"""Control characters, surrogate halves, line and paragraph separators."""
 _DIRECTIONS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
-"""Characters that turn the order of all that follows them."""
+"""Characters that change the direction of the text after them."""
 
 
 def plain(text: str) -> str:
-    r"""Text on one line, in which control characters are spelt out instead of obeyed.
+    r"""Return text on one line, with control characters spelt out.
 
     >>> plain("\x1b[2Jgone")
     '\\x1b[2Jgone'
@@ -23,7 +23,7 @@ def plain(text: str) -> str:
 
 
 def short(text: str, longest: int) -> str:
-    """Plain text of at most so many letters, cut at its end.
+    """Return plain text of at most ``longest`` characters, cut at its end.
 
     >>> short("a long story", 7)
     'a long…'
@@ -33,7 +33,7 @@ def short(text: str, longest: int) -> str:
 
 
 def as_cell(text: str) -> str:
-    """Return text as a cell of a CSV file: behind an apostrophe where a spreadsheet would take it for a formula.
+    """Return text as a cell of a CSV file, after an apostrophe if a spreadsheet would read it as a formula.
 
     >>> as_cell("=1+2"), as_cell("-1.5"), as_cell("north")
     ("'=1+2", '-1.5', 'north')
@@ -48,7 +48,7 @@ def as_cell(text: str) -> str:
 
 
 def listed(names: Sequence[str], most: int) -> str:
-    """Names in a sentence; past ``most`` only how many more there are.
+    """Join names for a sentence. After ``most`` names, give only the number of the rest.
 
     >>> listed(["one", "two", "three"], 2)
     'one, two and 1 more'

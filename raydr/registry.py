@@ -1,14 +1,15 @@
-"""Registries: what is added to raydr by defining it, in one file, here or in another package.
+"""Registries of definitions, from raydr or from other packages.
 
-A definition is registered by the decorator of its room, such as :func:`raydr.metrics.metric`. A registry knows every
-module of its room, which are imported when it is first looked into, and what other packages name as entry points:
+The decorator of a package, such as :func:`raydr.metrics.metric`, registers a definition. A registry imports
+every module of its package on first access, and the entry points of other packages:
 
 .. code-block:: toml
 
     [project.entry-points."raydr.metrics"]
     mine = "mypackage.metric"     # the module that defines it
 
-Schema, command line, reference and report are made from registries, so nothing else has to know of a definition.
+The schema, command line, reference and report are made from registries, so one file is enough for a new
+definition.
 """
 
 from __future__ import annotations
@@ -30,26 +31,26 @@ S = TypeVar("S", bound=type[Settings])
 
 
 _LOADING = RLock()
-"""One for all registries: what is imported for one may look into another."""
+"""One lock for all registries, because an import for one registry can read another."""
 
 
 class ExtensionError(RaydrError):
-    """Another package's addition to raydr that cannot be used."""
+    """An extension from another package that cannot be used."""
 
     exit_code = 2
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Definitions by name, in the order of the room's modules and of their definition.
+    """Definitions by name, in the order of their modules and of their definition.
 
     Parameters
     ----------
     things : str
-        What they are, in the plural, which also names the group of other packages' entry points: ``raydr.THINGS``.
+        The plural noun for the definitions. It also names the group of entry points: ``raydr.THINGS``.
     room : str
         The package whose modules define them.
     first : tuple of str
-        Modules of the room whose definitions are listed first, in this order; the others follow by name.
+        Modules to list first, in this order. The others follow by name.
     """
 
     def __init__(self, things: str, room: str, first: tuple[str, ...] = ()) -> None:
@@ -58,22 +59,22 @@ class Registry(Mapping[str, T], Generic[T]):
         self._loaded = self._closed = False
 
     def add(self, name: str, thing: T) -> None:
-        """Register a thing under a name.
+        """Register a definition under a name.
 
         Raises
         ------
         ExtensionError
-            If another has that name, or it comes too late.
+            If another definition has that name, or the registry is closed.
         """
         if self._closed:
             raise ExtensionError(
-                f"{name!r} comes too late among the {self.things}: the schema of scenarios is made already. Import the"
-                f" module that defines it before, or name it as an entry point of the group 'raydr.{self.things}'."
+                f"{name!r} comes too late for the {self.things}: the schema of scenarios is already made. Import the"
+                f" module that defines it earlier, or name it as an entry point of the group 'raydr.{self.things}'."
             )
         other = self._things.get(name)
         if other is not None and other != thing:
             raise ExtensionError(
-                f"There are two {self.things} by the name of {name!r}: {other!r} and {thing!r}. Rename one."
+                f"Two {self.things} have the name {name!r}: {other!r} and {thing!r}. Rename one."
             )
         self._things[name] = thing
 
@@ -81,7 +82,7 @@ class Registry(Mapping[str, T], Generic[T]):
         with _LOADING:
             if self._loaded:
                 return
-            # Whoever looks in while a module of the room is imported sees what there is so far.
+            # Code that reads the registry during these imports sees the definitions so far.
             self._loaded = True
             package = import_module(self.room)
             modules = sorted(found.name for found in pkgutil.iter_modules(package.__path__))
@@ -102,65 +103,68 @@ class Registry(Mapping[str, T], Generic[T]):
         return len(self._things)
 
     def close(self) -> None:
-        """Refuse what comes later: somebody has made something of all that there is."""
+        """Refuse later additions, because something was already built from all definitions."""
         self._load()
         self._closed = True
 
 
 class Kinds(Registry[type[Settings]]):
-    """Settings that have a ``kind``, by which a scenario chooses one of them."""
+    """Classes of settings with a ``kind``. A scenario chooses one by its ``kind``."""
 
     def __call__(self, settings: S) -> S:
-        """Register a class of settings under the default of its ``kind``: the room's decorator."""
+        """Register a class of settings under the default of its ``kind``. Use this as a decorator."""
         self.add(kind_of(settings), settings)
         return settings
 
     @property
     def choice(self) -> Any:
-        """Type of one of them, chosen by its ``kind``; for annotations of settings."""
+        """The union type of all classes, chosen by ``kind``, for annotations of settings."""
         self.close()
         return one_of(tuple(self.values()))
 
 
 def one_of(settings: tuple[type[Settings], ...]) -> Any:
-    """Type of settings of one of these classes, chosen by its ``kind`` where there are several."""
+    """Return the union type of these classes of settings, chosen by ``kind`` if there are several."""
     return Annotated[Union[settings], Discriminator("kind")] if len(settings) > 1 else settings[0]  # noqa: UP007
 
 
 def kind_of(settings: type[Settings]) -> str:
-    """Value of ``kind`` that names settings of this class.
+    """Return the ``kind`` that names a class of settings.
 
     Raises
     ------
     TypeError
-        If it has none.
+        If the class has no ``kind`` with a default.
     """
     field = settings.model_fields.get("kind")
     if field is None or not isinstance(field.default, str):
         raise TypeError(
-            f'{settings.__name__} has no name: give it a field such as `kind: Literal["mine"] = "mine"`'
+            f'{settings.__name__} has no kind. Give it a field such as `kind: Literal["mine"] = "mine"`'
         )
     return field.default
 
 
 def summary(thing: Callable[..., Any] | type) -> str:
-    """First line of a definition's docstring: what it is, for lists and tables."""
+    """Return the first line of a docstring, for lists and tables."""
     return (thing.__doc__ or "").strip().partition("\n")[0]
 
 
 def extensions() -> dict[str, str]:
-    """Version of each installed package that adds to raydr, by its name."""
+    """Return the version of each installed package that extends raydr, by name."""
     return {package.name: package.version for package, _ in _entry_points()}
 
 
 @cache
 def _entry_points() -> tuple[tuple[metadata.Distribution, metadata.EntryPoint], ...]:
-    """Everything that installed packages add to raydr; found once, since it means reading every package's metadata."""
+    """Return all entry points for raydr from installed packages.
+
+    Cached, because it reads every package's metadata.
+    """
     packages: dict[str, metadata.Distribution] = {}
     for package in metadata.distributions():
         packages.setdefault(
             package.name, package
-        )  # of two by one name the first on the path, as for an import
+        )  # if two have the same name, the first on the path counts, as for imports
     return tuple(
         (package, point)
         for package in packages.values()
@@ -171,7 +175,7 @@ def _entry_points() -> tuple[tuple[metadata.Distribution, metadata.EntryPoint], 
 
 @cache
 def _import_extensions() -> None:
-    """Import all of them, whatever they add: one module may define a method and the metric that goes with it."""
+    """Import all extensions. One module can define a method and the metric that goes with it."""
     for package, point in _entry_points():
         try:
             point.load()
@@ -179,6 +183,6 @@ def _import_extensions() -> None:
             raise
         except Exception as error:
             raise ExtensionError(
-                f"What the package {package.name} {package.version} adds to raydr by {point.value!r} cannot be imported"
-                f" ({type(error).__name__}: {error}): mend it, or uninstall the package."
+                f"The extension {point.value!r} of the package {package.name} {package.version} cannot be imported"
+                f" ({type(error).__name__}: {error}). Fix it, or uninstall the package."
             ) from error

@@ -1,4 +1,4 @@
-"""Settings: validated, immutable, and refusing what they do not know."""
+"""Base classes for settings: validated, immutable, and strict about unknown keys."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pydantic.fields import FieldInfo
 
 @dataclass(frozen=True)
 class OfFile:
-    """Marks a key whose text is the path of a file, so that no such key is forgotten when paths are resolved.
+    """Mark a key whose text is the path of a file, so that paths are resolved for every such key.
 
-    ``elsewhere`` names the key of the same section that says, where it is given, which other machine has the file:
-    a path there means nothing here and is left as it is. ``secret`` is the file that is sent to nobody.
+    ``elsewhere`` names a key of the same section. If that key has a value, the file is on another machine,
+    and the path is left as it is. ``secret`` marks a file that is never sent.
     """
 
     elsewhere: str | None = None
@@ -26,14 +26,14 @@ class OfFile:
 
 
 LocalPath: TypeAlias = Annotated[str, OfFile()]
-"""Path of a file that this machine sees."""
+"""Path of a file on this machine."""
 
 SecretPath: TypeAlias = Annotated[str, OfFile(secret=True)]
-"""Path of a file that this machine sees, and that no other is to be sent."""
+"""Path of a file on this machine that is never sent to another machine."""
 
 
 def share_of(share: float, count: int) -> Fraction:
-    """Return a share of a count, exactly, by the decimal as it is written and not by the binary number next to it.
+    """Return a share of a count, exactly. The share is read as its decimal, not as the nearest binary number.
 
     >>> import math
     >>> math.ceil(0.07 * 100), math.ceil(share_of(0.07, 100))
@@ -43,15 +43,15 @@ def share_of(share: float, count: int) -> Fraction:
 
 
 class Settings(BaseModel):
-    """Base of every part of a scenario, a method's own settings included."""
+    """Base class of every part of a scenario, including a method's own settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     package: ClassVar[str | None] = None
-    """What must be importable for a run of these settings, where not everybody has it: :mod:`raydr.extras`."""
+    """Optional package that a run with these settings needs: see :mod:`raydr.extras`."""
 
     def resolved(self) -> Self:
-        """Same, with every path of a file in the form that leads there from any folder; doing it twice changes nothing.
+        """Return a copy with every file path absolute. A second call changes nothing.
 
         >>> class Source(Settings):
         ...     path: LocalPath
@@ -72,10 +72,10 @@ class Settings(BaseModel):
 
 
 def require_in_order(bounds: tuple[float, float] | None) -> None:
-    """Raise ValueError unless bounds, where there are any, are a least value and a larger one."""
+    """Raise ValueError if bounds are given and the first is not less than the second."""
     if bounds is not None and not 0 < bounds[1] - bounds[0] < math.inf:
         low, high = bounds
-        raise ValueError(f"bounds are {low:g} and {high:g}: give the least value first, then a larger one")
+        raise ValueError(f"bounds are {low:g} and {high:g}. Give the lower bound first, then a larger one")
 
 
 @cache
@@ -84,7 +84,7 @@ def _marks(model: type[Settings]) -> dict[str, OfFile | None]:
 
 
 def path_mark(field: FieldInfo) -> OfFile | None:
-    """What marks a key as the path of a file, None where nothing does."""
+    """Return the mark of a key that is the path of a file, or None."""
     return next(
         (found for found in (*field.metadata, *_metadata(field.annotation)) if isinstance(found, OfFile)),
         None,
@@ -92,7 +92,7 @@ def path_mark(field: FieldInfo) -> OfFile | None:
 
 
 def _metadata(annotation: Any) -> list[Any]:
-    """Everything that is noted on a type or on the members of a union, such as ``LocalPath | None``."""
+    """Return the metadata of a type, or of the members of a union such as ``LocalPath | None``."""
     here = list(getattr(annotation, "__metadata__", ()))
     return here + [found for member in get_args(annotation) for found in _metadata(member)]
 

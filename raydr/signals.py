@@ -1,4 +1,4 @@
-"""Signals that end a run, and how they wait while code runs which cannot bear that a handler raises."""
+"""Signals that end a run, and how to defer them while code cannot be interrupted."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from contextlib import ExitStack, contextmanager
 from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C, a request to end, and a terminal that was closed."""
+"""Ctrl-C, a request to end, and a closed terminal."""
 
 
 @contextmanager
 def signals_deferred(patience_s: float | None = None) -> Iterator[None]:
-    """Have the signals that end a run wait inside a ``with`` block, and be handled as ever at its end.
+    """Defer the signals that end a run inside a ``with`` block, and handle them at its end.
 
-    Python handles signals in the main thread alone, so in any other thread there is nothing to do. A signal whose
-    handler is not Python's to replace does not wait, nor does one that is ignored have to.
+    Python handles signals only in the main thread, so this does nothing in other threads. A signal is not
+    deferred if it is ignored or if its handler is not a Python handler.
 
     Parameters
     ----------
     patience_s : float, optional
-        How long after its first signal a block that does not come to its end is interrupted all the same.
+        Seconds after the first signal until the block is interrupted even if it has not ended.
     """
     with ExitStack() as waiting:
         if threading.current_thread() is threading.main_thread():
@@ -43,7 +43,7 @@ def _deferred(number: signal.Signals, patience_s: float | None) -> Iterator[None
     def ring() -> None:
         nonlocal overdue
         overdue = True
-        # To this very thread, so that it wakes where it sleeps.
+        # Sent to the main thread itself, so that it wakes up if it sleeps.
         signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     def remember(number: int, frame: FrameType | None) -> None:
@@ -64,11 +64,9 @@ def _deferred(number: signal.Signals, patience_s: float | None) -> Iterator[None
     finally:
         if alarm is not None:
             alarm.cancel()
-        if (
-            signal.getsignal(number) is remember
-        ):  # else another signal's handler, run since, has put its own there
+        if signal.getsignal(number) is remember:  # otherwise the handler of another signal has replaced it
             signal.signal(number, handler)
         if came and not overdue:
             signal.raise_signal(number)
-        elif overdue and ended and callable(handler):  # what it raised was dropped, as hooks of a fork do
+        elif overdue and ended and callable(handler):  # its exception was dropped, as hooks of a fork do
             handler(number, None)

@@ -1,7 +1,7 @@
-"""How many threads compute: one BLAS thread everywhere, parallelism above it.
+"""Limits on threads: one BLAS thread everywhere, with parallelism above it.
 
-BLAS libraries split sums by their number of threads, so their bits change with it. raydr computes with one BLAS
-thread and splits work into fixed blocks instead, whose results do not depend on how many run at once.
+BLAS libraries split sums by their number of threads, so their results depend on it. raydr uses one BLAS
+thread and splits work into fixed blocks. Their results do not depend on how many run at once.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 
 class SharedLimit:
-    """A limit of the whole process, which stands until the last of the threads and blocks that asked for it is done.
+    """A limit of the whole process. It stays until the last thread or block that uses it ends.
 
     Parameters
     ----------
     limit : callable
-        Sets it, and returns what :attr:`lift` needs.
+        Sets the limit, and returns what ``lift`` needs.
     lift : callable
-        Brings back what was before.
+        Restores the previous state.
 
     Examples
     --------
@@ -57,11 +57,11 @@ class SharedLimit:
 
 @contextmanager
 def done_ahead(work: Callable[[], T]) -> Iterator[Future[T]]:
-    """Do work in a thread beside a ``with`` block, which asks the future for what it came to.
+    """Run work in a thread during a ``with`` block. The block gets its result from the future.
 
-    Where the block fails, so that nobody asks, its error waits for the work, whose own error comes first: it would
-    have come first had one been done after the other. After an interruption nobody waits, and the work goes on until
-    it is done or the process ends.
+    If the block fails, it first waits for the work. If the work fails too, the error of the work is raised,
+    because it would come first in sequence. After an interruption the block does not wait, and the work
+    continues until it is done or the process ends.
     """
     future: Future[T] = Future()
 
@@ -81,7 +81,8 @@ def done_ahead(work: Callable[[], T]) -> Iterator[Future[T]]:
 
 @cache
 def _controller() -> Any:
-    # Looking for the loaded libraries takes milliseconds, so once; numpy's and scipy's must be there by then.
+    # The search for the loaded libraries takes milliseconds, so it runs once. numpy and scipy must be loaded
+    # by then.
     import numpy as np  # noqa: F401
     import scipy.linalg  # noqa: F401
     from threadpoolctl import ThreadpoolController
@@ -97,11 +98,11 @@ def _limit_blas() -> Any:
 def _lift_blas(limiter: Any) -> None:
     _take_control()
     limiter.restore_original_limits()
-    _take_control()  # and leave it to whoever comes next
+    _take_control()  # and release it for the next thread
 
 
 def _take_control() -> None:
-    """Have threadpoolctl obey this thread: where another one has set a limit before, it would do nothing, silently."""
+    """Make threadpoolctl accept this thread. If another thread set a limit before, it ignores this one silently."""
     from threadpoolctl import OpenBLASController
 
     OpenBLASController.clear_controlling_thread(force=True)
@@ -116,21 +117,21 @@ def one_blas_thread() -> AbstractContextManager[None]:
 
 
 def share_cores() -> None:
-    """Have OpenMP's threads sleep at barriers, here if it is not loaded yet, and in processes started from now on.
+    """Make OpenMP threads sleep at barriers, in new processes, and here if OpenMP is not loaded yet.
 
-    GNU OpenMP spins there. With other work on the cores that costs t-SNE of 1,797 rows 26 s instead of 4; on an idle
-    machine sleeping costs it 0.4 s. No bit changes.
+    By default, GNU OpenMP spins there. On busy cores, t-SNE of 1,797 rows then takes 26 s instead of 4 s. On
+    an idle machine, sleeping costs 0.4 s. Results are identical bit for bit.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 _shares: list[int] = []
-"""What blocks of this process that are under way have limited it to."""
+"""The limits of the open ``with`` blocks of this process."""
 
 
 @contextmanager
 def at_most(limit: int) -> Iterator[None]:
-    """Have :func:`cores` of this process, in all its threads, be at most ``limit`` inside a ``with`` block.
+    """Limit :func:`cores` to ``limit`` inside a ``with`` block, in all threads of this process.
 
     >>> with at_most(1):
     ...     cores()
@@ -144,6 +145,6 @@ def at_most(limit: int) -> Iterator[None]:
 
 
 def cores() -> int:
-    """Processors that this process may use, at least 1."""
+    """Return the number of processors that this process can use, at least 1."""
     there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([there, *_shares]))

@@ -135,7 +135,7 @@ def test_a_gpu_that_is_not_there_is_said_before_anything_is_left(
         "method": {"kind": "sense"},
     }
     runtime = {"device": "cuda", "federation": federation}
-    with pytest.raises(ScenarioError, match=r"runtime\.device is cuda, and .* no GPU"):
+    with pytest.raises(ScenarioError, match=r"runtime\.device is cuda, but .* no GPU"):
         raydr.run(scenario | {"runtime": runtime}, out=tmp_path / "run")
     assert not list(tmp_path.iterdir())
 

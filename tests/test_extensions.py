@@ -245,9 +245,9 @@ class Mine(Settings):
         (
             "import nothing_of_this_name",
             ["list", "embedders"],
-            "package broken 1.0 adds to raydr by 'broken' cannot be imported (ModuleNotFoundError: No module",
+            "The extension 'broken' of the package broken 1.0 cannot be imported (ModuleNotFoundError: No module",
         ),
-        (TWICE, ["list", "embedders"], "There are two embedders by the name of 'umap'"),
+        (TWICE, ["list", "embedders"], "Two embedders have the name 'umap'"),
         (CROWDED, ["run", "digits-fed-tsne"], "The mechanism 'crowded' has a key `clients`"),
     ],
     ids=["not-there", "twice", "crowded"],

@@ -72,7 +72,7 @@ def test_without_torch_every_method_works_but_those_of_encoders(tmp_path: Path) 
     for kind in ENCODERS:
         assert said[kind] == (
             f"refused: method.kind '{kind}' needs the package torch, which is not installed:"
-            " `pip install 'raydr[torch]'`, or choose another."
+            " `pip install 'raydr[torch]'`, or choose another kind."
         )
 
 

@@ -113,9 +113,9 @@ def test_two_things_by_one_name_and_latecomers_are_refused() -> None:
     room = Kinds("rules", "raydr.robust")  # any room whose modules add nothing to this registry
     assert room(One) is One
     assert room(One) is One  # as when a module is imported twice
-    with pytest.raises(ExtensionError, match="two rules by the name of 'one'"):
+    with pytest.raises(ExtensionError, match="Two rules have the name 'one'"):
         room(Other)
-    with pytest.raises(TypeError, match="Nameless has no name"):
+    with pytest.raises(TypeError, match="Nameless has no kind"):
         room(Nameless)
     assert room.choice is One
     with pytest.raises(

@@ -107,20 +107,20 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 
 YAML = {
-    "aliases": (BOMB, "*a is an alias: write out what it stands for, line 2"),
+    "aliases": (BOMB, "*a is an alias. Write out its value, line 2"),
     "an alias of itself": ("a: &a [*a]", "*a is an alias"),
     "a merged alias": ("a: &a {b: 1}\nc: {<<: *a}", "*a is an alias"),
-    "brackets": ("a: " + "[" * 100_000, "nested more than 30 deep"),
-    "braces": ("{a: " * 5_000, "nested more than 30 deep"),
-    "dashes": ("- " * 5_000 + "a", "nested more than 30 deep"),
-    "a long number": ("seed: " + "9" * 5_000, "has more than 400 signs"),
-    "a number to the base of sixty": ("seed: 1" + ":1" * 100_000, "has more than 400 signs"),
+    "brackets": ("a: " + "[" * 100_000, "nested more than 30 levels deep"),
+    "braces": ("{a: " * 5_000, "nested more than 30 levels deep"),
+    "dashes": ("- " * 5_000 + "a", "nested more than 30 levels deep"),
+    "a long number": ("seed: " + "9" * 5_000, "has more than 400 characters"),
+    "a number to the base of sixty": ("seed: 1" + ":1" * 100_000, "has more than 400 characters"),
     "no date": ("seed: 2001-02-30", "day is out of range"),
     "no integer": ("seed: !!int x", "invalid literal"),
     "an object": ("seed: !!python/object:os.system {}", "could not determine a constructor"),
     "half a letter": ('name: "\\ud800"', "half a surrogate pair"),
     "a control character": ("name: \x00", "special characters are not allowed"),
-    "a key twice": ("a: 1\na: 2", "the key 'a' stands there twice"),
+    "a key twice": ("a: 1\na: 2", "the key 'a' appears twice"),
 }
 
 
@@ -152,7 +152,7 @@ def test_a_file_that_is_too_large_or_no_file_is_not_read(
             read_run(run)
         (run / name).unlink()
         os.mkfifo(run / name)
-        with pytest.raises(OutputError, match="it is no regular file"):
+        with pytest.raises(OutputError, match="it is not a regular file"):
             read_run(run)
         (run / name).unlink()
         (run / name).mkdir()
@@ -162,7 +162,7 @@ def test_a_file_that_is_too_large_or_no_file_is_not_read(
         (run / name).write_bytes(content)
     assert read_run(run)
     os.mkfifo(tmp_path / "pipe.yaml")
-    with pytest.raises(ScenarioError, match="it is no regular file"):
+    with pytest.raises(ScenarioError, match="it is not a regular file"):
         read(tmp_path / "pipe.yaml")
     assert read_limited(run / "metrics.json", MEGABYTE)
 
@@ -272,7 +272,7 @@ VALUES: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "a name without end for each row": (
         one_label(10**6, 2_000_000),
-        "the text of the column 'label' is too long: 1.819 TiB",
+        "the text of the column 'label' needs too much memory: 1.819 TiB",
     ),
     "fewer pooled rows": (parquet("central.parquet", row=[0] * ROWS), "the rows of embedding.parquet"),
     "rows that nobody accounts for": (

@@ -423,47 +423,50 @@ BODY = np.arange(200.0).tobytes()
 HEADERS: dict[str, tuple[bytes, str]] = {
     "too many rows": (
         npy("'<f8'", "(5000, 4)", BODY),
-        "(5000, 4) of float64, which takes 156.2 KiB, and the file",
+        "(5000, 4) of float64, which takes 156.2 KiB, but the file",
     ),
     "too few rows": (
         npy("'<f8'", "(10, 4)", BODY),
-        "(10, 4) of float64, which takes 320 bytes, and the file holds",
+        "(10, 4) of float64, which takes 320 bytes, but the file holds",
     ),
     "another type": (
         npy("'<c16'", "(50, 4)", BODY),
-        "of complex128, which takes 3200 bytes, and the file holds",
+        "of complex128, which takes 3200 bytes, but the file holds",
     ),
     "more than any memory": (
         npy("'<f8'", "(10000000000, 4)", BODY),
-        "which takes 298 GiB, and the file holds 1600",
+        "which takes 298 GiB, but the file holds 1600",
     ),
     "an overflowing shape": (
         npy("'<f8'", f"({2**62}, {2**62})", BODY),
-        "which takes 1.547e+26 TiB, and the file",
+        "which takes 1.547e+26 TiB, but the file",
     ),
     "a negative shape": (
         npy("'<f8'", "(-50, 4)", BODY),
-        "shape (-50, 4) of float64, which no array has; 1600 bytes",
+        "shape (-50, 4) of float64, which is not a valid shape. 1600 bytes",
     ),
     "a negative area": (
         npy("'<f8'", "(-50, -4)", BODY),
-        "shape (-50, -4) of float64, which no array has; 1600",
+        "shape (-50, -4) of float64, which is not a valid shape. 1600",
     ),
     "a truth for a length": (
         npy("'<f8'", "(50, True)", BODY),
-        "which takes 400 bytes, and the file holds 1600",
+        "which takes 400 bytes, but the file holds 1600",
     ),
     "a cut array": (
         npy("'<f8'", "(50, 4)", BODY)[:-100],
-        "which takes 1600 bytes, and the file holds 1500 bytes",
+        "which takes 1600 bytes, but the file holds 1500 bytes",
     ),
     "a cut header": (npy("'<f8'", "(50, 4)", BODY)[:40], "cannot be read (EOF: reading array header"),
     "no Python": (npy("((((", "(50, 4)", BODY), "cannot be read ("),
     "deep Python": (npy("(" * 3000, "(50, 4)", BODY), "cannot be read ("),
     "a long header": (npy("'" + "<f8" * 9000 + "'", "(50, 4)", BODY), "cannot be read (Header info length"),
     "no type": (npy("'<q9'", "(50, 4)", BODY), "cannot be read (descr is not a valid dtype"),
-    "objects": (npy("'|O'", "(50, 4)", BODY), "shape (50, 4) of object: it holds pickled Python objects"),
-    "an empty array without end": (npy("'<f8'", f"(0, {2**63})", b""), "and it cannot be read ("),
+    "objects": (
+        npy("'|O'", "(50, 4)", BODY),
+        "shape (50, 4) of object. The array holds pickled Python objects",
+    ),
+    "an empty array without end": (npy("'<f8'", f"(0, {2**63})", b""), "but it cannot be read ("),
 }
 
 
@@ -497,13 +500,13 @@ class TestArraysOfOthers:
             file.write(header)
             file.truncate(len(header) + 2**40)  # a hole: it takes no room
         message = refusal(path=path)
-        assert "its header says shape (34359738368, 4) of float64: 1 TiB of memory are needed" in message
+        assert "its header gives the shape (34359738368, 4) of float64: 1 TiB of memory is needed" in message
         assert "raydr plan FILE --rows 34359738368" in message
 
         whole = tmp_path / "y.npz"
         np.savez_compressed(whole, X=np.eye(1000, dtype=np.uint8), y=np.arange(1000))
         monkeypatch.setattr("raydr.memory.available_memory_bytes", lambda: 4_900_000)
-        assert "the header of 'X' says shape (1000, 1000) of uint8: 4.768 MiB of memory" in refusal(
+        assert "the header of 'X' gives the shape (1000, 1000) of uint8: 4.768 MiB of memory" in refusal(
             path=whole
         )
         monkeypatch.setattr("raydr.memory.available_memory_bytes", lambda: 5_100_000)
@@ -576,7 +579,7 @@ class TestFilesThatUnpackToMore:
         memory_of(3_199_999, monkeypatch)
         message = refusal(path=path)
         assert "promises 200000 rows of 2 columns in 2 row groups, the largest of 150000" in message
-        assert "3.052 MiB of memory are needed" in message
+        assert "3.052 MiB of memory is needed" in message
         assert "--rows 200000" in message
         memory_of(2**26, monkeypatch)
         assert load(path=path).rows.shape == (200_000, 2)
@@ -607,14 +610,14 @@ class TestFilesThatUnpackToMore:
         path = tmp_path / "x.h5ad"
         with h5py.File(path, "w") as file:
             file.create_dataset("X", (10**7, 10**6), "f8", chunks=(1000, 1000), compression="gzip")
-        assert "holds more than the free memory, unpacked: 72.76 TiB of memory are needed" in refusal(
+        assert "holds more than the free memory, unpacked: 72.76 TiB of memory is needed" in refusal(
             path=path
         )
         with h5py.File(path, "w") as file:
             matrix = file.create_group("X")
             matrix.attrs["shape"] = (10**7, 10**6)
             matrix.create_dataset("data", (1,), "f4")
-        assert "unpacked: 36.38 TiB of memory are needed" in refusal(path=path)
+        assert "unpacked: 36.38 TiB of memory is needed" in refusal(path=path)
 
 
 def test_an_archive_of_arrays_is_that_of_numpy_whatever_the_arrays_are_called(tmp_path: Path) -> None:

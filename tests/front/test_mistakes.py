@@ -116,7 +116,7 @@ UNUSABLE: dict[str, tuple[str, str | bytes, str]] = {
     "an archive whose header claims too much": (
         "data.npz",
         npz("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000, 4), }", bytes(320)),
-        "the header of 'X' says shape (1000000000000, 4) of float64, which takes 29.1 TiB, and the file holds 320",
+        "the header of 'X' gives the shape (1000000000000, 4) of float64, which takes 29.1 TiB, but the file holds 320",
     ),
     "an archive whose header is no Python": (
         "data.npz",
@@ -209,7 +209,7 @@ def test_a_feature_of_no_name_is_a_number_and_survives_a_process() -> None:
 
     error = pickle.loads(pickle.dumps(FeatureError("{feature} is odd: leave {feature} out.", 2)))
     assert isinstance(error, DataError)
-    assert str(error).startswith("Feature number 2, counted from 0, is odd")
+    assert str(error).startswith("Feature number 2 (the first is 0) is odd")
     assert str(error.of(["a", "b", "{c}"])) == "The column '{c}' is odd: leave the column '{c}' out."
 
 

@@ -241,8 +241,8 @@ def test_a_count_may_be_left_out_where_the_data_fix_it() -> None:
     ("text", "said"),
     [
         ("name: [1\n", "is not valid YAML: expected ',' or ']'"),
-        ("name: a\nseed: 1\nname: b\n", "is not valid YAML: the key 'name' stands there twice, line 3"),
-        ("data:\n  source: a\n  source: b\n", "stands there twice, line 3"),
+        ("name: a\nseed: 1\nname: b\n", "is not valid YAML: the key 'name' appears twice, line 3"),
+        ("data:\n  source: a\n  source: b\n", "appears twice, line 3"),
         ("? [a]\n: b\n", "is not valid YAML: a list or a section cannot be a key, line 1"),
         ("- a\n- b\n", "holds a list, not a scenario"),
         ("", "holds nothing, not a scenario"),

@@ -112,7 +112,7 @@ def test_single_precision_stays_single_precision(holed: Float64Array, by: Fillin
 def test_a_feature_that_nobody_has_is_refused(holed: Float64Array, by: Filling) -> None:
     rows = holed.copy()
     rows[:, 2] = np.nan
-    with pytest.raises(DataError, match="Feature number 2, counted from 0, has no value at any client"):
+    with pytest.raises(DataError, match=r"Feature number 2 \(the first is 0\) has no value at any client"):
         fit_filling(federate(cut(rows, 3, 0)), by)
 
 
@@ -143,7 +143,7 @@ def test_the_first_feature_without_values_is_named_and_no_median_is_minus_zero(h
     rows = holed.copy()
     rows[:, [1, 4]] = np.nan
     for by in FILLINGS:
-        with pytest.raises(DataError, match="Feature number 1, counted from 0, has no value"):
+        with pytest.raises(DataError, match=r"Feature number 1 \(the first is 0\) has no value"):
             fit_filling(federate(cut(rows, 3, 0)), by)
     values, _ = fitted([np.array([[-0.0, -0.0], [-0.0, 0.0]])], "median")
     assert not np.signbit(values).any()

@@ -138,7 +138,7 @@ def test_columns_at_the_edges_of_double_precision() -> None:
     rows = np.array([[0.0, -most, 1.0], [least, most, 2.0], [0.0, 0.0, 3.0]])
     held, _ = scaled_at_clients([rows[:1], rows[1:]], "minmax")
     np.testing.assert_allclose(held, [[0.0, 0.0, 0.0], [0.0, 1.0, 0.5], [0.0, 0.5, 1.0]], rtol=1e-14)
-    with pytest.raises(DataError, match=r"Feature number 1, counted from 0, runs from -1\.7e"):
+    with pytest.raises(DataError, match=r"Feature number 1 \(the first is 0\) runs from -1\.7e"):
         fit_scaling(federate([np.array([[0.0, -1.7e308], [1.0, 1.7e308]])]), "minmax")
 
 

@@ -114,7 +114,7 @@ def test_magnitudes_of_the_least_numbers() -> None:
 
 @pytest.mark.parametrize("value", [1e150, -1.7e308])
 def test_values_whose_squares_leave_double_precision_are_refused(value: float) -> None:
-    with pytest.raises(DataError, match="Feature number 1, counted from 0, holds values of about 2"):
+    with pytest.raises(DataError, match=r"Feature number 1 \(the first is 0\) holds values of about 2"):
         spread(federate([np.array([[1.0, 2.0]]), np.array([[0.0, value]])]))
 
 

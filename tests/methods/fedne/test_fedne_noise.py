@@ -594,7 +594,7 @@ class TestUnits:
         ({"prototypes": 10}, {}, r"leave method\.prototypes out"),
         ({"server_optimizer": "fedadam"}, {}, "the server takes Adam's steps"),
         ({"kind": "fedprox-ne"}, {}, "from where nothing pulls back"),
-        ({"bounds": [8, 0]}, {}, "give the least value first"),
+        ({"bounds": [8, 0]}, {}, "Give the lower bound first"),
         ({}, {"noise": {"on": "update", "epsilon": 1}}, "give clip, a norm"),
         ({}, {"noise": {"on": "update", "level": 1, "clip": 1}}, "level is of P1's experiments"),
         ({}, {"noise": {"on": "data", "level": 1, "unit": "client"}}, "unit: client is of noise on updates"),

@@ -213,7 +213,7 @@ def test_learning_is_chosen_by_its_rounds() -> None:
         ({"landmarks_from": "principal", "rounds": 5}, "rounds is of learning, .* landmarks from principal"),
         ({"gamma": 1.0, "local_steps": 2}, "local_steps and gamma are of learning, .* leave them out"),
         ({"landmarks_from": "random", "aggregation": {"kind": "coordinate-median"}}, "aggregation is of learning"),
-        ({"landmarks_from": "random", "bounds": [1, 0]}, "bounds are 1 and 0: give the least value first"),
+        ({"landmarks_from": "random", "bounds": [1, 0]}, "bounds are 1 and 0. Give the lower bound first"),
     ],
 )  # fmt: skip
 def test_what_a_frame_has_no_use_for_is_refused(method: dict[str, Any], words: str) -> None:
