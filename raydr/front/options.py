@@ -1,6 +1,6 @@
-"""Options that several commands have, each written once.
+"""Options that several commands share.
 
-A command takes what its options are called: ``overrides`` of --set, ``out``, ``address``, ``data_dir``, ``quiet``.
+Command parameters have the names of their options, such as ``out`` and ``data_dir``; --set is ``overrides``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Option: TypeAlias = Callable[[Command], Command]
 
 
 def _overrides(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> Mapping[str, Any]:
-    """Keys and their values; of a key that is set twice the last."""
+    """Return the values of --set by key. If a key is set twice, the last value counts."""
     if not values:
         return {}
     from raydr.scenarios.schema.reading import parse_override
@@ -27,7 +27,7 @@ def _overrides(context: click.Context, option: click.Parameter, values: tuple[st
 
 
 def override(what: str = "a key") -> Option[Any]:
-    """Give a command --set, of keys of a scenario; its parameter is ``overrides``."""
+    """Add --set for keys of a scenario; the parameter is ``overrides``."""
     return click.option(
         "--set",
         "overrides",
@@ -39,40 +39,40 @@ def override(what: str = "a key") -> Option[Any]:
 
 
 @contextmanager
-def _told_of_edits() -> Iterator[None]:
+def _reporting_edits() -> Iterator[None]:
     from raydr.runfolder.manifest import edits_accepted
 
     with edits_accepted() as found:
         yield
     for what in found:
-        click.echo(f"raydr: {what}, and was read all the same", err=True)
+        click.echo(f"raydr: {what}; read it because of --edited", err=True)
 
 
 def edited(command: Command) -> Command:
-    """Give a command --edited: it reads folders whose files were changed since. It has no parameter for it."""
+    """Add --edited: read folders whose files were changed. The command gets no parameter for it."""
 
     def accept(context: click.Context, option: click.Parameter, value: bool) -> None:
         if value:
-            context.with_resource(_told_of_edits())
+            context.with_resource(_reporting_edits())
 
     return click.option(
         "--edited",
         is_flag=True,
         expose_value=False,
         callback=accept,
-        help="Read the folder although its files were changed since it was written.",
+        help="Read the folder even if its files were changed after the run.",
     )(command)
 
 
 def folder_out(what: str) -> Option[Any]:
-    """Give a command --out, the folder that it makes."""
+    """Add --out, the folder that the command writes."""
     return click.option(
         "--out", type=click.Path(path_type=Path), help=f"{what}. Default: runs/NAME-TIMESTAMP."
     )
 
 
 class Machines(click.ParamType):  # type: ignore[type-arg]
-    """Machines alike: how many, cores of each, GiB of memory of each, such as ``4x16x64``."""
+    """Parameter type for identical machines: count, cores and GiB of memory of each, such as ``4x16x64``."""
 
     name = "COUNTxCORESxGIB"
 
@@ -87,35 +87,49 @@ class Machines(click.ParamType):  # type: ignore[type-arg]
             machines = 0, 0, 0.0
         if not (min(machines) > 0 and machines[2] < float("inf")):
             self.fail(
-                f"{value!r} is not three numbers above 0, as in 4x16x64 for four of 16 cores and 64 GiB."
+                f"expected three numbers above 0, such as 4x16x64 for 4 machines of 16 cores and 64 GiB, got {value!r}."
             )
         return machines
 
 
 def quiet(what: str = "the report's path") -> Option[Any]:
-    """Give a command --quiet."""
-    return click.option("--quiet", "-q", is_flag=True, help=f"Print nothing but {what}.")
+    """Add --quiet."""
+    return click.option("--quiet", "-q", is_flag=True, help=f"Print only {what}.")
+
+
+verbose = click.option(
+    "--verbose",
+    "-v",
+    is_flag=True,
+    help="Also print what the report has: columns, hashes, an example record, privacy notices.",
+)
+
+
+def require_one_of(quiet: bool, verbose: bool) -> None:
+    """Raise UsageError if both --quiet and --verbose are given."""
+    if quiet and verbose:
+        raise click.UsageError("--quiet and --verbose exclude each other: leave one of them out")
 
 
 address = click.option(
-    "--address", help="A Ray cluster, such as auto or HOST:PORT. Default: $RAY_ADDRESS, or this machine."
+    "--address", help="Ray cluster to use: auto or HOST:PORT. Default: $RAY_ADDRESS, or this machine."
 )
 inline = click.option(
-    "--inline", is_flag=True, help="Start no Ray: all in this process, to the same bits; for small maps."
+    "--inline", is_flag=True, help="Run in one process, without Ray. Results are identical. For small maps."
 )
 data_dir = click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
-    help="Folder of built-in data sets as NAME.npz. Default: $RAYDR_DATA.",
+    help="Folder that has built-in data sets as NAME.npz. Default: $RAYDR_DATA.",
 )
 _TAKEN = (
     click.option(
         "--site",
         metavar="COLUMN",
-        help="The column that says whose a row is. Default: one called site, hospital...",
+        help="Column that names the site of each row. Default: a column called site, hospital...",
     ),
-    click.option("--label", metavar="COLUMN", help="The column of classes, which colours the map."),
-    click.option("--method", metavar="KIND", help="One of `raydr list methods`. Default: fed-umap."),
+    click.option("--label", metavar="COLUMN", help="Column of classes. It colours the map."),
+    click.option("--method", metavar="KIND", help="A name from `raydr list methods`. Default: fed-umap."),
     override(),
 )
 _SWEPT = (
@@ -123,53 +137,57 @@ _SWEPT = (
     folder_out("The folder to write"),
     address,
     data_dir,
-    click.option("--quick", is_flag=True, help="Take what the file's section `quick` says: a minute or so."),
-    click.option("--resume", is_flag=True, help="Go on with an interrupted one, whose folder is given."),
-    click.option("--retry-failed", is_flag=True, help="With --resume: run trials again that failed."),
+    click.option(
+        "--quick", is_flag=True, help="Use the settings of the file's section `quick`: about a minute."
+    ),
+    click.option("--resume", is_flag=True, help="Resume an interrupted run. The argument is its folder."),
+    click.option("--retry-failed", is_flag=True, help="With --resume: also repeat failed trials."),
     quiet("the page's path"),
 )
 
 
 def with_inline(overrides: Mapping[str, Any], inline: bool, address: str | None) -> Mapping[str, Any]:
-    """What --set says, and what --inline says in short."""
+    """Return the overrides of --set, with ``runtime.federation`` set to inline if --inline is given."""
     if not inline:
         return overrides
     if address is not None:
-        raise click.UsageError("--inline starts no Ray, and --address names one: leave one of them out")
+        raise click.UsageError(
+            "--inline does not use Ray, and --address names a cluster: leave one of them out"
+        )
     return {**overrides, "runtime.federation": "inline"}
 
 
 def own_data(command: Command) -> Command:
-    """Give a command what says what own data are taken for: --site, --label, --method and --set."""
+    """Add the options for your own data: --site, --label, --method and --set."""
     return _all(_TAKEN, command)
 
 
 def swept(command: Command) -> Command:
-    """Give a command what each has that runs trials: --set, --out, --address, --data-dir, --quick, --resume..."""
+    """Add the options for commands that run trials: --set, --out, --address, --resume and others."""
     return _all(_SWEPT, command)
 
 
 def _all(options: tuple[Option[Any], ...], command: Command) -> Command:
-    """Give a command options, whose help lists them in their order."""
+    """Add options to a command; its help lists them in this order."""
     return reduce(lambda given, option: option(given), reversed(options), command)
 
 
 def json_out(what: str) -> Option[Any]:
-    """Give a command --json, a file that it writes as well."""
+    """Add --json, a file that the command also writes."""
     return click.option(
         "--json",
         "out",
         metavar="FILE",
         type=click.Path(path_type=Path),
-        help=f"Also write {what} here as JSON.",
+        help=f"Also write {what} to this file as JSON.",
     )
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write what --json asks for, whole or not at all."""
+    """Write the file of --json completely, or not at all."""
     import json
 
     from raydr.files import write_whole
 
     text = json.dumps(content, indent=2, allow_nan=False) + "\n"
-    write_whole(path, text.encode(), "free the place, or name another with --json")
+    write_whole(path, text.encode(), "free the disk, or name another file with --json")

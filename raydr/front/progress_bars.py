@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -37,12 +37,20 @@ _TELLING = 0.05
 
 @contextmanager
 def heard_on_terminal(
-    *, quiet: bool = False, passing: bool = False, logs: bool = True
+    *, quiet: bool = False, passing: bool = False, logs: bool = True, title: str = ""
 ) -> Iterator[journal.Listener]:
-    """A listener that shows bars on a terminal and plain lines elsewhere; what raydr logs stands between them.
+    """Yield a listener that shows progress on standard error: bars on a terminal, plain lines elsewhere.
 
-    One that is ``quiet`` shows nothing; of one that is ``passing`` nothing stays, and lines tell of long stages alone;
-    one without ``logs`` leaves to others what raydr logs.
+    Parameters
+    ----------
+    quiet : bool
+        Show nothing.
+    passing : bool
+        Leave nothing on the terminal afterwards; without a terminal, print lines only for long stages.
+    logs : bool
+        Also print what raydr logs.
+    title : str
+        A line to print once the first stage has ended. A run that is refused before that has no title.
     """
     if quiet:
         yield journal.unheard
@@ -51,7 +59,7 @@ def heard_on_terminal(
     if not _draws_bars(console):
         lines = _PlainLines(console, passing=passing)
         with logged(lines.say) if logs else nullcontext():
-            yield lines.hear
+            yield _titled(title, lines.say, lines.hear)
         return
     sweep, pace = SweepTable(), Pace()
     with (
@@ -75,7 +83,20 @@ def heard_on_terminal(
             sweep.hear(event)
             stages.hear(event)
 
-        yield hear
+        yield _titled(title, lambda text: console.print(one_line(text)), hear)
+
+
+def _titled(title: str, say: Callable[[str], None], hear: journal.Listener) -> journal.Listener:
+    """Say the title before the first stage that ends; every event also goes to ``hear``."""
+
+    def both(event: journal.Event) -> None:
+        nonlocal title
+        if title and isinstance(event, journal.StageEnded):
+            say(title)
+            title = ""
+        hear(event)
+
+    return both
 
 
 @contextmanager

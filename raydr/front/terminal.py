@@ -1,10 +1,10 @@
-"""What a person sees in a terminal when something is done: tables, and what they come to."""
+"""Terminal output of commands: results of runs, plans, audits, comparisons and lists."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,34 +23,58 @@ from raydr.report.run.server_knowledge import example, knowledge
 from raydr.runfolder.reading import read_run
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from raydr.actors.jobs import Job
     from raydr.attacks.verdicts import Audit
     from raydr.report.run.mapped import Fact
+    from raydr.runfolder.reading import RunFolder
     from raydr.scenarios.afterwards.bounding import Line
     from raydr.scenarios.planning.plan import Plan, PlannedPrivacy
+    from raydr.scenarios.schema.scenario import Scenario
     from raydr.tune.planning import SweepPlan
 
-_FOUND_OUT = (mapped.NOTICE, "Sites harmonized")
-"""Facts that only the run itself knows in full."""
+_IN_FOLDER = {"Written", "Rows read", "Rows mapped", "Columns mapped", "Scaling", "Method"}
+"""Facts about data that the terminal shows with ``--verbose`` only: the run folder and the report have them."""
 
 
-def print_result(folder: Path, *, told: bool = False) -> None:
-    """What was mapped, how well, and what left the clients, on standard error.
+def title_of(scenario: Scenario) -> str:
+    """Return the title line of a run: its name, method, data and seed."""
+    data = scenario.data
+    source = data.source or data.path or data.graph or wording.plural(len(scenario.clients.sites), "file")
+    method = wording.method_name({"method": {"kind": scenario.method.kind}})
+    return f"{scenario.name}: {method} on {source}, seed {scenario.seed}"
 
-    What was mapped is a sentence where it was ``told`` before, and else everything that data.json says.
+
+def print_result(folder: Path, *, verbose: bool = False) -> None:
+    """Print a finished run to standard error: metrics, what left the clients, epsilon, recovered records.
+
+    ``verbose`` adds what the report also has: the data, their hashes, an example record, privacy notices.
     """
     run = read_run(folder)
-    measured, central = metric_rows.telling(run), run.measures.central
-    known = knowledge(run)
     console = _console(Remarks(sys.stderr))
     console.print()
-    console.print(_line(f"What the server now knows: {known.text}"))
-    if known.examples:
-        console.print(_line(f"For example {example(known)}."))
+    console.print(_line(wording.summary(run)))
     console.print()
-    if measured:
+    _print_metrics(console, run, verbose)
+    for line in _privacy_lines(run):
+        console.print(_line(line))
+    notices = run.privacy.notices
+    if notices and not verbose:
+        count = wording.plural(len(notices), "notice")
+        console.print(_line(f"{count} on privacy in the report, or with --verbose."))
+    if verbose:
+        console.print()
+        _print_details(console, run)
+    console.print()
+
+
+def _print_metrics(console: Console, run: RunFolder, verbose: bool) -> None:
+    """Print the table of metrics and its footnotes; nothing if no metric was computed."""
+    shown, central = metric_rows.telling(run), run.measures.central
+    if shown:
         table = _table("", "federated", *["pooled data"] * bool(central))
-        for name in measured:
+        for name in shown:
             values = {"federated": run.measures.federated[name]}
             if central:
                 values["central"] = central.get(name)
@@ -62,26 +86,44 @@ def print_result(folder: Path, *, told: bool = False) -> None:
                 ),
             )
         console.print(table)
-        if said := wording.of_sample(run):
-            console.print(_line(said))
-        for name in measured:
-            if said := wording.meaning(name):
-                console.print(_line(f"{wording.metric_title(name)}: {said}"))
+        footnotes = [wording.of_sample(run)]
+        footnotes += [
+            f"{wording.metric_title(name)}: {meaning}" for name in shown if (meaning := wording.meaning(name))
+        ]
+        for footnote in filter(None, footnotes):
+            console.print(_line(footnote))
+    asked = isinstance(run.scenario.get("metrics"), list)
+    missing = metric_rows.not_computed(run) if asked or verbose else []
+    for lacking in missing:
+        console.print(_line(f"Not computed: {lacking.titles}: {lacking.reason}"))
+    if shown or missing:
         console.print()
-    console.print(_line(wording.summary(run)))
+
+
+def _privacy_lines(run: RunFolder) -> Iterator[str]:
+    """Yield a line each on what left the clients, epsilon, an isometry key if used, and attacks if audited."""
+    left, _, *others = privacy_summary.points(run)
+    yield f"{left.title}: {left.figure}. {knowledge(run).text}"
+    yield f"Epsilon: {wording.cost(run)}"
+    *keys, attacks = others
+    for point in (*keys, *[attacks] * (run.audit is not None)):
+        yield f"{point.title}: {point.figure}. {point.text}"
+
+
+def _print_details(console: Console, run: RunFolder) -> None:
+    """Print what ``--verbose`` adds to a result."""
+    known = knowledge(run)
+    if known.examples:
+        console.print(_line(f"Example: {example(known)}."))
     console.print(_line(mapped.line(run.data)))
-    facts = [*mapped.facts(run.data), *mapped.hashes(run.data)]
-    for fact in facts if not told else [fact for fact in facts if fact.name in _FOUND_OUT]:
+    for fact in (*mapped.facts(run.data), *mapped.hashes(run.data)):
         console.print(_line(f"{fact.name}: {fact.text}"))
-    for point in privacy_summary.points(run):
-        console.print(_line(f"{point.title}: {point.figure}. {point.text}"))
     if run.privacy.relation is not None:
         console.print(
             _line(f"Epsilon by adversary: {wording.by_adversary(run.privacy.epsilon_by_adversary)}")
         )
     for notice in run.privacy.notices:
         console.print(_line(notice))
-    console.print()
 
 
 def print_joined(folder: Path) -> None:
@@ -98,11 +140,23 @@ def print_joined(folder: Path) -> None:
         )
 
 
-def print_facts(facts: Sequence[Fact], *, result: bool) -> None:
-    """What data were taken for, a line each: on standard output where that is the result, else on standard error."""
-    console = _console(sys.stdout if result else Remarks(sys.stderr))
+def print_facts(facts: Sequence[Fact]) -> None:
+    """Print how raydr interprets data, one line for each fact, to standard output."""
+    console = _console(sys.stdout)
     for fact in facts:
         console.print(_line(f"{fact.name}: {fact.text}"))
+
+
+def print_interpretation(facts: Sequence[Fact], *, verbose: bool) -> None:
+    """Print how raydr interprets data before it maps them, to standard error; ``verbose`` prints all facts.
+
+    Notices are left out: the run prints them itself.
+    """
+    console = _console(Remarks(sys.stderr))
+    for fact in facts:
+        provenance = fact.name in _IN_FOLDER or fact.name.startswith("SHA-256")
+        if fact.name != mapped.NOTICE and (verbose or not provenance):
+            console.print(_line(f"{fact.name}: {fact.text}"))
 
 
 def print_sweep(folder: Path) -> None:

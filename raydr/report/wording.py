@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from raydr.errors import ScenarioError
-from raydr.privacy.ledger import Entry, Public
+from raydr.privacy.ledger import Entry, Public, Tells
 from raydr.runfolder.reading import RunFolder
 
 if TYPE_CHECKING:
@@ -260,9 +260,21 @@ def summary(run: RunFolder) -> str:
     mapped = f"{plural(len(run.federated), 'row')} at {plural(run.client_count, 'client')}"
     mapped += f", mapped by {method_name(run.scenario)}"
     for thing in ("landmark", "anchor"):
-        if isinstance(number := settings.get(f"{thing}s"), int):
+        if f"{thing}s" in settings and (number := _points_used(run) or settings[f"{thing}s"]):
             mapped += f" with {plural(number, thing)}"
     return f"{mapped}; {_faithfulness(run)}."
+
+
+def _points_used(run: RunFolder) -> int:
+    """Count the landmarks or anchors that records sent their distances to; 0 if the ledger does not say."""
+    return max(
+        (
+            entry.fixed.points
+            for entry in run.ledger
+            if entry.direction == "up" and entry.tells == Tells.DISTANCES and entry.fixed is not None
+        ),
+        default=0,
+    )
 
 
 def _faithfulness(run: RunFolder) -> str:

@@ -271,7 +271,7 @@ def test_a_table_that_changes_while_it_is_mapped_is_said_to(
     assert "changed" not in capsys.readouterr().err
     monkeypatch.setattr(runner, "run", changing)
     assert status([*arguments, "--out", "moved"]) == 0
-    assert "raydr: patients.csv changed while it was mapped." in capsys.readouterr().err
+    assert "raydr: patients.csv changed during the run." in capsys.readouterr().err
 
 
 def test_a_table_that_changes_while_it_is_read_is_refused(

@@ -62,11 +62,12 @@ def test_standard_output_has_the_reports_path_and_nothing_else(
     assert out == f"{tmp_path / 'out' / 'report.html'}\n"
     assert Path(out.strip()).is_file()
     stages, summary = err.split("\n\n", 1)
-    assert all(re.fullmatch(r"[\w ]+: \d+\.\d s", line) for line in stages.splitlines())
+    title, *lines = stages.splitlines()
+    assert title == "tiny: Fed-tSNE on iris, seed 0"
+    assert all(re.fullmatch(r"[\w ]+: \d+\.\d s", line) for line in lines)
     assert "Neighbour preservation, k = 10" in summary
-    assert (
-        "What left: records. Every record sent data to the server without a privacy guarantee."
-        in " ".join(summary.split())
+    assert "What left: records. The server holds enough to write down 150 of 150 records" in " ".join(
+        summary.split()
     )
 
 
@@ -188,7 +189,7 @@ def test_what_cannot_be_run(case: str, tmp_path: Path, capsys: pytest.CaptureFix
         (["run", "digits-fed-tsn"], "There is no scenario 'digits-fed-tsn' (did you mean digits-fed-tsne?)"),
         (["run"], "Missing argument 'SCENARIO'. See `raydr run --help`."),
         (["rum"], "No such command 'rum'"),
-        (["list", "methodes"], "There is no list of 'methodes' (did you mean methods?)"),
+        (["list", "methodes"], "There is no list 'methodes' (did you mean methods?)"),
         (["list"], "See `raydr list --help`."),
         (["compare"], "Missing argument"),
         (["compare", "nothing"], "nothing is not a folder"),
@@ -384,7 +385,7 @@ def test_a_standard_output_that_takes_nothing_is_told_in_one_paragraph(
 def test_a_run_whose_path_cannot_be_printed_is_whole_and_says_where(tmp_path: Path) -> None:
     code, err = redirected(["run", str(tiny_file(tmp_path)), "--out", "out", "-q"], "> /dev/full")
     assert code == 3
-    assert err.endswith(f" The run is whole in {tmp_path / 'out'}.\n")
+    assert err.endswith(f" The run is complete in {tmp_path / 'out'}.\n")
     assert (tmp_path / "out" / "report.html").is_file()
 
 

@@ -225,7 +225,7 @@ DOCUMENTS: dict[str, tuple[str, list[str], str]] = {
     "data that are not there": (
         "",
         ["check", "sites", "--label", "kind"],
-        "sites is not there: no file, folder or",
+        "sites does not exist: expected a file, a folder or",
     ),
     "a file that is not there": ("", ["run", "mien.yaml"], "There is no file 'mien.yaml' in "),
     "with one beside it": ("name: x", ["run", "mien.yaml"], "(did you mean mine.yaml?)"),
@@ -266,7 +266,7 @@ DOCUMENTS: dict[str, tuple[str, list[str], str]] = {
     "a catalogue with a typo": (
         "",
         ["list", "metods"],
-        "There is no list of 'metods' (did you mean methods?)",
+        "There is no list 'metods' (did you mean methods?)",
     ),
     "an override without a value": (
         "",
@@ -275,26 +275,26 @@ DOCUMENTS: dict[str, tuple[str, list[str], str]] = {
     ),
     "nothing to run": ("", ["run"], "Missing argument 'SCENARIO'. See `raydr run --help`."),
     "nothing to list": ("", ["list"], "Missing argument "),
-    "data to run": ("", ["run", "data.csv"], "is data: `raydr map data.csv` maps them"),
+    "data to run": ("", ["run", "data.csv"], "is a table: run `raydr map data.csv` to map it"),
     "a scenario to map": (
         "data: {source: iris}\nmethod: {kind: sense}",
         ["map", "mine.yaml"],
-        "is a scenario: `raydr run mine.yaml` runs it.",
+        "is a scenario: run `raydr run mine.yaml`.",
     ),
     "a sweep to run": (
         "",
         ["run", "digits-four-axes"],
-        "is a sweep: `raydr sweep digits-four-axes` runs it.",
+        "is a sweep: run `raydr sweep digits-four-axes`.",
     ),
     "a table to run": (
         "",
         ["run", "p1-table-1"],
-        "is a paper's table: `raydr reproduce p1-table-1` runs it.",
+        "is a paper's table: run `raydr reproduce p1-table-1`.",
     ),
     "a scenario to sweep": (
         "",
         ["sweep", "digits-sense"],
-        "is a scenario: `raydr run digits-sense` runs it.",
+        "is a scenario: run `raydr run digits-sense`.",
     ),
     "no run to resume": ("", ["run", "mine.yaml", "--resume"], "is not an interrupted run"),
     "no run to compare": ("", ["compare", "nowhere"], "nowhere is not a folder. Give the run folder"),

@@ -188,7 +188,7 @@ def test_the_sentence_is_the_same_everywhere(tmp_path: Path, capsys: pytest.Capt
     assert f"run: {said}" in capsys.readouterr().out
     print_result(folder)
     told = capsys.readouterr().err
-    assert told.index(said) < told.index("Neighbour preservation")
+    assert told.index("Neighbour preservation") < told.index(said)
     assert said in html.unescape(picture(folder))
 
 

@@ -190,7 +190,7 @@ def test_edited_folders_are_read_if_asked_and_their_pages_say_so(
     capsys.readouterr()
     assert status(["report", str(run), "--edited"]) == 0
     assert said in (run / "report.html").read_text()
-    assert capsys.readouterr().err == f"raydr: {run / said}, and was read all the same\n"
+    assert capsys.readouterr().err == f"raydr: {run / said}; read it because of --edited\n"
     assert status(["report", str(run), "--edited", "--released"]) == 2
     assert "was edited" in capsys.readouterr().err
     assert not run.with_name("run-released").exists()

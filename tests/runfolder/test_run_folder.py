@@ -371,7 +371,7 @@ def test_a_picture_that_fails_costs_the_picture(
         patch.setattr(f"raydr.scenarios.afterwards.showing.write_{failing}", fail)
         assert status(["run", str(tiny_file(tmp_path)), *settings]) == 3
     said = capsys.readouterr().err
-    assert f"The run is whole in {out}" in said
+    assert f"The run is complete in {out}" in said
     assert "Expected end of text, found '$'" in said
     assert f"`raydr report {out}`" in said
     assert said.count("\n") == 1

@@ -341,7 +341,7 @@ def test_the_page_and_the_terminal_show_them(tmp_path: Path, capsys: pytest.Capt
     assert "New rows: trustworthiness, k = 3" in page
     assert "Held out, and placed on the map afterwards" in page
     assert read_run(folder).data.held_out == len(HELD)
-    print_result(folder)
+    print_result(folder, verbose=True)
     said = capsys.readouterr().err
     assert "New rows: trustworthiness, k = 3" in said
     assert "72 of 90 rows of rows.csv, 4 columns, standard scaling; 18 rows held out." in said

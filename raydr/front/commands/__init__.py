@@ -1,1 +1,1 @@
-"""The commands of ``raydr``, by what they are given: data and scenarios, sweeps, folders that are there, nothing."""
+"""Commands of ``raydr``, one module for each kind of input."""

@@ -1,4 +1,4 @@
-"""Commands on folders that are there: pages, tables, attacks, new rows and bounds of runs that have been."""
+"""Commands on run folders: report, compare, audit, transform, join, bounds."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from raydr.front import options
 @click.option(
     "--released",
     is_flag=True,
-    help="Write what the run's epsilon covers, and nothing else, to a folder that may be handed out.",
+    help="Write only what the run's epsilon covers, to a folder that you may share.",
 )
-@click.option("--out", type=click.Path(path_type=Path), help="That folder. Default: FOLDER-released.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The folder of --released. Default: FOLDER-released."
+)
 @options.edited
 def report(folder: Path, released: bool, out: Path | None) -> None:
-    """Make the report and picture of a run folder, or the page of a sweep folder, again from its files."""
+    """Write the report and picture of a run folder again, or the page of a sweep folder."""
     from raydr.errors import ScenarioError
     from raydr.report import (
         write_paper_report,
@@ -32,11 +34,11 @@ def report(folder: Path, released: bool, out: Path | None) -> None:
     from raydr.runfolder.records import TABLE
 
     if out is not None and not released:
-        raise ScenarioError("--out names the folder of --released: give both, or leave --out away.")
+        raise ScenarioError("--out names the folder of --released: give both, or leave out --out.")
     if released:
         if is_sweep(folder):
             raise ScenarioError(
-                f"{folder} is a sweep, whose best point was chosen by metrics of the raw data: give the run folder of"
+                f"{folder} is a sweep folder, and metrics of the raw data chose its best point: give the run folder of"
                 " one trial, and state the epsilon of all trials with it."
             )
         click.echo(write_released(folder, out))
@@ -51,12 +53,10 @@ def report(folder: Path, released: bool, out: Path | None) -> None:
 
 @click.command()
 @click.argument("folders", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Also write a page with the maps side by side here."
-)
+@click.option("--out", type=click.Path(path_type=Path), help="Also write a page with the maps side by side.")
 @options.edited
 def compare(folders: tuple[Path, ...], out: Path | None) -> None:
-    """Compare run folders: metrics, seconds, bytes, memory."""
+    """Compare run folders: metrics, time, bytes, memory."""
     from raydr.front.terminal import print_comparison
     from raydr.report import compare as compare_runs
     from raydr.report import write_comparison
@@ -74,13 +74,13 @@ def compare(folders: tuple[Path, ...], out: Path | None) -> None:
     "attacks",
     multiple=True,
     metavar="NAME",
-    help="Only this one: raydr list attacks. Repeatable.",
+    help="Run only this attack of `raydr list attacks`. Repeatable.",
 )
 @click.option(
-    "--public", type=click.Path(path_type=Path), help="A file of rows of like data that the server is given."
+    "--public", type=click.Path(path_type=Path), help="A file of similar public rows that the server knows."
 )
 @click.option(
-    "--public-rows", type=click.IntRange(min=0), help="How many rows of like data, at most. Default: 10000."
+    "--public-rows", type=click.IntRange(min=0), help="Maximum number of public rows. Default: 10000."
 )
 @options.data_dir
 @options.quiet()
@@ -93,9 +93,9 @@ def audit(
     data_dir: Path | None,
     quiet: bool,
 ) -> None:
-    """Attack RUN, a run folder, with what its server saw: what could be recovered, beside what one could guess.
+    """Attack the run folder RUN with what its server saw, and compare the result with guessing.
 
-    Repeats the run in this process, to the bit, as only a simulation can; writes audit.json and makes the report again.
+    The audit repeats the run bit for bit in this process. It writes audit.json and the report again.
     """
     from raydr.front.progress_bars import heard_on_terminal
     from raydr.front.terminal import print_audit
@@ -124,13 +124,14 @@ def audit(
 @click.option(
     "--site",
     metavar="NAME|COLUMN",
-    help="Of a run that adjusted sites to each other: the rows' site, or the column that says so. Default: its own.",
+    help="Site of the rows, or a column that names it, for runs with data.harmonize. Default: the run's column.",
 )
 @options.edited
 def transform(folder: Path, data: str, out: Path, site: str | None) -> None:
-    """Place the rows of DATA on the map of RUN, a run folder, without any server: columns are found by name.
+    """Place the rows of DATA on the map of the run folder RUN, without a server.
 
-    DATA is a file, or a folder or quoted pattern with a file for each site. A .parquet file may be of any length.
+    DATA is a file, or a folder or quoted pattern with one file per site. Columns are matched by name. A .parquet file
+    may have any number of rows.
     """
     from raydr.front.progress_bars import heard_on_terminal
     from raydr.scenarios.afterwards.transforming import transform as place
@@ -143,13 +144,13 @@ def transform(folder: Path, data: str, out: Path, site: str | None) -> None:
 @click.command()
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.argument("data", type=click.Path(path_type=Path))
-@click.option("--site", metavar="NAME", help="What the site is called. Default: the name of DATA.")
+@click.option("--site", metavar="NAME", help="The name of the site. Default: the name of DATA.")
 @options.quiet()
 @options.edited
 def join(folder: Path, data: Path, site: str | None, quiet: bool) -> None:
-    """Have a site with the rows of DATA join RUN, a run folder: place them on its map, and say what left the site.
+    """Add a site to the run folder RUN: place the rows of DATA on its map, and show what left the site.
 
-    Nobody else is asked, and no row that was mapped moves. RUN is extended by the site, and its report made again.
+    No other site takes part, and no mapped row moves. The command adds the site to RUN and writes its report again.
     """
     from raydr.front.progress_bars import heard_on_terminal
     from raydr.front.terminal import print_joined
@@ -169,9 +170,9 @@ def join(folder: Path, data: Path, site: str | None, quiet: bool) -> None:
 @options.data_dir
 @options.edited
 def bounds(folder: Path, out: Path | None, data_dir: Path | None) -> None:
-    """Compare what P1's theorems promise of RUN, a run folder with learnt landmarks, with what came of it.
+    """Compare the bounds of P1's theorems with the measured values of the run folder RUN.
 
-    Loads the run's data anew, as only a simulation can.
+    RUN must have learnt landmarks. The command loads the data of the run again.
     """
     from raydr.front.terminal import print_bounds
     from raydr.scenarios.afterwards.bounding import bounds_of

@@ -1,4 +1,4 @@
-"""``raydr list``: what there is."""
+"""``raydr list``: catalogues of scenarios, methods, metrics and other named things."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _papers() -> Mapping[str, str]:
 
 
 def _table(room: str, name: str, line: Callable[[Any], str] | None = None) -> Mapping[str, str]:
-    """A room's table of things by name, each in a line, by default its docstring's first; imported when asked for."""
+    """Import a registry and return one line for each name; by default the first line of its docstring."""
     from raydr.registry import summary
 
     return {key: (line or summary)(thing) for key, thing in getattr(import_module(room), name).items()}
@@ -51,11 +51,11 @@ CATALOGUES: Mapping[str, Callable[[], Mapping[str, str]]] = {
     "metrics": partial(_table, "raydr.metrics", "METRICS", attrgetter("description")),
     "datasets": partial(_table, "raydr.data", "DATASETS", attrgetter("description")),
 }
-"""What ``raydr list`` can list: names, each with a line on what it is."""
+"""Catalogues of ``raydr list``: each maps names to a one-line description."""
 
 
 class _Catalogue(click.ParamType[str]):
-    """The name of a catalogue, or the nearest ones."""
+    """Parameter type: the name of a catalogue."""
 
     name = "what"
 
@@ -65,14 +65,14 @@ class _Catalogue(click.ParamType[str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value in CATALOGUES:
             return str(value)
-        there = f"There is no list of {value!r}{did_you_mean(value, CATALOGUES)}"
-        raise click.UsageError(f"{there}: lists are of {', '.join(CATALOGUES)}", ctx)
+        unknown = f"There is no list {value!r}{did_you_mean(value, CATALOGUES)}"
+        raise click.UsageError(f"{unknown}: choose one of {', '.join(CATALOGUES)}", ctx)
 
 
 @click.command("list")
 @click.argument("what", type=_Catalogue())
 def list_(what: str) -> None:
-    """List what there is, one line each."""
+    """List names with a one-line description each."""
     from raydr.front.terminal import print_catalogue
 
     print_catalogue(CATALOGUES[what]())

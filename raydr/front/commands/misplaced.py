@@ -1,4 +1,4 @@
-"""What was given to a command that another one is for: an error then says which."""
+"""Errors for a document that was passed to the wrong command."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 from raydr.errors import DataError, ScenarioError
 
 _OTHERS = {
-    "map": "data: `raydr map {0}` maps them, and `raydr init {0}` writes a scenario for them",
-    "run": "a scenario: `raydr run {0}` runs it",
-    "sweep": "a sweep: `raydr sweep {0}` runs it",
-    "reproduce": "a paper's table: `raydr reproduce {0}` runs it",
+    "map": "a table: run `raydr map {0}` to map it, or `raydr init {0}` to write a scenario for it",
+    "run": "a scenario: run `raydr run {0}`",
+    "sweep": "a sweep: run `raydr sweep {0}`",
+    "reproduce": "a paper's table: run `raydr reproduce {0}`",
 }
-"""What each command is given."""
+"""What a document is and which command takes it, by command."""
 
 
 @contextmanager
 def said_what_for(document: str, command: str) -> Iterator[None]:
-    """Where a document cannot be read as what a command wants, say which command it is for, if it is one."""
+    """If a command cannot read a document, raise an error that names the command that can, if there is one."""
     try:
         yield
     except (DataError, ScenarioError):
@@ -31,7 +31,7 @@ def said_what_for(document: str, command: str) -> Iterator[None]:
 
 
 def _command_for(document: str) -> str | None:
-    """The command that a file is for, or a name of what comes with raydr; None where that is not plain."""
+    """Return the command that takes a file or a shipped name; None if that is not clear."""
     from raydr.front.own_data import is_data
     from raydr.scenarios.schema.reading import SHELF
     from raydr.tune.reading import PAPERS, is_sweep, names_sweep

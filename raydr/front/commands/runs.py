@@ -1,4 +1,4 @@
-"""Commands that run a scenario, make one of own data, or say what either would be."""
+"""Commands for scenarios and tables: run, map, check, init, plan, submit."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from raydr.front.streams import noting
 @options.address
 @options.inline
 @options.data_dir
-@click.option("--resume", is_flag=True, help="SCENARIO is the folder of an interrupted run: go on with it.")
+@click.option("--resume", is_flag=True, help="Resume an interrupted run. SCENARIO is its folder.")
 @options.quiet()
+@options.verbose
 def run(
     scenario: str,
     overrides: Mapping[str, Any],
@@ -32,29 +33,32 @@ def run(
     data_dir: Path | None,
     resume: bool,
     quiet: bool,
+    verbose: bool,
 ) -> None:
-    """Run SCENARIO and write its run folder, report included.
+    """Run SCENARIO and write its run folder with a report.
 
     SCENARIO is a YAML file, or a name from `raydr list scenarios`.
     """
     from raydr.front.progress_bars import heard_on_terminal
-    from raydr.front.terminal import print_result
+    from raydr.front.terminal import print_result, title_of
     from raydr.runfolder.records import REPORT
     from raydr.scenarios import runner
     from raydr.scenarios.schema.reading import read
 
     if resume and (overrides or inline or out is not None):
-        raise click.UsageError("--resume goes on with a run as it was: leave out --set, --inline and --out")
+        raise click.UsageError("--resume cannot change a run: leave out --set, --inline and --out")
+    options.require_one_of(quiet, verbose)
     with said_what_for(scenario, "run"):
         checked = None if resume else read(scenario, options.with_inline(overrides, inline, address))
-    with heard_on_terminal(quiet=quiet) as listener:
+    title = "" if checked is None else title_of(checked)
+    with heard_on_terminal(quiet=quiet, title=title) as listener:
         if checked is None:
             folder = runner.resume(Path(scenario), address=address, data_dir=data_dir, listener=listener)
         else:
             folder = runner.run(checked, out=out, address=address, data_dir=data_dir, listener=listener)
     if not quiet:
-        print_result(folder)
-    with noting(f"The run is whole in {folder}."):
+        print_result(folder, verbose=verbose)
+    with noting(f"The run is complete in {folder}."):
         click.echo(folder / REPORT)
 
 
@@ -66,6 +70,7 @@ def run(
 @options.inline
 @click.option("--open", "open_", is_flag=True, help="Open the report in a browser.")
 @options.quiet()
+@options.verbose
 def map_(
     data: str,
     site: str | None,
@@ -77,36 +82,37 @@ def map_(
     inline: bool,
     open_: bool,
     quiet: bool,
+    verbose: bool,
 ) -> None:
-    """Map DATA, a table of yours, without a scenario: say what it is taken for, and run.
+    """Map DATA, a table of yours, without a scenario.
 
-    DATA is a file, .csv .tsv .parquet .npy .npz or .h5ad, or a folder or a 'pattern*.csv' of files, one for each site.
-    The run folder's scenario.yaml is what was run.
+    DATA is a .csv, .tsv, .parquet, .npy, .npz or .h5ad file. For one file per site, give a folder or a quoted pattern
+    such as 'data/*.csv'. The run folder keeps the scenario of the run as scenario.yaml.
     """
     from raydr.front.own_data import own_data
     from raydr.front.progress_bars import heard_on_terminal, reading_on_terminal
-    from raydr.front.terminal import print_facts, print_result
-    from raydr.report.run.mapped import NOTICE, hashes
+    from raydr.front.terminal import print_interpretation, print_result, title_of
+    from raydr.report.run.mapped import hashes
     from raydr.runfolder import read_run
     from raydr.runfolder.records import REPORT
     from raydr.scenarios import runner
 
+    options.require_one_of(quiet, verbose)
     overrides = options.with_inline(overrides, inline, address)
     with said_what_for(data, "map"), reading_on_terminal(quiet=quiet, logs=False) as progress:
         taken = own_data(data, site=site, label=label, method=method, overrides=overrides, progress=progress)
     if not quiet:
-        # What there is to look at, the run says itself.
-        print_facts([fact for fact in taken.facts if fact.name != NOTICE], result=False)
-    with heard_on_terminal(quiet=quiet) as listener:
+        print_interpretation(taken.facts, verbose=verbose)
+    with heard_on_terminal(quiet=quiet, title=title_of(taken.scenario)) as listener:
         folder = runner.run(taken.scenario, out=out, address=address, listener=listener)
     if not quiet:
-        print_result(folder, told=True)
+        print_result(folder, verbose=verbose)
     if not set(hashes(read_run(folder).data)) <= set(taken.facts):
-        said = f"raydr: {data} changed while it was mapped. {folder} has what was mapped and its SHA-256"
-        click.echo(
-            said + ("." if quiet else ", and what was said of the data at first is out of date."), err=True
+        changed = (
+            f"raydr: {data} changed during the run. {folder} describes the mapped data, with their SHA-256"
         )
-    with noting(f"The run is whole in {folder}."):
+        click.echo(changed + ("." if quiet else "; the description before the run is out of date."), err=True)
+    with noting(f"The run is complete in {folder}."):
         click.echo(folder / REPORT)
     if open_:
         import webbrowser
@@ -126,9 +132,9 @@ def check(
     overrides: Mapping[str, Any],
     data_dir: Path | None,
 ) -> None:
-    """Read everything that a run of FILE would read, say what it is, and start nothing.
+    """Read the data that a run of FILE would read, and describe them. Start nothing.
 
-    FILE is data as for `raydr map`, or a scenario as for `raydr run`.
+    FILE is a table as for `raydr map`, or a scenario as for `raydr run`.
     """
     from raydr.errors import DataError
     from raydr.front.own_data import described, held, is_data, own_data
@@ -149,22 +155,26 @@ def check(
             ).facts
         elif (site or label or method) and not Path(file).expanduser().exists():
             raise DataError(
-                f"{file} is not there: no file, folder or pattern of data. Paths start from {Path.cwd()}."
+                f"{file} does not exist: expected a file, a folder or a pattern. Paths are relative to {Path.cwd()}."
             )
         elif site or label or method:
             raise click.UsageError(
-                "--site, --label and --method are for data; a scenario says all three itself"
+                "--site, --label and --method are for tables: a scenario names all three itself"
             )
         else:
             scenario = read(file, overrides)
             facts = described(scenario, held(scenario, data_dir, progress=progress))
-    print_facts(facts, result=True)
+    print_facts(facts)
 
 
 @click.command()
 @click.argument("data")
 @options.own_data
-@click.option("--out", type=click.Path(path_type=Path), help="The file to write. Default: NAME.yaml, here.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The file to write. Default: NAME.yaml in the current folder.",
+)
 def init(
     data: str,
     site: str | None,
@@ -173,7 +183,10 @@ def init(
     overrides: Mapping[str, Any],
     out: Path | None,
 ) -> None:
-    """Write a scenario for DATA, data as for `raydr map`, with comments on what it holds and what could be changed."""
+    """Write a scenario for DATA, with comments on the data and on what you can change.
+
+    DATA is a table as for `raydr map`.
+    """
     from raydr.front.own_data import commented, own_data, write_new
     from raydr.front.progress_bars import reading_on_terminal
 
@@ -199,7 +212,7 @@ def init(
 @click.option(
     "--machines",
     type=options.Machines(),
-    help="As if these were there: how many, cores of each, GiB of each, such as 4x16x64.",
+    help="Plan for these machines: count, cores and GiB of memory of each, such as 4x16x64.",
 )
 @options.json_out("the plan")
 def plan(
@@ -211,10 +224,10 @@ def plan(
     machines: tuple[int, int, float] | None,
     out: Path | None,
 ) -> None:
-    """Say what a run of FILE will need: processes, memory, messages, epsilon, time, and what will not fit.
+    """Estimate what a run of FILE needs: processes, memory, messages, epsilon and time. Start nothing.
 
-    FILE is a scenario as for `raydr run`, or a sweep as for `raydr sweep`. Nothing is started; a plan that does not fit
-    is still a plan, with status 0.
+    FILE is a scenario as for `raydr run`, or a sweep as for `raydr sweep`. The plan also says what does not fit. The
+    exit status is 0 even if the run does not fit.
     """
     from raydr.actors.capacity import capacity_at, imagined
     from raydr.front.console import logged_on_terminal
@@ -226,14 +239,14 @@ def plan(
 
     if machines is not None and address is not None:
         raise click.UsageError(
-            "--machines imagines what --address would ask a cluster for: leave one of them out."
+            "--machines and --address both say which machines to plan for: leave one of them out."
         )
     planned: Plan | SweepPlan
     with logged_on_terminal():
         capacity = capacity_at(address) if machines is None else imagined(*machines)
         if names_sweep(scenario):
             if rows is not None:
-                raise click.UsageError("--rows is of a scenario, and this is a sweep: plan its base instead.")
+                raise click.UsageError("--rows needs a scenario, and FILE is a sweep: plan its base instead.")
             planned = plan_of_sweep(read_sweep(scenario, overrides), capacity=capacity, data_dir=data_dir)
         else:
             checked = read(scenario, overrides)
@@ -253,7 +266,7 @@ def plan(
 @options.folder_out("The folder to fetch to")
 @options.data_dir
 @click.option(
-    "--detach", is_flag=True, help="Print the job's id and leave it: `raydr jobs follow ID` goes on."
+    "--detach", is_flag=True, help="Print the job's id and return. Follow it later: `raydr jobs follow ID`."
 )
 @options.quiet()
 def submit(
@@ -265,5 +278,5 @@ def submit(
     detach: bool,
     quiet: bool,
 ) -> None:
-    """Run FILE, a scenario or a sweep, as a job on a Ray cluster, follow it and bring its folder back."""
+    """Run FILE, a scenario or a sweep, as a job on a Ray cluster. Follow it and fetch its folder."""
     submit_file(file, address, overrides=overrides, out=out, data_dir=data_dir, detach=detach, quiet=quiet)

@@ -1,4 +1,4 @@
-"""Commands that run many trials: sweeps, and the tables of papers, which are sweeps too."""
+"""Commands that run many trials: sweep and reproduce."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("sweep_", metavar="SWEEP")
 @options.swept
-@click.option("--mlflow", metavar="URI", help="Also log every trial to MLflow: needs raydr[mlflow].")
+@click.option("--mlflow", metavar="URI", help="Also log every trial to MLflow. Needs raydr[mlflow].")
 @click.option(
     "--tensorboard",
     type=click.Path(path_type=Path),
-    help="Also log every trial to TensorBoard, into this folder.",
+    help="Also log every trial to TensorBoard, in this folder.",
 )
 def sweep(
     sweep_: str,
@@ -39,7 +39,7 @@ def sweep(
     mlflow: str | None,
     tensorboard: Path | None,
 ) -> None:
-    """Run every trial of SWEEP, side by side where there is room, and write its folder, page included.
+    """Run every trial of SWEEP, in parallel if resources allow, and write its folder with a page.
 
     SWEEP is a YAML file, or a name from `raydr list sweeps`. --set overrides keys of the base scenario.
     """
@@ -64,11 +64,9 @@ def sweep(
 
 @click.command()
 @click.argument("table", metavar="TABLE")
-@click.option("--only", multiple=True, metavar="ROW", help="Only this row, or group of rows. Repeatable.")
-@click.option(
-    "--seeds", type=click.IntRange(min=1), help="How many seeds. Default: as the table says, mostly 3."
-)
-@click.option("--no-published", is_flag=True, help="Run no cell as published, by raydr's defaults alone.")
+@click.option("--only", multiple=True, metavar="ROW", help="Run only this row or group of rows. Repeatable.")
+@click.option("--seeds", type=click.IntRange(min=1), help="Number of seeds. Default: the table's, mostly 3.")
+@click.option("--no-published", is_flag=True, help="Run cells only with raydr's defaults, not as published.")
 @options.swept
 def reproduce(
     table: str,
@@ -84,9 +82,10 @@ def reproduce(
     retry_failed: bool,
     quiet: bool,
 ) -> None:
-    """Run a paper's TABLE, each cell as published and by raydr's defaults, and print ours beside theirs.
+    """Run a paper's TABLE and compare the results with the paper's numbers.
 
-    TABLE is a name from `raydr list papers`, or a YAML file of the same form.
+    Each cell runs as published and with raydr's defaults. TABLE is a name from `raydr list papers`, or a YAML file of
+    the same form.
     """
     from raydr.tune.reproducing import read_table
 
@@ -110,12 +109,12 @@ def reproduce(
 
 
 def _whether_as_it_was(resume: bool, retry_failed: bool, changed: Mapping[str, object]) -> None:
-    """Refuse options that would change what --resume goes on with, and --retry-failed without it."""
+    """Raise UsageError for options that --resume cannot change, and for --retry-failed without --resume."""
     *others, last = changed
     if resume and any(changed.values()):
-        raise click.UsageError(f"--resume goes on as it was: leave out {', '.join(others)} and {last}")
+        raise click.UsageError(f"--resume cannot change a sweep: leave out {', '.join(others)} and {last}")
     if retry_failed and not resume:
-        raise click.UsageError("--retry-failed is of --resume: it runs again what failed before")
+        raise click.UsageError("--retry-failed repeats failed trials of a sweep: give --resume as well")
 
 
 def _swept(
@@ -129,7 +128,7 @@ def _swept(
     quiet: bool,
     trackers: Sequence[Tracker] = (),
 ) -> None:
-    """Run what is asked, or go on in the folder, and show what came of it: the page, or a published table's."""
+    """Run a sweep, or resume the one in the folder, and print its results and the path of its page."""
     from raydr.front.progress_bars import heard_on_terminal
     from raydr.front.terminal import print_paper_table, print_sweep
     from raydr.runfolder.records import SWEEP_REPORT, TABLE, TABLE_REPORT
@@ -149,5 +148,5 @@ def _swept(
     table = (whole / TABLE).exists()
     if not quiet:
         (print_paper_table if table else print_sweep)(whole)
-    with noting(f"The {'table' if table else 'sweep'} is whole in {whole}."):
+    with noting(f"The {'table' if table else 'sweep'} is complete in {whole}."):
         click.echo(whole / (TABLE_REPORT if table else SWEEP_REPORT))
