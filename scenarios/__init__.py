@@ -1,1 +1,1 @@
-"""Typed scenarios: read, planned, run and used afterwards, a room for each, and the runner above them."""
+"""Scenarios: schema, planning, running, and work on finished run folders."""

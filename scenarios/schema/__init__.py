@@ -1,1 +1,1 @@
-"""The scenario as a document: its sections, the rules between them, and how it is read."""
+"""Scenario files: models of the sections, rules between them, and reading."""

@@ -10,20 +10,20 @@ from raydr.settings import Settings
 
 
 class AuditSettings(Settings):
-    """Attacks on the run's own messages: what an honest but curious server recovers."""
+    """Attacks on the run's own messages by an honest but curious server."""
 
     attacks: tuple[str, ...] | None = Field(
-        None, description="names of attacks, raydr list attacks; default: all that apply"
+        None, description="names of attacks: raydr list attacks; default: all that apply"
     )
     public_rows: int = Field(
         10_000,
         ge=0,
-        description="rows of like data that the server is given, at most: rows of the source that are not mapped, or,"
-        " where all are, a fifth of those that are",
+        description="maximum number of similar rows that the server knows: rows of the source that are not mapped, or a"
+        " fifth of the mapped rows if all are mapped",
     )
     known_records: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
         None,
-        description="how many records of the run the server knows; default: 0, 1, 5, 20 and features + 1",
+        description="numbers of records of the run that the server knows; default: 0, 1, 5, 20 and features + 1",
     )
 
     @field_validator("attacks")

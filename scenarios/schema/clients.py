@@ -1,4 +1,4 @@
-"""Section ``clients`` of a scenario: how many, and who holds which rows."""
+"""Section ``clients`` of a scenario: their number and their rows."""
 
 from __future__ import annotations
 
@@ -19,36 +19,37 @@ else:
 class SiteSettings(Settings):
     """One client with a file of its own."""
 
-    path: Annotated[str, OfFile(elsewhere="node")] = Field(description="its file, as its node sees it")
+    path: Annotated[str, OfFile(elsewhere="node")] = Field(description="path of its file on its node")
     node: str | None = Field(
         None,
-        description="a node's custom resource, or LABEL=VALUE; default: any node, all of which see the file",
+        description="a node's custom resource, or LABEL=VALUE; default: any node, so all must see the file",
     )
-    name: str | None = Field(None, description="of the client; default: the file's name without its ending")
+    name: str | None = Field(None, description="name of the client; default: the file's name without ending")
 
 
 class ClientsSettings(Settings):
-    """How many clients, and which rows each holds."""
+    """Number of clients, and the rows of each."""
 
-    count: int | None = Field(
-        None, ge=1, description="number of clients; where the partition fixes it, optional"
-    )
-    partition: AnyPartition = Field(IID(), description="which client holds which rows")
+    count: int | None = Field(None, ge=1, description="number of clients; optional if the partition fixes it")
+    partition: AnyPartition = Field(IID(), description="how rows are dealt to clients")
     sites: tuple[SiteSettings, ...] = Field(
-        (), description="instead of count and partition: clients that read files of their own"
+        (), description="instead of count and partition: one client for each file"
     )
     participation: float = Field(
-        1.0, gt=0, le=1, description="part of the clients, drawn anew each round, that takes part in it"
+        1.0,
+        gt=0,
+        le=1,
+        description="fraction of the clients that takes part in a round, drawn for each round",
     )
 
     @model_validator(mode="after")
     def _count_where_needed(self) -> ClientsSettings:
         if self.sites:
             if self.count is not None or "partition" in self.model_fields_set:
-                raise ValueError("sites say which client holds which rows, so leave count and partition out")
+                raise ValueError("sites replace count and partition: leave count and partition out")
             names = [site.name or PurePath(site.path).stem for site in self.sites]
             if len(set(names)) < len(names):
-                raise ValueError("two sites have the same name: give each a name of its own")
+                raise ValueError("two sites have the same name: give each a different name")
             return self
         if self.count is None and self.partition.needs_count:
             raise ValueError(
@@ -58,11 +59,11 @@ class ClientsSettings(Settings):
 
     @property
     def natural(self) -> bool:
-        """Whether clients are sites of the data's own."""
+        """Whether clients are real sites of the data."""
         return bool(self.sites) or self.partition.natural
 
     @model_serializer(mode="wrap")
     def _without_what_sites_replace(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Sites beside a partition are refused, so no partition is written beside sites."""
+        """Write no partition if there are sites: reading both would be refused."""
         content: dict[str, Any] = written(self)
         return {key: value for key, value in content.items() if not (self.sites and key == "partition")}

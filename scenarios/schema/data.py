@@ -1,4 +1,4 @@
-"""Section ``data`` of a scenario: which table, which of its columns, which of its rows."""
+"""Section ``data`` of a scenario: the table, its columns and its rows."""
 
 from __future__ import annotations
 
@@ -16,124 +16,121 @@ from raydr.statistics.site_effects import Kind
 
 
 class HoldoutSettings(Settings):
-    """Rows that no client is given, which are placed on the map once it is drawn: how it serves rows to come."""
+    """Rows that no client gets. They are placed on the finished map to test how it serves new rows."""
 
     part: float | None = Field(
-        None, gt=0, lt=1, description="part of the rows, rounded up; drawn by the seed, class by class"
+        None, gt=0, lt=1, description="fraction of the rows, rounded up; drawn at random from each class"
     )
-    rows: int | None = Field(None, ge=1, description="instead: so many rows, drawn likewise")
+    rows: int | None = Field(None, ge=1, description="instead: number of rows, drawn in the same way")
     column: str | None = Field(
-        None, description="instead: those that a column of the data marks, which is then no feature"
+        None, description="instead: a column that marks the rows to hold out. It is not a feature"
     )
-    value: str | bool | int | None = Field(None, description="what that column says of the rows held out")
+    value: str | bool | int | None = Field(None, description="the value that marks a row in that column")
 
     @model_validator(mode="after")
     def _one_choice(self) -> HoldoutSettings:
         if sum(choice is not None for choice in (self.part, self.rows, self.column)) != 1:
             raise ValueError(
-                "give a number: a part of the rows below 1, or how many; or column and value, where a column marks them"
+                "give exactly one of part (a fraction below 1), rows (a number), and column with value"
             )
         if (self.column is None) != (self.value is None):
-            raise ValueError("column and value go together: which column marks the rows, and how")
+            raise ValueError("column and value go together: give both, or neither")
         return self
 
     @property
     def wanted(self) -> int | float | str:
-        """As :func:`raydr.data.hold_out` takes it."""
+        """The argument ``wanted`` of :func:`raydr.data.hold_out`."""
         return str(self.value) if self.part is None and self.rows is None else self.part or self.rows or 0
 
 
 LABEL = "label"
-"""What the label is called in data.harmonize.keep where data.label does not name its column."""
+"""Name of the label in data.harmonize.keep if data.label does not name its column."""
 
 
 class HarmonizeSettings(Settings):
-    """How sites are adjusted to each other before their rows are scaled, by sums alone."""
+    """Adjustment of sites to each other before their rows are scaled. It uses only sums over sites."""
 
     kind: Kind = Field(
-        description="center: each column's mean at every site is that of all; scale: its standard deviation too;"
-        " combat: both, drawn by empirical Bayes to what a site's other columns say (ComBat)"
+        description="center: give each column the same mean at every site; scale: also the same standard deviation;"
+        " combat: both, shrunk by empirical Bayes across the site's columns (ComBat)"
     )
     keep: tuple[str, ...] = Field(
         (),
-        description="what is to stay of the differences between sites, as far as it goes with these: columns that are"
-        " mapped, and the label's",
+        description="mapped columns, or the label, whose effect is kept: differences between sites that these columns"
+        " explain stay in the data",
     )
 
 
 class WordSettings(Settings):
-    """Which words of columns of text a site tells, and the map knows (data.categories: one-hot)."""
+    """Limits for words of text columns with data.categories: one-hot."""
 
     rows: int = Field(
         DEFAULT_THRESHOLD.rows,
         ge=1,
-        description="a site tells only words that at least this many of its rows have",
+        description="a site reports only words that at least this many of its rows have",
     )
     sites: int = Field(
         DEFAULT_THRESHOLD.sites,
         ge=1,
-        description="a word is spelt to its end and mapped only if at least this many sites tell it; of fewer sites,"
-        " all of them. Rows with any other word have zeros only",
+        description="a word is revealed and mapped only if at least this many sites report it, or all sites if there"
+        " are fewer. Rows with any other word get zeros only",
     )
 
     @property
     def threshold(self) -> Threshold:
-        """As the survey of columns takes it."""
+        """The threshold of the column survey."""
         return Threshold(self.rows, self.sites)
 
 
 class DataSettings(Settings):
-    """Which table, which of its columns, which of its rows."""
+    """The table, its columns and its rows."""
 
     source: str | None = Field(None, description="a built-in name: raydr list datasets")
     path: LocalPath | None = Field(
         None, description="a .csv, .tsv (also .gz), .parquet, .npy, .npz or .h5ad file"
     )
     graph: LocalPath | None = Field(
-        None, description="a .csv or .npz edge list, whose nodes are placed in hyperbolic space"
+        None, description="a .csv or .npz edge list. Its nodes are placed in hyperbolic space"
     )
-    dimensions: int = Field(5, ge=2, description="of the hyperbolic space that a graph is placed in")
+    dimensions: int = Field(5, ge=2, description="dimensions of the hyperbolic space for a graph")
     matrix: str | None = Field(
-        None, description="of an .h5ad file which numbers: X, the default, layers/NAME or obsm/NAME"
+        None, description="matrix of an .h5ad file: X (the default), layers/NAME or obsm/NAME"
     )
     label: str | None = Field(None, description="the column of class labels")
     features: tuple[str, ...] | None = Field(None, description="columns to map; default: all others")
     id: str | None = Field(None, description="the column of row identities; default: row numbers from 0")
-    rows: int | None = Field(
-        None, description="seeded sub-sample of so many rows, those that are held out among them"
-    )
+    rows: int | None = Field(None, description="size of a random sample of the rows, including held-out rows")
     holdout: HoldoutSettings | None = Field(
         None,
-        description="rows to place on the map once it is drawn, and to judge it by: a part of them below 1, how many,"
-        " or a section",
+        description="rows to place on the finished map, to test it: a fraction below 1, a number of rows, or a section",
     )
     scale: Scale = Field("none", description="federated scaling of the features")
     missing: Missing = Field(
         "error",
-        description="what to do about missing values: refuse them, drop their rows, or have each client fill in its"
-        " own by the mean or median of all clients, learnt by sums",
+        description="missing values: error refuses them; drop drops their rows; mean and median fill them in with the"
+        " value over all clients, computed with sums",
     )
 
     categories: Categories = Field(
         "error",
-        description="what becomes of columns of text: refused, left out, or a column of zeros and ones for each of at"
-        " most 50 words, on which clients agree by sums (data.words); unless refused, dates and identities are left out"
-        " too",
+        description="columns of text: error refuses them; leave-out ignores them; one-hot makes a column of zeros and"
+        " ones for each of at most 50 words, on which clients agree with sums (data.words). Unless it is error, dates"
+        " and identities are left out too",
     )
     words: WordSettings = Field(
-        WordSettings(), description="which words data.categories: one-hot makes zeros and ones of"
+        WordSettings(), description="limits for the words of data.categories: one-hot"
     )
 
     harmonize: HarmonizeSettings | None = Field(
         None,
-        description="adjust sites to each other: none, center, scale or combat, or a section that also says what to"
-        " keep. Real differences between sites go too: docs/sites.md",
+        description="adjust sites to each other: none, center, scale or combat, or a section with kind and keep. This"
+        " also removes real differences between sites: docs/sites.md",
     )
 
     @field_validator("harmonize", mode="before")
     @classmethod
     def _by_kind(cls, harmonize: Any) -> Any:
-        """A word is the kind; none is nothing."""
+        """Turn a word into a section with that kind, and none into None."""
         if harmonize == "none":
             return None
         return {"kind": harmonize} if isinstance(harmonize, str) else harmonize
@@ -141,7 +138,7 @@ class DataSettings(Settings):
     @field_validator("holdout", mode="before")
     @classmethod
     def _by_number(cls, holdout: Any) -> Any:
-        """A number is a part where it has a point, else a count."""
+        """Turn a float into a part and an integer into a number of rows."""
         match holdout:
             case None | Mapping() | HoldoutSettings():
                 return holdout
@@ -150,7 +147,7 @@ class DataSettings(Settings):
             case int() if not isinstance(holdout, bool):
                 return {"rows": holdout}
         raise ValueError(
-            f"{holdout!r} is none of a part of the rows below 1, such as 0.2, a number of rows, and a section of keys"
+            f"expected a fraction below 1, such as 0.2, a number of rows or a section of keys, got {holdout!r}"
         )
 
     @model_validator(mode="after")
@@ -159,16 +156,14 @@ class DataSettings(Settings):
             raise ValueError(
                 "give exactly one of source (a built-in name), path (a file of yours) and graph (an edge list)"
             )
-        # By value, not by what was given: the scenario.yaml of a run folder gives every key.
+        # Compare values with the defaults: the scenario.yaml of a run folder gives every key.
         changed = {
             name for name, field in type(self).model_fields.items() if getattr(self, name) != field.default
         }
         if self.categories != "one-hot" and "words" in changed:
-            raise ValueError(
-                "words says which words become zeros and ones: leave it out, or set categories to one-hot"
-            )
+            raise ValueError("words needs categories: one-hot: leave words out, or set categories to one-hot")
         if self.graph is None and "dimensions" in changed:
-            raise ValueError("dimensions are of a graph: leave them out, or name an edge list in graph")
+            raise ValueError("dimensions needs a graph: leave it out, or name an edge list in graph")
         if (
             self.graph is not None
             and {"matrix", "label", "features", "id", "missing", "categories", "harmonize"} & changed
@@ -177,22 +172,20 @@ class DataSettings(Settings):
                 "a graph has no columns: leave label, features, id, missing, categories and harmonize out"
             )
         if self.graph is not None and self.holdout is not None:
-            raise ValueError(
-                "the nodes of a graph are placed by all its edges, so none is new: leave holdout out"
-            )
+            raise ValueError("all edges of a graph place its nodes, so no node can be new: leave holdout out")
         return self
 
     @property
     def label_kept(self) -> bool:
-        """Whether harmonizing keeps what goes with the label, unless a column that is mapped is called so."""
+        """Whether harmonizing keeps the effect of the label; a mapped column of the same name takes precedence."""
         return self.harmonize is not None and bool({self.label, LABEL} & set(self.harmonize.keep))
 
     @property
     def harmonizing(self) -> Kind | None:
-        """How sites are adjusted to each other; None where they are not."""
+        """How sites are adjusted to each other; None if they are not."""
         return None if self.harmonize is None else self.harmonize.kind
 
     @property
     def filling(self) -> Filling | None:
-        """What clients fill missing values in by; None where none may be missing."""
+        """Statistic that fills in missing values; None if no value may be missing."""
         return self.missing if self.missing == "mean" or self.missing == "median" else None

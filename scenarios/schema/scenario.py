@@ -1,4 +1,4 @@
-"""A scenario: sections that keep the rules between them."""
+"""A scenario: sections that satisfy the rules between them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from raydr.scenarios.schema.sections import Sections
 
 
 class Scenario(Sections):
-    """One simulation, complete: the same scenario gives the same bits."""
+    """A complete simulation. The same scenario gives the same result bit for bit."""
 
     @model_validator(mode="after")
     def _by_the_rules(self) -> Scenario:

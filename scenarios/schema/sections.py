@@ -1,4 +1,4 @@
-"""All sections of a scenario, and what follows from them together."""
+"""Pydantic model of a scenario: all sections, and values derived from several of them."""
 
 from __future__ import annotations
 
@@ -31,48 +31,49 @@ else:
     AnyMethod = one_of(tuple(method.settings for method in METHODS.values()))
 
 NAME_PATTERN, LONGEST_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$", 100
-"""Of a scenario's name, which is part of the name of a folder wherever it runs."""
+"""Pattern and length of a scenario's name, which is part of folder names on every platform."""
 MOST_SHOWN = 50
-"""Columns that a page tells of each row."""
+"""Maximum number of columns in ``show``."""
 
 
 class Sections(Settings):
-    """The sections of a scenario, each right by itself; :class:`Scenario` is one that keeps the rules between them."""
+    """Sections of a scenario, each validated alone; :class:`Scenario` also checks the rules between them."""
 
     name: str = Field(
-        pattern=NAME_PATTERN, max_length=LONGEST_NAME, description="names the run and its folder"
+        pattern=NAME_PATTERN, max_length=LONGEST_NAME, description="name of the run and of its folder"
     )
-    seed: int = Field(0, ge=0, lt=2**32, description="of every random draw: another seed, another run")
+    seed: int = Field(0, ge=0, lt=2**32, description="seed of every random draw except keys and noise")
     data: DataSettings = Field(description="the table to map")
-    clients: ClientsSettings = Field(description="who holds its rows")
-    method: AnyMethod = Field(description="how it is mapped: raydr list methods")
+    clients: ClientsSettings = Field(description="the clients and their rows")
+    method: AnyMethod = Field(description="the method: raydr list methods")
     runtime: RuntimeSettings = Field(
         RuntimeSettings(),
-        description="where and how it runs; as long as no client is lost, changes no bit of the map",
+        description="where and how the run computes. The map is the same bit for bit if no client is lost",
     )
-    privacy: PrivacySettings = Field(PrivacySettings(), description="what is to protect the messages")
-    faults: FaultSettings = Field(FaultSettings(), description="what goes wrong on purpose")
+    privacy: PrivacySettings = Field(PrivacySettings(), description="protection of the messages")
+    faults: FaultSettings = Field(FaultSettings(), description="simulated faults and attackers")
     compare: tuple[Literal["central"], ...] = Field(
-        (), description="[central] also maps the pooled data by the same embedder: a reference"
+        (), description="[central] also maps the pooled data with the same embedder, as a reference"
     )
     metrics: Literal["default"] | tuple[str, ...] = Field(
         "default",
-        description="default for all, or a list of names: raydr list metrics; those of neighbours with any number of"
-        " them, as trustworthiness_7 or npa_20",
+        description="default for all, or a list of names: raydr list metrics. Metrics of neighbours take any number of"
+        " neighbours, such as trustworthiness_7 or npa_20",
     )
     evaluate_every: int = Field(
         0,
         ge=0,
-        description="also draw and score the map after every so many rounds, and before the first; 0: do not",
+        description="also draw and score the map before the first round and each time this many rounds are done;"
+        " 0: never",
     )
     show: tuple[str, ...] = Field(
         (),
         max_length=MOST_SHOWN,
-        description="mapped columns that the page tells of each row and colours by: their values are copied into the"
-        " run folder, which holds none otherwise",
+        description="mapped columns that the page shows for each row and can colour by. Their values are copied into"
+        " the run folder, which otherwise holds no values",
     )
     audit: AuditSettings | None = Field(
-        None, description="true, or a section: attack the run once it is whole, as raydr audit does"
+        None, description="true, or a section: attack the complete run, as raydr audit does"
     )
 
     @field_validator("audit", mode="before")
@@ -82,60 +83,60 @@ class Sections(Settings):
 
     @property
     def noisy(self) -> bool:
-        """Whether noise covers any of what leaves the clients."""
+        """Whether noise covers any message of the clients."""
         return self.privacy.noise is not None or self.method.noise_of_its_own
 
     @property
     def hides_by_secrets(self) -> bool:
-        """Whether anything is hidden by what follows from the clients' secrets: noise, an isometry key or masks."""
+        """Whether the clients' secrets hide anything: noise, an isometry key or masks."""
         return self.noisy or self.privacy.isometry_key or self.privacy.secure_aggregation
 
     @property
     def secure_sums(self) -> SecureSums | None:
-        """What sums are to withstand; None where the server may see their summands."""
+        """Colluding and dropping clients that secure sums withstand; None without secure aggregation."""
         if not self.privacy.secure_aggregation:
             return None
-        # By the decimal that was written: of 0.8, 0.2 are left.
+        # Exact decimal arithmetic: a quorum of 0.8 leaves 0.2.
         return SecureSums(self.privacy.colluding, float(1 - Fraction(repr(self.runtime.quorum))))
 
     @property
     def robust_rule(self) -> RobustRule | None:
-        """What looks at each client's upload; None where the method takes sums and means alone."""
+        """The robust aggregation rule; None if the method uses only sums and means."""
         rule = getattr(self.method, "aggregation", None)
         return rule if isinstance(rule, RobustRule) else None
 
     @property
     def coverage(self) -> Coverage | None:
-        """The mechanism as clients are told it, and who applies it."""
+        """The calibrated mechanism and the part of the clients that applies it; None without noise."""
         noise = self.privacy.noise
         if noise is None:
             return None
         return self.privacy.coverage(self.method.releases(noise))
 
     def require_columns(self, mapped: Sequence[str]) -> None:
-        """Raise ScenarioError where the scenario shows a column that is not mapped, or one twice."""
+        """Raise ScenarioError if ``show`` names a column that is not mapped, or names one twice."""
         for column in self.show:
             if column not in mapped:
                 raise ScenarioError(
-                    f"show names the column {column!r}, which is not mapped{did_you_mean(column, mapped)}. Mapped are"
-                    f" {listing(mapped)}: correct the name, or leave it out."
+                    f"show names the column {column!r}, which is not mapped{did_you_mean(column, mapped)}. Mapped"
+                    f" columns: {listing(mapped)}. Correct the name, or leave it out."
                 )
             if self.show.count(column) > 1:
                 raise ScenarioError(f"show names the column {column!r} twice: leave one out.")
 
     def require_clients(self, count: int) -> None:
-        """Raise ScenarioError where the scenario does not fit so many clients."""
+        """Raise ScenarioError if the scenario does not fit this number of clients."""
         absent = sorted({crash.client for crash in self.faults.crashes if crash.client >= count})
         if absent:
             raise ScenarioError(
-                f"faults.crashes names client {absent[0]}, and there are {count} clients, counted from 0: choose at"
+                f"faults.crashes names client {absent[0]}, but there are {count} clients, numbered from 0: choose at"
                 f" most {count - 1}."
             )
         liars = self.faults.adversary
         if liars is not None and not attackers(self.seed, count, liars.fraction):
             raise ScenarioError(
-                f"faults.adversary.fraction is {liars.fraction:g}, which of {count} clients is none, so nobody would"
-                f" lie: choose at least {1 / count:.2g}, or leave faults.adversary out."
+                f"faults.adversary.fraction is {liars.fraction:g}, which is no client of {count}: choose at least"
+                f" {1 / count:.2g}, or leave faults.adversary out."
             )
         coverage = self.coverage
         if coverage is not None:

@@ -329,7 +329,7 @@ def test_notices_that_single_rows_decide_are_for_runs_without_noise(tmp_path: Pa
 
 
 def test_a_threshold_for_words_that_nobody_maps_is_refused() -> None:
-    with pytest.raises(ScenarioError, match="words says which words become zeros and ones"):
+    with pytest.raises(ScenarioError, match="words needs categories: one-hot"):
         tiny_scenario(data__words={"rows": 3})
 
 

@@ -191,11 +191,11 @@ def test_an_unknown_metric_is_refused_with_the_nearest() -> None:
         ({"faults__dropout": 0.1}, "set runtime.quorum below 1"),
         ({"faults__crashes": [{"client": 0, "round": 1}], "runtime__retries": 0}, "runtime.retries"),
         ({"clients__sites": [{"path": "a.csv"}]}, "leave count and partition out"),
-        ({"faults__crashes": [{"client": 3, "round": 1}]}, "names client 3, and there are 3 clients"),
+        ({"faults__crashes": [{"client": 3, "round": 1}]}, "names client 3, but there are 3 clients"),
         ({"faults__crashes": [{"client": 0, "round": 3}]}, "a crash in round 3, and the method has 2 rounds"),
         (
             {"faults__adversary": {"kind": "scaling", "fraction": 0.1}},
-            "of 3 clients is none, so nobody would lie",
+            "which is no client of 3: choose at least",
         ),
         (
             {"method": {"kind": "sense"}, "privacy__noise": {"on": "data", "level": 1, "clients": 0.1}},
