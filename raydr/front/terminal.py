@@ -334,7 +334,7 @@ def _planned_privacy(privacy: PlannedPrivacy) -> str:
             if privacy.known
             else "epsilon: none claimed before the method's own messages"
         )
-    accounted = f"epsilon of what noise covers: {privacy.accounted:.4g} at delta {privacy.delta:g}"
+    accounted = f"epsilon of the noisy releases: {privacy.accounted:.4g} at delta {privacy.delta:g}"
     if privacy.epsilon is not None:
         return f"epsilon: {privacy.epsilon:.4g} at delta {privacy.delta:g}"
     return (

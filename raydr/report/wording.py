@@ -1,4 +1,4 @@
-"""Numbers and findings in words: what the report says in plain language."""
+"""Plain-language texts for numbers and findings of the report."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MONTHS = (
 )  # fmt: skip
 
 COSTLESS = {
-    Public.SHAPES: "row counts are taken as public",
-    Public.EMPTY: "it says nothing of records",
-    Public.RANDOM: "it follows from random numbers alone",
+    Public.SHAPES: "row counts are treated as public",
+    Public.EMPTY: "it contains nothing about records",
+    Public.RANDOM: "it depends only on random numbers",
     Public.SEALED: "only clients can read it",
-    Public.APART: "of rows that are mapped for nobody",
+    Public.APART: "its rows are set apart and not mapped",
 }
 """Why a message costs no privacy."""
 
@@ -34,7 +34,7 @@ REVEALING = ("per-record", "per-client", "aggregate")
 """Granularities, the most revealing first."""
 
 _LONGEST_NUMBER = 8
-"""Letters of a number that is shown as it is."""
+"""Longest number, in characters, that is shown unchanged."""
 NARROW = "\u202f"  # the narrow no-break space that binds a number to its unit
 
 
@@ -86,11 +86,14 @@ def estimated(value: float | None, error: float | None) -> str:
 
 
 def of_sample(run: RunFolder) -> str:
-    """Say what a standard error is of; nothing where every value is of all rows."""
+    """Explain the standard errors; return an empty text if every value is computed on all rows."""
     rows = run.measures.sampled_rows
     if rows is None:
         return ""
-    return f"± is the standard error of what a sample of {plural(rows, 'row')}, the same for every map, says of all."
+    return (
+        f"Values are estimates from a sample of {plural(rows, 'row')}, the same for every map; ± is their standard"
+        " error."
+    )
 
 
 def percent(ratio: float) -> str:
@@ -99,7 +102,7 @@ def percent(ratio: float) -> str:
 
 
 def method_name(scenario: Mapping[str, object]) -> str:
-    """Name of the scenario's method, as its paper writes it; the kind itself where nobody knows it."""
+    """Return the method's name as its paper writes it, or ``method.kind`` if it is unknown."""
     from raydr.methods import METHODS
 
     method = scenario.get("method")
@@ -110,14 +113,14 @@ def method_name(scenario: Mapping[str, object]) -> str:
 
 
 def map_titles(scenario: Mapping[str, object]) -> tuple[str, str]:
-    """Titles of the run's own map and of the pooled-data map beside it."""
+    """Return the titles of the run's map and of the pooled-data map."""
     method = scenario.get("method")
     pooled = isinstance(method, Mapping) and method.get("kind") == "central"
     return ("Pooled-data map" if pooled else "Federated map"), "Pooled-data map, for reference"
 
 
 def brief(name: str) -> str:
-    """Write a name that is a number with four digits: ``−2.467`` for ``-2.4671310147587926``; any other as it is."""
+    """Shorten a name that is a number to four digits: ``−2.467`` for ``-2.4671310147587926``."""
     if len(name) <= _LONGEST_NUMBER:
         return name
     try:
@@ -128,7 +131,7 @@ def brief(name: str) -> str:
 
 
 def objective(scenario: Mapping[str, object], course: Sequence[float]) -> str:
-    """What a method's objective is, where it says so and the course rises; empty elsewhere."""
+    """Return the method's explanation of its objective if the objective rises, else an empty text."""
     from raydr.methods import METHODS
 
     method = scenario.get("method")
@@ -139,7 +142,7 @@ def objective(scenario: Mapping[str, object], course: Sequence[float]) -> str:
 
 
 def meaning(name: str) -> str:
-    """What a metric says of privacy; empty where it says nothing of what the server recovered."""
+    """Explain a metric that also measures leakage; empty for any other."""
     known = metric(name)
     if known is None or not known.perfect:
         return ""
@@ -151,7 +154,7 @@ def meaning(name: str) -> str:
 
 
 def moment(iso: str) -> str:
-    """Write an ISO time: ``3 February 2026, 10:22 UTC``; any other text is left as it is."""
+    """Write an ISO time: ``3 February 2026, 10:22 UTC``; return any other text unchanged."""
     try:
         at = datetime.fromisoformat(iso)
     except ValueError:
@@ -160,7 +163,7 @@ def moment(iso: str) -> str:
 
 
 def federation(kind: str, actors: int) -> str:
-    """Say where the clients ran."""
+    """Describe where the clients ran."""
     return (
         f"clients in {plural(actors, 'Ray actor')}"
         if kind == "ray"
@@ -169,7 +172,7 @@ def federation(kind: str, actors: int) -> str:
 
 
 def metric(name: str) -> Metric | None:
-    """What the metrics room knows of a metric; None when it does not know it."""
+    """Return a metric by name, or None if it is unknown."""
     from raydr.metrics import metric_named
 
     try:
@@ -179,19 +182,19 @@ def metric(name: str) -> Metric | None:
 
 
 def metric_title(name: str) -> str:
-    """Title of a metric; its name when the metrics room does not know it."""
+    """Return the title of a metric, or its name if it is unknown."""
     known = metric(name)
     return known.title if known is not None else name
 
 
 def higher_is_better(name: str) -> bool | None:
-    """Which way a metric improves; None when the metrics room does not know it."""
+    """Return whether higher values are better; None if the metric is unknown or has no direction."""
     known = metric(name)
     return known.higher_is_better if known is not None else None
 
 
 def promise(message: Entry) -> str:
-    """Write the differential privacy claimed for a message: ``ε = 2, δ = 1e−05``, that none is, or none is lost."""
+    """Write the differential privacy claimed for a message: ``ε = 2, δ = 1e−05``, or why there is no claim."""
     if message.epsilon is None:
         return f"costs none: {COSTLESS[message.public]}" if message.public is not None else "none claimed"
     parts = [f"ε = {message.epsilon:g}"] + [f"δ = {message.delta:g}"] * (message.delta is not None)
@@ -199,37 +202,37 @@ def promise(message: Entry) -> str:
 
 
 def protection(message: Entry) -> str:
-    """What was done to a message before it left: ``Gaussian noise of level 0.1 on distances``, or ``none``."""
+    """Write the protection of a message: ``Gaussian noise of level 0.1 on distances``, or ``none``."""
     return message.protection.words if message.protection is not None else "none"
 
 
 def epsilon(value: float | None) -> str:
-    """Write an epsilon: ``1.00``, or the sign of infinity where there is none."""
+    """Write an epsilon: ``1``, or ``∞`` for None."""
     return "∞" if value is None else f"{value:.3g}"
 
 
 def cost(run: RunFolder) -> str:
-    """Say in a sentence what the run as a whole cost."""
+    """Return the privacy cost of the whole run in words."""
     privacy = run.privacy
     at = f"δ = {privacy.delta:g}".replace("-", "−")
     if privacy.epsilon is not None and not any(release.releases for release in privacy.releases):
-        return "Nothing of any record left a client, so the run cost no privacy."
+        return "No data about any record left a client, so the run cost no privacy."
     kept = "a client" if privacy.unit == "client" else "a record"
     unit = {
-        "zero-out": f"whether {kept} is there or adds zero to every sum (zero-out)",
-        "replace-one": f"whether {kept} is there or another in its place (replace-one)",
+        "zero-out": f"whether {kept} takes part or adds zero to every sum (zero-out)",
+        "replace-one": f"whether {kept} takes part or another in its place (replace-one)",
     }.get(privacy.relation or "", "")
     if privacy.epsilon is not None:
         return (
-            f"The whole run is differentially private with ε = {epsilon(privacy.epsilon)} at {at}: that bounds what"
-            f" anyone can learn about {unit}. How many rows each client has is taken as public."
+            f"The whole run is differentially private with ε = {epsilon(privacy.epsilon)} at {at}. This bounds what"
+            f" anyone can learn about {unit}. The number of rows of each client is treated as public."
         )
     if not any(release.epsilon for release in privacy.releases):
-        return "The whole run has ε = ∞: no epsilon holds for it."
+        return "The whole run has ε = ∞: no finite epsilon holds for it."
     accounted = epsilon(privacy.epsilon_accounted)
     return (
-        f"The whole run has ε = ∞. What noise with a claim covers comes to ε = {accounted} at {at} ({unit}), and would"
-        " be the whole run's if nothing else had left the clients."
+        f"The whole run has ε = ∞. The releases whose noise carries a claim cost ε = {accounted} at {at} ({unit})."
+        " This would be the cost of the whole run if nothing else had left the clients."
     )
 
 
@@ -239,22 +242,22 @@ ADVERSARY: Mapping[Adversary, str] = {
     "colluders": "the server with colluding clients",
     "outsider": "an outsider",
 }
-"""Who looks, in words."""
+"""Adversaries in words."""
 
 
-def by_adversary(told: Mapping[Adversary, Against]) -> str:
-    """Write what noise with a claim comes to against each adversary: ``the server 0.88, one curious client ...``."""
-    return ", ".join(f"{ADVERSARY[who]} {epsilon(against.accounted)}" for who, against in told.items())
+def by_adversary(costs: Mapping[Adversary, Against]) -> str:
+    """Write the accounted epsilon against each adversary: ``the server 0.88, one curious client ...``."""
+    return ", ".join(f"{ADVERSARY[who]} {epsilon(against.accounted)}" for who, against in costs.items())
 
 
 def by_revelation(message: Entry) -> tuple[bool, int, bool, int]:
-    """Sort key of messages: what reveals most first, unprotected before protected, then by bytes; the harmless last."""
+    """Return a sort key for messages: most revealing first, unprotected first, then by bytes; public ones last."""
     harmless, covered = message.public is not None, message.protection is not None
     return harmless, REVEALING.index(message.granularity), covered, -message.bytes
 
 
 def summary(run: RunFolder) -> str:
-    """Say in a sentence what was mapped, and how faithfully."""
+    """Return a sentence on what was mapped and how faithful the map is."""
     method = run.scenario.get("method")
     settings = method if isinstance(method, Mapping) else {}
     mapped = f"{plural(len(run.federated), 'row')} at {plural(run.client_count, 'client')}"
@@ -278,7 +281,7 @@ def _points_used(run: RunFolder) -> int:
 
 
 def _faithfulness(run: RunFolder) -> str:
-    # What the server recovered is no figure of the map's: a small error there is what it knows.
+    # Skip metrics of what the server recovered: a small error there is leakage, not quality.
     federated = {
         name: value
         for name, value in run.measures.federated.items()
@@ -298,25 +301,25 @@ def _faithfulness(run: RunFolder) -> str:
     title = name.replace("_", "-").upper() if name.startswith(("npa_", "ca_")) else metric_title(name)
     if bound is None:
         said = estimated(value, run.measures.error("federated", name))
-        return f"{title} {said}, with no map of the pooled data to compare"
+        return f"{title} {said}, without a pooled-data map to compare with"
     values = f"{title} {value:.3f} against {bound:.3f}"
     if run.measures.sampled_rows is not None:
-        values += f" at a sample of {plural(run.measures.sampled_rows, 'row')}"
+        values += f", estimated from a sample of {plural(run.measures.sampled_rows, 'row')}"
     if name.startswith("npa_") and bound > 0:
-        return f"the federated map keeps {_as_many(value / bound)} of the pooled data ({values})"
-    return f"{values} for the map of the pooled data"
+        return f"the federated map keeps {_as_many(value / bound)} ({values})"
+    return f"{values} for the pooled-data map"
 
 
 def _as_many(ratio: float) -> str:
-    """How many true neighbours one map keeps, of what another does; above it, what that other is."""
+    """Compare how many true neighbours the federated and the pooled-data map keep."""
     if ratio < 0.995:
-        return f"{percent(ratio)} as many of the rows' true neighbours as the map"
+        return f"{percent(ratio)} as many true neighbours as the pooled-data map"
     if ratio <= 1.005:
-        return "as many of the rows' true neighbours as the map"
-    return f"{ratio:.2f} times as many of the rows' true neighbours as the reference, the map"
+        return "as many true neighbours as the pooled-data map"
+    return f"{ratio:.2f} times as many true neighbours as the pooled-data map"
 
 
 def arrow(name: str) -> str:
-    """Arrow to where a metric is better; none where nobody knows."""
+    """Return ``↑`` or ``↓`` for the direction in which a metric improves, empty if unknown."""
     better = higher_is_better(name)
     return "" if better is None else "↑" if better else "↓"

@@ -265,9 +265,9 @@ def test_columns_stand_in_the_table_and_the_sentence_the_worst_first() -> None:
     assert gains == sorted(gains, reverse=True)
     (line,) = lines(audit_of(verdict))
     assert line.beats
-    assert f"{len(verdict.told)} of 7 columns told better than by guessing" in line.said
+    assert f"{len(verdict.told)} of 7 columns inferred better than by guessing" in line.said
     assert (
-        f"of 7 columns of a record were told better than from its other columns, {verdict.columns[0].column} to within"
+        f"of 7 columns of a record were inferred better than from its other columns alone: {verdict.columns[0].column} to within"
         in (columns_told(audit_of(verdict)))
     )
 

@@ -85,7 +85,7 @@ def test_a_table_is_taken_for_what_it_is(patients: Path) -> None:
         "diagnosis (the label), hospital (the client), patient_id (whole numbers that tell rows apart, as its name"
         " says: an identity), admitted (dates or times)"
     )
-    assert facts["Filled in: a value was missing"] == (
+    assert facts["Missing values filled in"] == (
         "9 by the median of all clients: bmi 9 (east 3, north 3, west 3)"
     )
     assert taken.content["data"] == {
@@ -97,7 +97,7 @@ def test_a_table_is_taken_for_what_it_is(patients: Path) -> None:
 def test_nothing_is_filled_in_where_nothing_is_missing(patients: Path) -> None:
     taken = own_data(patients, site="hospital", overrides={"data.features": ["age", "smoker"]})
     assert "missing" not in taken.content["data"]
-    assert "Filled in: a value was missing" not in said(taken)
+    assert "Missing values filled in" not in said(taken)
     kept = own_data(patients, site="hospital", overrides={"data.features": ["age"], "data.missing": "mean"})
     assert kept.scenario.data.missing == "mean"
 

@@ -145,7 +145,7 @@ def test_the_page_and_the_terminal_say_it(tmp_path: Path, capsys: pytest.Capture
     table = patients(tmp_path / "patients.csv", gaps=GAPS)
     file = tiny_file(tmp_path, **scenario(table, scale="minmax"))
     assert status(["run", str(file), "--out", str(tmp_path / "run")]) == 0
-    line = "55 of 60 rows of patients.csv, 3 columns, minmax scaling; 5 dropped, where a value is missing"
+    line = "55 of 60 rows of patients.csv, 3 columns, minmax scaling; 5 dropped for missing values"
     line += " (east 2, north 2)."
     assert f"{line}\n" in capsys.readouterr().err
     page = (tmp_path / "run" / "report.html").read_text()
@@ -155,7 +155,7 @@ def test_the_page_and_the_terminal_say_it(tmp_path: Path, capsys: pytest.Capture
         "5 (east 2, north 2)",
         "3: age, bmi, insulin",
         "diagnosis (the label), hospital (the client), ward (not in data.features)",
-        "minmax: each column from 0 to 1",
+        "minmax: each column ranges from 0 to 1",
     ):
         assert said in page, said
 
@@ -174,7 +174,7 @@ def test_hundreds_of_columns_are_all_in_the_folder_and_shortened_on_the_page(tmp
 def test_columns_without_names_are_not_given_any(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(30, 4)))
     data = facts(tiny_run_with_report(tmp_path / "run", data={"path": str(tmp_path / "rows.npy")}))
-    assert mapped.Fact("Columns mapped", "4: which have no names") in mapped.facts(data)
+    assert mapped.Fact("Columns mapped", "4: unnamed") in mapped.facts(data)
 
 
 def test_the_folder_repeats_what_it_says(tmp_path: Path) -> None:

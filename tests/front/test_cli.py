@@ -195,7 +195,7 @@ def test_what_cannot_be_run(case: str, tmp_path: Path, capsys: pytest.CaptureFix
         (["compare", "nothing"], "nothing is not a folder"),
         (
             ["compare", "nothing", "--out", "c.pdf"],
-            "c.pdf does not end in .html: name such a file with --out",
+            "c.pdf does not end in .html. Pass such a name with --out",
         ),
         (["compare", "nothing", "--out", "page"], "page does not end in .html"),
         (["report", "nothing"], "nothing is not a folder"),

@@ -277,10 +277,7 @@ def test_a_run_of_many_rows_says_what_its_sample_says(
         result.metrics["central"]["npa_10"], abs=1e-3
     )
     assert "npa_10" not in result.to_frame().columns
-    assert (
-        "± is the standard error of what a sample of 5,000 rows"
-        in (result.folder / "report.html").read_text()
-    )
+    assert "Values are estimates from a sample of 5,000 rows" in (result.folder / "report.html").read_text()
     assert raydr.load(result.folder).standard_errors == result.standard_errors
     print_result(result.folder)
     assert "±" in capsys.readouterr().err

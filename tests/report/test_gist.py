@@ -232,7 +232,7 @@ BROKEN = Verdict(
         (audit(), "none applies", "open"),
         (audit(NONE), "none applies", "open"),
         (audit(LEVEL, NONE), "no better than guessing", "open"),
-        (audit(NONE, SHARES), "groups' shares read off", "bad"),
+        (audit(NONE, SHARES), "group shares inferred", "bad"),
         (audit(APART), "none applies", "open"),
         (audit(WEAK, STRONG, MEMBERS), "50.0\u202f% recovered", "bad"),
         (audit(WEAK, LEVEL, MEMBERS), "error 90.0\u202f% of a guess", "bad"),
@@ -262,4 +262,4 @@ def test_noise_is_named_only_where_something_is_under_it(tmp_path: Path) -> None
     told = [points(replace(silent, privacy=cost))[0] for cost in (COST, noisy)]
     assert [point.figure for point in told] == ["nothing", "under noise"]
     assert [("noise" in point.text) for point in told] == [False, True]
-    assert all(point.text.startswith("Apart from what is declared public, ") for point in told)
+    assert all(point.text.startswith("Apart from data that are declared public, ") for point in told)

@@ -57,9 +57,7 @@ SECRET = {"secure_aggregation": True}
 ON_DATA = {"noise": {"on": "data", "level": 0.1}}
 ON_UPDATE = {"on": "update", "multiplier": 1.0, "clip": 1.0}
 AT_HOME = {"publish": "local"}
-DETERMINED = (
-    "enough to write down 150 of 150 records, feature by feature: it has the distance of each to {} points"
-)
+DETERMINED = "enough data to reconstruct 150 of 150 records, feature by feature: it has the distance of each to {} points"
 PLACES = "knows where each of 150 records lies on the map"
 TOLD = f"({NOT_AUDITED})."
 
@@ -72,15 +70,15 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None, str, str]] = [
     ("fed-tsne", {}, ON_DATA, "bad", DETERMINED.format(12)),  # landmarks alone are learnt under it
     (
         "fed-tsne", {}, {"noise": {"on": "data", "level": 0.1, "stage": "all"}}, "bad",
-        "150 of 150 records as their clients blurred them, under Gaussian noise of level 0.1 on data, which promises"
-        " nothing",
+        "150 of 150 records as their clients blurred them (with Gaussian noise of level 0.1 on data, which gives no"
+        " privacy guarantee)",
     ),
-    ("fed-tsne", {"landmarks": 3}, None, "bad", "enough to place each of 150 records in 2 of 4 dimensions"),
-    ("fed-tsne", {}, {"isometry_key": True}, "bad", "but for a turn and a shift that clients keep from it"),
+    ("fed-tsne", {"landmarks": 3}, None, "bad", "enough data to place each of 150 records in 2 of 4 dimensions"),
+    ("fed-tsne", {}, {"isometry_key": True}, "bad", "up to the clients' secret rotation and shift"),
     ("fed-umap", {}, None, "bad", DETERMINED.format(12)),
     ("fed-spectral", {}, None, "bad", DETERMINED.format(12)),
     ("landmark-ne", {}, None, "bad", DETERMINED.format(5)),
-    ("sense", {}, None, "bad", "write down 142 of 142 records, feature by feature"),
+    ("sense", {}, None, "bad", "enough data to reconstruct 142 of 142 records, feature by feature"),
     ("sense", {"anchors": 4}, None, "bad", "each of the others to two candidates, mirror images of each other"),
     ("sense", {}, ON_DATA, "bad", "142 of 142 records as their clients blurred them"),
     (
@@ -89,38 +87,38 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None, str, str]] = [
     ),
     (
         "sense", {}, {"noise": {"on": "distances", "level": 0.1, "clients": 0.4}}, "bad",
-        "write down 95 of 142 records, feature by feature: it has the distance of each to 8 points that it knows; of 47"
-        " others it has distances under Gaussian noise of level 0.1 on distances, which promises nothing",
+        "reconstruct 95 of 142 records, feature by feature: it has the distance of each to 8 points that it knows; for 47"
+        " others it has distances with Gaussian noise of level 0.1 on distances, which gives no privacy guarantee",
     ),
     ("dsne", {}, None, "bad", "knows where each of 135 records lies on the map, and what each of 3 clients computed"),
     ("dsne", {}, SECRET, "bad", "lies on the map, and sums over 3 clients"),
     ("fed-pca", {}, None, "bad", "has 2 of 4 coordinates of each of 150 records, along axes that it knows"),
-    ("fed-pca", AT_HOME, None, "open", "what each of 3 clients computed of all its records, of no record by itself"),
-    ("fed-pca", AT_HOME, SECRET, "open", "has sums over 3 clients, of no record and no client by itself"),
+    ("fed-pca", AT_HOME, None, "open", "what each of 3 clients computed from all its records, but nothing about a single record"),
+    ("fed-pca", AT_HOME, SECRET, "open", "has sums over 3 clients, but nothing about a single record or a single client"),
     *(
-        (kind, {}, None, "bad", f"{PLACES}, and what each of 3 clients computed of all its records")
+        (kind, {}, None, "bad", f"{PLACES}, and what each of 3 clients computed from all its records")
         for kind in ("fedne", "fedavg-ne", "fedprox-ne", "local-ne")
     ),
     ("fedne", {}, SECRET, "bad", f"{PLACES}, and sums over 3 clients"),
-    ("fedne", AT_HOME, None, "open", "of no record by itself; what that says of a record nothing bounds"),
-    ("fedne", AT_HOME, SECRET, "open", "has sums over 3 clients, of no record and no client by itself"),
+    ("fedne", AT_HOME, None, "open", "but nothing about a single record; no bound holds for what that reveals about a record"),
+    ("fedne", AT_HOME, SECRET, "open", "has sums over 3 clients, but nothing about a single record or a single client"),
     (
         "fedne", {"bounds": [0, 8]}, {"noise": ON_UPDATE}, "bad",
-        f"{PLACES}, and what 3 clients computed of their records under noise (ε = ",
+        f"{PLACES}, and what 3 clients computed from their records, with noise (ε = ",
     ),
     (
         "fedne", {"bounds": [0, 8], **AT_HOME}, SECRET | {"noise": ON_UPDATE | {"per": "sum"}}, "good",
-        "has sums over 3 clients, under noise that bounds what can be learnt of any one record: ε = ",
+        "has sums over 3 clients, with noise that bounds what can be learnt about any one record: ε = ",
     ),
-    ("global-ne", {}, None, "bad", "can write down 150 of 150 records, feature by feature: each was sent as it is"),
+    ("global-ne", {}, None, "bad", "can reconstruct 150 of 150 records, feature by feature: each was sent unchanged"),
     (
         "private-map", {}, None, "open",
-        "what each of 3 clients summed up over its records, under noise that bounds weakly what can be learnt of any"
-        " one record: ε = 12.3 at δ = 1e−05",
+        "sums that each of 3 clients computed over its records, with noise that bounds only weakly what can be learnt"
+        " about any one record: ε = 12.3 at δ = 1e−05",
     ),
     (
         "private-map", {}, SECRET, "good",
-        "has sums over 3 clients, under noise that bounds what can be learnt of any one record: ε = 8 at δ = 1e−05",
+        "has sums over 3 clients, with noise that bounds what can be learnt about any one record: ε = 8 at δ = 1e−05",
     ),
 ]  # fmt: skip
 
@@ -138,7 +136,7 @@ def test_the_sentence_says_what_left(
     found = knowledge(ran(tmp_path, kind, settings, **sections))
     assert said in found.text
     assert found.text.startswith("The server ")
-    assert found.text.endswith(TOLD), "what nobody tried is not said to be so for sure"
+    assert found.text.endswith(TOLD), "a summary without an audit says so"
     assert found.text.count(". ") == found.text.count(" 0. "), "one sentence"
     assert (found.tone, found.audited, found.examples) == (tone, False, None)
 
@@ -172,8 +170,8 @@ def test_where_the_data_lie_changes_nothing(tmp_path: Path, offset: float) -> No
     path = tmp_path / "rows.npz"
     np.savez(path, X=rows)
     found = ran(tmp_path, "sense", {"anchors": 8}, data={"path": str(path), "rows": 140})
-    assert "can write down" not in knowledge(found).text
-    assert "enough to write down 140 of 140 records" in knowledge(found).text
+    assert "can reconstruct" not in knowledge(found).text
+    assert "enough data to reconstruct 140 of 140 records" in knowledge(found).text
 
 
 def test_the_sentence_is_the_same_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,7 +196,7 @@ def test_an_estimator_shows_it() -> None:
     assert said in fitted._repr_html_()
     page = fitted.report_.read_text(encoding="utf-8")
     assert said in page
-    assert "rows in memory are written down nowhere" in page
+    assert "the rows of this run were only in memory" in page
 
 
 # --- what attacks found -----------------------------------------------------------------------------------------------
@@ -243,19 +241,19 @@ BROKEN = Verdict(
 @pytest.mark.parametrize(
     ("verdicts", "tone", "said"),
     [
-        ((WHOLE,), "bad", "can write down 150 of 150 records.*recovered all 120 that the audit scored"),
-        ((PART, NEAR), "bad", "150 of 150 .*; in the audit known-sample recovered 15 of the 60 .*, knowing 5 of the"),
-        ((NEAR, OFF), "bad", "alignment, knowing 200 rows, came nearest, with half of the records .* 20.0.%"),
-        ((NEAR, MEMBERS), "bad", "came nearest.*; records of the run were told from others with an AUC of 0.97"),
+        ((WHOLE,), "bad", "can reconstruct 150 of 150 records.*recovered all 120 that the audit scored"),
+        ((PART, NEAR), "bad", "150 of 150 .*. In the audit, known-sample recovered 15 of the 60 .*, knowing 5 of the"),
+        ((NEAR, OFF), "bad", "alignment, knowing 200 rows, came closest, with half of the records .* 20.0.%"),
+        ((NEAR, MEMBERS), "bad", "came closest.*; records of the run were distinguished from others with an AUC of 0.97"),
         ((NOTHING, MEMBERS), "bad", "AUC of 0.97.*; none of the attacks tried recovered records better than guessing"),
         ((OFF, MEMBERS), "bad", "AUC of 0.97.*; no reconstruction attack that was tried applies to these messages"),
-        ((NOTHING, FEW_MEMBERS), "bad", "AUC of 0.51, where guessing gives 0.5, and 5.0.% of them at one false alarm"),
-        ((NOTHING, CHANCE), "bad", "in the audit none of the attacks tried"),
-        ((NOTHING, SHARES), "bad", "share of a group of records was read off to within 2.0.% .* off by 10.0.%; none"),
-        ((NOTHING, NO_SHARES), "bad", "in the audit none of the attacks tried"),
-        ((BROKEN, NEAR), "bad", "more than is claimed: ε is at least 4, of 1 .canary."),
-        ((NOTHING, OFF), "bad", "none of the attacks tried recovered records better than guessing, since none"),
-        ((OFF,), "bad", "in the audit no reconstruction attack that was tried applies to these messages."),
+        ((NOTHING, FEW_MEMBERS), "bad", "AUC of 0.51 .guessing: 0.5., and 5.0.% of them at one false alarm"),
+        ((NOTHING, CHANCE), "bad", "In the audit, none of the attacks tried"),
+        ((NOTHING, SHARES), "bad", "share of a group was inferred with an error of 2.0.% .*guessing: 10.0.%.; none"),
+        ((NOTHING, NO_SHARES), "bad", "In the audit, none of the attacks tried"),
+        ((BROKEN, NEAR), "bad", "The audit breaks the privacy claim: ε is at least 4, but 1 is claimed .canary."),
+        ((NOTHING, OFF), "bad", "none of the attacks tried recovered records better than guessing, because none"),
+        ((OFF,), "bad", "In the audit, no reconstruction attack that was tried applies to these messages."),
     ],
 )  # fmt: skip
 def test_attacks_have_the_last_word(
@@ -271,7 +269,7 @@ def test_attacks_have_the_last_word(
 def test_what_attacks_recover_counts_where_equations_fix_nothing(determined: RunFolder) -> None:
     ledger = tuple(replace(entry, fixed=None, tells=Tells.PLACES) for entry in determined.ledger)
     found = knowledge(replace(determined, ledger=ledger, audit=_audit(PART, NEAR)))
-    assert "can write down 15 of the 60 records that the audit scored, feature by feature" in found.text
+    assert "can reconstruct 15 of the 60 records that the audit scored, feature by feature" in found.text
     assert "with half of the records known to within 10.0" in found.text
 
 
@@ -301,17 +299,19 @@ def test_sums_of_which_one_is_bare_are_not_said_to_hide_clients(determined: RunF
     hidden, read, both = (
         knowledge(replace(determined, ledger=ledger)).text for ledger in ((secure,), (BARE,), (secure, BARE))
     )
-    assert "has sums over 3 clients, of no record and no client by itself" in hidden
+    assert "has sums over 3 clients, but nothing about a single record or a single client" in hidden
     for text in (read, both):
-        assert "no client by itself" not in text
-        assert "what each of 3 clients computed of all its records, of no record by itself" in text
+        assert "a single client" not in text
+        assert (
+            "what each of 3 clients computed from all its records, but nothing about a single record" in text
+        )
 
 
 def test_a_client_of_one_record_is_mentioned_where_its_part_is_read(determined: RunFolder) -> None:
     place = replace(BARE, kind="P", granularity=Granularity.PER_RECORD, tells=Tells.PLACES)
     said = {
-        1: "(1 of them holds one record, so that speaks of it alone)",
-        2: "(2 of them hold one record, so",
+        1: "(1 of them holds one record, so its result is about that record alone)",
+        2: "(2 of them hold one record each, so their results are about that record alone)",
     }
     for alone, words in said.items():
         clients = ("a",) * 9 + ("b", "c", "c") if alone == 1 else ("a",) * 9 + ("b", "c")

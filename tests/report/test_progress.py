@@ -128,7 +128,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_page_shows_each_map_and_the_runs_own_last(finished: Path) -> None:
     page = write_report(finished).read_text()
-    assert "How the map came about" in page
+    assert "The map during training" in page
     pictures = re.findall(r'<img src="data:image/png;base64,[\w+/=]+" alt="([^"]+)">', page)
     pictures = [
         text for text in pictures if text.startswith(("Before the", "After round"))
@@ -137,7 +137,7 @@ def test_the_page_shows_each_map_and_the_runs_own_last(finished: Path) -> None:
     (second,) = [along for along in read_run(finished).along if along.round == 2]
     assert f"Neighbour preservation, k = 10 {second.measures['npa_10']:.6g} in round 2" in page
     assert 'class="level"' in page
-    assert "How the map came about" not in write_report(tiny_run(finished.parent / "without")).read_text()
+    assert "The map during training" not in write_report(tiny_run(finished.parent / "without")).read_text()
 
 
 def test_of_many_maps_some_are_shown_with_the_first_and_the_last(finished: Path) -> None:

@@ -279,7 +279,10 @@ class TestDisk:
         ]
         page = read_page(write_comparison(runs[::-1], tmp_path / "comparison.html"))
         assert [panel["disk"] is None for panel in _drawn(page)["panels"]] == [False, False, True, True]
-        assert "Poincaré disk, whose boundary is drawn, is only rotated and reflected." in page.text
+        assert (
+            "Poincaré disk is only rotated and reflected; the circle is the boundary of the disk."
+            in page.text
+        )
         assert "two axes of largest spread" in page.text
         assert "mapped by SENSE with 63 anchors" in page.text
 
@@ -303,17 +306,17 @@ class TestWhatLeft:
     ) -> None:
         folder = write_run(tmp_path / "run", ledger=ledger)
         said = read_page(write_report(folder)).text
-        assert ("has something of each of 60 records by itself" in said) is warned
+        assert ("has separate data about each of 60 records" in said) is warned
         assert (privacy_summary.points(read_run(folder))[0].figure == "records") is warned
 
     def test_noise_alone_protects_nobody(self, tmp_path: Path) -> None:
         """A tenth of the clients, noise that changes no digit: records left, and the table says under what."""
         some = [message(count=1, protection=NOISE), message(count=9)]
-        under = "by itself under Gaussian noise of level 1e-12 on distances, which promises nothing"
+        under = "60 records with Gaussian noise of level 1e-12 on distances, which gives no privacy guarantee"
         for ledger, blurred in ((some, False), (some[:1], True)):
             run = read_run(write_run(tmp_path / str(len(ledger)), ledger=ledger))
             said = read_page(write_report(run.path)).text
-            assert "has something of each of 60 records by itself" in said
+            assert "has separate data about each of 60 records" in said
             assert (under in said) is blurred
             assert privacy_summary.points(run)[0].figure == "records"
         assert "Gaussian noise of level 1e-12 on distances" in write_report(run.path).read_text(
@@ -434,7 +437,7 @@ class TestBrokenFolders:
             with pytest.raises(OutputError) as caught:
                 write(folder)
             assert f"cannot be written ({os.strerror(number)}): make room there" in str(caught.value)
-        with pytest.raises(OutputError, match="name another with --out"):
+        with pytest.raises(OutputError, match="pass another with --out"):
             write_comparison([folder], tmp_path / "comparison.html")
         assert set(folder.iterdir()) == files
 
@@ -666,10 +669,10 @@ class TestComparison:
         ("change", "said"),
         [
             ({"sources": {"name": "iris"}, "sha256": "1" * 64}, "it mapped iris, not digits"),
-            ({"sha256": "1" * 64}, "its data have another SHA-256"),
+            ({"sha256": "1" * 64}, "the SHA-256 of its data differs"),
             ({"columns": ["a", "c"]}, "it mapped c as well and no b"),
             ({"scaling": "standard"}, "its columns were scaled by standard, not by none"),
-            ({"label": "stage"}, "its classes are of stage and not of no column named"),
+            ({"label": "stage"}, "its classes are from stage, not from an unnamed column"),
             ({"rows": True}, "it mapped other rows"),
         ],
         ids=["source", "sha256", "columns", "scaling", "label", "rows"],
@@ -700,7 +703,7 @@ class TestComparison:
         table = compare(folders)
         assert table.headings == ("one", "two *")
         (remark,) = table.remarks
-        assert remark.startswith(f"* two did not map the same as one: {said}.")
+        assert remark.startswith(f"* two did not map the same data as one: {said}.")
         rows = {row.name: row for row in table.rows}
         assert not any(rows["federated.npa_10"].best)
         assert rows["ratio.npa_10"].best == (True, False), "each is judged by its own pooled map"

@@ -108,16 +108,16 @@ def test_the_pooled_map_is_a_reference_and_no_bound(tmp_path: Path) -> None:
         return reference(read_run(write_run(tmp_path / str(len(list(tmp_path.iterdir()))), metrics=measures)))
 
     below = told({"npa_10": 0.4, "trustworthiness": 0.8, "distance_error": 0.3})
-    assert "a reference, and no bound" in below
-    assert "the better of the two" not in below
+    assert "a reference, not a bound" in below
+    assert "federated map is better by" not in below
     above = told({"npa_10": 0.565, "trustworthiness": 0.8, "distance_error": 0.1})
     assert (
-        "By 2 metrics (neighbour preservation, k = 10; relative distance error) the federated map is the better"
+        "The federated map is better by 2 metrics (neighbour preservation, k = 10; relative distance error)"
         in above
     )
     page = write_report(tmp_path / "1").read_text(encoding="utf-8")
     assert "upper bound" not in page
-    assert "1.13 times as many of the rows" in page
+    assert "1.13 times as many true neighbours as the pooled-data map" in page
 
 
 def test_what_a_sample_says_stands_with_its_standard_error(tmp_path: Path) -> None:
@@ -135,11 +135,12 @@ def test_what_a_sample_says_stands_with_its_standard_error(tmp_path: Path) -> No
     run = read_run(folder)
     assert [line.federated for line in figures(run)] == ["0.412 ± 0.003", "0.9100 ± 0.0002"]
     # Of values that differ by less than they may be off none is the better.
-    assert "By 1 metric (trustworthiness) the federated map is the better" in reference(run)
+    assert "The federated map is better by 1 metric (trustworthiness)" in reference(run)
     page = write_report(folder).read_text(encoding="utf-8")
     assert page.count("0.412 ± 0.003") == 2  # in a figure and in the table
     assert (
-        "± is the standard error of what a sample of 5,000 rows, the same for every map, says of all." in page
+        "Values are estimates from a sample of 5,000 rows, the same for every map; ± is their standard error."
+        in page
     )
     assert "0.5000" in page
     comparison = compare([folder, write_run(tmp_path / "other")])

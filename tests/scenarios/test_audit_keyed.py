@@ -81,7 +81,7 @@ def test_rows_of_like_data_find_the_turn_and_the_page_says_how_many(keyed: Path)
     found = read_audit(keyed)
     assert found is not None
     said = enough_public_rows(found)
-    assert "rows like these data to undo a secret frame" in said
+    assert "similar rows to undo a secret frame" in said
     assert said in " ".join((keyed / REPORT).read_text().split())
     (key,) = [point for point in points(read_run(keyed)) if point.title == "Isometry key"]
     assert said in key.text

@@ -339,7 +339,7 @@ def test_the_page_and_the_terminal_show_them(tmp_path: Path, capsys: pytest.Capt
     folder = tiny_run_with_report(tmp_path / "run", **asked)
     page = (folder / "report.html").read_text()
     assert "New rows: trustworthiness, k = 3" in page
-    assert "Held out, and placed on the map afterwards" in page
+    assert "Held out and placed on the map later" in page
     assert read_run(folder).data.held_out == len(HELD)
     print_result(folder, verbose=True)
     said = capsys.readouterr().err

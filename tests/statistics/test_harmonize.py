@@ -635,10 +635,10 @@ def test_a_run_says_how_far_sites_stood_apart(tmp_path: Path, table: Path) -> No
     assert found.before == pytest.approx(before)
     assert found.before["site_mixing"] < found.after["site_mixing"]  # type: ignore[operator]
     (fact,) = (fact for fact in mapped.facts(run_folder.data) if fact.name == "Sites harmonized")
-    assert "What really differs between sites goes too" in fact.text
+    assert "This also removes real differences between sites" in fact.text
     one, two = (wording.measure(value) for value in (found.before["site_mixing"], found.after["site_mixing"]))
     assert f"mixing of the sites {one} before, {two} after" in fact.text
-    assert "left as they were: insulin" in fact.text
+    assert "unchanged: insulin" in fact.text
     (entry,) = (entry for entry in run_folder.ledger if entry.kind == "OwnEffect")
     assert entry.direction == "simulation-only"
 

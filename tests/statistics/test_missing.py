@@ -180,7 +180,7 @@ def test_a_run_says_what_it_filled_in(tmp_path: Path, by: Filling) -> None:
         assert found.filled[name] == {column: count for column, count in expected.items() if count}
     assert found.filled["north"]["insulin"] == 20
     total = int(np.isnan(rows).sum())
-    (fact,) = (fact.text for fact in mapped.facts(found) if fact.name == "Filled in: a value was missing")
+    (fact,) = (fact.text for fact in mapped.facts(found) if fact.name == "Missing values filled in")
     assert fact.startswith(f"{total:,} by the {by} of all clients: insulin ")
     assert "north 20" in fact
     assert f"; {total} missing values filled in by the {by}." in mapped.line(found)

@@ -1,4 +1,4 @@
-"""What the server could recover, in words and pictures, from ``audit.json``."""
+"""Texts and pictures of what the attacks in ``audit.json`` recovered."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from raydr.plain import plain
 from raydr.report import charts, wording
 
 MOST_GALLERIES = 6
-"""Attempts whose records are shown: one of each attack, the one that came nearest."""
+"""Largest number of attacks whose records are shown, each by its best attempt."""
 
 
 MOST_LISTED = 10
-"""Columns of a verdict that are named."""
+"""Largest number of columns that are named for an attempt."""
 ALIGNMENT = "distribution-alignment"
-"""The attack whose error over public rows is drawn."""
+"""The attack whose error is drawn against the number of public rows."""
 _LEAST_GAIN = 0.1
-"""Part of a guess's error that the best attempt must take away for a frame to be said to be found."""
+"""Smallest reduction of a guess's error, as a fraction, that counts as finding the frame."""
 
 
 @dataclass(kw_only=True, frozen=True)
 class Line:
-    """An attempt in a row of the table.
+    """One attempt as a row of the table.
 
     Attributes
     ----------
     attack, description, variant, knows : str
     messages : str
-        Which it read, and how many there were.
+        Kinds of message that it read, with their counts.
     error, guess : str
-        Median error of what was recovered, and of guessing.
+        Median error of the recovered records, and of guessing.
     exact : str
-        Part of the records that are known to 1e-3.
+        Share of the records that are known to 1e-3.
     said : str
-        What else there is to say, or why the attack does not apply.
+        Further results, or why the attack does not apply.
     beats : bool
-        Whether the messages gave something away.
+        Whether the attempt is better than guessing.
     applies : bool
     """
 
@@ -61,7 +61,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Shown:
-    """A record beside its estimate: addresses of two pictures, or two rows of values."""
+    """A record and its estimate: addresses of two pictures, or two rows of values."""
 
     row: str
     error: str
@@ -71,7 +71,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Gallery:
-    """Records of one attempt, the best first."""
+    """Records of one attempt, best first."""
 
     attack: str
     variant: str
@@ -79,7 +79,7 @@ class Gallery:
 
 
 def lines(audit: Audit) -> list[Line]:
-    """One for each attempt, those that do not apply last."""
+    """Return a row for each attempt, those that do not apply last."""
     found = [_line(verdict) for verdict in audit.verdicts]
     return sorted(found, key=lambda line: not line.applies)
 
@@ -91,25 +91,24 @@ def _line(verdict: Verdict) -> Line:
         error, guess = _error(errors.centred.median), _error(errors.centred_guess.median)
         exact, beats = wording.percent(errors.exact), errors.beats_guessing
         relative, guessed = (_error(of.median) for of in (errors.relative, errors.relative_guess))
-        said = (
-            f"{wording.plural(errors.records, 'record')}; by a record's length {relative}, guessing {guessed}"
-        )
+        records = wording.plural(errors.records, "record")
+        said = f"{records}; relative to a record's length {relative}, guessing {guessed}"
         if verdict.certificate is not None:
             called, right = verdict.certificate.called_exact, verdict.certificate.of_those_exact
-            said += f"; the server can tell of {called:,} that it has them, and is right of {right:,}"
+            said += f"; the server itself calls {called:,} exact, and {right:,} of them are"
     if verdict.membership is not None:
         found = verdict.membership
         error, guess, beats = f"AUC {found.auc:.3f}", "AUC 0.500", found.tells_apart
         said = (
-            f"{wording.percent(found.tpr)} of {found.members:,} members found at one false alarm in a thousand of"
-            f" {found.others:,} others"
+            f"{wording.percent(found.tpr)} of {found.members:,} members found, at one false alarm in 1,000"
+            f" among {found.others:,} others"
         )
     if verdict.shares is not None:
         shares = verdict.shares
         error, guess = _error(shares.error), _error(shares.guess)
         beats = shares.beats_guessing
         said = (
-            f"mean absolute error of the share of {wording.plural(shares.groups, 'group')} at"
+            f"mean absolute error of the shares of {wording.plural(shares.groups, 'group')} at"
             f" {wording.plural(shares.clients, 'client')}"
         )
     if verdict.columns:
@@ -125,7 +124,7 @@ def _line(verdict: Verdict) -> Line:
         )
         said = f"at delta {bound.delta:g}, with confidence {bound.confidence:g}"
         if bound.is_broken:
-            said = f"the claim does not hold: with the noise that was measured, ε is {bound.measured:.3g}; {said}"
+            said = f"the claim is broken: with the measured noise, ε is {bound.measured:.3g}; {said}"
     messages = ", ".join(f"{count:,} {kind}" for kind, count in verdict.messages.items())
     return Line(
         attack=verdict.attack,
@@ -143,23 +142,26 @@ def _line(verdict: Verdict) -> Line:
 
 
 def by_column(verdict: Verdict) -> str:
-    """How many columns the messages tell, and of some the error and the guess, those first of which they add most."""
-    told, every = len(verdict.told), wording.plural(len(verdict.columns), "column")
+    """Describe how many columns were inferred, with the error and the guess of those to which messages add most."""
+    inferred, every = len(verdict.told), wording.plural(len(verdict.columns), "column")
     listed = []
     for one in verdict.columns[:MOST_LISTED]:
-        text = f"{plain(one.column)} {_error(one.error)} for {_error(one.guess)}"
+        text = f"{plain(one.column)} {_error(one.error)} (guessing {_error(one.guess)}"
         if one.accuracy is not None and one.accuracy_guess is not None:
-            text += f" (right: {wording.percent(one.accuracy)} for {wording.percent(one.accuracy_guess)})"
+            text += (
+                f"; accuracy {wording.percent(one.accuracy)}, guessing {wording.percent(one.accuracy_guess)}"
+            )
+        text += ")"
         listed.append(text)
     more = len(verdict.columns) - len(listed)
     return (
-        f"{told:,} of {every} told better than by guessing; error over the column's deviation: {', '.join(listed)}"
-        f"{f' and {more:,} more' if more else ''}"
+        f"{inferred:,} of {every} inferred better than by guessing; error over the column's standard deviation:"
+        f" {', '.join(listed)}{f' and {more:,} more' if more else ''}"
     )
 
 
 def tried_alignments(audit: Audit) -> list[tuple[int, Errors]]:
-    """Numbers of public rows that distribution-alignment was given, ascending, and what came of each."""
+    """Return the numbers of public rows that distribution-alignment was given, ascending, with their errors."""
     tried = [
         (int(verdict.numbers["public_rows"]), verdict.errors)
         for verdict in audit.verdicts
@@ -169,10 +171,11 @@ def tried_alignments(audit: Audit) -> list[tuple[int, Errors]]:
 
 
 def enough_public_rows(audit: Audit) -> str:
-    """A sentence on how many rows of like data undo a secret frame of these data; empty where it was not tried.
+    """Describe how many similar rows undo a secret frame; empty if this was not tried.
 
-    The smallest number tried from which on errors are at most half-way between a guess and the best attempt; with
-    fewer, neighbours may settle in a wrong turn, so a smaller number that did well by chance does not count.
+    This is the smallest number tried from which on all errors are at most half-way between a guess and the best
+    attempt. A smaller number that did well by chance does not count: with few rows, the attack may settle on a wrong
+    rotation.
     """
     tried = tried_alignments(audit)
     if not tried:
@@ -181,7 +184,7 @@ def enough_public_rows(audit: Audit) -> str:
     guess = tried[-1][1].centred_guess.median
     most = tried[-1][0]
     if best > (1.0 - _LEAST_GAIN) * guess:
-        return f"{ALIGNMENT} does not find a secret frame of these data with {most:,} rows like them."
+        return f"{ALIGNMENT} does not find a secret frame of these data with {most:,} similar rows."
     half = (guess + best) / 2.0
     count = most
     for tried_count, errors in reversed(tried):
@@ -189,14 +192,14 @@ def enough_public_rows(audit: Audit) -> str:
             break
         count = tried_count
     return (
-        f"{ALIGNMENT} takes {count:,} rows like these data to undo a secret frame: from there on, of the numbers tried,"
-        f" the error is at most half-way ({_error(half)}) from a guess ({_error(guess)}) to the best"
+        f"{ALIGNMENT} needs {count:,} similar rows to undo a secret frame of these data. From this number on, its"
+        f" error is at most half-way ({_error(half)}) between a guess ({_error(guess)}) and the best attempt"
         f" ({_error(best)})."
     )
 
 
 def curve(audit: Audit) -> charts.LineChart | None:
-    """Median error of distribution-alignment over the logarithm of public rows; None with fewer than two attempts."""
+    """Chart the median error of distribution-alignment by log10 of public rows; None with fewer than two attempts."""
     tried = tried_alignments(audit)
     counts, errors = [count for count, _ in tried], [found.centred.median for _, found in tried]
     guess = tried[-1][1].centred_guess.median if tried else None
@@ -208,7 +211,7 @@ def curve(audit: Audit) -> charts.LineChart | None:
     return replace(
         chart,
         points=tuple((x, y, text) for (x, y, _), text in zip(chart.points, said, strict=True)),
-        said=f"{said[0]}, {said[-1]}, where a guess is off by {_error(float(guess or 0.0))}",
+        said=f"{said[0]}, {said[-1]}; guessing: {_error(float(guess or 0.0))}",
         x_ticks=tuple(
             charts.Tick(min(x, chart.right - 14.0), f"{count:,}")
             for (x, _, _), count in zip(chart.points, counts, strict=True)
@@ -217,7 +220,7 @@ def curve(audit: Audit) -> charts.LineChart | None:
 
 
 def galleries(audit: Audit, verdicts: Sequence[Verdict] | None = None) -> list[Gallery]:
-    """Recovered beside true records, of the nearest of an audit's attempts, or of these, for each attack."""
+    """Return true and recovered records of each attack's best attempt, from ``verdicts`` or the whole audit."""
     nearest: dict[str, Verdict] = {}
     for verdict in audit.verdicts if verdicts is None else verdicts:
         if verdict.errors is None or not verdict.examples:
@@ -245,7 +248,7 @@ def _shown(example: Example, audit: Audit) -> Shown:
 
 
 def _picture(values: Sequence[float], image: tuple[int, int, int], low: float, high: float) -> str:
-    """Address of a picture of a row, its shades those of the true record's range."""
+    """Return the address of a picture of a row, shaded by the range of the true record."""
     from matplotlib.image import imsave
 
     height, width, channels = image
@@ -261,7 +264,7 @@ def _values(values: Sequence[float]) -> tuple[str, ...]:
 
 
 def _error(value: float) -> str:
-    """An error in words; what rounding alone may make is no number that anybody needs."""
+    """Write an error; below 1e-6, where rounding decides, only as ``< 10⁻⁶``."""
     return "<\u00a010⁻⁶" if 0.0 < value < 1e-6 else _number(value)
 
 

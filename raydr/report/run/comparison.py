@@ -1,4 +1,4 @@
-"""Runs beside each other: one column for each, one row for each measure and each cost."""
+"""Comparison of runs: a column for each run, a row for each metric and each cost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from raydr.report.templates import part, templates
 from raydr.runfolder.reading import RunFolder, read_run
 
 MOST_NAMED = 4
-"""Runs from which on a heading says how many they are."""
+"""Number of runs from which on the heading gives their number instead of their names."""
 Unit = Literal["ratio", "metric", "seconds", "bytes"]
 WRITERS = {
     "ratio": lambda value: f"{100 * value:.1f}{wording.NARROW}%",
@@ -31,7 +31,7 @@ WRITERS = {
 
 @dataclass(kw_only=True, frozen=True)
 class ComparisonRow:
-    """One measure or cost over all runs.
+    """A metric or cost of all runs.
 
     Attributes
     ----------
@@ -39,16 +39,16 @@ class ComparisonRow:
         ``ratio.METRIC``, ``federated.METRIC``, ``central.METRIC``, ``seconds``, ``bytes_up``, ``bytes_exposed`` or
         ``peak_memory_bytes``.
     title : str
-        The same for people.
+        Heading of the row.
     unit : {"ratio", "metric", "seconds", "bytes"}
     higher_is_better : bool or None
-        None when the metric is unknown or when neither is better.
+        None if the metric is unknown or has no direction.
     values : tuple of float or None, (runs,)
-        None where a run does not have it.
+        None if a run does not have it.
     alike : bool
-        Whether one of them is best: they are of the same table, and say nothing of what the server recovered.
+        Whether a best value may be marked: the runs mapped the same table, and the metric does not measure leakage.
     errors : tuple of float or None, (runs,)
-        Standard errors of the values that are estimates; empty where none is.
+        Standard errors of values that are estimates; empty if none is.
     """
 
     name: str
@@ -61,7 +61,7 @@ class ComparisonRow:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The values in words, a dash where a run has none."""
+        """The values as text, with a dash for a run that has none."""
         return tuple(
             wording.estimated(value, error) if error is not None else text
             for value, error, text in zip_longest(self.values, self.errors, self._plain)
@@ -69,13 +69,13 @@ class ComparisonRow:
 
     @property
     def _plain(self) -> tuple[str, ...]:
-        """The same without standard errors."""
+        """The values as text, without standard errors."""
         write = WRITERS[self.unit]
         return tuple("–" if value is None else write(value) for value in self.values)
 
     @property
     def best(self) -> tuple[bool, ...]:
-        """Which runs are best in this row: none when all read the same, no direction is better, or tables differ."""
+        """Whether each run is best in this row: none is if all read the same or cannot be compared."""
         known = {
             value: text for value, text in zip(self.values, self._plain, strict=True) if value is not None
         }
@@ -87,11 +87,22 @@ class ComparisonRow:
 
 @dataclass(kw_only=True, frozen=True)
 class Comparison:
-    """A table of runs: ``runs`` are its columns, by folder name, and ``rows`` its lines, ratios first.
+    """A table of runs.
 
-    ``known`` says of each run what the server now knows, and ``others`` of some, by their place, in what they differ
-    from the first: the data, or what is made of them. ``estimates`` says whose values are of a sample of rows,
-    ``edits`` which folders were changed.
+    Attributes
+    ----------
+    runs : tuple of str
+        Columns, by folder name.
+    rows : tuple of ComparisonRow
+        Lines, ratios first.
+    known : tuple of str, (runs,)
+        What each run's server now knows.
+    others : mapping of int to str
+        By column, how a run's data differ from those of the first.
+    estimates : tuple of str
+        Notes on values that are estimated from a sample of rows.
+    edits : tuple of str
+        Notes on folders that were changed.
     """
 
     runs: tuple[str, ...]
@@ -103,22 +114,22 @@ class Comparison:
 
     @property
     def headings(self) -> tuple[str, ...]:
-        """Names of the runs, those marked that mapped something else than the first."""
+        """Names of the runs, with ``*`` if a run mapped other data than the first."""
         return tuple(f"{name} *" if place in self.others else name for place, name in enumerate(self.runs))
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """A sentence on each run that was edited or mapped something else, and one on standard errors."""
+        """Notes on edited runs, on standard errors, and on runs that mapped other data."""
         unlike = tuple(
-            f"* {self.runs[place]} did not map the same as {self.runs[0]}: {what}. Of what is measured, only the ratios"
-            " to each one's own pooled map can be compared."
+            f"* {self.runs[place]} did not map the same data as {self.runs[0]}: {what}. Compare only the ratios to each"
+            " run's own pooled-data map."
             for place, what in self.others.items()
         )
         return self.edits + self.estimates + unlike
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """The same for a page: a line for each metric, with the pooled map's beside it, and then for each cost."""
+        """Lines for a page: each metric with the pooled-data map's value, then each cost."""
         rows = {row.name: row for row in self.rows}
         metrics = list(dict.fromkeys(name.partition(".")[2] for name in rows if "." in name))
         order = [name for name in FIRST if name in metrics]
@@ -153,7 +164,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Cell:
-    """What a run has in a line: the value, what the pooled map's is, and whether no other's is better."""
+    """A run's value in a line, the pooled-data map's, and whether the value is the best."""
 
     text: str
     beside: str
@@ -162,7 +173,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """A metric or a cost over all runs; ``arrow`` points where better is, ``meaning`` is what it says of privacy."""
+    """A metric or a cost of all runs, with the direction that is better (``arrow``) and its leakage (``meaning``)."""
 
     title: str
     arrow: str
@@ -172,7 +183,7 @@ class Line:
 
 
 def _beside(ratio: ComparisonRow | None, pooled: ComparisonRow | None, run: int) -> str:
-    """What part of its pooled map's value a run reaches."""
+    """Compare a run's value with that of its pooled-data map."""
     if pooled is None or pooled.values[run] is None:
         return ""
     if ratio is None or ratio.values[run] is None:
@@ -181,16 +192,16 @@ def _beside(ratio: ComparisonRow | None, pooled: ComparisonRow | None, run: int)
 
 
 def compare(folders: Sequence[Path]) -> Comparison:
-    """Compare run folders, one or more: their metrics, seconds, bytes that left the clients, and peak memory.
+    """Compare run folders: their metrics, seconds, bytes that left the clients, and peak memory.
 
-    A metric that any of the runs has gets a row; before them stands how much of the pooled map's each federated map
-    reaches, where a run has both and higher is better. Runs that mapped another table than the first, other rows or
-    columns of it, or scaled otherwise, are marked, and none of them is best.
+    Every metric of any run gets a row. The first rows are ratios of the federated to the pooled-data map, for runs that
+    have both and metrics of which higher is better. Runs that mapped other data than the first (table, rows, columns or
+    scaling) are marked, and then no run is best.
 
     Raises
     ------
     OutputError
-        No folder is given, or one is not a whole run folder.
+        If no folder is given, or a folder is not a complete run folder.
     """
     return _table(_read(folders))
 
@@ -198,18 +209,18 @@ def compare(folders: Sequence[Path]) -> Comparison:
 def write_comparison(folders: Sequence[Path], out: Path) -> Path:
     """Write a self-contained page with the federated maps side by side and the table of :func:`compare`.
 
-    The maps are turned onto the first by the rows of the same table that they share, and coloured alike. Of a map
-    in 3-D the two axes of largest spread are shown; a map in the Poincaré disk is only rotated and reflected.
+    The maps are aligned with the first by their shared rows of the same table, and coloured alike. A 3-D map is shown
+    along its two axes of largest spread. A map in the Poincaré disk is only rotated and reflected.
 
     Raises
     ------
     OutputError
-        As :func:`compare`, or the page cannot be written.
+        As in :func:`compare`, or if the page cannot be written.
     """
     if Path(out).suffix not in (".html", ".htm"):
         raise OutputError(
-            f"The comparison is a page, and {out} does not end in .html: name such a file with --out. A browser prints"
-            " it as PDF."
+            f"The comparison is an HTML page, but {out} does not end in .html. Pass such a name with --out. To get a"
+            " PDF, print the page from a browser."
         )
     runs = _read(folders)
     table = _table(runs)
@@ -223,13 +234,13 @@ def write_comparison(folders: Sequence[Path], out: Path) -> Path:
         any_in_disk=any(run.in_disk for run in runs),
         any_in_space=any(run.dimensions == 3 for run in runs),
     )
-    return write_whole(Path(out), content.encode("utf-8"), "free the place, or name another with --out")
+    return write_whole(Path(out), content.encode("utf-8"), "free the path, or pass another with --out")
 
 
 def _read(folders: Sequence[Path]) -> list[RunFolder]:
     if not folders:
         raise OutputError(
-            "There is nothing to compare: give one run folder or more, as `raydr compare RUN RUN`."
+            "There is nothing to compare: pass one run folder or more, as in `raydr compare RUN RUN`."
         )
     return [read_run(Path(folder)) for folder in folders]
 
@@ -276,7 +287,7 @@ def _table(runs: Sequence[RunFolder]) -> Comparison:
 
 
 def _unlike(run: RunFolder, first: RunFolder) -> str:
-    """In what a run's table differs from another's, in words; nothing where it is the same."""
+    """Describe how a run's data differ from those of the first run; empty if they are the same."""
     if run is first:
         return ""
     ours, theirs = run.data, first.data
@@ -287,7 +298,7 @@ def _unlike(run: RunFolder, first: RunFolder) -> str:
         return (
             f"it mapped {names[0]}, not {names[1]}"
             if names[0] != names[1]
-            else "its data have another SHA-256"
+            else "the SHA-256 of its data differs"
         )
     said = []
     if ours.mapped != theirs.mapped:
@@ -301,28 +312,28 @@ def _unlike(run: RunFolder, first: RunFolder) -> str:
     labels = [each.section("data").get("label") for each in (run, first)]
     if labels[0] != labels[1]:
         said.append(
-            f"its classes are of {' and not of '.join(label or 'no column named' for label in labels)}"
+            f"its classes are from {', not from '.join(label or 'an unnamed column' for label in labels)}"
         )
     return ", and ".join(said)
 
 
 def _others(ours: Sequence[str], theirs: Sequence[str]) -> str:
-    """Columns that one has beside the other's, and lacks."""
-    beside, lacking = (
+    """Name the columns that one run has in addition, and those that it lacks."""
+    extra, lacking = (
         [name for name in one if name not in set(two)] for one, two in ((ours, theirs), (theirs, ours))
     )
-    said = [f"{listed(beside, 5)} as well"] * bool(beside) + [f"no {listed(lacking, 5)}"] * bool(lacking)
+    said = [f"{listed(extra, 5)} as well"] * bool(extra) + [f"no {listed(lacking, 5)}"] * bool(lacking)
     return " and ".join(said)
 
 
 def _ratio_rows(runs: Sequence[RunFolder]) -> list[ComparisonRow]:
-    """What part of its own pooled map's value each run reaches, of metrics whose 0 is none."""
+    """Return ratios of each run's metrics to those of its pooled-data map, if higher is better."""
     names = dict.fromkeys(name for run in runs for name in run.measures.central)
     found = []
     for name in names:
         values = [_ratio(run.measures.federated.get(name), run.measures.central.get(name)) for run in runs]
         if wording.higher_is_better(name) and any(value is not None for value in values):
-            title = f"{wording.metric_title(name)}, of the pooled map's"
+            title = f"{wording.metric_title(name)}, relative to the pooled-data map"
             found.append(
                 ComparisonRow(
                     name=f"ratio.{name}",

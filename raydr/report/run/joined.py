@@ -1,4 +1,4 @@
-"""Sites that joined a run after it had ended, in words: when, what was read, and what left them."""
+"""Texts on sites that joined a finished run: when, what was read, and what left them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from raydr.runfolder.joined import Joined
 
 @dataclass(frozen=True)
 class Section:
-    """What the page shows of a site: its name, a sentence, facts and messages."""
+    """The page's section on one site: its name, a sentence, facts and messages."""
 
     site: str
     said: str
@@ -23,18 +23,18 @@ class Section:
 
 
 def sections(joined: Sequence[Joined]) -> list[Section]:
-    """One for each site that joined."""
+    """Return a section for each site that joined."""
     return [Section(site.site, said(site), mapped.facts(site.data), left(site)) for site in joined]
 
 
 def left(site: Joined) -> tuple[Entry, ...]:
-    """Return the messages that left the site, the most revealing first."""
+    """Return the messages that left the site, most revealing first."""
     return tuple(sorted(site.left, key=wording.by_revelation))
 
 
 def said(site: Joined) -> str:
-    """When it joined, and that nobody else took part."""
+    """Describe when the site joined, and that no other site took part."""
     return (
-        f"{wording.plural(len(site.points), 'row')}, placed on {wording.moment(site.how.started)} on the map as it"
-        " stood: no other site was asked, and no other row moved."
+        f"{wording.plural(len(site.points), 'row')}, placed on the existing map on {wording.moment(site.how.started)}."
+        " No other site took part, and no other row moved."
     )

@@ -1,4 +1,4 @@
-"""What was mapped, in words: which rows and columns of what, and what became of the others."""
+"""Texts on the mapped data: rows, columns, scaling, and what was left out."""
 
 from __future__ import annotations
 
@@ -10,58 +10,58 @@ from raydr.plain import listed
 from raydr.report import wording
 from raydr.runfolder.records import DATA
 
-MOST_COLUMNS, FEW_COLUMNS = 50, 12  # named of at most so many, and of more; data.json has them all
-MOST_NAMES = 12  # of clients and columns in a sentence
+MOST_COLUMNS, FEW_COLUMNS = 50, 12  # up to 50 columns are all named, of more the first 12; data.json has all
+MOST_NAMES = 12  # clients or columns named in a sentence
 
 SCALINGS = {
-    "none": "none: the columns as they are",
-    "standard": "standard: each column to mean 0 and standard deviation 1",
-    "minmax": "minmax: each column from 0 to 1",
-    "unit": "unit: each row to length 1",
+    "none": "none: columns are unchanged",
+    "standard": "standard: each column has mean 0 and standard deviation 1",
+    "minmax": "minmax: each column ranges from 0 to 1",
+    "unit": "unit: each row has length 1",
 }
 
 HARMONIZINGS = {
-    "center": "center: each site's columns to the mean of all",
-    "scale": "scale: each site's columns to the mean and the standard deviation of all",
-    "combat": "combat: each site's columns to the mean and the standard deviation of all, as far as its other columns"
-    " say so",
+    "center": "center: each site's columns are moved to the mean of all",
+    "scale": "scale: each site's columns get the mean and the standard deviation of all",
+    "combat": "combat: each site's columns are moved towards the mean and the standard deviation of all, by as much as"
+    " the site's other columns support",
 }
-REAL_DIFFERENCES = "What really differs between sites goes too, unless it is kept (data.harmonize.keep)."
+REAL_DIFFERENCES = "This also removes real differences between sites, unless data.harmonize.keep names them."
 
-NOTICE = "To look at"
-"""What a notice is called among the facts."""
+NOTICE = "Notice"
+"""Name of a notice among the facts."""
 
 HASHED = {"file": "the file's bytes", "numbers": "the numbers that were read"}
 
 
 @dataclass(frozen=True)
 class Fact:
-    """A line of the page: what it is about, and what there is to say."""
+    """A line of the page: a name and a text."""
 
     name: str
     text: str
 
 
 def facts(data: Provenance) -> list[Fact]:
-    """Lines on rows, columns and scaling; those that say nothing are left out."""
+    """Return lines on rows, columns and scaling, without empty ones."""
     said = [Fact("Rows read", f"{data.read:,} from {_origin(data)}")]
     if data.dropped:
-        said.append(Fact("Dropped: a value is missing", f"{data.dropped:,}{_by_client(data)}"))
+        said.append(Fact("Dropped for missing values", f"{data.dropped:,}{_by_client(data)}"))
     if data.filling is not None:
-        said.append(Fact("Filled in: a value was missing", _filled(data)))
+        said.append(Fact("Missing values filled in", _filled(data)))
     if data.set_apart:
         said.append(Fact("Set apart as anchors", f"{data.set_apart:,}"))
     if data.held_out:
-        said.append(Fact("Held out, and placed on the map afterwards", f"{data.held_out:,}"))
+        said.append(Fact("Held out and placed on the map later", f"{data.held_out:,}"))
     if data.not_drawn:
-        said.append(Fact("Not drawn: data.rows asks for fewer", f"{data.not_drawn:,}"))
+        said.append(Fact("Not sampled (data.rows)", f"{data.not_drawn:,}"))
     said.append(Fact("Rows mapped", f"{data.mapped:,}"))
     if data.anchors is not None:
         anchors = data.anchors
         said.append(
             Fact("Anchors", f"{wording.plural(anchors.rows - anchors.dropped, 'row')} of {anchors.name}")
         )
-    names = _columns(data.columns) if data.named else "which have no names"
+    names = _columns(data.columns) if data.named else "unnamed"
     said.append(Fact("Columns mapped", f"{len(data.columns):,}: {names}"))
     left_out = {
         f"{column} ({why})": None for source in data.sources for column, why in source.left_out.items()
@@ -76,19 +76,19 @@ def facts(data: Provenance) -> list[Fact]:
 
 
 def _columns(names: Sequence[str]) -> str:
-    """All columns by name; of a table of very many the first few, and where all are."""
+    """List the columns by name; for a long list, the first few and the file that has all."""
     if len(names) <= MOST_COLUMNS:
         return ", ".join(names)
     return f"{listed(names, FEW_COLUMNS)}, all in {DATA}"
 
 
 def harmonized(found: Harmonized) -> str:
-    """How sites were adjusted to each other, and how far they stood apart before and after."""
+    """Describe how sites were adjusted to each other, and the site effect before and after."""
     said = [HARMONIZINGS.get(found.kind, found.kind)]
     if found.keep:
-        said.append(f"what goes with {listed(found.keep, MOST_NAMES)} was kept")
+        said.append(f"differences explained by {listed(found.keep, MOST_NAMES)} were kept")
     if found.unchanged:
-        said.append(f"left as they were: {listed(found.unchanged, MOST_NAMES)}")
+        said.append(f"unchanged: {listed(found.unchanged, MOST_NAMES)}")
     text = "; ".join(said) + "."
     pairs = []
     for name, before in found.before.items():
@@ -98,17 +98,15 @@ def harmonized(found: Harmonized) -> str:
                 f"{wording.metric_title(name).lower()} {wording.measure(before)} before, {wording.measure(after)} after"
             )
     if pairs:
-        text += f" Of the rows: {'; '.join(pairs)}."
+        text += f" Measured on the rows: {'; '.join(pairs)}."
     return f"{text} {REAL_DIFFERENCES}"
 
 
 def line(data: Provenance) -> str:
-    """The same in a sentence."""
+    """Summarise the mapped data in a sentence."""
     rows = wording.plural(data.mapped, "row")
     part = rows if data.mapped == data.read else f"{data.mapped:,} of {wording.plural(data.read, 'row')}"
-    dropped = (
-        f"; {data.dropped:,} dropped, where a value is missing{_by_client(data)}" if data.dropped else ""
-    )
+    dropped = f"; {data.dropped:,} dropped for missing values{_by_client(data)}" if data.dropped else ""
     if data.filled:
         count = sum(sum(columns.values()) for columns in data.filled.values())
         dropped += f"; {wording.plural(count, 'missing value')} filled in by the {data.filling}"
@@ -120,7 +118,7 @@ def line(data: Provenance) -> str:
 
 
 def hashes(data: Provenance) -> list[Fact]:
-    """Return the hash of each file that was read: for the owner of the data, and on no page."""
+    """Return the hash of each file that was read. It is for the owner of the data and is not on the page."""
     return [
         Fact(f"SHA-256 of {source.name}", f"{source.sha256}, of {HASHED[source.hashed]}")
         for source in data.everything_read
@@ -130,11 +128,11 @@ def hashes(data: Provenance) -> list[Fact]:
 
 def _origin(data: Provenance) -> str:
     only, *others = data.sources
-    return f"{len(data.sources):,} files of the clients' own" if others else only.name
+    return f"{len(data.sources):,} client files" if others else only.name
 
 
 def _filled(data: Provenance) -> str:
-    """How many values of which column, and whose, the column that lacks most first."""
+    """Count the filled values by column and client, the column with most missing values first."""
     by_column: dict[str, dict[str, int]] = {}
     for client, columns in data.filled.items():
         for column, count in columns.items():

@@ -1,4 +1,4 @@
-"""Metrics and costs as the page and the terminal show them: three figures first, all of them in a table."""
+"""Metrics and costs as the page and the terminal show them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ FIRST = (
     "npa_10", "ca_10", "trustworthiness", "continuity", "f_score", "distance_error",
     "knn_accuracy", "new_trustworthiness", "new_continuity",
 )  # fmt: skip
-"""Metrics that say most, where a scenario leaves it to raydr which are computed: those of clusters a method makes."""
+"""Most informative metrics if the scenario does not choose; those of a method's clusters come first."""
 MOST_FIGURES = 3
-_SAME = 0.9995  # ratios that are said to be one
-_SURELY = 2.0  # standard errors by which values of a sample differ that are said to
+_SAME = 0.9995  # a larger ratio counts as 1
+_SURELY = 2.0  # standard errors by which two estimates must differ
 _MAPS = ("federated", "central")
 
 
 @dataclass(kw_only=True, frozen=True)
 class MetricLine:
-    """A metric in words; ``arrow`` points where better is.
+    """A metric as text.
 
-    ``exact`` is the value with all its digits, ``meaning`` what it says of privacy, "" where it says nothing.
+    ``arrow`` is the direction that is better, ``exact`` the value with all digits, and ``meaning`` a note on leakage
+    or "".
     """
 
     title: str
@@ -42,7 +43,7 @@ class MetricLine:
 
 @dataclass(frozen=True)
 class Lacking:
-    """Metrics that were not computed for one reason."""
+    """Metrics that were not computed for the same reason."""
 
     titles: str
     reason: str
@@ -50,7 +51,7 @@ class Lacking:
 
 @dataclass(frozen=True)
 class Cost:
-    """Something that a run took: its name, the figure, and what there is to say of it."""
+    """A cost of a run: its name, figure and text."""
 
     name: str
     figure: str
@@ -58,7 +59,7 @@ class Cost:
 
 
 def telling(run: RunFolder) -> list[str]:
-    """Names of the metrics that say most of a run: those that its scenario names, or raydr's choice of them."""
+    """Return the names of the most informative metrics: those of the scenario, or else raydr's choice."""
     measured = list(run.measures.federated)
     if isinstance(run.scenario.get("metrics"), list):
         return measured
@@ -66,13 +67,13 @@ def telling(run: RunFolder) -> list[str]:
 
 
 def figures(run: RunFolder) -> list[MetricLine]:
-    """The three metrics that stand first: a method that makes clusters, by these; with classes or not, as computed."""
+    """Return the metrics that are shown first, at most three."""
     known = [name for name in telling(run) if run.measures.federated.get(name) is not None]
     return [_line(run, name) for name in known[:MOST_FIGURES]]
 
 
 def metric_lines(run: RunFolder) -> list[MetricLine]:
-    """Every metric of either map."""
+    """Return every metric of either map."""
     return [_line(run, name) for name in dict.fromkeys([*run.measures.federated, *run.measures.central])]
 
 
@@ -98,13 +99,13 @@ def _line(run: RunFolder, name: str) -> MetricLine:
 
 
 def reference(run: RunFolder) -> str:
-    """What the pooled-data map is to the federated one, and which of its figures the other betters."""
+    """Explain the pooled-data map, and name the metrics in which the federated map is better."""
     central = run.measures.central
     if not central:
         return ""
     said = (
-        "The pooled-data map is drawn by the same means from all rows in one place, which no federation would allow: a"
-        " reference, and no bound."
+        "The pooled-data map is made by the same method from all rows in one place, which no federation would allow."
+        " It is a reference, not a bound."
     )
     better = [
         wording.metric_title(name)
@@ -123,14 +124,14 @@ def reference(run: RunFolder) -> str:
         more = f"; {len(better) - MOST_FIGURES} more" if len(better) > MOST_FIGURES else ""
         named = "; ".join(f"{title[0].lower()}{title[1:]}" for title in better[:MOST_FIGURES])
         said += (
-            f" By {wording.plural(len(better), 'metric')} ({named}{more}) the federated map is the better of the two:"
-            " by chance of the drawing, or because what messages leave out was noise."
+            f" The federated map is better by {wording.plural(len(better), 'metric')} ({named}{more}). Either this is"
+            " chance, or the messages left out noise in the data."
         )
     return said
 
 
 def not_computed(run: RunFolder) -> list[Lacking]:
-    """What was not computed, together where the reason is the same."""
+    """Return the metrics that were not computed, grouped by reason."""
     titles: dict[str, list[str]] = {}
     for name, reason in run.measures.not_computed.items():
         titles.setdefault(reason, []).append(wording.metric_title(name))
@@ -138,7 +139,7 @@ def not_computed(run: RunFolder) -> list[Lacking]:
 
 
 def took(run: RunFolder) -> list[Cost]:
-    """Seconds, bytes both ways, and memory; requests only where there were rounds."""
+    """Return time, bytes both ways and memory; requests only if there were rounds."""
     environment = run.environment
     seconds = sum(environment.seconds.values())
     longest = max(environment.seconds.items(), key=lambda item: item[1], default=("", 0.0))
@@ -146,12 +147,12 @@ def took(run: RunFolder) -> list[Cost]:
         Cost(
             "Time",
             wording.duration(seconds),
-            f"{longest[0]} took most, {wording.duration(longest[1])}; "
+            f"longest stage: {longest[0]}, {wording.duration(longest[1])}; "
             f"{wording.federation(environment.federation, environment.actors)}",
         )
     ]
     up, down = (sum(entry.bytes for entry in run.ledger if entry.direction == way) for way in ("up", "down"))
-    found.append(Cost("Left the clients", wording.size(up), f"{wording.size(down)} went to them"))
+    found.append(Cost("Left the clients", wording.size(up), f"{wording.size(down)} were sent to them"))
     asked, failed = (sum(getattr(line, name) for line in run.rounds) for name in ("asked", "failed"))
     if asked:
         lost = f", {failed:,} failed" if failed else ", none failed"
@@ -160,5 +161,5 @@ def took(run: RunFolder) -> list[Cost]:
     peaks: Mapping[str, int] = environment.peak_memory_bytes
     if peaks:
         largest = max(peaks.items(), key=lambda item: item[1])
-        found.append(Cost("Peak memory", wording.size(largest[1]), f"of the largest process, {largest[0]}"))
+        found.append(Cost("Peak memory", wording.size(largest[1]), f"in the largest process, {largest[0]}"))
     return found

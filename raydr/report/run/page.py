@@ -1,4 +1,4 @@
-"""The report page: everything of a run in one HTML file that opens without a network."""
+"""The report page of a run: one HTML file that opens without a network."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from raydr.runfolder.records import REPORT
 
 
 def write_report(folder: Path) -> Path:
-    """Write a run folder's ``report.html`` from its files alone.
+    """Write a run folder's ``report.html`` from the files in the folder.
 
     Raises
     ------
     OutputError
-        The folder is not a whole run folder, or the page cannot be written.
+        If the folder is not a complete run folder, or the page cannot be written.
     """
     run = read_run(Path(folder))
     page = templates().get_template("run/report.html").render(**_content(run))

@@ -1,4 +1,4 @@
-"""What the templates of the page say beside the interactive map: the header, the map on paper, and five screens."""
+"""Values for the templates of the run page: the header, the printed map and five sections."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from raydr.report.run.progress import curves, small_maps, stages
 from raydr.report.run.server_knowledge import example, knowledge
 from raydr.runfolder.reading import RunFolder
 
-MOST_DRAWN, INCHES = 20_000, 4.4  # rows, and inches of a side, of the map on paper
-MOST_PROCESSES = 12  # bars of memory; past that the largest, and a line for the rest
+MOST_DRAWN, INCHES = 20_000, 4.4  # rows and side of the printed map
+MOST_PROCESSES = 12  # bars of memory; of more processes, the largest are shown
 
 
 def story(run: RunFolder, later: Later) -> dict[str, Any]:
-    """Content of the header and of all screens, by the names that their templates use."""
+    """Return the values for the header and all sections, by their names in the templates."""
     return _header(run, later) | _faithful(run) | _left(run) | _attacked(run) | _took(run) | _scenario(run)
 
 
@@ -42,7 +42,7 @@ def _header(run: RunFolder, later: Later) -> dict[str, Any]:
 
 
 def _on_paper(run: RunFolder, later: Later) -> dict[str, Any]:
-    """The maps as pictures, for paper and for readers without scripts; of many rows, as many as can be told apart."""
+    """Return the maps as pictures, for print and without scripts; of many rows, a sample."""
     way = later.ways[0]
     pictures = [picture_of(run, later, MOST_DRAWN, INCHES)]
     if run.central is not None:
@@ -121,7 +121,7 @@ def _took(run: RunFolder) -> dict[str, Any]:
 def _repeats(run: RunFolder) -> bool:
     """Return whether the scenario repeats the run bit for bit.
 
-    Keys and noise are new in each run, unless a file has their secret and no client may be lost.
+    Keys and noise differ between runs, unless a file holds their secret and no client may fail.
     """
     privacy = run.section("privacy")
     drawn = privacy.get("isometry_key") or any(release.mechanism for release in run.privacy.releases)

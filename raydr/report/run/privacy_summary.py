@@ -1,6 +1,6 @@
-"""The first screen's answer to what a run gave away: typed protections, the accountant, and what attacks found.
+"""Privacy summary of a run, from typed protections, the accountant and the audit.
 
-No text of a message has a part in it: neither in what is said, nor in how it is said.
+It does not depend on the free text of messages.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ Tone = Literal["good", "bad", "open"]
 
 LEFT = {
     Left.RECORDS: "Every record sent data to the server without a privacy guarantee.",
-    Left.UPLOADS: "Without noise, no record left its client by itself. The server could read what each client computed"
+    Left.UPLOADS: "Without noise, no single record left its client, but the server could read what each client computed"
     " from its records.",
-    Left.SUMS: "Without noise, only sums over clients left. The server could not read any client's own part of them.",
-    Left.NOTHING: "Apart from what is declared public, nothing left a client.",
+    Left.SUMS: "Without noise, only sums over clients left. The server could not read a single client's part of them.",
+    Left.NOTHING: "Apart from data that are declared public, nothing left a client.",
 }
 _UNDER_NOISE = (
-    "Apart from what is declared public, all that left a client was covered by noise that is accounted for."
+    "Apart from data that are declared public, accounted noise covers everything that left a client."
 )
-_UNPROVEN = "Not tried yet: `raydr audit` shows what a server recovers from this run's own messages."
+_UNPROVEN = "No attack was tried yet. `raydr audit` shows what a server recovers from this run's messages."
 
 
 @dataclass(frozen=True)
 class Point:
-    """A line of the answer.
+    """A line of the summary.
 
     Attributes
     ----------
     title, figure, text : str
-        What it is about, the figure of it, and a sentence.
+        Topic, result, and an explanation.
     tone : {"good", "bad", "open"}
-        Whether that protects, does not, or is not known.
+        Whether the records are protected, are not, or it is unknown.
     """
 
     title: str
@@ -49,7 +49,7 @@ class Point:
 
 
 def points(run: RunFolder) -> tuple[Point, ...]:
-    """What left, what it cost, what was hidden, and what attacks recovered."""
+    """Return the lines of the summary: what left, its privacy cost, an isometry key, and attacks."""
     found = verdict(run.ledger, run.privacy)
     tones: dict[Left, Tone] = {
         Left.RECORDS: "bad",
@@ -63,30 +63,33 @@ def points(run: RunFolder) -> tuple[Point, ...]:
     left = Point("What left", figure, text, tones[found.left])
     at = f"δ = {found.delta:g}".replace("-", "−")
     if found.epsilon is None:
-        some = " What noise covers is accounted for below." if found.noisy else ""
-        cost = Point("Differential privacy", "ε = ∞", f"No epsilon holds for the whole run.{some}", "bad")
+        some = " The cost of the noisy releases is given below." if found.noisy else ""
+        cost = Point(
+            "Differential privacy", "ε = ∞", f"No finite epsilon holds for the whole run.{some}", "bad"
+        )
     else:
-        text = f"The whole run, at {at}." if found.noisy else "No release told anything of a record."
+        text = f"For the whole run, at {at}." if found.noisy else "No release contained data about a record."
         cost = Point("Differential privacy", f"ε = {wording.epsilon(found.epsilon)}", text, "good")
     shown = [left, cost]
     if found.keyed:
-        said = "Records were turned by a key that the server lacks. Whoever has rows like them can find the turn."
+        keyed = "Records were rotated and shifted by a key that the server does not have."
+        said = f"{keyed} Someone with similar rows can find the rotation."
         if run.audit is not None and (found_with := enough_public_rows(run.audit)):
-            said = f"Records were turned by a key that the server lacks. {found_with}"
+            said = f"{keyed} {found_with}"
         shown.append(Point("Isometry key", "obfuscation", said, "open"))
     return (*shown, recovered(run.audit))
 
 
 def broken_claim(found: Verdict) -> str:
-    """Which claim does not hold, and by how much."""
+    """Describe the claim that does not hold, and by how much."""
     bound = found.bound
     assert bound is not None
     shown, claimed = (f"{epsilon:.3g}" for epsilon in (bound.shown, bound.claimed))
-    return f"{found.attack}, {found.variant}: epsilon is at least {shown}, and {claimed} is claimed."
+    return f"{found.attack}, {found.variant}: epsilon is at least {shown}, but {claimed} is claimed."
 
 
 def recovered(audit: Audit | None) -> Point:
-    """What the attack recovered that came nearest."""
+    """Return the summary's line on attacks, by the most successful attempt."""
     title = "Attacks"
     if audit is None:
         return Point(title, "not audited", _UNPROVEN, "open")
@@ -98,8 +101,8 @@ def recovered(audit: Audit | None) -> Point:
         errors = best.errors
         text = (
             f"{', '.join(filter(None, (best.attack, best.variant)))}: {round(errors.exact * errors.records):,} of"
-            f" {wording.plural(errors.records, 'record')} that were scored are known to a thousandth of their distance"
-            " from the mean of all."
+            f" {wording.plural(errors.records, 'scored record')} are known to a thousandth of their distance from the"
+            " mean of all."
         )
         return Point(title, f"{wording.percent(errors.exact)} recovered", text, "bad")
     nearest = audit.nearest
@@ -107,24 +110,24 @@ def recovered(audit: Audit | None) -> Point:
         errors = nearest.errors
         text = (
             f"{', '.join(filter(None, (nearest.attack, nearest.variant)))}: half of the records are known to within"
-            f" {errors.centred.median:.2g} of their distance from the mean, where guessing gives"
-            f" {errors.centred_guess.median:.2g}."
+            f" {errors.centred.median:.2g} of their distance from the mean (guessing:"
+            f" {errors.centred_guess.median:.2g})."
         )
         return Point(title, f"error {wording.percent(1.0 - nearest.leakage)} of a guess", text, "bad")
     if audit.members is not None:
         text = (
-            f"Records of the run are told from others with an AUC of {audit.members.auc:.2f}, where guessing gives 0.5,"
+            f"Records of the run are distinguished from others with an AUC of {audit.members.auc:.2f} (guessing: 0.5),"
             f" and {wording.percent(audit.members.tpr)} of them at one false alarm in 1,000."
         )
         return Point(title, f"members AUC {audit.members.auc:.2f}", text, "bad")
     if audit.shares is not None:
         text = (
-            f"Each client's share of a group of records is read off to within {wording.percent(audit.shares.error)} of"
-            f" its records, where a guess is off by {wording.percent(audit.shares.guess)}."
+            f"Each client's share of a group is inferred with an error of {wording.percent(audit.shares.error)} of its"
+            f" records (guessing: {wording.percent(audit.shares.guess)})."
         )
-        return Point(title, "groups' shares read off", text, "bad")
+        return Point(title, "group shares inferred", text, "bad")
     if columns := columns_told(audit):
-        return Point(title, "columns told", f"{columns[0].upper()}{columns[1:]}.", "bad")
+        return Point(title, "columns inferred", f"{columns[0].upper()}{columns[1:]}.", "bad")
     said = no_better(audit)
     figure = "no better than guessing" if audit.reconstructions else "none applies"
     return Point(title, figure, f"{said[0].upper()}{said[1:]}.", "open")

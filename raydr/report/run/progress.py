@@ -1,4 +1,4 @@
-"""How the map came about: small maps side by side, and what was measured of them round by round."""
+"""The map during training: small maps, and metrics by round."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from raydr.report.projections import in_plane, onto
 from raydr.runfolder.reading import Along, RunFolder
 
 MOST_MAPS = 12
-"""Small maps on a page; of more, some are left out, evenly."""
-INCHES = 3.2  # at 100 pixels to the inch, twice what they are shown at
+"""Largest number of small maps on a page; of more, an even selection is shown."""
+INCHES = 3.2  # at 100 pixels per inch, twice the size on the page
 
 
 @dataclass(frozen=True)
 class SmallMap:
-    """A map along the way: its title, and the address of its picture."""
+    """A map during training: its title and the address of its picture."""
 
     title: str
     picture: str
@@ -28,7 +28,7 @@ class SmallMap:
 
 @dataclass(frozen=True)
 class Curve:
-    """A metric round by round; ``arrow`` points where better is."""
+    """A metric by round; ``arrow`` is the direction that is better."""
 
     title: str
     arrow: str
@@ -36,7 +36,7 @@ class Curve:
 
 
 def stages(run: RunFolder) -> list[Along]:
-    """The maps along the way, and the run's own after its last round."""
+    """Return the maps during training, and the final map after the last round."""
     reached = list(run.along)
     last = max((line.round for line in run.rounds), default=0)
     if reached and reached[-1].round < last:
@@ -45,7 +45,7 @@ def stages(run: RunFolder) -> list[Along]:
 
 
 def small_maps(run: RunFolder) -> list[SmallMap]:
-    """The maps along the way and the run's own, each turned onto that, coloured as the large ones are at first."""
+    """Return pictures of the maps during training and the final map, aligned with it and coloured alike."""
     reached = stages(run)
     way = colourings(run)[0]
     colours = [way.colours[code] for code in way.codes]
@@ -59,14 +59,14 @@ def small_maps(run: RunFolder) -> list[SmallMap]:
 
 
 def curves(run: RunFolder) -> list[Curve]:
-    """Every metric of the maps along the way, with the pooled-data map's as a level."""
+    """Return a curve for each metric of the maps, with the pooled-data map's value as a level."""
     reached = stages(run)
     found = []
     for name in dict.fromkeys(name for stage in reached for name in stage.measures):
         known = [
             (stage.round, value)
             for stage in reached
-            if (value := stage.measures.get(name)) is not None  # as where it could not be computed
+            if (value := stage.measures.get(name)) is not None  # None if it could not be computed
         ]
         chart = line_chart(
             [round for round, _ in known],

@@ -1,7 +1,8 @@
-"""The part of a run folder that the privacy claim of the run covers, and that may be handed out.
+"""Export of the part of a run folder that the run's privacy claim covers.
 
-A run folder holds the evaluation's view: places of all rows, metrics of the raw data, the pooled map. No noise covers
-these. :data:`raydr.runfolder.records.RELEASED` names the files, and fields of files, that follow from charged releases.
+A run folder also holds the evaluation's view: positions of all rows, metrics of the raw data, the pooled-data map. No
+noise covers these. :data:`raydr.runfolder.records.RELEASED` lists the files and fields that follow from charged
+releases.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from raydr.runfolder import records
 from raydr.runfolder.reading import RunFolder, read_run
 
 PAGE = "released.html"
-_REMEDY = "name another folder with --out, or make room there"
+_REMEDY = "pass another folder with --out, or free disk space there"
 
 
 def write_released(folder: Path, out: Path | None = None) -> Path:
-    """Write what the claim of a run covers to a folder of its own, with a page.
+    """Write what a run's privacy claim covers to a new folder, with a page.
 
     Parameters
     ----------
     folder : Path
-        A run folder that is whole.
+        A complete run folder.
     out : Path, optional
-        The new folder; without it ``NAME-released`` next to the run's.
+        The new folder; default: ``NAME-released`` next to the run folder.
 
     Returns
     -------
@@ -40,29 +41,29 @@ def write_released(folder: Path, out: Path | None = None) -> Path:
     Raises
     ------
     OutputError
-        If the run has no epsilon, was edited, is not whole, or the new folder exists or cannot be written.
+        If the run has no epsilon, was edited or is incomplete, or the new folder exists or cannot be written.
     """
     run = read_run(Path(folder))
     if run.edited:
         raise OutputError(
-            f"{run.path} was edited ({'; '.join(run.edited)}), so no claim covers what it holds now: bring its files"
-            " back, or run again and release that."
+            f"{run.path} was edited ({'; '.join(run.edited)}), so no privacy claim covers its content. Restore its"
+            " files, or repeat the run and release the new folder."
         )
     if run.privacy.epsilon is None:
         reasons = "; ".join(run.privacy.infinite)
         raise OutputError(
-            f"The run in {run.path} has no epsilon, so no claim covers any part of it: {reasons}. Run a scenario with"
-            " privacy.strict: true, such as one of method.kind private-map, and release that."
+            f"The run in {run.path} has no finite epsilon, so no privacy claim covers any part of it: {reasons}. Run a"
+            " scenario with privacy.strict: true, such as one with method.kind: private-map, and release that run."
         )
     target = Path(out) if out is not None else run.path.with_name(f"{run.path.name}-released")
     try:
         target.mkdir(parents=True)
     except FileExistsError:
         raise OutputError(
-            f"{target} exists already: name another folder with --out, or move it away."
+            f"{target} already exists. Pass another folder with --out, or move it away."
         ) from None
     except OSError as error:
-        raise OutputError(f"{target} cannot be made ({error.strerror or error}): {_REMEDY}.") from error
+        raise OutputError(f"Cannot create {target} ({error.strerror or error}): {_REMEDY}.") from error
     for file, fields in records.RELEASED.items():
         if (run.path / file).exists():
             write_whole(target / file, covered(run.path / file, fields), _REMEDY)
@@ -71,7 +72,7 @@ def write_released(folder: Path, out: Path | None = None) -> Path:
 
 
 def covered(path: Path, fields: tuple[str, ...] | None) -> bytes:
-    """Return the content of a file, or of its fields that are covered."""
+    """Return the content of a file, or only the given fields of it."""
     content = path.read_bytes()
     if fields is None:
         return content

@@ -1,5 +1,5 @@
 "use strict";
-// Folds by the width of the screen, and copies what is there to copy.
+// Open wide details on wide screens; run the copy buttons.
 for (const details of document.querySelectorAll("details.wide")) details.open = matchMedia("(min-width: 1000px)").matches;
 for (const button of document.querySelectorAll("[data-copies]")) {
   const source = document.getElementById(button.dataset.copies);
@@ -16,9 +16,9 @@ for (const button of document.querySelectorAll("[data-copies]")) {
       await navigator.clipboard.writeText(source.textContent);
       say("Copied");
     } catch {
-      // Without the permission, or from a page that a browser does not trust: as by hand.
+      // The clipboard API needs permission and a secure page. Fall back to a selection.
       selected();
-      say(document.execCommand("copy") ? "Copied" : "Selected: copy it by Ctrl+C");
+      say(document.execCommand("copy") ? "Copied" : "Selected: press Ctrl+C");
     }
   });
 }

@@ -582,7 +582,7 @@ class TestUnits:
         folder = run(
             tiny_scenario(method=SMALL | {"kind": "fedavg-ne"}, privacy__noise=noise), out=tmp_path / "run"
         )
-        assert "whether a client is there or adds zero to every sum (zero-out)" in cost(read_run(folder))
+        assert "whether a client takes part or adds zero to every sum (zero-out)" in cost(read_run(folder))
 
 
 @pytest.mark.parametrize(

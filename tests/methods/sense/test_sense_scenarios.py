@@ -391,10 +391,10 @@ def test_noise_is_in_the_ledger_in_the_notes_and_in_the_scores(tmp_path: Path, o
         for entry in result.ledger
         if entry["kind"] == "AnchorDistances"
     }
-    assert f"write down {records[False]:,} of {sum(records.values()):,} records" in known, (
+    assert f"reconstruct {records[False]:,} of {sum(records.values()):,} records" in known, (
         "one client adds none"
     )
-    assert f"of {records[True]:,} others it has distances under {said}" in known
+    assert f"for {records[True]:,} others it has distances with {said}" in known
 
 
 def test_notes_do_not_count_records_whose_distances_are_noisy(tmp_path: Path) -> None:
