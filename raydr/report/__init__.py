@@ -1,4 +1,4 @@
-"""Reports from a folder's files alone: of a run a page and a picture, of several runs tables, of a sweep a page."""
+"""Reports from the files of a folder: pages and pictures of runs, comparisons, sweeps and paper tables."""
 
 from __future__ import annotations
 

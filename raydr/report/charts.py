@@ -1,4 +1,4 @@
-"""Small charts as lines of SVG and bars of HTML: they take the page's own colours and print sharply."""
+"""Small charts as SVG lines and HTML bars, in the page's own colours."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-WIDTH, HEIGHT = 460.0, 190.0  # of the drawing, in its own units
-LEFT, RIGHT, TOP, BOTTOM = 52.0, 8.0, 10.0, 34.0  # room for the numbers on the axes
+WIDTH, HEIGHT = 460.0, 190.0  # in SVG units
+LEFT, RIGHT, TOP, BOTTOM = 52.0, 8.0, 10.0, 34.0  # margins for the axis labels
 
-LARGEST = 1e100  # value that is drawn, and the inverse of the smallest difference: past it doubles run out
+LARGEST = (
+    1e100  # largest value that is drawn; its inverse is the smallest difference: beyond, doubles overflow
+)
 
 
 @dataclass(frozen=True)
 class Tick:
-    """A number on an axis: where, in the drawing's units, and its text."""
+    """A number on an axis: its position in SVG units, and its text."""
 
     at: float
     text: str
@@ -22,10 +24,10 @@ class Tick:
 
 @dataclass(kw_only=True, frozen=True)
 class LineChart:
-    """A line chart laid out, for the template to draw.
+    """Layout of a line chart for the template.
 
-    ``line`` is the path of the line, ``points`` the places of the values with what to say of each, ``level`` where a
-    value to compare them with stands. ``said`` tells in words what the line shows.
+    ``line`` is the path of the line, ``points`` are positions with a tooltip each, and ``level`` is the height of a
+    value to compare with. ``said`` describes the line in words.
     """
 
     line: str
@@ -43,7 +45,7 @@ class LineChart:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar: its name, its length as a share of the longest, in [0, 1], and its value in words."""
+    """A bar: its name, its length relative to the longest in [0, 1], and its value as text."""
 
     name: str
     share: float
@@ -53,9 +55,9 @@ class Bar:
 def line_chart(
     xs: Sequence[float], ys: Sequence[float], name: str, level: float | None = None, step: str = "round"
 ) -> LineChart | None:
-    """Lay out ``ys`` (values,) over ``xs`` (values,), and a level across; None with fewer than two finite values.
+    """Lay out ``ys`` (values,) over ``xs`` (values,) and a horizontal level; None with fewer than two finite values.
 
-    ``step`` is what ``xs`` count.
+    ``step`` names the unit of ``xs``.
     """
     pairs = [(x, y) for x, y in zip(xs, ys, strict=True) if abs(x) < LARGEST and abs(y) < LARGEST]
     if len(pairs) < 2:
@@ -84,7 +86,7 @@ def line_chart(
 
 
 def _said(pairs: Sequence[tuple[float, float]], level: float | None, step: str) -> str:
-    """Where a line begins and ends, and where it is lowest and highest if that is elsewhere."""
+    """Describe where a line starts and ends, and its lowest and highest values if they are in between."""
     (first, begins), (last, ends) = pairs[0], pairs[-1]
     said = f"from {_short(begins)} in {step} {first:g} to {_short(ends)} in {step} {last:g}"
     for word, (x, y) in (
@@ -101,7 +103,7 @@ def _short(value: float) -> str:
 
 
 def round_numbers(low: float, high: float, wanted: int) -> list[float]:
-    """Round numbers (multiples of 1, 2 or 5 times a power of ten) that cover [low, high], about ``wanted`` of them.
+    """Return about ``wanted`` multiples of 1, 2 or 5 times a power of ten that cover [low, high].
 
     Examples
     --------

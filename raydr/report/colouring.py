@@ -1,4 +1,4 @@
-"""Colours of a map: one per category while the eye can tell them apart, a ramp beyond."""
+"""Colours of a map: one per category, or a ramp for many categories and for numbers."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ CATEGORIES = (
     "#f65a54", "#b44254", "#7266e4", "#a2723c", "#6c9c72", "#fc1800", "#6c6c54", "#ba7e9c", "#cc6cc0", "#9c1ef0",
     "#cc6054", "#a85ac6", "#ae369c", "#a86678", "#2a7e6c", "#727800", "#a2903c", "#de06e4",
 )  # fmt: skip
-"""Colours with a contrast of at least 3 to a white and to a dark page, each far from those before it: in
-OKLab, for the least of normal, deuteranope and protanope sight (Machado 2009). The smallest distance is 0.074 among the
-first 24 and 0.067 among all, to normal sight, and 0.047 among the first 24 to the least of the three; Matplotlib's ten
-tab10 colours come as near as 0.007, and are as light or as dark as they please."""
+"""Colours with a contrast of at least 3 on a white and on a dark page, each far from the ones before it.
+
+Distances are in OKLab, for the smallest of normal, deuteranope and protanope sight (Machado 2009). The smallest distance
+for normal sight is 0.074 among the first 24 and 0.067 among all. For the smallest of the three it is 0.047 among the
+first 24, compared with 0.007 for Matplotlib's ten tab10 colours."""
 MOST_NUMBERS = 24
-"""Different numbers that have a colour each; more lie on a ramp."""
+"""Largest number of different numbers that get a colour each; more are placed on a ramp."""
 
 RAMP = ("#2f6ae0", "#8b54d4", "#c0429e", "#d9445d", "#d5601e", "#bb8017")
-"""Stops of the ramp for numbers, and for more categories than colours: from blue to yellow, which deuteranopes and
-protanopes tell apart, as light as a contrast of 3 on both pages leaves it, a little lighter along the way."""
+"""Stops of the ramp for numbers, and for more categories than colours. It runs from blue to yellow, which deuteranopes
+and protanopes can distinguish, and gets slightly lighter within a contrast of 3 on both pages."""
 
 GREY = "#858585"
 """Rows without a label, or without a value."""
@@ -43,9 +44,9 @@ class Colouring:
     Attributes
     ----------
     by : {"label", "cluster", "client"}
-        What the colour tells.
+        What the colour shows.
     kind : {"categories", "order", "values"}
-        One colour each; or a ramp along the order of too many names; or a ramp along numbers.
+        One colour per name, a ramp by the order of many names, or a ramp by numeric value.
     names : tuple of str
         Each name once, in natural order (numbers by size).
     colours : tuple of str
@@ -62,14 +63,14 @@ class Colouring:
 
     @property
     def last_coloured(self) -> str:
-        """The name at the upper end of a ramp: the last that is not the missing label."""
+        """Name at the upper end of a ramp: the last one that is not the missing label."""
         return next(
             name for name, colour in zip(self.names[::-1], self.colours[::-1], strict=True) if colour != GREY
         )
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Smallest and largest number, of a ramp along numbers."""
+        """Smallest and largest number of a ramp by value."""
         return float(self.names[0]), float(self.last_coloured)
 
     @property
@@ -79,17 +80,17 @@ class Colouring:
 
 
 def colourings(run: RunFolder) -> tuple[Colouring, ...]:
-    """Every way to colour a run: by label first when it has labels, by cluster when it has clusters, and by client."""
+    """Return the ways to colour a run: by label and by cluster if it has them, and by client."""
     ways = [colouring("label", run.labels)] if run.labels is not None else []
     ways += [colouring("cluster", run.clusters)] if run.clusters is not None else []
     return (*ways, colouring("client", run.clients))
 
 
 def colouring(by: Literal["label", "cluster", "client"], values: Sequence[str]) -> Colouring:
-    """Choose the colours of one name per row.
+    """Choose colours for rows with one name each.
 
-    Up to 48 names get a colour each, or 24 that are all numbers. Beyond that, numbers are placed on a ramp by value,
-    names by their natural order.
+    Up to 48 names, or 24 if all are numbers, get a colour each. More numbers are placed on a ramp by value, more names
+    by their natural order.
 
     Examples
     --------
@@ -114,9 +115,9 @@ def colouring(by: Literal["label", "cluster", "client"], values: Sequence[str]) 
 
 
 def extended(way: Colouring, later: Sequence[str]) -> Colouring:
-    """A colouring of further rows too, by what each is called: names that were there keep their colours.
+    """Extend a colouring to further rows, by the name of each; known names keep their colours.
 
-    Where that leaves too many names for a colour each, all of them lie on a ramp.
+    If there are then too many names for a colour each, all are placed on a ramp.
 
     Examples
     --------
@@ -137,7 +138,7 @@ def extended(way: Colouring, later: Sequence[str]) -> Colouring:
 
 
 def ramp(positions: Float64Array) -> list[str]:
-    """Hexadecimal colours at positions (names,) in [0, 1] along the ramp."""
+    """Return hexadecimal colours at positions (names,) in [0, 1] along the ramp."""
     stops = np.array([[int(stop[i : i + 2], 16) for i in (1, 3, 5)] for stop in RAMP], dtype=np.float64)
     at = np.linspace(0.0, 1.0, len(stops))
     channels = np.column_stack([np.interp(positions, at, channel) for channel in stops.T])
@@ -145,17 +146,17 @@ def ramp(positions: Float64Array) -> list[str]:
 
 
 def point_size(rows: int) -> float:
-    """Diameter of a point in pixels on a map about 600 pixels wide: 9 for 100 rows, 5 for 1,800, 2.4 for 40,000."""
+    """Return the point diameter in pixels on a map 600 pixels wide: 9 for 100 rows, 5 for 1,800, 2.4 for 40,000."""
     return float(np.clip(26.0 * rows**-0.225, 2.0, 9.0))
 
 
 def point_alpha(rows: int) -> float:
-    """Opacity of a point: nearly opaque for few, so that crowds still show their density for many."""
+    """Return the opacity of a point: lower for many rows, so that overlapping points show density."""
     return float(np.clip(2.4 * rows**-0.15, 0.35, 0.9))
 
 
 def drawing_order(rows: int) -> Int64Array:
-    """Give a fixed random order of the rows: drawn by client or by label, the last would hide the others."""
+    """Return a fixed random order of the rows, so that no client or label hides the others."""
     return np.random.default_rng(0).permutation(rows).astype(np.int64)
 
 
@@ -168,12 +169,12 @@ def _number(name: str) -> float | None:
 
 
 def _natural(name: str) -> tuple[bool, float, list[tuple[bool, int, str]]]:
-    """Numbers by size, then text with its digits read as numbers: site 9 before site 10; no label last."""
+    """Return a natural sort key: numbers by value, then text ("site 9" before "site 10"), the missing label last."""
     number = _number(name)
     if number is not None:
         return (False, number, [])
     parts = [(part.isdecimal(), part.lstrip("0")) for part in re.split(r"(\d+)", name)]
-    # Of two numbers the one with more digits is larger, however many there are.
+    # Compare by the number of digits first, which works for numbers of any length.
     return (
         True,
         float(name == NO_LABEL),

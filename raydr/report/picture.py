@@ -1,4 +1,4 @@
-"""Maps as PNG: the picture of a run, its maps side by side, and a map that stands in a page itself."""
+"""Maps as PNG: the picture of a run, and maps that are embedded in a page."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 DPI = 100
-PANEL_INCHES = 7.6  # two panels and their margins: 1,600 pixels
-PROJECTION_INCHES = 5.07  # three panels: the same
+PANEL_INCHES = 7.6  # two panels and their margins are 1,600 pixels wide
+PROJECTION_INCHES = 5.07  # three panels and their margins are as wide
 POINTS_PER_INCH = 72.0
-LONGEST_LABEL = 40  # letters of a label under the maps
-LONGEST_NAME = 60  # letters of a run's name above them
-SIZED_FOR = 600.0  # the panel width, in pixels, that point sizes are chosen for
+LONGEST_LABEL = 40  # characters of a label under the maps
+LONGEST_NAME = 60  # characters of a run's name above the maps
+SIZED_FOR = 600.0  # panel width in pixels for which point sizes are chosen
 
 
 def write_picture(folder: Path) -> Path:
     """Write a run folder's ``embedding.png``: the federated and the central map, coloured by label, else by client.
 
-    Maps in the plane stand side by side; a map in 3-D takes a line, seen along each of its three principal axes.
+    2-D maps are side by side. Each 3-D map is a line of three panels, one for each pair of its principal axes.
 
     Raises
     ------
     OutputError
-        The folder is not a whole run folder, or the picture cannot be written.
+        If the folder is not a complete run folder, or the picture cannot be written.
     """
     from matplotlib.figure import Figure
 
@@ -87,7 +87,7 @@ def draw_map(
 ) -> None:
     """Draw points (rows, 2 or 3) in their ``colours`` (rows,) on square axes, ``inches`` wide, with equal scales.
 
-    Of their axes a ``pair`` is shown; around points in the Poincaré disk its boundary is drawn.
+    ``pair`` selects the axes to show. If ``in_disk``, the boundary of the Poincaré disk is drawn.
     """
     from matplotlib.patches import Circle
 
@@ -110,14 +110,14 @@ def draw_map(
 
 
 def draw_key(figure: Figure, way: Colouring) -> None:
-    """Put the colour key under the maps: a legend of the names, or the ramp's two ends."""
+    """Draw the colour key under the maps: a legend of the names, or the ramp with its two ends."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.lines import Line2D
 
     if way.kind == "categories":
         marks = [
-            # A legend leaves out what has no label, or one that begins with _: the names follow below.
+            # Matplotlib drops entries whose label is empty or begins with "_"; the real names are set below.
             Line2D([], [], linestyle="", marker="o", markersize=8, color=colour, markeredgewidth=0, label="?")
             for colour in way.colours
         ]
@@ -143,27 +143,27 @@ def draw_key(figure: Figure, way: Colouring) -> None:
     ends = [short(wording.brief(name), LONGEST_LABEL) for name in (way.names[0], way.last_coloured)]
     for text, name in zip(bar.ax.set_xticklabels(ends, parse_math=False), ends, strict=True):
         _to_the_letter(text, name)
-    how = "by value" if way.kind == "values" else "in the order of their names"
+    how = "by value" if way.kind == "values" else "in name order"
     bar.set_label(f"{len(way.names):,} {way.by}s, {how}")
 
 
 def _to_the_letter(text: Text, content: str) -> None:
-    """Show a text of others as it is: Matplotlib would take what stands between two $ for mathematics."""
+    """Show a text literally: Matplotlib would read text between two $ as mathematics."""
     text.set(text=content, parse_math=False, usetex=False)
 
 
 def png(figure: Figure, *, transparent: bool = False) -> bytes:
-    """Bytes of a figure as PNG."""
+    """Return a figure as PNG bytes."""
     content = io.BytesIO()
     with warnings.catch_warnings():
-        # A letter that the font lacks is drawn as a box; the page, whose fonts are the reader's, shows it.
+        # A character that the font lacks is drawn as a box; the page uses the browser's fonts and shows it.
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         figure.savefig(content, format="png", dpi=DPI, transparent=transparent)
     return content.getvalue()
 
 
 def in_page(points: Float64Array, colours: Sequence[str], inches: float, *, in_disk: bool) -> str:
-    """A map (rows, 2) as the address of a PNG that stands in the page itself."""
+    """Return a map (rows, 2) as the data address of a PNG."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(inches, inches))

@@ -1,4 +1,4 @@
-"""How the maps of a run are shown: turned onto each other, along principal axes in 3-D, in their disk as they are."""
+"""Projections of a run's maps for display: alignment, and principal axes of 3-D maps."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from raydr.runfolder.reading import RunFolder
 
 MARGIN = 0.03  # of the map's extent, so that no point touches the frame
 BOUNDARY = "#8b929c"
-"""Colour of the circle that bounds the Poincaré disk: it shows on a white and on a dark page."""
+"""Colour of the boundary of the Poincaré disk, visible on a white and on a dark page."""
 
 
 def onto(run: RunFolder, moving: Float64Array, fixed: Float64Array) -> Similarity:
-    """What brings a map of the run's kind nearest to another, row by row, and leaves a disk where it is."""
+    """Return the transformation that aligns one map with another, row by row; in the disk it has no shift or scale."""
     return turn(moving, fixed) if run.in_disk else procrustes(moving, fixed)
 
 
 def panels(run: RunFolder, later: Float64Array | None = None) -> dict[str, Float64Array]:
-    """Maps of a run by the identifier of their panel, (rows, 2 or 3), the central one turned onto the federated.
+    """Return the maps (rows, 2 or 3) of a run by panel, the central one aligned with the federated one.
 
-    Places of ``later`` rows (later, 2 or 3) follow on the federated map; on the other there are none, NaN. In 3-D the
-    axes are the principal ones of the federated map, and a map lies in the middle of its cube. In the Poincaré disk (or
-    ball) nothing is moved or scaled: places have a meaning there.
+    Positions of ``later`` rows (later, 2 or 3) are appended to the federated map, and NaN to the other. In 3-D the axes
+    are the principal axes of the federated map, and each map is centred in its cube. In the Poincaré disk or ball,
+    maps are not shifted or scaled, since absolute positions have a meaning there.
     """
     maps = {"federated": run.federated}
     if run.central is not None:
@@ -47,12 +47,12 @@ def panels(run: RunFolder, later: Float64Array | None = None) -> dict[str, Float
 
 
 def pairs_of_axes(run: RunFolder) -> tuple[tuple[int, int], ...]:
-    """Pairs of axes that show a map: one of a map in the plane, three of a map in 3-D."""
+    """Return the pairs of axes to show: one for a 2-D map, three for a 3-D map."""
     return ((0, 1),) if run.dimensions == 2 else ((0, 1), (0, 2), (1, 2))
 
 
 def in_plane(run: RunFolder, points: Float64Array) -> Float64Array:
-    """A map of the run's as (rows, 2): in 3-D, what the two axes of the federated map's largest spread show."""
+    """Project a map of the run to (rows, 2); in 3-D, on the federated map's two axes of largest spread."""
     if run.dimensions == 2:
         return points
     seen: Float64Array = (points @ principal_axes(run.federated))[:, :2]
@@ -60,9 +60,9 @@ def in_plane(run: RunFolder, points: Float64Array) -> Float64Array:
 
 
 def principal_axes(points: Float64Array) -> Float64Array:
-    """Directions of the largest, second and third spread of points (rows, 3), as columns: a rotation or reflection.
+    """Return the principal axes of points (rows, 3) as columns, by decreasing spread: a rotation or reflection.
 
-    Each direction points to the side that reaches farther, so that the same map is always drawn the same way.
+    Each axis points to the side that extends farther, so the same map is always drawn the same way.
     """
     centred = points - points.mean(axis=0)
     _, axes = np.linalg.eigh(centred.T @ centred)
@@ -74,9 +74,9 @@ def principal_axes(points: Float64Array) -> Float64Array:
 
 
 def frame(points: Float64Array, *, in_disk: bool) -> tuple[tuple[float, float], ...]:
-    """Range of each axis around points (rows, 2 or 3), all of one length: a square panel then has equal scales.
+    """Return a range for each axis around points (rows, 2 or 3), all of the same length.
 
-    Rows that are nowhere, NaN, count for nothing. In the disk it is the disk's, from -1 to 1.
+    NaN rows are ignored. In the disk the range covers the whole disk, from -1 to 1.
     """
     if in_disk:
         half = (1.0 + 2 * MARGIN) * max(1.0, float(np.nanmax(np.abs(points))))

@@ -1,4 +1,4 @@
-"""Jinja templates of the pages, and the style sheets and scripts that stand in them."""
+"""Jinja templates of the pages, with their style sheets and scripts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 @cache
 def templates() -> Environment:
-    """Templates by room and file, as ``run/report.html``: values are escaped, and a missing name is an error."""
+    """Return the template environment; names are paths such as ``run/report.html``.
+
+    Values are escaped, and a missing name is an error.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -37,14 +40,14 @@ def templates() -> Environment:
 
 
 def _commands(text: str) -> str:
-    """Escaped text, in which what stands between backticks is code."""
+    """Escape text and format the parts between backticks as code."""
     from markupsafe import Markup, escape
 
     return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text))))
 
 
 def part(file: str) -> str:
-    """Text of a style sheet or script, as ``map/map.css``, marked as safe to stand in the page."""
+    """Return a style sheet or script, such as ``map/map.css``, marked as safe for the page."""
     from markupsafe import Markup
 
     return Markup((Path(__file__).parent / file).read_text(encoding="utf-8"))

@@ -267,8 +267,8 @@ def test_columns_stand_in_the_table_and_the_sentence_the_worst_first() -> None:
     assert line.beats
     assert f"{len(verdict.told)} of 7 columns inferred better than by guessing" in line.said
     assert (
-        f"of 7 columns of a record were inferred better than from its other columns alone: {verdict.columns[0].column} to within"
-        in (columns_told(audit_of(verdict)))
+        f"of 7 columns of a record were inferred better than from its other columns alone:"
+        f" {verdict.columns[0].column} to within" in (columns_told(audit_of(verdict)))
     )
 
 

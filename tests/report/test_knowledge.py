@@ -58,6 +58,7 @@ ON_DATA = {"noise": {"on": "data", "level": 0.1}}
 ON_UPDATE = {"on": "update", "multiplier": 1.0, "clip": 1.0}
 AT_HOME = {"publish": "local"}
 DETERMINED = "enough data to reconstruct 150 of 150 records, feature by feature: it has the distance of each to {} points"
+HIDDEN = "but nothing about a single record or a single client"
 PLACES = "knows where each of 150 records lies on the map"
 TOLD = f"({NOT_AUDITED})."
 
@@ -87,21 +88,24 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None, str, str]] = [
     ),
     (
         "sense", {}, {"noise": {"on": "distances", "level": 0.1, "clients": 0.4}}, "bad",
-        "reconstruct 95 of 142 records, feature by feature: it has the distance of each to 8 points that it knows; for 47"
-        " others it has distances with Gaussian noise of level 0.1 on distances, which gives no privacy guarantee",
+        "reconstruct 95 of 142 records, feature by feature: it has the distance of each to 8 points that it knows; for"
+        " 47 others it has distances with Gaussian noise of level 0.1 on distances, which gives no privacy guarantee",
     ),
     ("dsne", {}, None, "bad", "knows where each of 135 records lies on the map, and what each of 3 clients computed"),
     ("dsne", {}, SECRET, "bad", "lies on the map, and sums over 3 clients"),
     ("fed-pca", {}, None, "bad", "has 2 of 4 coordinates of each of 150 records, along axes that it knows"),
-    ("fed-pca", AT_HOME, None, "open", "what each of 3 clients computed from all its records, but nothing about a single record"),
-    ("fed-pca", AT_HOME, SECRET, "open", "has sums over 3 clients, but nothing about a single record or a single client"),
+    ("fed-pca", AT_HOME, None, "open", "3 clients computed from all its records, but nothing about a single record"),
+    ("fed-pca", AT_HOME, SECRET, "open", f"has sums over 3 clients, {HIDDEN}"),
     *(
         (kind, {}, None, "bad", f"{PLACES}, and what each of 3 clients computed from all its records")
         for kind in ("fedne", "fedavg-ne", "fedprox-ne", "local-ne")
     ),
     ("fedne", {}, SECRET, "bad", f"{PLACES}, and sums over 3 clients"),
-    ("fedne", AT_HOME, None, "open", "but nothing about a single record; no bound holds for what that reveals about a record"),
-    ("fedne", AT_HOME, SECRET, "open", "has sums over 3 clients, but nothing about a single record or a single client"),
+    (
+        "fedne", AT_HOME, None, "open",
+        "but nothing about a single record; no bound holds for what that reveals about a record",
+    ),
+    ("fedne", AT_HOME, SECRET, "open", f"has sums over 3 clients, {HIDDEN}"),
     (
         "fedne", {"bounds": [0, 8]}, {"noise": ON_UPDATE}, "bad",
         f"{PLACES}, and what 3 clients computed from their records, with noise (ε = ",
@@ -244,7 +248,7 @@ BROKEN = Verdict(
         ((WHOLE,), "bad", "can reconstruct 150 of 150 records.*recovered all 120 that the audit scored"),
         ((PART, NEAR), "bad", "150 of 150 .*. In the audit, known-sample recovered 15 of the 60 .*, knowing 5 of the"),
         ((NEAR, OFF), "bad", "alignment, knowing 200 rows, came closest, with half of the records .* 20.0.%"),
-        ((NEAR, MEMBERS), "bad", "came closest.*; records of the run were distinguished from others with an AUC of 0.97"),
+        ((NEAR, MEMBERS), "bad", "came closest.*; records of the run were distinguished .* with an AUC of 0.97"),
         ((NOTHING, MEMBERS), "bad", "AUC of 0.97.*; none of the attacks tried recovered records better than guessing"),
         ((OFF, MEMBERS), "bad", "AUC of 0.97.*; no reconstruction attack that was tried applies to these messages"),
         ((NOTHING, FEW_MEMBERS), "bad", "AUC of 0.51 .guessing: 0.5., and 5.0.% of them at one false alarm"),

@@ -228,7 +228,7 @@ class TestReport:
             assert [cells[:3] for cells in tab.table()] == [
                 [str(row), "abcd"[row % 4], f"site {row % 3}"] for row in chosen
             ]
-            assert tab.status == "7 of 60 rows chosen: a (3), c (3), b (1)"
+            assert tab.status == "7 of 60 rows selected: a (3), c (3), b (1)"
             for key in ("federated", "central"):
                 assert is_colour(tab.colour(22, key), CATEGORIES[22 % 4])
                 assert min(tab.colour(11, key)) > 200  # faded
@@ -236,16 +236,16 @@ class TestReport:
             tab.page.keyboard.down("Control")
             tab.page.mouse.click(*tab.at(59))
             tab.page.keyboard.up("Control")
-            assert tab.status.startswith("8 of 60 rows chosen")
+            assert tab.status.startswith("8 of 60 rows selected")
             box = tab.page.locator("#map-federated .over").bounding_box()
             tab.page.mouse.click(box["x"] + 3, box["y"] + 3)
-            assert tab.status == "No rows chosen"
+            assert tab.status == "No rows selected"
             assert tab.page.locator(".chosen").is_hidden()
 
     def test_what_is_chosen_is_sorted_and_saved_as_csv(self, browser: Any, run: Path) -> None:
         with Tab(browser, write_report(run), run) as tab:
             tab.page.locator(".key button").nth(1).click()
-            assert tab.status == "15 of 60 rows chosen: b (15)"
+            assert tab.status == "15 of 60 rows selected: b (15)"
             header = tab.page.locator(".chosen th button")
             header.nth(3).click()
             shares = [float(cells[3].removesuffix(" %")) for cells in tab.table()]
@@ -294,7 +294,7 @@ class TestReport:
         pq.write_table(pa.table({"row": rows, f"column.{shown}": numbers}), folder / "shown.parquet")
         with Tab(browser, write_report(folder), folder) as tab:
             tab.page.evaluate("document.querySelectorAll('.key button').forEach((button) => button.click())")
-            assert tab.status.startswith("60 of 60 rows chosen")
+            assert tab.status.startswith("60 of 60 rows selected")
             with tab.page.expect_download() as saved:
                 tab.page.click(".export")
             content = Path(saved.value.path()).read_bytes().decode()
@@ -320,7 +320,7 @@ class TestReport:
             tab.page.locator(".offers button").first.click()
             assert [int(cells[0]) for cells in tab.table()] == list(range(3, ROWS, 11))
             field.fill("nothing of the sort")
-            assert tab.page.locator(".offers").text_content() == "Nothing is called that"
+            assert tab.page.locator(".offers").text_content() == "No match"
 
     def test_colours_tell_the_client_or_the_faithfulness_on_a_scale(self, browser: Any, run: Path) -> None:
         with Tab(browser, write_report(run), run) as tab:
@@ -350,7 +350,7 @@ class TestReport:
             assert tab.page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
             assert tab.page.locator("#map-federated").get_attribute("aria-label") == "Federated map, 60 rows"
             tab.page.keyboard.press("Escape")
-            assert tab.status == "No rows chosen"
+            assert tab.status == "No rows selected"
             tab.drawn()
             before = [tab.colour(row) for row in range(ROWS)]
             for key in ("ArrowRight", "ArrowUp", "+"):
@@ -378,7 +378,7 @@ class TestReport:
             tab.page.keyboard.down("Shift")
             tab.draw_around([(x, y), (x + 60, y + 30)])
             tab.page.keyboard.up("Shift")
-            assert tab.status == "No rows chosen"
+            assert tab.status == "No rows selected"
 
     @pytest.mark.parametrize("kinds", [10, 11])
     def test_names_stand_on_the_map_past_ten_and_when_asked_for(
@@ -543,7 +543,7 @@ class TestComparison:
             assert len(tab.table()) == 1
             tab.page.locator(".search input").fill("b")
             tab.page.locator(".offers button").first.click()
-            assert "of 90 rows chosen" in tab.status
+            assert "of 90 rows selected" in tab.status
             header = tab.page.locator(".chosen th").all_text_contents()
             assert header == ["row", "label", "client: one", "client: two"]
             tab.page.locator(".search input").fill("70")

@@ -325,7 +325,7 @@ class TestPage:
             "Best by Neighbour preservation, k = 10, the highest: point 1 (method.landmarks 50) with 0.6250.",
             "0.5000 ± 0.3536",
             "1, repeat 1 failed RunError: nobody answered",
-            "Of 3 trials the run folder is not there",
+            "The run folder of 3 trials is missing",
         ):
             assert part in text.replace("\u202f", " "), part
 

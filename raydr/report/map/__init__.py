@@ -1,1 +1,1 @@
-"""The interactive map of a page: what it is drawn from, its template and its scripts."""
+"""The interactive map of a page: its data, template and scripts."""

@@ -1,4 +1,4 @@
-"""Maps of several runs over the rows that they share: turned onto the first, coloured alike, joined row by row."""
+"""Maps of several runs: aligned by shared rows, coloured alike and joined row by row."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from raydr.runfolder.maps import NO_LABEL
 from raydr.runfolder.reading import RunFolder
 
 ENOUGH_ROWS = 3
-"""Rows that fix a similarity of the plane, reflection included."""
+"""Smallest number of rows that determines a similarity of the plane with reflection."""
 ELSEWHERE = "not in this run"
-"""Whose a row is in a run that does not map it."""
+"""Client name of a row in a run that does not map it."""
 
 
 def map_of_runs(runs: Sequence[RunFolder], names: Sequence[str], captions: Sequence[str]) -> Atlas:
-    """The federated maps of runs beside each other, each with the rows that any of them maps.
+    """Return the federated maps of several runs as one atlas over all of their rows.
 
-    Rows are the same where they are of one table and bear the same name. Maps that can be turned onto the first lie in
-    its frame, others in one of their own.
+    Rows are the same if they have the same table and name. Maps that can be aligned with the first share its frame;
+    others have their own.
     """
     ids, places = _joined(runs)
     count = len(ids)
@@ -76,11 +76,11 @@ def map_of_runs(runs: Sequence[RunFolder], names: Sequence[str], captions: Seque
 
 
 def _joined(runs: Sequence[RunFolder]) -> tuple[Int64Array | list[str], list[Int64Array]]:
-    """Names of all rows of all runs, and where among them each run's rows are, (rows,) each."""
+    """Return the names of all rows of all runs, and the positions (rows,) of each run's rows among them."""
     tables: list[object] = []
     groups: list[int] = []
     for number, run in enumerate(runs):
-        # Rows that bear one name twice cannot be told apart: they are nobody else's.
+        # Rows with duplicate names cannot be matched with other runs.
         alone = len(set(row_names(run))) < len(run.clients)
         table: object = ("run", number) if alone else (_table_of(run), isinstance(run.rows, tuple))
         if table not in tables:
@@ -110,7 +110,7 @@ def _joined(runs: Sequence[RunFolder]) -> tuple[Int64Array | list[str], list[Int
 def _known(
     runs: Sequence[RunFolder], names: Sequence[str], places: Sequence[Int64Array], count: int
 ) -> tuple[list[Column], list[Way]]:
-    """What is known of the rows but their faithfulness: labels where any run has them, and whose they are."""
+    """Return columns and colourings for labels, if any run has them, and for clients."""
     columns: list[Column] = []
     ways: list[Way] = []
     if any(run.labels is not None for run in runs):
@@ -138,18 +138,18 @@ def _known(
 
 
 def _called(runs: Sequence[RunFolder], by: str) -> str:
-    """What the runs' tables call the "label" or the "client", where all call it alike."""
+    """Return the tables' name for the "label" or the "client" if all use the same one, else ``by``."""
     names = {run.called(by) for run in runs}
     return names.pop() if len(names) == 1 else by
 
 
 def beside(run: RunFolder, first: RunFolder) -> tuple[Float64Array, bool]:
-    """A run's federated map in the plane (rows, 2), turned onto the first's by the rows of one table that both hold.
+    """Return a run's federated map (rows, 2), aligned with the first run's by the rows that both map.
 
     Returns
     -------
     tuple
-        The map, and whether it is turned: left as it is where the two share too few rows.
+        The map, and whether it is aligned; it is unchanged if the two share too few rows.
     """
     points = in_plane(run, run.federated)
     if run is first:
@@ -164,22 +164,22 @@ def beside(run: RunFolder, first: RunFolder) -> tuple[Float64Array, bool]:
 
 
 def _table_of(run: RunFolder) -> list[object]:
-    """What names the source table: rows of different tables are not the same for bearing the same number."""
+    """Return the identity of the source table; equal row numbers of different tables are different rows."""
     data, clients = (run.section(key) for key in ("data", "clients"))
     return [data.get("source"), data.get("path"), clients.get("sites") or None]
 
 
 def row_names(run: RunFolder) -> Sequence[str | int]:
-    """Identities of a run's rows, in the order of its table."""
+    """Return the names of a run's rows, in table order."""
     return run.rows if isinstance(run.rows, tuple) else run.rows.tolist()
 
 
 def shared_colours(
     runs: Sequence[tuple[Sequence[str] | None, Sequence[str]]],
 ) -> tuple[Colouring, list[list[str]]]:
-    """One colouring for all runs, of which labels (rows,) and clients (rows,) are given, and the colours of their rows.
+    """Return one colouring for runs with the given labels (rows,) and clients (rows,), and the colours of their rows.
 
-    By label when all have labels, else by client.
+    The colouring is by label if all runs have labels, else by client.
     """
     by: Literal["label", "client"] = "label" if all(labels is not None for labels, _ in runs) else "client"
     names = [labels if by == "label" and labels is not None else clients for labels, clients in runs]

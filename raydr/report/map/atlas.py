@@ -1,4 +1,4 @@
-"""The interactive map as it stands in a page: what is known of each row, and where it lies, packed to fit."""
+"""Content of the interactive map: row positions and columns, packed to fit the page."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ from raydr.report.projections import BOUNDARY, frame, in_plane, pairs_of_axes, p
 from raydr.runfolder.reading import RunFolder
 
 BUDGET = 7_500_000
-"""Bytes of text in a page for its maps: the page with them stays below 8 MB, which mail still carries."""
+"""Bytes of text for the maps of a page, so that the page stays below 8 MB and can be mailed."""
 ENOUGH_BITS = 10
-"""Of a place along an axis: a thousandth of the map's width."""
+"""Smallest acceptable number of bits of a coordinate: a thousandth of the map's width."""
 MOST_LEVELS = 4_096
-"""Different numbers of a column that travel as a list and a code each; of more, each in single precision."""
+"""Largest number of different values that are sent as a list and codes; more are sent as float32."""
 NO_LOSS_BITS = 12
-"""Fewer bits than that are told of: at a few times its size a map would show them."""
+"""With fewer bits the page has a notice: at a few times its size, a map would show the rounding."""
 FAR_TOO_LARGE = 2**40
-"""Bytes of a column with more letters than that."""
+"""Size that is given to a column with more than ``MOST_LETTERS`` characters."""
 MOST_LOST = 12
-"""Columns that a sentence names."""
+"""Largest number of columns that a notice names."""
 MOST_LETTERS = 1_000_000
-"""Of all names of a column together."""
+"""Largest number of characters of all names of a column."""
 FALLBACK_INCHES, FALLBACK_ROWS = 6.0, 20_000
-"""The picture for a reader without JavaScript: its width, and rows drawn, by chance."""
+"""Width and number of rows of the picture for a page without JavaScript."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """Something that is known of each row: names as a :class:`Colouring`, or numbers (rows,), NaN where there are none.
+    """A column of the rows: names as a :class:`Colouring`, or numbers (rows,) with NaN for missing ones.
 
-    ``share`` says of numbers that they are parts of one, shown as percentages.
+    ``share`` marks numbers in [0, 1] that are shown as percentages.
     """
 
     title: str
@@ -68,10 +68,10 @@ class Column:
 
 @dataclass(kw_only=True, frozen=True)
 class Panel:
-    """One map: its points (rows, 2 or 3), NaN for rows that are not on it, and the frame around it, a square or cube.
+    """One map: its points (rows, 2 or 3), NaN for rows that are not on it, and its frame, a square or cube.
 
-    ``shown`` is whether the page shows it before it is asked for; ``kept`` the place of the column with its rows' own
-    faithfulness, None where there is none.
+    ``shown`` is whether the page shows it at first. ``kept`` is the index of the column with the faithfulness of each
+    row, or None.
     """
 
     key: str
@@ -86,7 +86,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Way:
-    """One way to colour the maps: by which column on each panel."""
+    """One way to colour the maps: the index of a column for each panel."""
 
     by: str
     columns: tuple[int | None, ...]
@@ -94,20 +94,20 @@ class Way:
 
 @dataclass(kw_only=True, frozen=True)
 class Atlas:
-    """Maps of the same rows, as the page's template takes them.
+    """Maps of the same rows, for the page's template.
 
     Attributes
     ----------
     header : dict
-        What the script reads first.
+        The data that the script reads first.
     parts : list of str
         Columns and coordinates, as ``packing`` writes them.
     notices : list of str
-        What the page must say of what it does not hold.
+        Notices on data that the page leaves out or rounds.
     fallback : str
-        Address of a picture of the first map, for a reader without JavaScript.
+        Address of a picture of the first map, for a page without JavaScript.
     pairs : tuple of pairs of int
-        Axes that can be shown together.
+        Pairs of axes that can be shown.
     """
 
     panels: Sequence[Panel]
@@ -120,9 +120,9 @@ class Atlas:
 
 
 def map_of_run(run: RunFolder, later: Later | None = None) -> Atlas:
-    """The maps of a run: the federated one, and the pooled-data one for when it is asked for, in one frame.
+    """Return the federated and the pooled-data map of a run in one frame; the second is hidden at first.
 
-    Rows of sites that joined later follow those of the run, on the federated map alone.
+    Rows of sites that joined later are appended, on the federated map only.
     """
     later = later or later_rows(run, ())
     more = len(later.points)
@@ -163,7 +163,7 @@ def map_of_run(run: RunFolder, later: Later | None = None) -> Atlas:
 
 
 def picture_of(run: RunFolder, later: Later, most: int, inches: float) -> str:
-    """Address of a picture of the federated map, of so many rows by chance, and of those that joined later."""
+    """Return the address of a picture of the federated map with at most ``most`` random rows and all later rows."""
     some = drawing_order(len(run.clients))[:most]
     shown = np.concatenate([some, np.arange(len(later.points)) + len(run.clients)])
     way = later.ways[0]
@@ -172,7 +172,7 @@ def picture_of(run: RunFolder, later: Later, most: int, inches: float) -> str:
 
 
 def kept_column(neighbors: int, shares: Float64Array, where: str = "") -> Column:
-    """What share of so many nearest neighbours each row (rows,) keeps; ``where`` says on which map, of several."""
+    """Return the column of the share of nearest neighbours that each row (rows,) keeps, on the map ``where``."""
     title = f"{neighbors} nearest kept" if neighbors > 1 else "nearest kept"
     return Column(f"{title}: {where}" if where else title, shares, share=True)
 
@@ -186,20 +186,20 @@ def atlas(
     pairs: tuple[tuple[int, int], ...],
     fallback: str,
 ) -> Atlas:
-    """Pack maps of the same rows; what does not fit into the page is left out, and a notice says so.
+    """Pack maps of the same rows; content that does not fit is left out, with a notice.
 
     Parameters
     ----------
     name : str
-        What pictures and tables are called that a reader saves.
+        File name stem of pictures and tables that a reader saves.
     rows : Int64Array or sequence of str, (rows,)
-        Their names.
+        Names of the rows.
     maps, columns, ways : sequence
-        Those that matter most first; a way names columns by their place, for each map.
+        Most important first; a way names columns by index, for each map.
     pairs : tuple of pairs of int
-        Axes to show together, the first pair at first.
+        Pairs of axes to offer; the first is shown at first.
     fallback : str
-        Address of the picture for a reader without JavaScript.
+        Address of the picture for a page without JavaScript.
     """
     ids = row_ids(rows)
     packed = [_packed(column) for column in columns]
@@ -265,7 +265,7 @@ def atlas(
 
 @dataclass(frozen=True)
 class _Fit:
-    """What a page has room for: bits of a place, the first so many maps, columns by their places, names of rows."""
+    """What fits the page: bits of a coordinate, number of maps, indices of columns, and whether row names fit."""
 
     bits: int
     maps: int
@@ -280,7 +280,7 @@ def _fit(
     needed: Collection[int | None],
     along: Sequence[Sequence[Places]],
 ) -> _Fit:
-    """Leave out what is least missed until the maps have bits enough: columns from the last, names of rows, maps."""
+    """Leave out the least important content until coordinates have enough bits: last columns, row names, maps."""
     columns = [place for place, size in enumerate(sizes) if size < FAR_TOO_LARGE]
     spare = [place for place in columns if place not in needed]
     maps, has_ids = len(along), ids > 0
@@ -298,7 +298,7 @@ def _fit(
             has_ids = False
         elif maps > 1:
             maps -= 1
-        elif len(columns) > 1:  # by which places are sorted
+        elif len(columns) > 1:  # coordinates are sorted by the first column
             columns.pop()
         else:
             break
@@ -306,28 +306,28 @@ def _fit(
 
 
 def _notices(fit: _Fit, maps: Sequence[Panel], columns: Sequence[Column], *, has_ids: bool) -> list[str]:
-    """What a reader of the page would miss, in sentences."""
+    """Return sentences on content that the page leaves out or rounds."""
     lost = [panel.title for panel in maps[fit.maps :]]
     lost += [column.title for place, column in enumerate(columns) if place not in fit.columns]
     lost += ["the rows' own names (they are counted from 0)"] * (has_ids and not fit.ids)
-    said = [f"Left out, so that the page stays below 8 MB: {listed(lost, MOST_LOST)}."] if lost else []
+    said = [f"Left out to keep the page below 8 MB: {listed(lost, MOST_LOST)}."] if lost else []
     if fit.bits < NO_LOSS_BITS:
         said.append(
-            f"So that the page stays below 8 MB, places are rounded to 1/{2**fit.bits:,} of the map's width, and drawn"
-            " by chance within that; the run folder has them in full."
+            f"To keep the page below 8 MB, positions are rounded to 1/{2**fit.bits:,} of the map's width and drawn at"
+            " random within this distance. The run folder has the exact positions."
         )
     return said
 
 
 def _named(column: Column) -> bool:
-    """Whether rows can be sorted by a column, which the page will hold."""
+    """Return whether a column has names that fit the page, so that rows can be sorted by it."""
     return isinstance(column.values, Colouring) and sum(map(len, column.values.names)) <= MOST_LETTERS
 
 
 def _places(maps: Sequence[Panel], names: Column | None) -> list[list[Places]]:
-    """Coordinates of each map: of the first by the rows' names, of others by where rows lie on the first.
+    """Return the coordinates of each map: the first sorted by row names, others by positions on the first map.
 
-    Deflated so, a million places take a quarter to two fifths less than in the table's order.
+    Sorted this way, a million deflated positions take a quarter to two fifths less space than in table order.
     """
     rows = len(maps[0].points)
     order: Int64Array = np.arange(rows)
@@ -351,7 +351,7 @@ def _there(panel: Panel) -> Int64Array:
 
 
 def _disk(panel: Panel) -> dict[str, float] | None:
-    """Middle and radius of the Poincaré disk in its frame, whose sides are 1."""
+    """Return the centre and radius of the Poincaré disk in its frame, whose sides are 1."""
     if not panel.in_disk:
         return None
     low, high = panel.frame[0]
@@ -359,7 +359,7 @@ def _disk(panel: Panel) -> dict[str, float] | None:
 
 
 def _packed(column: Column) -> tuple[dict[str, Any], bytes]:
-    """A column's entry in the header, and its content."""
+    """Return a column's entry in the header, and its content."""
     values = column.values
     if isinstance(values, Colouring):
         width, content = codes(values.codes)
@@ -392,7 +392,7 @@ def _way(way: Way, columns: Sequence[Column]) -> dict[str, Any]:
 
 
 def _scale(low: float, high: float) -> dict[str, Any]:
-    """Ends of a ramp along numbers, and marks on it: a number, and where on the ramp it is, from 0 to 1."""
+    """Return the ends of a ramp by value, and its ticks: a number and its position on the ramp, from 0 to 1."""
     if max(abs(low), abs(high)) < LARGEST:
         round_ones = [mark for mark in round_numbers(low, high, 4) if low <= mark <= high]
         if len(round_ones) > 1:

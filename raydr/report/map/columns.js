@@ -1,9 +1,9 @@
-// Reads what the page carries of each row. In memory rows lie in the order in which they are drawn: by chance, as far
-// as a stride through the table goes, so that no site or class hides the others.
+// Read the columns and coordinates of the page. In memory, rows are in drawing order: a stride through the table that
+// mixes sites and classes, so that none hides the others.
 
 const count = new Intl.NumberFormat("en-US");
 
-// Seven bits a letter (packing.py): the text of a part as bytes.
+// Decode the text of a part, seven bits per character (packing.py).
 const bytesOf = (text) => {
   const bytes = new Uint8Array(Math.floor(text.length * 7 / 8));
   for (let i = 0, at = 0, held = 0, bits = 0; i < text.length; i++) {
@@ -21,7 +21,7 @@ const inflated = async (bytes) => {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 };
 
-// Place in the table of each row, in the order in which rows are drawn.
+// Table position of each row, in drawing order.
 const drawingOrder = (rows) => {
   const divides = (a, b) => (b ? divides(b, a % b) : a);
   let stride = Math.max(1, Math.round(rows * 0.6180339887));
@@ -31,7 +31,7 @@ const drawingOrder = (rows) => {
   return order;
 };
 
-// The other way: where in that order a place of the table is drawn.
+// The inverse: drawing position of each table row.
 const drawnPlaces = (order) => {
   const drawn = new Uint32Array(order.length);
   for (let i = 0; i < order.length; i++) drawn[order[i]] = i;
@@ -44,7 +44,7 @@ const inOrder = (values, order) => {
   return sorted;
 };
 
-// Whole numbers of 1, 2 or 4 bytes, the lowest bytes of all first.
+// Decode integers of 1, 2 or 4 bytes, lowest bytes first.
 const codesOf = (bytes, width, rows) => {
   if (width === 1) return bytes;
   const codes = width === 2 ? new Uint16Array(rows) : new Uint32Array(rows);
@@ -59,7 +59,7 @@ const realsOf = (bytes, rows) => {
   return new Float32Array(whole.buffer);
 };
 
-// A column of the table: what row i has is value(i), as text(i), with which it is found and sorted by rank(i).
+// A column of the table: row i has value(i), shown as text(i) and sorted by rank(i).
 const readColumn = async (told, rows, order) => {
   const bytes = await inflated(partBytes(told.part));
   if (told.names) {
@@ -74,7 +74,7 @@ const readColumn = async (told, rows, order) => {
   return { ...told, codes, text, value, rank: (i) => (Number.isNaN(value(i)) ? -Number.MAX_VALUE : value(i)) };
 };
 
-// Names of rows: id(i), and the row of a name or -1.
+// Row names: id(i), and find(name), the row of a name or -1.
 const readIds = async (told, rows, order, drawn) => {
   if (told.kind === "range" || told.kind === "none") {
     const first = told.first ?? 0;
@@ -87,9 +87,8 @@ const readIds = async (told, rows, order, drawn) => {
   return { id: (i) => listed[order[i]], find: (name) => drawn[names.indexOf(name)] ?? -1 };
 };
 
-// Places along an axis, from 0 to 1: eight bits of each that were deflated, and further bits. Within what they were
-// rounded to, places are drawn by chance, so that they do not stand on a grid; always by the same chance.
-// They come in an order of their own: the i-th is of row coded[i] of the table.
+// Coordinates along an axis, in [0, 1]: eight deflated bits each, and further bits. A fixed pseudo-random offset within
+// the rounding avoids a visible grid. The i-th coordinate belongs to table row coded[i].
 const readAxis = async (part, bits, rows, order, coded) => {
   const bytes = partBytes(part);
   const length = new DataView(bytes.buffer).getUint32(0, true);
@@ -101,13 +100,13 @@ const readAxis = async (part, bits, rows, order, coded) => {
     while (have < extra) { held = (held << 8 | fine[at++]) & 0xffff; have += 8; }
     have -= extra;
     chance = (Math.imul(chance, 1664525) + 1013904223) >>> 0;
-    const within = bits < 16 ? ((chance >>> 24) + 0.5) / 256 : 0.5; // as single precision holds it
+    const within = bits < 16 ? ((chance >>> 24) + 0.5) / 256 : 0.5; // exact in float32
     places[coded[i]] = (coarse[i] << extra | held >> have & (1 << extra) - 1) * step + within * step;
   }
   return inOrder(places, order);
 };
 
-// Rows of the table by a key (below 2^16 or so) of each, those of one key in the table's order.
+// Sort table rows by an integer key (below about 2^16); the sort is stable.
 const sortedBy = (keys) => {
   const starts = new Uint32Array(keys.reduce((most, key) => Math.max(most, key), 0) + 2), sorted = new Uint32Array(keys.length);
   for (const key of keys) starts[key + 1]++;
@@ -116,7 +115,7 @@ const sortedBy = (keys) => {
   return sorted;
 };
 
-// By where rows lie on a map: along a Morton curve through 256 times 256 cells.
+// Sort rows by position along a Morton curve through 256 x 256 cells.
 const byPlace = ([x, y], drawn) => {
   const spread = Uint16Array.from({ length: 256 }, (_, cell) => {
     let bits = 0;

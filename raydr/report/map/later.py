@@ -1,4 +1,4 @@
-"""Rows of sites that joined a run after it had ended, on its map as it stood."""
+"""Rows of sites that joined a finished run, on its map."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from raydr.runfolder.reading import RunFolder
 
 @dataclass(frozen=True)
 class Later:
-    """Rows of sites that joined, as the maps of their run show them.
+    """Rows of sites that joined, as the run's maps show them.
 
     Attributes
     ----------
     rows : Int64Array or sequence of str, (rows + later,)
-        Names of the run's rows, and of these.
+        Names of the run's rows, then of the later rows.
     points : Float64Array, (later, 2) or (later, 3)
-        Where they lie on the run's map.
+        Positions of the later rows on the run's map.
     ways : tuple of Colouring
-        How the run and they are coloured: the run's own colours stay.
+        Colourings of all rows; the run's rows keep their colours.
     """
 
     rows: Int64Array | Sequence[str]
@@ -33,7 +33,7 @@ class Later:
 
 
 def later_rows(run: RunFolder, joined: Sequence[Joined]) -> Later:
-    """Rows of the sites that joined a run; none where none has."""
+    """Return the rows of the sites that joined a run."""
     if not joined:
         return Later(run.rows, np.empty((0, run.dimensions)), colourings(run))
     ways = []
@@ -48,7 +48,7 @@ def later_rows(run: RunFolder, joined: Sequence[Joined]) -> Later:
 
 
 def _named(run: RunFolder, joined: Sequence[Joined]) -> Int64Array | list[str]:
-    """Names of all rows; of a site's, where one stands for a row already, with the site's before it."""
+    """Return the names of all rows; a site's rows get its name as a prefix if one of them is taken."""
     every = [run.rows, *(site.rows for site in joined)]
     numbers = [rows for rows in every if isinstance(rows, np.ndarray)]
     if len(numbers) == len(every) and len(set(np.concatenate(numbers).tolist())) == sum(map(len, every)):

@@ -1,10 +1,10 @@
-// Finds rows by their place: the nearest one by a grid, those inside a line by counting how often it is crossed.
+// Find rows by position: the nearest one with a grid, those inside a line by counting crossings.
 
 const gridOf = (x, y, rows) => {
   const side = Math.max(1, Math.min(512, Math.round(Math.sqrt(rows / 2))));
   const cell = (i) => Math.min(side - 1, Math.floor(y[i] * side)) * side + Math.min(side - 1, Math.floor(x[i] * side));
   const starts = new Uint32Array(side * side + 1);
-  const there = (i) => x[i] >= 0; // not where a row is not on this map
+  const there = (i) => x[i] >= 0; // false if the row is not on this map
   for (let i = 0; i < rows; i++) if (there(i)) starts[cell(i) + 1]++;
   for (let c = 0; c < side * side; c++) starts[c + 1] += starts[c];
   const next = starts.slice(), members = new Uint32Array(starts[side * side]);
@@ -12,7 +12,7 @@ const gridOf = (x, y, rows) => {
   return { side, starts, members };
 };
 
-// The row nearest to a place, at most `reach` away; -1 where there is none.
+// The row nearest to a position, at most `reach` away, or -1.
 const nearestRow = ({ side, starts, members }, x, y, px, py, reach) => {
   const clamp = (value) => Math.max(0, Math.min(side - 1, Math.floor(value * side)));
   let best = -1, least = reach * reach;
@@ -26,13 +26,13 @@ const nearestRow = ({ side, starts, members }, x, y, px, py, reach) => {
   return best;
 };
 
-// Marks the rows inside a closed line of places [[x, y], ...] in `marks`; says how many more they are.
+// Mark the rows inside a closed line [[x, y], ...] in `marks`; return the number of newly marked rows.
 const BANDS = 256;
 const markInside = (line, x, y, rows, marks) => {
   const xs = line.map((place) => place[0]), ys = line.map((place) => place[1]);
   const [low, high, left, right] = [Math.min(...ys), Math.max(...ys), Math.min(...xs), Math.max(...xs)];
   if (!(high > low)) return 0;
-  // Of each band across the line only the edges that touch it are looked at.
+  // In each horizontal band, check only the edges that touch it.
   const band = (value) => Math.max(0, Math.min(BANDS - 1, Math.floor((value - low) / (high - low) * BANDS)));
   const edges = Array.from({ length: BANDS }, () => []);
   line.forEach((from, k) => {
@@ -56,8 +56,8 @@ const markInside = (line, x, y, rows, marks) => {
   return more;
 };
 
-// Where names stand: in the densest part of each of the codes, [x, y] or null where no row has it. Of many rows some
-// are enough, and the first are some by chance.
+// Label positions: the densest part of each code as [x, y], or null if no row has it. For many rows the first ones
+// are enough, since drawing order is random.
 const densestPlaces = (codes, codeCount, x, y, all) => {
   const rows = Math.min(all, 100000);
   const side = 48, cells = new Map(), best = Array(codeCount).fill(null);
@@ -69,7 +69,7 @@ const densestPlaces = (codes, codeCount, x, y, all) => {
   }
   for (const [key, cell] of cells) {
     const code = Math.floor(key / (side * side));
-    // The cells around count too: the middle of a cloud, not its densest spot.
+    // Neighbouring cells count too: this finds the middle of a cloud, not its densest spot.
     let [rowsNear, sumX, sumY] = [0, 0, 0];
     for (let dy = -1; dy <= 1; dy++) {
       for (let dx = -1; dx <= 1; dx++) {

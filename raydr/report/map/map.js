@@ -1,4 +1,4 @@
-// What all maps of the page share, and the page's controls.
+// State that all maps of the page share, and the page's controls.
 
 const make = (tag, properties = {}, ...children) => {
   const element = Object.assign(document.createElement(tag), properties);
@@ -23,7 +23,7 @@ class Atlas {
       .then((column) => { this.columns[place] = column; });
   }
 
-  // In which order the page holds a map's places: the first's by what rows are called, others' by where they lie on it.
+  // Order of a map's coordinates in the page: the first map's by row names, others' by positions on the first.
   async coded(panel) {
     const { header, drawn } = this, [first] = this.panels;
     if (panel !== first) {
@@ -38,7 +38,7 @@ class Atlas {
 
   // --- colours ---------------------------------------------------------------------------------------------------
 
-  // Codes of rows and the colour of each code, on a map: a way may go by another column on each.
+  // Codes of rows and colours of codes on a map; a way may use another column on each map.
   shades(panel) {
     const place = this.way?.columns[this.header.panels.indexOf(panel)] ?? null;
     if (place === null || !this.columns[place]) return { codes: new Uint8Array(this.header.rows), colours: [rgb(this.header.grey)] };
@@ -72,7 +72,7 @@ class Atlas {
     return column.tally ??= column.codes.reduce((tally, code) => { tally[code]++; return tally; }, new Uint32Array(column.names.length));
   }
 
-  // Names of categories on the maps: past ten, where colours alone are hard to follow, unless the switch says otherwise.
+  // Show names on the maps for more than ten categories, unless the switch says otherwise.
   named() {
     const column = this.categories;
     const names = column && (this.naming ?? column.names.length > 10);
@@ -112,7 +112,7 @@ class Atlas {
       ends.className = "ends";
       ends.append(make("span", { textContent: names[0] }), make("span", { textContent: way.last }));
     }
-    const said = way.kind === "order" ? `${count.format(this.columns[way.columns[0]].names.length)} names, in their order` : "";
+    const said = way.kind === "order" ? `${count.format(this.columns[way.columns[0]].names.length)} names, in name order` : "";
     key.append(make("div", { className: "scale" }, strip, ends), make("small", { textContent: said }));
   }
 
@@ -138,7 +138,7 @@ class Atlas {
     this.home = true;
   }
 
-  // All rows of the maps that are shown, as large as the smallest of their panes lets them be.
+  // Show all rows of the visible maps, as large as the smallest pane allows.
   fit() {
     const shown = this.panels.filter((panel) => panel.ready && panel.root.clientWidth);
     if (!shown.length) return;
@@ -175,7 +175,7 @@ class Atlas {
     for (const panel of this.panels) panel.drawOver();
   }
 
-  // What is told of a row beside a map: its name, and each column that is not another map's.
+  // Tooltip of a row on a map: its name and each column that does not belong to another map.
   told(row, panel) {
     const others = this.header.panels.filter((one) => one !== panel).map((one) => one.kept);
     const columns = [...this.columns.entries()].filter(([place]) => !others.includes(place));
@@ -216,10 +216,10 @@ class Atlas {
 
   clear() { this.choose(null, 0); }
 
-  // "312 of 1,797 rows chosen: 8 (290), 3 (14), 5 (8)"
+  // "312 of 1,797 rows selected: 8 (290), 3 (14), 5 (8)"
   say() {
     const { chosen, chosenCount, header, status } = this;
-    if (!chosenCount) { status.textContent = "No rows chosen"; return; }
+    if (!chosenCount) { status.textContent = "No rows selected"; return; }
     const column = this.columns[this.way?.columns[0]];
     let named = "";
     if (column?.names) {
@@ -233,8 +233,8 @@ class Atlas {
       let sum = 0, known = 0;
       for (let i = 0; i < chosen.length; i++) if (chosen[i] && !Number.isNaN(column.value(i))) { sum += column.value(i); known++; }
       const mean = sum / known;
-      if (known) named = `: ${column.title} ${column.share ? `${(100 * mean).toFixed(1)} %` : Number(mean.toPrecision(4))} in the mean`;
+      if (known) named = `: mean ${column.title} ${column.share ? `${(100 * mean).toFixed(1)} %` : Number(mean.toPrecision(4))}`;
     }
-    status.textContent = `${count.format(chosenCount)} of ${count.format(header.rows)} row${header.rows > 1 ? "s" : ""} chosen${named}`;
+    status.textContent = `${count.format(chosenCount)} of ${count.format(header.rows)} row${header.rows > 1 ? "s" : ""} selected${named}`;
   }
 }

@@ -1,4 +1,4 @@
-"""Numbers as text that stands in a page: deflated, seven bits to a letter."""
+"""Encoding of numbers as page text: deflated, with seven bits per character."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 from raydr.arrays import Float64Array, Int64Array
 
 LETTERS = 1.19
-"""Bytes of text for a byte: 8 / 7, and 3 of 128 letters take two."""
+"""UTF-8 bytes of text per byte of content: 8 / 7, and 3 of 128 characters take two bytes."""
 COARSE = 8
-"""Bits of a place that are deflated; those below look like chance and would only take time."""
+"""Bits of a coordinate that are deflated; lower bits are too random to compress."""
 FINEST = 16
-"""Bits of a place at most: a map may then be zoomed in 64 times before its points stand on a grid."""
+"""Largest number of bits of a coordinate: a grid appears only when the map is zoomed in 64 times."""
 
 
 def as_text(content: bytes) -> str:
-    """Text of a part of a page: seven bits are the code of a letter, all of which may stand in a script element.
+    """Encode bytes as text for a script element, seven bits per character.
 
-    The three that may not (no letter, carriage return, less-than) are 128 higher. In UTF-8 that is 1.17 bytes for a
-    byte, where base64 takes 1.33.
+    The three characters that a script element may not hold (null, carriage return, less-than) are shifted by 128. In
+    UTF-8 this takes 1.17 bytes per byte, compared with 1.33 for base64.
 
     >>> [ord(letter) & 127 for letter in as_text(b"\\xff\\x00")]
     [127, 64, 0]
@@ -37,24 +37,24 @@ def as_text(content: bytes) -> str:
 
 
 def deflated(content: bytes) -> bytes:
-    """What :func:`as_text` is given, as the page's script expects it."""
+    """Compress bytes for :func:`as_text`, as the page's script expects them."""
     return zlib.compress(content, 6)
 
 
 def codes(values: Int64Array) -> tuple[int, bytes]:
-    """Whole numbers from 0 (rows,): the bytes of each (1, 2 or 4), and those bytes, deflated, the lowest first."""
+    """Encode integers >= 0 (rows,): the width of each in bytes (1, 2 or 4), and the deflated bytes, lowest first."""
     width = next(width for width in (1, 2, 4) if not len(values) or values.max() < 256**width)
     planes = values.astype(f"<u{width}").view(np.uint8).reshape(-1, width).T
     return width, deflated(planes.tobytes())
 
 
 def numbers(values: Float64Array) -> bytes:
-    """Real numbers (rows,) in single precision, byte by byte, deflated."""
+    """Encode real numbers (rows,) as deflated float32, byte plane by byte plane."""
     return deflated(values.astype("<f4").view(np.uint8).reshape(-1, 4).T.tobytes())
 
 
 def row_ids(rows: Int64Array | Sequence[str]) -> dict[str, object] | tuple[str, bytes]:
-    """Names of rows: where they begin, if they count up by one; else what they are, and a list, deflated.
+    """Encode row names: the first one if they count up by one, else their kind and a deflated list.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def row_ids(rows: Int64Array | Sequence[str]) -> dict[str, object] | tuple[str, 
 
 
 def by_place(across: Float64Array, along: Float64Array) -> Int64Array:
-    """Order of rows by where they lie (rows,) from 0 to 1: along a Morton curve through 256 times 256 cells."""
+    """Return the order of rows with coordinates (rows,) in [0, 1] along a Morton curve through 256 x 256 cells."""
     key = np.zeros(len(across), np.int64)
     for shift, places in ((0, across), (1, along)):
         cell = np.nan_to_num(np.clip(np.floor(places * 2**COARSE), 0, 2**COARSE - 1)).astype(np.int64)
@@ -85,16 +85,16 @@ def by_place(across: Float64Array, along: Float64Array) -> Int64Array:
 
 @dataclass(frozen=True)
 class Places:
-    """Coordinates along one axis (rows,), from 0 to 1, as whole numbers of 16 bits; their first 8 are deflated."""
+    """Coordinates (rows,) in [0, 1] along one axis as 16-bit integers; their first 8 bits are deflated."""
 
     values: NDArray[np.uint16]
     coarse: bytes
 
     @classmethod
     def of(cls, along: Float64Array, order: Int64Array) -> Places:
-        """From coordinates (rows,) between 0 and 1; those that are no number, of rows that are not there, become 0.
+        """Encode coordinates (rows,) in [0, 1]; NaN becomes 0.
 
-        ``order`` (rows,) brings rows together that lie near each other, so that less is left to say of each.
+        ``order`` (rows,) puts rows with near positions next to each other, which compresses better.
         """
         values = np.nan_to_num(np.clip(np.floor(along * 2**FINEST), 0, 2**FINEST - 1)).astype(np.uint16)[
             order
@@ -102,7 +102,7 @@ class Places:
         return cls(values, deflated((values >> (FINEST - COARSE)).astype(np.uint8).tobytes()))
 
     def rounded(self, bits: int) -> bytes:
-        """As so many bits, 8 to 16, of each: the length of the deflated ones, these, and the rest, packed."""
+        """Return ``bits`` (8 to 16) bits of each: the length of the deflated ones, these, and the rest, packed."""
         fine = (self.values >> (FINEST - bits)).astype(np.uint16) << FINEST - (bits - COARSE)
         rest = np.unpackbits(fine.astype(">u2").view(np.uint8).reshape(-1, 2), axis=1)[:, : bits - COARSE]
         return len(self.coarse).to_bytes(4, "little") + self.coarse + np.packbits(rest).tobytes()

@@ -1,12 +1,12 @@
-// One map on the page: its points, what lies over them, and what pointer and keys do to it. Maps share the atlas: rows,
-// colours, view, selection.
+// One map of the page: its points, labels and tooltip, and its pointer and key events. Maps share the atlas: rows,
+// colours, view and selection.
 
 const MOST_ZOOM = 64;
-const MOST_HOME = 8; // where all rows lie together, the map is no larger than this
-const MARGIN = 0.03; // of a map's extent, around it
-const QUICK_ROWS = 150000; // drawn while the map moves; all once it rests
-const WITHIN = 14; // pixels to the point that the pointer means
-const NEAR = 4; // pixels that a click may move
+const MOST_HOME = 8; // largest zoom of the view of all rows
+const MARGIN = 0.03; // margin around a map, relative to its extent
+const QUICK_ROWS = 150000; // rows drawn while the map moves; all are drawn when it rests
+const WITHIN = 14; // largest distance in pixels from the pointer to its point
+const NEAR = 4; // largest movement in pixels that counts as a click
 
 class Panel {
   constructor(atlas, told, root) {
@@ -15,7 +15,7 @@ class Panel {
     this.over = root.querySelector(".over");
     this.names = root.querySelector(".names");
     this.tip = root.querySelector(".tip");
-    // Its pixels are written by the processor, and stay with it.
+    // The CPU writes the pixels, so the canvas stays in main memory.
     this.context = this.points.getContext("2d", { alpha: false, willReadFrequently: true });
     new ResizeObserver(() => this.resize()).observe(root);
     this.listen();
@@ -44,7 +44,7 @@ class Panel {
     this.draw();
   }
 
-  // From where to where rows lie across and up, with a margin; of a disk all of it.
+  // Extent of the rows in x and y, with a margin; for a disk, the whole disk.
   get extent() {
     const { disk } = this.told, key = `extent ${this.atlas.pair}`;
     if (!this.places.has(key)) {
@@ -63,7 +63,7 @@ class Panel {
     return this.places.get(key);
   }
 
-  // Where places from 0 to 1 lie in pixels: left + x * scale, top - y * scale.
+  // Pixels of coordinates in [0, 1]: left + x * scale, top - y * scale.
   get at() {
     const { x, y, zoom } = this.atlas.view, scale = Math.min(this.width, this.height) * zoom;
     return { scale, left: this.width / 2 - x * scale, top: this.height / 2 + y * scale };
@@ -128,8 +128,8 @@ class Panel {
     }
   }
 
-  // Names of categories, each in the densest part of its rows; of two that would overlap the one with fewer rows yields,
-  // above or below, or altogether.
+  // Category names, each in the densest part of its rows. If two overlap, the one with fewer rows moves up or down, or
+  // is hidden.
   placeNames() {
     const { atlas } = this, named = atlas.named();
     this.names.hidden = !named;
@@ -202,7 +202,7 @@ class Panel {
     surface.addEventListener("pointercancel", (event) => this.release(event, true));
     surface.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") this.away(); });
     surface.addEventListener("wheel", (event) => {
-      // With a key held, or a pinch on a touch pad, so that scrolling the page over a map scrolls the page.
+      // Zoom only with Ctrl held or a pinch on a touch pad, so that plain scrolling scrolls the page.
       if (!this.ready || !(event.ctrlKey || event.metaKey)) return;
       event.preventDefault();
       this.atlas.zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.002)), this.placeOf(event));

@@ -1,12 +1,12 @@
-// Draws points into the pixels of a canvas. On two cores without a graphics card a million points take 30 to 60 ms so,
-// and half a second or more with WebGL, which the processor then has to imitate.
+// Draw points into the pixels of a canvas. On two cores without a graphics card, a million points take 30 to 60 ms,
+// compared with half a second or more for WebGL, which the CPU must emulate.
 
 const rgb = (colour) => {
   const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
-  return blue << 16 | green << 8 | red; // as a canvas holds it
+  return blue << 16 | green << 8 | red; // byte order of a canvas
 };
 
-// Colours along a ramp of stops, so many, ends included.
+// The given number of colours along a ramp of stops, ends included.
 const rampOf = (stops, steps) => Uint32Array.from({ length: steps }, (_, step) => {
   const along = (stops.length - 1) * step / Math.max(1, steps - 1);
   const before = Math.min(stops.length - 2, Math.floor(along)), part = along - before;
@@ -15,7 +15,7 @@ const rampOf = (stops, steps) => Uint32Array.from({ length: steps }, (_, step) =
   return mix(16) | mix(8) | mix(0);
 });
 
-// A dot: where its pixels lie from its middle, and how much of each it covers, of 256.
+// A dot: offsets of its pixels from its centre, and the coverage of each, of 256.
 const dots = new Map();
 const dotOf = (diameter, width) => {
   const key = `${diameter.toFixed(1)} ${width}`;
@@ -33,7 +33,7 @@ const dotOf = (diameter, width) => {
   return dot;
 };
 
-// Blends rows into pixels (uint32, opaque). Those that are (not) chosen alone, where `chosen` is given with `which`.
+// Blend rows into pixels (uint32, opaque). With `chosen`, draw only rows whose selection equals `which`.
 const drawRows = (pixels, width, height, at, { x, y, codes, colours, diameter, alpha, chosen, which, rows }) => {
   const square = diameter <= 2.4; // 2 by 2 pixels
   const dot = square ? null : dotOf(diameter, width);

@@ -1,4 +1,4 @@
-// Search: a row by its name, or rows by a value; what the words could mean is offered, and Enter takes the first.
+// Search for a row by name or for rows by value. Matches are listed, and Enter takes the first.
 
 const MOST_OFFERS = 8;
 
@@ -43,7 +43,7 @@ const listenToSearch = (atlas, input, list) => {
       button.addEventListener("click", () => take(one));
       return make("li", {}, button);
     }));
-    if (input.value.trim() && !offers.length) list.append(make("li", { className: "none", textContent: "Nothing is called that" }));
+    if (input.value.trim() && !offers.length) list.append(make("li", { className: "none", textContent: "No match" }));
     list.hidden = !list.children.length;
   };
   input.addEventListener("input", offer);

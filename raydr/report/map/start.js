@@ -1,6 +1,6 @@
-// Draws the first map as soon as its places and colours are read, then the rest, and joins the page's controls to them.
+// Draw the first map as soon as its coordinates and colours are read, then the rest, and connect the page's controls.
 
-// The maps that are shown, beside each other in one picture, with what their colours mean.
+// One picture of the visible maps, side by side, with their colour key.
 const picture = (atlas) => {
   const style = getComputedStyle(document.body), panels = atlas.panels.filter((panel) => panel.ready);
   const ratio = panels[0].ratio, gap = 20 * ratio, line = 26 * ratio;
@@ -9,7 +9,7 @@ const picture = (atlas) => {
   const canvas = make("canvas", { width, height }), context = canvas.getContext("2d");
   const text = (size, weight = 400) => { context.font = `${weight} ${size * ratio}px system-ui, sans-serif`; };
   const entries = atlas.categories ? atlas.categories.names.map((name, code) => [atlas.way.colours[code], name]) : [];
-  // The key wraps: first it is laid out, then the picture is as high as it needs.
+  // The key wraps, so lay it out first to find the height of the picture.
   text(13);
   const places = [];
   let x = gap, y = height;
@@ -75,7 +75,7 @@ const joinControls = (atlas) => {
   for (const input of root.querySelectorAll("[name=axes]")) {
     input.addEventListener("change", () => { atlas.pair = input.value.split(",").map(Number); if (atlas.home) atlas.reset(); atlas.redraw(); });
   }
-  // A finger that moves over a map must first of all be able to scroll the page.
+  // A finger that moves over a map scrolls the page by default.
   if (matchMedia("(pointer: coarse)").matches) find("[name=drag][value='']").checked = true;
   const drag = () => {
     atlas.mode = find("[name=drag]:checked").value;
@@ -114,7 +114,7 @@ const joinControls = (atlas) => {
     atlas.chooseCodes(column, new Set(pressed.map((one) => Number(one.dataset.code))), { fromKey: true });
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => atlas.readTheme());
-  // On paper the maps are a picture: those on the page would be cleared when paper changes their size.
+  // Print a picture of the maps: a canvas is cleared when printing changes its size.
   const print = (printing) => {
     atlas.printing = printing;
     atlas.readTheme();
@@ -144,7 +144,7 @@ const start = async (root) => {
   atlas.table = new RowTable(atlas, root.querySelector(".chosen"));
   listenToSearch(atlas, atlas.find(".search input"), atlas.find(".offers"));
   joinControls(atlas);
-  const colour = atlas.find("[name=colour]"); // a reloaded page may keep its switches
+  const colour = atlas.find("[name=colour]"); // a reloaded page may keep its controls
   if (colour && colour.value !== "0") await atlas.colourBy(Number(colour.value));
   const pair = atlas.find("[name=axes]:checked");
   if (pair && pair.value !== "0,1") pair.dispatchEvent(new Event("change"));

@@ -1,8 +1,8 @@
-// The rows that are chosen, as a table: sorted by any column, some of them on the page, all of them in a CSV file.
+// Table of the selected rows: sortable by any column, some on the page, all in a CSV file.
 
 const ROWS_AT_A_TIME = 100;
 
-// A text that a spreadsheet would take for a formula stands behind an apostrophe, as in plain.as_cell.
+// Put an apostrophe before text that a spreadsheet would read as a formula, as in plain.as_cell.
 const unevaluated = (text) => (/^[=+\-@\t\r]/.test(text) && !(text.trim() && isFinite(text)) ? `'${text}` : text);
 
 const csvOf = (titles, rows) => {
@@ -29,12 +29,12 @@ class RowTable {
     root.querySelector(".export").addEventListener("click", () => this.export());
   }
 
-  // What stands in each column: -1 is the row's name.
+  // Content of each column: -1 is the row's name.
   get columns() { return [-1, ...this.atlas.columns.keys()]; }
   title(place) { return place < 0 ? "row" : this.atlas.columns[place].title; }
   text(place, row) { return place < 0 ? String(this.atlas.ids.id(row)) : this.atlas.columns[place].text(row); }
 
-  // Rows in the table's order.
+  // Rows in table order.
   show(rows) {
     this.given = rows;
     this.shown = ROWS_AT_A_TIME;
@@ -43,7 +43,7 @@ class RowTable {
     this.sort();
   }
 
-  // In the table's order, or by a column and then in that order.
+  // Rows in table order, or sorted by a column with ties in table order.
   sort() {
     const { by, down, atlas } = this;
     this.rows = this.given.slice();

@@ -1,1 +1,1 @@
-"""The page of a sweep and of a published table, with their templates."""
+"""The pages of a sweep and of a published table, with their templates."""

@@ -1,4 +1,4 @@
-"""Swept keys and measures of a sweep as axes: numbers on a scale or names in their order, with what is absent said."""
+"""Axes of a sweep's page: swept keys and measures, as numbers on a scale or as names."""
 
 from __future__ import annotations
 
@@ -14,47 +14,47 @@ from raydr.runfolder.sweep import LARGEST_VALUE, Setting, SweepFolder, Way
 Unit = Literal["setting", "metric", "bytes", "seconds", "count", "epsilon"]
 
 SPANS_DECADES = 100.0
-"""Largest over smallest value above 0 from which on an axis is logarithmic."""
+"""Smallest ratio of the largest to the smallest positive value that makes an axis logarithmic."""
 LONGEST_NAME = 60
-"""Letters of a key or a value."""
+"""Largest number of characters of a key or a value."""
 
 COSTS: Mapping[str, tuple[str, Unit, Way | None]] = {
     "bytes_exposed": ("Left per record, unprotected", "bytes", "min"),
     "bytes_up": ("Left the clients", "bytes", "min"),
     "bytes_down": ("Sent to the clients", "bytes", "min"),
     "epsilon": ("ε of the whole run", "epsilon", "min"),
-    "epsilon_accounted": ("ε of what noise covers", "epsilon", "min"),
-    "leakage": ("Recovered by the best attack, 0 for a guess", "metric", "min"),
+    "epsilon_accounted": ("ε of the noisy releases", "epsilon", "min"),
+    "leakage": ("Leakage to the best attack, 0 is a guess", "metric", "min"),
     "exact": ("Records recovered exactly", "metric", "min"),
-    "membership_auc": ("Members told from others, AUC", "metric", "min"),
+    "membership_auc": ("Membership inference, AUC", "metric", "min"),
     "seconds": ("Seconds", "seconds", "min"),
     "peak_memory_bytes": ("Peak memory of a process", "bytes", "min"),
     "rounds": ("Rounds", "count", "min"),
-    # Of different methods it is not the same thing, so neither way is better.
+    # Objectives of different methods are not comparable, so neither direction is better.
     "objective": ("Objective in the last round", "metric", None),
 }
-"""Title, unit and better way of the measures that are no metrics."""
+"""Title, unit and better direction of the measures that are not metrics."""
 TELLING = ("federated.npa_10", "federated.trustworthiness")
-"""Measures that say best how faithful a map is, where a sweep does not say what it is after."""
+"""Preferred measures of faithfulness if a sweep has no objectives."""
 PRICES = ("leakage", "bytes_exposed", "epsilon", "bytes_up", "seconds")
 
 
 @dataclass(kw_only=True, frozen=True)
 class Axis:
-    """A swept key or a measure over all points of a sweep.
+    """A swept key or a measure, for all points of a sweep.
 
     Attributes
     ----------
     kind : {"number", "category"}
-        Of categories ``values`` are positions in ``categories``.
+        For a category, ``values`` are indices into ``categories``.
     swept : bool
-        Whether it is a key that was swept, rather than a measure.
+        Whether it is a swept key, not a measure.
     better : {"min", "max"} or None
-        None where neither is better or nobody knows.
+        None if the direction is unknown or neither is better.
     logarithmic : bool
-        Whether the values above 0 span decades, and none is below.
+        Whether the positive values span decades and none is negative.
     absent : str
-        What it means where there is no value.
+        Text for a point without a value.
     values, deviations : tuple of float or None, (points,)
     """
 
@@ -72,11 +72,11 @@ class Axis:
 
     @property
     def varies(self) -> bool:
-        """Whether it has more than one value, apart from where it has none."""
+        """Whether it has more than one value, not counting missing ones."""
         return len({*self.values} - {None}) > 1
 
     def text(self, point: int) -> str:
-        """A point's value in words, with its deviation where its repeats differ."""
+        """Write a point's value, with its standard deviation if its repeats differ."""
         value, deviation = self.values[point], self.deviations[point]
         if value is None:
             return self.absent
@@ -101,14 +101,14 @@ WRITERS: Mapping[Unit, Callable[[float], str]] = {
 
 
 def axes(sweep: SweepFolder) -> tuple[Axis, ...]:
-    """Every swept key, then every measure that any point has."""
+    """Return every swept key, then every measure that any point has."""
     keys = [_of_key(key, [point.settings[key] for point in sweep.points]) for key in sweep.keys]
     measures = [_of_measure(name, sweep) for name in sweep.measures]
     return (*keys, *(axis for axis in measures if any(value is not None for value in axis.values)))
 
 
 def measures_of_interest(sweep: SweepFolder, known: Sequence[Axis]) -> tuple[Axis, ...]:
-    """Measures that a sweep is after, the first the one to rank by; by default faithfulness, leakage and costs."""
+    """Return the sweep's objectives, or else faithfulness, leakage and costs; points are ranked by the first."""
     by_name = {axis.name: axis for axis in known if not axis.swept}
     asked = [by_name[name] for name in sweep.objectives if name in by_name]
     if asked:
@@ -119,7 +119,7 @@ def measures_of_interest(sweep: SweepFolder, known: Sequence[Axis]) -> tuple[Axi
 
 
 def ranking(axis: Axis | None, points: int) -> list[int]:
-    """Places of points (points,), the best by an axis first, those without a value last, in their order."""
+    """Return the order of points (points,): best by the axis first, those without a value last."""
     if axis is None:
         return list(range(points))
     sign = -1.0 if axis.better == "max" else 1.0
@@ -149,7 +149,7 @@ def _of_measure(name: str, sweep: SweepFolder) -> Axis:
 
 
 def _known(name: str) -> tuple[str, Unit, Way | None]:
-    """Title, unit and better way of a measure; the name alone where nobody knows it."""
+    """Return the title, unit and better direction of a measure; for an unknown one, its name and None."""
     if name in COSTS:
         return COSTS[name]
     which, _, metric = name.partition(".")
@@ -169,9 +169,9 @@ def _of_key(key: str, settings: Sequence[Setting]) -> Axis:
         places: list[Any] = list(values)
         names: tuple[str, ...] = ()
     else:
-        order = {_told(value): value for value in values if value is not None}
+        order = {_as_json(value): value for value in values if value is not None}
         position = {text: place for place, text in enumerate(order)}
-        places = [None if value is None else position[_told(value)] for value in values]
+        places = [None if value is None else position[_as_json(value)] for value in values]
         names = tuple(short(_words(value), LONGEST_NAME) for value in order.values())
     return Axis(
         name=key,
@@ -189,7 +189,7 @@ def _of_key(key: str, settings: Sequence[Setting]) -> Axis:
 
 
 def _decoded(settings: Sequence[Setting]) -> list[Any]:
-    """Values of a key: JSON text, which a column of sections or of several types is, as what it says."""
+    """Decode the values of a key: a column of sections or of mixed types holds JSON text."""
     texts = [value for value in settings if isinstance(value, str)]
     try:
         read = {text: json.loads(text) for text in texts}
@@ -202,12 +202,12 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST_VALUE
 
 
-def _told(value: object) -> str:
+def _as_json(value: object) -> str:
     return json.dumps(value, sort_keys=True)
 
 
 def _words(value: object) -> str:
-    """A setting as one would write it in a scenario, without brackets around it."""
+    """Write a setting as in a scenario, without outer braces."""
     if isinstance(value, Mapping):
         return ", ".join(f"{key}: {_words(part)}" for key, part in value.items())
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""Utility against leakage: one picture of a sweep whose runs were audited, every system and every protection in it.
+"""Picture of utility against leakage for a sweep of audited runs.
 
-To the right is what attacks recovered, up is how faithful the map is: the corner to be in is above to the left. What a
-point is called follows from typed facts of its run: method, protections, and the accountant's epsilon.
+The x axis is what attacks recovered, the y axis how faithful the map is; the top left is best. The name of a point
+comes from its run's method, protections and epsilon.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 UTILITIES = ("ca_10", "npa_10", "trustworthiness")
-"""What a map is good for: each has a panel where runs have it."""
+"""Utility metrics: each has a panel if any run has it."""
 _LEAST_GAP = 0.036
-"""Of a panel's height, between two names."""
+"""Smallest distance between two names, relative to a panel's height."""
 _LETTER = 0.019
-"""Width of a letter, in units of leakage."""
+"""Width of a character, in units of leakage."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class Place:
     Attributes
     ----------
     system, protection : str
-        What mapped, and what protected.
+        Method and protections.
     leakage : float
-        0 where the best attack guesses, 1 where it recovers.
+        0 if the best attack only guesses, 1 if it recovers everything.
     utilities : mapping of metric to float
-        Of the federated map.
+        Metrics of the federated map.
     bounded : bool
-        Whether the whole run has an epsilon.
+        Whether the whole run has a finite epsilon.
     """
 
     system: str
@@ -55,7 +55,7 @@ class Place:
 
 
 def places(sweep: SweepFolder) -> list[Place]:
-    """Points whose runs were audited; their names are those of their first run."""
+    """Return the points with audited runs, each named by its first run."""
     found = []
     for point in sweep.points:
         leakage = point.means.get("leakage")
@@ -74,7 +74,7 @@ def places(sweep: SweepFolder) -> list[Place]:
 
 
 def protections(run: RunFolder) -> str:
-    """What protects a run, in a few words, from its ledger and its accountant."""
+    """Describe a run's protections in a few words, from its ledger and accountant."""
     found = verdict(run.ledger, run.privacy)
     noises = {entry.protection.on for entry in run.ledger if entry.protection is not None}
     if run.privacy.epsilon is not None and noises:
@@ -89,7 +89,7 @@ def protections(run: RunFolder) -> str:
 
 
 def frontier(sweep: SweepFolder) -> bytes | None:
-    """Bytes of the picture as PNG; None where no run was audited."""
+    """Return the picture as PNG bytes, or None if no run was audited."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -118,7 +118,7 @@ def frontier(sweep: SweepFolder) -> bytes | None:
 
 
 def write_frontier(sweep: SweepFolder) -> Path | None:
-    """Write ``frontier.png`` into a sweep folder; None where no run was audited.
+    """Write ``frontier.png`` into a sweep folder; return None if no run was audited.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def write_frontier(sweep: SweepFolder) -> Path | None:
 
 
 def _pooled(sweep: SweepFolder, name: str) -> float | None:
-    """Best that a map of the pooled data reaches in the sweep."""
+    """Return the best value of a pooled-data map in the sweep."""
     found = [value for point in sweep.points if (value := point.means.get(f"central.{name}")) is not None]
     return max(found, default=None)
 
@@ -138,7 +138,7 @@ def _pooled(sweep: SweepFolder, name: str) -> float | None:
 def _panel(
     axes: Axes, name: str, shown: Sequence[Place], colours: dict[str, str], pooled: float | None
 ) -> None:
-    """One utility over leakage, each point with its protection's name."""
+    """Draw one utility over leakage, with a name at each point."""
     here = [place for place in shown if name in place.utilities]
     for place in here:
         axes.plot(
@@ -159,16 +159,16 @@ def _panel(
         axes.axhline(pooled, linestyle="--", color="#5f6670", linewidth=1.0, zorder=1)
     _name(axes, here, name, (high - low + 2 * margin) * _LEAST_GAP, colours)
     axes.set_title(wording.metric_title(name), fontsize=13)
-    axes.set_xlabel("recovered by the best attack (0: a guess, 1: all)", fontsize=10.5)
+    axes.set_xlabel("leakage to the best attack (0: a guess, 1: everything)", fontsize=10.5)
     axes.grid(color="#e2e4e8", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def _name(axes: Axes, here: Sequence[Place], name: str, gap: float, colours: dict[str, str]) -> None:
-    """Names to the right of the points, each as near its point as those before it leave room."""
+    """Write names to the right of the points, each as near its point as earlier names allow."""
     from matplotlib.patheffects import withStroke
 
-    taken: list[tuple[float, float, float]] = []  # from where to where, and how high
+    taken: list[tuple[float, float, float]] = []  # left, right and height of each name
     lowest, highest = axes.get_ylim()
     for place in sorted(here, key=lambda place: (-place.utilities[name], place.leakage)):
         left = place.leakage + 0.035

@@ -1,4 +1,4 @@
-"""The page of a sweep: all of its points in one HTML file that opens without a network."""
+"""The page of a sweep: one HTML file that opens without a network."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from raydr.runfolder.records import REPORT, SWEEP_REPORT, TrialRow
 from raydr.runfolder.sweep import SweepFolder, read_sweep
 
 ELSEWHERE = (
-    "make room there, or copy the sweep folder to where it can be written and make its page in the copy"
+    "free disk space there, or copy the sweep folder to a writable place and run `raydr report` on the copy"
 )
-MOST_AXES = 4  # measures among the parallel axes at first
+MOST_AXES = 4  # measures that the parallel axes show at first
 MOST_VALUES = 12  # values of a swept key that are listed
-MOST_FAILURES = 300  # trials in the table of those that failed
-LONGEST_ERROR = 600  # letters of an error there
-LONGEST_SETTINGS = 160  # letters of a point's settings under its map
+MOST_FAILURES = 300  # rows of the table of trials that are not done
+LONGEST_ERROR = 600  # characters of an error in that table
+LONGEST_SETTINGS = 160  # characters of a point's settings under its map
 
 
 @dataclass(frozen=True)
 class Swept:
-    """A swept key, its values in words, and at how many points it does not apply."""
+    """A swept key, its values as text, and the number of points to which it does not apply."""
 
     key: str
     values: str
@@ -45,7 +45,7 @@ class Swept:
 
 @dataclass(frozen=True)
 class Failure:
-    """A trial that is not done: which, how it ended, why, with which settings, and where its folder is, if anywhere."""
+    """A trial that is not done: its point and repeat, how and why it ended, and its settings."""
 
     point: int
     repeat: int
@@ -55,13 +55,13 @@ class Failure:
 
 
 def write_sweep_report(folder: Path) -> Path:
-    """Write a sweep folder's ``sweep.html`` from its files alone, those of its trials' run folders included.
+    """Write a sweep folder's ``sweep.html`` from its files and those of its trials' run folders.
 
     Raises
     ------
     OutputError
-        The folder is not a whole sweep folder, a trial's folder is not a whole run folder, or the page cannot be
-        written.
+        If the folder is not a complete sweep folder, a trial's folder is not a complete run folder, or the page cannot
+        be written.
     """
     sweep = read_sweep(Path(folder))
     picture = write_frontier(sweep)
@@ -70,7 +70,7 @@ def write_sweep_report(folder: Path) -> Path:
 
 
 def _address(picture: Path | None) -> str | None:
-    """A picture as an address that stands in the page itself."""
+    """Return a picture as a data address for the page."""
     if picture is None:
         return None
     return "data:image/png;base64," + base64.b64encode(picture.read_bytes()).decode("ascii")
@@ -121,7 +121,7 @@ def _content(sweep: SweepFolder) -> dict[str, Any]:
 
 
 def _policy(style: str, script: str) -> str:
-    """What the page allows itself: its own style and script, by their hashes, and pictures that stand in it."""
+    """Return the page's content security policy: its own style and script by hash, and embedded pictures."""
     hashes = [
         base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode() for text in (style, script)
     ]
@@ -132,7 +132,7 @@ def _policy(style: str, script: str) -> str:
 
 
 def _summary(sweep: SweepFolder, keys: Sequence[Axis]) -> str:
-    """What was swept, and how the trials ended."""
+    """Describe what was swept, and how the trials ended."""
     names = [axis.title for axis in keys]
     over = f" over {listed(names, 6)}" if names else ""
     ended = [f"{wording.count(sweep.count('done'))} of {wording.plural(len(sweep.trials), 'trial')} done"]
@@ -148,7 +148,7 @@ def _summary(sweep: SweepFolder, keys: Sequence[Axis]) -> str:
 def _best(
     sweep: SweepFolder, ranked_by: Sequence[Axis], order: Sequence[int], settings: Mapping[int, str]
 ) -> str | None:
-    """The best point in words; None where no point has what points are ranked by, or neither way is better."""
+    """Describe the best point; None if no point has the first objective, or it has no better direction."""
     if not ranked_by or ranked_by[0].better is None or ranked_by[0].values[order[0]] is None:
         return None
     (axis,), first = ranked_by, sweep.points[order[0]]
@@ -161,12 +161,12 @@ def _best(
 
 
 def _settings(keys: Sequence[Axis], place: int) -> str:
-    """A point's settings in words, without keys that do not apply to it."""
+    """Write a point's settings, without keys that do not apply to it."""
     return ", ".join(f"{axis.title} {axis.text(place)}" for axis in keys if axis.values[place] is not None)
 
 
 def _in_brief(keys: Sequence[Axis], place: int) -> str:
-    """The same with the last part of each key alone, where no other key ends so, and without ``kind``."""
+    """Write a point's settings with short keys: only the last part if it is unique, and no ``kind``."""
     parts = Counter(axis.title.rpartition(".")[2] for axis in keys)
     words = []
     for axis in keys:
@@ -198,7 +198,7 @@ def _by_value(axis: Axis) -> list[int]:
 
 
 def _runs(sweep: SweepFolder) -> dict[int, list[tuple[int, str]]]:
-    """Repeat and relative address of the report of every trial that has one, by point."""
+    """Return, by point, the repeat and relative address of every trial's report that exists."""
     found: dict[int, list[tuple[int, str]]] = {point.point: [] for point in sweep.points}
     for trial in sweep.trials:
         if trial.folder is not None and (sweep.path / trial.folder / REPORT).is_file():
@@ -207,7 +207,7 @@ def _runs(sweep: SweepFolder) -> dict[int, list[tuple[int, str]]]:
 
 
 def _missing(sweep: SweepFolder) -> int:
-    """Number of trials that are done and whose folder is not there."""
+    """Return the number of trials that are done but whose folder is missing."""
     return sum(
         trial.status == "done" and not (sweep.path / str(trial.folder)).is_dir() for trial in sweep.trials
     )
@@ -224,7 +224,7 @@ def _data(
     along: Sequence[Course],
     runs: Mapping[int, Sequence[tuple[int, str]]],
 ) -> dict[str, Any]:
-    """Everything that ``sweep.js`` draws from; points are named by their place in the sweep."""
+    """Return the data for ``sweep.js``; points are referred to by their index in the sweep."""
     place = {point.point: at for at, point in enumerate(sweep.points)}
     tried = Counter(trial.point for trial in sweep.trials)
     return {
@@ -278,5 +278,5 @@ def _data(
 
 
 def _brief(value: float | None) -> float | None:
-    """A value with six digits, which is more than a page can show."""
+    """Round a value to six digits, which is more than a page can show."""
     return None if value is None else float(f"{value:.6g}")

@@ -1,4 +1,4 @@
-"""The page of a published table next to raydr's values."""
+"""The page of a published table with raydr's values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MARKS: Mapping[Verdict, str] = {"better": "▲", "within": "=", "worse": "▼"}
 
 
 def cell_text(cell: CellResult, mean: Mean) -> str:
-    """One of a cell's values in words."""
+    """Write one of a cell's values, with its standard deviation if known."""
     write = _writer(cell.measure)
     near = "" if mean.deviation is None else f" ± {write(mean.deviation)}"
     return write(mean.value) + near
@@ -32,7 +32,7 @@ def _writer(measure: str) -> Callable[[float], str]:
 
 
 def _number(value: float) -> str:
-    """Four decimals; of what these would hide, two digits: a distance error of 0.000067."""
+    """Write four decimals, or two significant digits for small values such as 0.000067."""
     return f"{value:.2g}" if 0 < abs(value) < 5e-4 else wording.measure(value)
 
 
@@ -42,7 +42,7 @@ def write_paper_report(folder: Path) -> Path:
     Raises
     ------
     OutputError
-        If that cannot be read, or the page cannot be written.
+        If ``table.parquet`` cannot be read, or the page cannot be written.
     """
     require_unchanged(folder, TABLE)
     table = read_paper_table(folder / TABLE)
@@ -73,5 +73,7 @@ def write_paper_report(folder: Path) -> Path:
         )
     )
     return write_whole(
-        folder / TABLE_REPORT, page.encode("utf-8"), "make room there and `raydr report` the folder"
+        folder / TABLE_REPORT,
+        page.encode("utf-8"),
+        "free disk space there and run `raydr report` on the folder",
     )

@@ -14,16 +14,16 @@ from raydr.runfolder.records import TrialRow
 from raydr.runfolder.sweep import LARGEST_VALUE, SweepFolder
 
 MOST_PLACES, FEWEST_PLACES = 200, 12
-"""Rounds of a line that are kept, evenly chosen among more: a line on a page has no more to show."""
+"""Largest and smallest limit on the rounds of a line; of more rounds, an even selection is kept."""
 MOST_VALUES = 120_000
-"""Rounds of all lines of a chart together."""
+"""Limit on the rounds of all lines of a chart together."""
 
 OBJECTIVE = "objective"
 
 
 @dataclass(frozen=True)
 class Band:
-    """One point's line: mean and deviation over its repeats after each of some rounds, None over one alone."""
+    """One point's line: mean and standard deviation over its repeats by round; no deviation for one repeat."""
 
     point: int
     rounds: tuple[int, ...]
@@ -33,7 +33,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Course:
-    """A quantity by round; ``arrow`` points where better is, ``shared`` says whether methods have it in common."""
+    """A quantity by round; ``arrow`` is the better direction, ``shared`` whether methods can be compared by it."""
 
     name: str
     title: str
@@ -43,12 +43,12 @@ class Course:
 
 
 def courses(sweep: SweepFolder) -> tuple[Course, ...]:
-    """The objective and every metric of maps along the way, of all trials that are done and whose folder is there.
+    """Return the objective and every metric by round, for all trials that are done and whose folder exists.
 
     Raises
     ------
     OutputError
-        A trial's folder is there, and is not a whole run folder.
+        If a trial's folder exists but is not a complete run folder.
     """
     lines: dict[str, dict[int, list[Mapping[int, float]]]] = {}
     for trial in sweep.trials:
@@ -61,7 +61,7 @@ def courses(sweep: SweepFolder) -> tuple[Course, ...]:
 
 
 def _by_round(sweep: SweepFolder, trial: TrialRow) -> dict[str, dict[int, float]]:
-    """Values by round of what a trial tells: at least two, or none."""
+    """Return a trial's quantities by round; those with fewer than two values are left out."""
     folder = sweep.path / str(trial.folder)
     rounds = read_rounds(folder)
     found: dict[str, dict[int, float | None]] = {OBJECTIVE: {line.round: line.objective for line in rounds}}
@@ -70,7 +70,7 @@ def _by_round(sweep: SweepFolder, trial: TrialRow) -> dict[str, dict[int, float]
         for name, value in measures.items():
             found.setdefault(name, {})[round] = value
     last = max((line.round for line in rounds), default=0)
-    if scores and last > max(scores):  # the run's own map comes after its last round
+    if scores and last > max(scores):  # the final map follows the last round
         for name in found.keys() - {OBJECTIVE}:
             found[name][last] = trial.measures.get(f"federated.{name}")
     finite = {

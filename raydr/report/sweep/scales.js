@@ -1,5 +1,5 @@
 "use strict";
-// Round numbers in words, scales between them, texts cut to fit, and fronts: what a sweep's charts compute without a page.
+// Functions of a sweep's charts that need no page: number formats, scales, shortened texts and Pareto fronts.
 
 const NARROW = "\u202f";
 const minus = (text) => text.replace("-", "−");
@@ -11,7 +11,7 @@ const size = (value) => {
   return `${digits(value, 3)}${NARROW}${units[unit]}`;
 };
 
-// Names of one key often begin alike and end differently.
+// Shorten in the middle: names of one key often begin alike and end differently.
 const inTheMiddle = (text, most) => (text.length > most ? `${text.slice(0, Math.ceil(most / 2) - 1)}…${text.slice(-Math.floor(most / 2))}` : text);
 const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
@@ -25,7 +25,7 @@ const wrapped = (text, most, lines) => {
   return found;
 };
 
-// Values to [0, 1], and round numbers between.
+// Scales that map values to [0, 1], with round ticks.
 const steps = (low, high, wanted) => {
   const raw = (high - low || Math.abs(high) || 1) / wanted;
   const power = 10 ** Math.floor(Math.log10(raw));
@@ -40,7 +40,7 @@ const scale = (low, high, log, wanted) => {
     const every = Math.max(1, Math.ceil((to - from) / wanted));
     const ticks = [];
     for (let k = Math.ceil(from - 1e-9); k <= to + 1e-9; k += every) ticks.push(10 ** k);
-    if (ticks.length < 2) { // less than two powers of ten: 2 and 5 as well
+    if (ticks.length < 2) { // with fewer than two powers of ten, add multiples of 2 and 5
       ticks.length = 0;
       for (let k = Math.floor(from); k <= to; k += 1) for (const m of [1, 2, 5]) if (m * 10 ** k >= low * 0.999 && m * 10 ** k <= high * 1.001) ticks.push(m * 10 ** k);
     }
@@ -54,7 +54,8 @@ const bounds = (values) => {
   return [low, high];
 };
 
-// Points that no other one beats: as good in both and better in one. Sorted by the first, the best so far in the second stay.
+// Pareto front: points that no other point beats (as good in both, better in one). Sort by the first measure and keep
+// the best so far in the second.
 const frontOf = (some, x, y) => {
   const cost = (axis, place) => (axis.better === "max" ? -axis.values[place] : axis.values[place]);
   const order = [...some].sort((a, b) => cost(x, a) - cost(x, b) || cost(y, a) - cost(y, b));

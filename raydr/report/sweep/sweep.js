@@ -1,12 +1,12 @@
-// Draws a sweep: parallel axes, one measure against another, courses by round; one filter and one marked point for all.
+// Draw a sweep: parallel axes, a scatter plot, and curves by round. All share one filter and one marked point.
 (() => {
   const data = JSON.parse(document.getElementById("sweep").textContent);
   const { axes, points, courses } = data;
   const at = (id) => document.getElementById(id);
   const everyPoint = [...points.keys()];
   const count = new Intl.NumberFormat("en-US");
-  const SLOT = 0.075; // of an axis, for each of: no value, and 0 below a logarithmic scale
-  const FEW = 10; // lines of a chart whose bands can be told apart
+  const SLOT = 0.075; // part of an axis for missing values, and for 0 below a logarithmic scale
+  const FEW = 10; // largest number of lines whose bands can be distinguished
   const FEW_WHISKERS = 150;
 
   const draw = (name, attributes, ...inside) => {
@@ -16,7 +16,7 @@
     return element;
   };
 
-  // --- numbers in words: of points as the table has them, and round ones along axes ---
+  // --- formats: values of points as in the table, and ticks ---
   const body = document.querySelector("#points tbody");
   const rows = new Map([...body.rows].map((row) => [Number(row.dataset.place), row]));
   const heads = [...document.querySelectorAll("#points thead th[data-axis]")];
@@ -28,7 +28,7 @@
     .map((axis) => `${axis.title} ${told(axis, place)}`);
   const measuresOf = (place, some) => some.filter((axis) => !axis.swept).map((axis) => `${axis.title} ${told(axis, place)}`);
 
-  // Where each point lies on an axis, from 0 to 1: absent values lowest, then 0 where the scale cannot hold it.
+  // Position of each point on an axis, from 0 to 1: missing values lowest, then 0 below a logarithmic scale.
   const laidOut = axes.map((axis) => {
     const known = axis.values.filter((value) => value != null);
     const zero = axis.log && known.some((value) => value === 0);
@@ -100,7 +100,7 @@
     if (colourAxis.values.some((value) => value == null)) chip(data.grey, colourAxis.absent);
   };
 
-  // --- what all views share: the filter, the marked point, the point under the pointer ---
+  // --- shared by all views: the filter, the marked point, the point under the pointer ---
   const brushes = new Map(); // axis to [low, high] of its length
   let kept = everyPoint.map(() => true);
   let chosen = null;
@@ -124,12 +124,12 @@
     tip.style.top = `${Math.max(4, Math.min(event.clientY + 14, innerHeight - box.height - 8))}px`;
   };
 
-  // Elements of a point are handed over from the front group to the faint one and back.
+  // Move the elements of a point between the front group and the faint one.
   const sorted = (behind, before, elements) => {
     elements.forEach((element, place) => { if (element) (kept[place] ? before : behind).append(element); });
   };
 
-  // --- parallel axes: side by side, or one below the other where the page is narrow ---
+  // --- parallel axes: side by side, or stacked on a narrow page ---
   const parallel = at("parallel");
   const varies = (axis) => new Set(axis.values.filter((value) => value != null)).size > 1;
   const keys = [...axes.keys()].filter((k) => axes[k].swept);
@@ -147,7 +147,7 @@
     const crossing = (k) => (tall ? top : n > 1 ? left : width / 2) + k * gap;
     const spot = (k, share) => (tall ? [left + share * long, crossing(k)] : [crossing(k), top + (1 - share) * long]);
 
-    // Lines through a name are spread over it by colour, so that bundles show.
+    // Spread the lines through a name by colour, so that bundles are visible.
     const spread = shown.map((which) => {
       const { centres, halves } = laidOut[which];
       const groups = new Map();
@@ -175,7 +175,7 @@
           d += tall ? `C${px} ${middle} ${x} ${middle} ${x} ${y}` : `C${middle} ${py} ${middle} ${y} ${x} ${y}`;
         }
       }
-      return n === 1 ? `${d}h0.1` : d; // a point alone is a dot, and no axis leaves nothing
+      return n === 1 ? `${d}h0.1` : d; // one axis gives a dot, none gives nothing
     };
     const opacity = Math.min(0.85, Math.max(0.22, 9 / Math.sqrt(points.length)));
     const behind = draw("g", { class: "lines off" });
@@ -206,7 +206,7 @@
         text.append(said, draw("title", {}, tick.text));
         return text;
       };
-      // A label is left out where it would run into the one before; never that of a name or of what is absent.
+      // Leave out a tick label that would overlap the one before, but never a name or the label of missing values.
       const letters = tall ? Math.max(4, Math.floor(long / 6.6 / Math.max(1, layout.ticks.length))) : Math.max(5, Math.floor((k === n - 1 ? Math.max(right, 70) : room) / 6.8) - 2);
       let end = -Infinity;
       for (const tick of [...layout.ticks].sort((a, b) => a.at - b.at)) {
@@ -223,14 +223,14 @@
       if (tall) rails.append(draw("text", { class: "title halo", x: left, y: crossing(k) - 12 }, shorten(whole, Math.floor(width / 7.4)), draw("title", {}, whole)));
       else {
         const most = Math.max(8, Math.floor((n > 1 ? gap : width) / 7.2));
-        // A dotted key breaks before its last part, a title between words.
+        // Break a dotted key before its last part, and a title between words.
         const said = axis.swept && parts.length > 1 ? [`${parts.slice(0, -1).join(".")}.`, parts.at(-1)] : wrapped(axis.title, most - ends.length, 3);
         said[said.length - 1] = shorten(said.at(-1), most - ends.length) + ends;
         said.forEach((text, line) => {
           rails.append(draw("text", { class: axis.swept && line < said.length - 1 ? "" : "title", x: crossing(k), y: top - 14 - 16 * (said.length - 1 - line), "text-anchor": "middle" }, shorten(text, most), draw("title", {}, whole)));
         });
       }
-      // The part of the axis that takes a filter.
+      // The part of the axis that accepts a filter.
       const wide = Math.min(36, tall ? 44 : gap * 0.4 || 36);
       const [[bx, by], [tx, ty]] = [spot(k, 0), spot(k, 1)];
       const reach = draw("rect", {
@@ -252,7 +252,7 @@
       const k = Math.min(Math.max(Math.floor((across - crossing(0)) / (gap || 1)), 0), n - 2);
       if (n < 2 || across < crossing(0) - 12 || across > crossing(n - 1) + 12) return null;
       const share = Math.min(Math.max((across - crossing(k)) / gap, 0), 1);
-      let [low, high] = [0, 1]; // the curve's parameter at this place, the same for all lines
+      let [low, high] = [0, 1]; // parameter of the curve at this position, the same for all lines
       for (let i = 0; i < 18; i += 1) {
         const t = (low + high) / 2;
         const reached = 1.5 * t * (1 - t) + t ** 3;
@@ -300,7 +300,7 @@
     };
   };
 
-  // A filter: dragged along an axis, moved by keys.
+  // Filters: dragged along an axis or moved with keys.
   const scenes = (reach, which, k, tall, wide, spot) => {
     const share = (event) => {
       const svg = reach.ownerSVGElement;
@@ -423,16 +423,16 @@
         if (x === y) words.push("Choose two different measures.");
         else if (x.better && y.better) {
           const front = frontOf(some, x, y);
-          // A staircase, along the first measure from its best: the second improves at the next one's place.
+          // A staircase from the best value of the first measure: the second improves at each step.
           const corners = front.map((place) => [px(x.values[place]), py(y.values[place])]);
           const d = corners.map(([fx, fy], k) => (k ? `H${fx}V${fy}` : `M${fx} ${fy}`)).join("");
           lead.append(draw("path", { class: "front", d }));
           for (const place of front) lead.append(draw("circle", { class: "best", cx: px(x.values[place]), cy: py(y.values[place]), r: radius + 0.6, fill: colours[place] }));
           svg.dataset.front = front.map((place) => points[place].point).sort((a, b) => a - b).join(" ");
-          words.push(`Dashed: the Pareto front of the ${count.format(some.length)} points shown, ${count.format(front.length)} of them; for each of these no other is as good in both measures and better in one.`);
-        } else words.push(`There is no front: of ${[x, y].filter((axis) => !axis.better).map((axis) => axis.title).join(" and ")} neither more nor less is better.`);
-        if (places.length < points.length) words.push(`${count.format(points.length - places.length)} points without a value of one of the two are not drawn.`);
-        words.push(places.length <= FEW_WHISKERS ? "Whiskers are a standard deviation over repeats to either side." : "Whiskers, a standard deviation over repeats to either side, are drawn for the marked point alone.");
+          words.push(`Dashed: the Pareto front, ${count.format(front.length)} of the ${count.format(some.length)} points shown. No other point is as good as one of these in both measures and better in one.`);
+        } else words.push(`There is no Pareto front: ${[x, y].filter((axis) => !axis.better).map((axis) => axis.title).join(" and ")} has no better direction.`);
+        if (places.length < points.length) words.push(`${count.format(points.length - places.length)} points without a value of both measures are not drawn.`);
+        words.push(places.length <= FEW_WHISKERS ? "Whiskers are one standard deviation over repeats to each side." : "Whiskers, one standard deviation over repeats to each side, are drawn only for the marked point.");
         at("front").textContent = words.join(" ");
       },
       mark: () => {
@@ -445,7 +445,7 @@
     };
   };
 
-  // --- courses by round, a chart for each value of a key ---
+  // --- curves by round, one chart per value of a key ---
   const course = at("course");
   const facet = at("facet");
   const facets = axes.filter((axis) => axis.swept && axis.kind === "category" && axis.categories.length > 1 && axis.categories.length <= 8);
@@ -476,7 +476,7 @@
         svg.append(draw("line", { class: "grid", x1: left, x2: width - right, y1: py(value), y2: py(value) }), draw("text", { x: left - 7, y: py(value) + 4, "text-anchor": "end" }, digits(value, 6)));
       }
       for (const round of rx.ticks) if (Number.isInteger(round)) svg.append(draw("text", { x: px(round), y: height - bottom + 17, "text-anchor": "middle" }, digits(round, 9)));
-      svg.append(draw("text", { x: width - right, y: height - 2, "text-anchor": "end" }, `round${log ? "; logarithmic upwards" : ""}`));
+      svg.append(draw("text", { x: width - right, y: height - 2, "text-anchor": "end" }, `round${log ? "; y axis logarithmic" : ""}`));
       const lines = draw("g", { class: "lines", "stroke-opacity": chosen == null ? Math.min(0.9, Math.max(0.25, 7 / Math.sqrt(own.length))) : 0.25 });
       const overlay = draw("g", { class: "overlay" });
       const lineOf = (band) => `M${band.rounds.map((round, k) => `${px(round).toFixed(1)} ${py(band.means[k]).toFixed(1)}`).join("L")}`;
@@ -515,13 +515,13 @@
     if (!charts.length) {
       const none = document.createElement("p");
       none.className = "small";
-      none.textContent = "None of the points shown has such a line.";
+      none.textContent = "None of the points shown has this curve.";
       charts.push(none);
     }
     holder.replaceChildren(...charts);
   };
 
-  // --- the maps and the table, which stand in the page without scripts ---
+  // --- the maps and the table, which exist without scripts ---
   const figures = [...document.querySelectorAll("#maps figure")];
   const sortBy = (head) => {
     const which = Number(head.dataset.axis);
@@ -584,19 +584,19 @@
       const { point: number, done, lost, runs } = points[chosen];
       at("chosen-name").textContent = `Point ${number}`;
       at("chosen-settings").textContent = settingsOf(chosen).join(" · ");
-      at("chosen-measures").textContent = done ? measuresOf(chosen, data.wanted.map((k) => axes[k])).join(" · ") : "No trial of it is done.";
+      at("chosen-measures").textContent = done ? measuresOf(chosen, data.wanted.map((k) => axes[k])).join(" · ") : "No trial of this point is done.";
       const links = runs.map(([repeat, address]) => {
         const link = document.createElement("a");
         link.href = address;
         link.textContent = `repeat ${repeat}`;
         return link;
       });
-      at("chosen-runs").replaceChildren(links.length ? "Open its report: " : "No report is there. ", ...links.flatMap((link) => [link, " "]), lost ? ` ${lost} not done. ` : "");
+      at("chosen-runs").replaceChildren(links.length ? "Open report: " : "No report is available. ", ...links.flatMap((link) => [link, " "]), lost ? ` ${lost} not done. ` : "");
     }
     history.replaceState(null, "", chosen == null ? "#" : `#point=${points[chosen].point}`);
   };
   let waiting = false;
-  const soon = () => { // while dragging: what is quick to draw
+  const soon = () => { // while dragging, draw only what is fast
     if (waiting) return;
     waiting = true;
     requestAnimationFrame(() => { waiting = false; filter(false); });
@@ -611,7 +611,7 @@
     for (const figure of figures) figure.classList.toggle("off", !kept[figure.dataset.place]);
     if (!settled) return;
     for (const [place, row] of rows) row.hidden = !kept[place];
-    at("listed").textContent = left === points.length ? "" : `${count.format(left)} of ${count.format(points.length)} points, those that the filter keeps`;
+    at("listed").textContent = left === points.length ? "" : `${count.format(left)} of ${count.format(points.length)} points match the filter`;
     drawCourses();
   };
   const drawAll = () => {
@@ -627,7 +627,7 @@
   const boxes = [...at("axes").querySelectorAll("input")];
   const readAxes = () => {
     shown = boxes.filter((box) => box.checked).map((box) => Number(box.value));
-    for (const which of brushes.keys()) if (!shown.includes(which)) brushes.delete(which); // what nobody sees filters nothing
+    for (const which of brushes.keys()) if (!shown.includes(which)) brushes.delete(which); // an axis that is not shown does not filter
   };
   for (const box of boxes) {
     box.checked = shown.includes(Number(box.value));
@@ -639,7 +639,7 @@
   if (course) {
     const option = (text, value) => facet.append(new Option(text, value));
     for (const axis of facets) option(axis.title, axes.indexOf(axis));
-    option("– one for all –", -1);
+    option("– none, one chart –", -1);
     for (const select of [course, facet]) select.addEventListener("change", drawCourses);
   }
   at("all").addEventListener("click", () => { brushes.clear(); filter(); });

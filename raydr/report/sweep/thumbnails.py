@@ -1,4 +1,4 @@
-"""The maps of a sweep side by side: one of each point, small, turned onto the first and coloured alike."""
+"""Small maps of a sweep: one per point, aligned with the first and coloured alike."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from raydr.runfolder.reading import RunFolder, read_run
 from raydr.runfolder.sweep import SweepFolder
 
 MOST_MAPS = 60
-"""Small maps on a page: about 2 MB."""
+"""Largest number of small maps on a page: about 2 MB."""
 MOST_ROWS = 2_000
-"""Rows of a small map that are drawn, by chance: more only blacken it, and all maps are in memory at once."""
-INCHES = 2.4  # at 100 pixels to the inch, half as many again as they are shown at
+"""Largest number of random rows in a small map: more would overlap, and all maps are in memory at once."""
+INCHES = 2.4  # at 100 pixels per inch, 1.5 times the size on the page
 
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A point's map: the place of the point, which repeat it is of, and the address of its picture."""
+    """A point's map: the index of the point, the repeat, and the address of the picture."""
 
     place: int
     repeat: int
@@ -30,7 +30,7 @@ class Thumbnail:
 
 @dataclass(kw_only=True, frozen=True)
 class Thumbnails:
-    """Small maps in order, their colours, and how many could not be turned onto the first or were left out."""
+    """Small maps in order, their colours, and how many could not be aligned or were left out."""
 
     maps: tuple[Thumbnail, ...]
     key: Colouring
@@ -41,19 +41,19 @@ class Thumbnails:
 
 
 def thumbnails(sweep: SweepFolder, order: Sequence[int]) -> Thumbnails | None:
-    """Draw the map of each point's first repeat that is done, at most ``MOST_MAPS`` of them; None where there is none.
+    """Draw the map of each point's first finished repeat, at most ``MOST_MAPS``; None if there is none.
 
     Parameters
     ----------
     sweep : SweepFolder
         The sweep.
     order : sequence of int, (points,)
-        Places of the points in ``sweep.points``, those to prefer first.
+        Indices into ``sweep.points``, preferred ones first.
 
     Raises
     ------
     OutputError
-        The folder of a trial that is shown is there, and is not a whole run folder.
+        If the folder of a shown trial exists but is not a complete run folder.
     """
     first: RunFolder | None = None
     names: list[tuple[tuple[str, ...] | None, tuple[str, ...]]] = []
@@ -90,7 +90,7 @@ def thumbnails(sweep: SweepFolder, order: Sequence[int]) -> Thumbnails | None:
 
 
 def _first_repeats(sweep: SweepFolder) -> dict[int, tuple[int, str]]:
-    """Repeat and folder of each point's first trial that is done and whose folder is there."""
+    """Return the repeat and folder of each point's first finished trial whose folder exists."""
     found: dict[int, tuple[int, str]] = {}
     for trial in sweep.trials:
         if trial.status != "done" or trial.folder is None or trial.point in found:
