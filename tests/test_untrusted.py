@@ -226,12 +226,12 @@ def one_label(length: int, rows: int) -> Callable[[Path], None]:
 ROWS = 150
 VALUES: dict[str, tuple[Callable[[Path], None], str]] = {
     "unknown direction": (ledger(direction="sideways"), "ledger.json is broken at 0.direction"),
-    "negative count": (ledger(count=-1), "ledger.json has a count that is none"),
-    "negative bytes": (ledger(bytes=-5), "ledger.json has a count that is none"),
+    "negative count": (ledger(count=-1), "ledger.json has an invalid number in"),
+    "negative bytes": (ledger(bytes=-5), "ledger.json has an invalid number in"),
     "endless bytes": (ledger(bytes=10**400), "ledger.json"),
-    "bytes past any disk": (ledger(bytes=2**63), "ledger.json has a count that is none"),
-    "epsilon is not a number": (ledger(epsilon=float("nan")), "ledger.json has a count that is none"),
-    "negative delta": (ledger(epsilon=1.0, delta=-1.0), "ledger.json has a count that is none"),
+    "bytes past any disk": (ledger(bytes=2**63), "ledger.json has an invalid number in"),
+    "epsilon is not a number": (ledger(epsilon=float("nan")), "ledger.json has an invalid number in"),
+    "negative delta": (ledger(epsilon=1.0, delta=-1.0), "ledger.json has an invalid number in"),
     "no list": (changed("ledger.json", lambda entries: entries[0]), "ledger.json is broken"),
     "deep": (
         text("ledger.json", "[" * 10**6),
@@ -247,13 +247,16 @@ VALUES: dict[str, tuple[Callable[[Path], None], str]] = {
     "places in lists": (parquet("embedding.parquet", x=[[1.0]] * ROWS), "coordinates that are not numbers"),
     "places at the end of doubles": (
         parquet("embedding.parquet", x=[1e308] * ROWS),
-        "whose place is not finite",
+        "with a position that is not finite",
     ),
     "lost places": (parquet("embedding.parquet", x=[None] * ROWS), "coordinates that are not numbers"),
-    "some lost places": (parquet("embedding.parquet", x=[None, *[1.0] * (ROWS - 1)]), "1 rows whose place"),
-    "clients that are lists": (parquet("embedding.parquet", client=[["a"]] * ROWS), "where names belong"),
-    "labels that are numbers": (parquet("embedding.parquet", label=list(range(ROWS))), "where names belong"),
-    "labels that are bytes": (parquet("embedding.parquet", label=[b"\xff"] * ROWS), "where names belong"),
+    "some lost places": (
+        parquet("embedding.parquet", x=[None, *[1.0] * (ROWS - 1)]),
+        "1 rows with a position",
+    ),
+    "clients that are lists": (parquet("embedding.parquet", client=[["a"]] * ROWS), "instead of names"),
+    "labels that are numbers": (parquet("embedding.parquet", label=list(range(ROWS))), "instead of names"),
+    "labels that are bytes": (parquet("embedding.parquet", label=[b"\xff"] * ROWS), "instead of names"),
     "labels that are no UTF-8": (
         parquet("embedding.parquet", label=pa.array([b"\xff"] * ROWS, pa.binary()).view(pa.string())),
         "is not a parquet file",
@@ -288,7 +291,7 @@ VALUES: dict[str, tuple[Callable[[Path], None], str]] = {
         "does not account for",
     ),
     "rows of nowhere": (changed("data.json", lambda data: data | {"sources": []}), "does not account for"),
-    "more rows than can be": (constant_rows(5_001_000), "5001000 rows, of at most 5000000"),
+    "more rows than can be": (constant_rows(5_001_000), "5001000 rows; at most 5000000"),
 }
 
 

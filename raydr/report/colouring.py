@@ -23,8 +23,8 @@ CATEGORIES = (
 )  # fmt: skip
 """Colours with a contrast of at least 3 on a white and on a dark page, each far from the ones before it.
 
-Distances are in OKLab, for the smallest of normal, deuteranope and protanope sight (Machado 2009). The smallest distance
-for normal sight is 0.074 among the first 24 and 0.067 among all. For the smallest of the three it is 0.047 among the
+Distances are in OKLab, for the smallest of normal, deuteranope and protanope sight (Machado 2009). For normal sight the
+smallest distance is 0.074 among the first 24 and 0.067 among all. For the smallest of the three it is 0.047 among the
 first 24, compared with 0.007 for Matplotlib's ten tab10 colours."""
 MOST_NUMBERS = 24
 """Largest number of different numbers that get a colour each; more are placed on a ramp."""

@@ -1,4 +1,4 @@
-"""Run folders and sweep folders: the names of their files, what writes each file, and what reads it."""
+"""Run folders and sweep folders: file names, writers and readers."""
 
 from __future__ import annotations
 

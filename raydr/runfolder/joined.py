@@ -1,4 +1,4 @@
-"""Sites that joined a run after it had ended, read from its folder."""
+"""Sites that joined a finished run, read from its folder."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from raydr.runfolder.reading import parsed, read_data, read_ledger
 from raydr.runfolder.records import Joining
 
 MARK = ".incomplete-"
-"""Begins the name of a folder of a site that is still joining, or never came to the end."""
+"""Prefix of the folder of a site that is still joining or whose join was interrupted."""
 
 
 @dataclass(kw_only=True, frozen=True)
 class Joined:
-    """A site that joined, as far as its folder tells.
+    """A site that joined a run.
 
     Attributes
     ----------
@@ -31,19 +31,19 @@ class Joined:
     site : str
         Its name.
     rows : Int64Array or tuple of str, (rows,)
-        Identities of its rows.
+        Names of its rows.
     labels, clusters : tuple of str, (rows,)
-        None where there are none.
+        None if there are none.
     points : Float64Array, (rows, 2) or (rows, 3)
-        Where they lie on the run's map.
+        Positions of the rows on the run's map.
     ledger : tuple of Entry
         Every message between the site and the server.
     privacy : Statement
-        What they cost.
+        Privacy cost of the messages.
     data : Provenance
-        What was read.
+        The data that were read.
     how : Joining
-        Since when.
+        The map, raydr version and time of the join.
     """
 
     path: Path
@@ -64,12 +64,12 @@ class Joined:
 
 
 def read_joined(folder: Path) -> tuple[Joined, ...]:
-    """Sites that joined a run, in their order; none where none has.
+    """Return the sites that joined a run, in order.
 
     Raises
     ------
     OutputError
-        If one is not whole, or joined another map than the one that stands in the folder.
+        If a site's folder is incomplete, or it joined another map than the one in the run folder.
     """
     home = Path(folder) / records.JOINED
     if not home.is_dir():
@@ -84,13 +84,13 @@ def _read(folder: Path, present: str) -> Joined:
     how = parsed(folder, records.JOINING, Joining)
     if how.map != present:
         raise OutputError(
-            f"{folder} is of a site that joined another map than the one in {folder.parent.parent}: bring that"
-            f" {records.EMBEDDING} back, or delete {folder} and have the site join again."
+            f"{folder} belongs to a site that joined another map than the one in {folder.parent.parent}. Restore that"
+            f" {records.EMBEDDING}, or delete {folder} and let the site join again."
         )
     rows, clients, labels, clusters, points, _ = read_embedding(folder)
     if set(clients) != {how.site} or len(rows) != how.rows:
         raise OutputError(
-            f"{folder} is not whole: its {records.EMBEDDING} has not the rows of {how.site!r} alone."
+            f"{folder} is not complete: its {records.EMBEDDING} must have exactly the rows of {how.site!r}."
         )
     return Joined(
         path=folder,

@@ -1,4 +1,4 @@
-"""The lock that keeps two processes from writing one run or one sweep."""
+"""File lock that lets only one process write a run or a sweep."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _LOCK = "lock"
 
 @contextmanager
 def locked(place: Path, noun: str) -> Iterator[None]:
-    """Keep every other process from a run or a sweep, for the length of a ``with`` block or the life of this one.
+    """Lock a run or a sweep against other processes within a ``with`` block, or until this process ends.
 
     Raises
     ------
     OutputError
-        If another process is at work on it.
+        If another process holds the lock, or the folder cannot be written.
     """
     from filelock import FileLock, Timeout
 
@@ -28,13 +28,13 @@ def locked(place: Path, noun: str) -> Iterator[None]:
         lock.acquire()
     except Timeout:  # an OSError itself
         raise OutputError(
-            f"Another process is at work on the {noun} in {folder}: wait until it ends, or end it, before you"
+            f"Another process is working on the {noun} in {folder}. Wait until it ends, or stop it, before you"
             f" resume the {noun}."
         ) from None
     except OSError as error:
         raise OutputError(
-            f"The {noun} folder {folder} cannot be written ({error.strerror or error}): free its place, or copy"
-            " it to another and resume it there."
+            f"The {noun} folder {folder} cannot be written ({error.strerror or error}). Free disk space there, or copy"
+            f" the folder elsewhere and resume the {noun} there."
         ) from error
     try:
         yield
@@ -43,7 +43,7 @@ def locked(place: Path, noun: str) -> Iterator[None]:
 
 
 def is_locked(place: Path) -> bool:
-    """Return whether some process holds the lock of a run or a sweep, as far as that can be told."""
+    """Return whether a process holds the lock of a run or a sweep; False if this cannot be found out."""
     from filelock import FileLock, Timeout
 
     if not (place / _LOCK).exists():

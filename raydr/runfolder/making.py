@@ -1,4 +1,4 @@
-"""A run folder: written under a name that says incomplete, renamed when it is whole."""
+"""Creation of run folders: written under an incomplete name, renamed when complete."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from raydr.runfolder.records import is_incomplete
 from raydr.signals import signals_deferred
 
 _MARK = ".incomplete-"
-"""Part of the name of every folder that is not whole (:func:`raydr.runfolder.records.is_incomplete`)."""
+"""Part of the name of every incomplete folder (:func:`raydr.runfolder.records.is_incomplete`)."""
 
 
 def default_folder(name: str, started: datetime) -> Path:
-    """``runs/NAME-TIMESTAMP`` in the current directory; numbered from 2 when that second has a run already."""
+    """Return ``runs/NAME-TIMESTAMP`` in the current directory, with a number from 2 on if that name is taken."""
     folder = Path("runs") / f"{name}-{started:%Y%m%d-%H%M%S}"
     candidates = chain([folder], (folder.with_name(f"{folder.name}-{number}") for number in count(2)))
     return next(
@@ -33,44 +33,44 @@ def default_folder(name: str, started: datetime) -> Path:
 
 
 class Unfinished(Protocol):
-    """What an incomplete folder holds beside its results, for whoever goes on with it."""
+    """State in an incomplete folder from which a run or sweep can be resumed."""
 
     noun: ClassVar[str]
-    """What is going on there: "run", or "sweep"."""
+    """``"run"`` or ``"sweep"``."""
     stored: ClassVar[str]
-    """The file that says what was asked for."""
+    """Name of the scenario or sweep file in the folder."""
     command: ClassVar[str]
-    """Of raydr's, the one that goes on with it."""
+    """The raydr command that resumes it."""
 
     @property
     def after(self) -> str:
-        """From where it goes on, in words."""
+        """The point from which it resumes, in words."""
 
     @property
     def place(self) -> Path:
-        """Folder of it, which goes when all is done."""
+        """Folder of the state, which is removed when all is done."""
 
     @property
     def there(self) -> bool:
-        """Whether there is anything to go on with."""
+        """Whether there is state to resume from."""
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keep every other process out."""
+        """Lock the folder against other processes."""
 
 
 def require_free(target: Path) -> Path:
-    """Return the absolute path of a run folder to be.
+    """Return the absolute path for a new run folder.
 
     Raises
     ------
     OutputError
-        If it exists and is not an empty folder, or its name says incomplete.
+        If it exists and is not an empty folder, or its name contains "incomplete".
     """
     target = target.expanduser().absolute()
     if is_incomplete(target):
         raise OutputError(
-            f"A run folder cannot be called {target.name}: 'incomplete' in its name says that a run is not whole."
-            " Choose another --out, or another name for the scenario."
+            f"A run folder cannot be named {target.name}: 'incomplete' in a name marks a run that is not complete."
+            " Pass another --out, or give the scenario another name."
         )
     try:
         taken = target.exists() and (not target.is_dir() or any(target.iterdir()))
@@ -78,28 +78,29 @@ def require_free(target: Path) -> Path:
         raise _not_to_be_made(target, error) from error
     if taken and not target.is_dir():
         raise OutputError(
-            f"{target} is a file, and a run writes a folder: name another place with --out, or move it away."
+            f"{target} is a file, but a run writes a folder. Pass another --out, or move the file away."
         )
     if taken:
         raise OutputError(
-            f"The output folder {target} exists and is not empty: nothing there is overwritten. Name another"
-            " with --out, or move it away."
+            f"The output folder {target} exists and is not empty, and raydr overwrites nothing. Pass another --out, or"
+            " move the folder away."
         )
     return target
 
 
 @contextmanager
 def incomplete(target: Path, work: Callable[[Path], Unfinished]) -> Iterator[Path]:
-    """Make a folder beside ``target`` and rename it to ``target`` at the end.
+    """Make a folder next to ``target`` and rename it to ``target`` at the end.
 
-    After an error the folder is removed, unless it holds something to go on with, such as a run's checkpoint; so are
-    folders above it that were made for it and hold nothing else.
+    After an error the folder is removed, unless it can be resumed, for example from a checkpoint. Parent folders that
+    were created for it are removed too if they are empty.
 
     Raises
     ------
     OutputError
-        If ``target`` exists and is not an empty folder, its name says incomplete, another process is writing it, or its
-        parent cannot be written; before any work is done. If the folder cannot be renamed; then it stays as it is.
+        Before any work: if ``target`` exists and is not an empty folder, its name contains "incomplete", another
+        process is writing it, or its parent cannot be written. At the end: if the folder cannot be renamed; it then
+        keeps its results.
     """
     target = require_free(target)
     for other in target.parent.glob(f"{glob.escape(target.name)}{_MARK}*"):
@@ -108,7 +109,7 @@ def incomplete(target: Path, work: Callable[[Path], Unfinished]) -> Iterator[Pat
     made = [parent for parent in target.parents if not parent.exists()]
     try:
         with ExitStack() as completing:
-            with signals_deferred():  # or one that comes in between would leave the folder
+            with signals_deferred():  # a signal in between would leave the folder behind
                 try:
                     folder.mkdir(parents=True)
                 except OSError as error:
@@ -116,67 +117,66 @@ def incomplete(target: Path, work: Callable[[Path], Unfinished]) -> Iterator[Pat
                 completing.enter_context(_completing(folder, target, work(folder)))
             yield folder
     except BaseException:
-        with suppress(OSError):  # of the first that is not empty, or never came to be
+        with suppress(OSError):  # stop at the first that is not empty or does not exist
             for parent in made:
                 parent.rmdir()
         raise
 
 
 def _require_left(folder: Path, target: Path, work: Unfinished) -> None:
-    """Refuse a target whose incomplete folder some process is still writing."""
+    """Raise if another process is still writing an incomplete folder for the same target."""
     if work.place.is_dir() and is_locked(work.place):
         raise OutputError(
-            f"Another process is writing {target}, in {folder.name}: wait until it ends, or name another folder with"
-            " --out."
+            f"Another process is writing {target}, in {folder.name}. Wait until it ends, or pass another --out."
         )
 
 
 def _not_to_be_made(target: Path, error: OSError) -> OutputError:
     return OutputError(
-        f"The output folder {target} cannot be made: {error.strerror} ({error.filename}). Name another with --out, or"
-        " free its place."
+        f"Cannot create the output folder {target}: {error.strerror} ({error.filename}). Pass another --out, or free"
+        " this path."
     )
 
 
 @contextmanager
 def taken_up(folder: Path, work: Callable[[Path], Unfinished]) -> Iterator[Path]:
-    """Go on in an incomplete folder, and rename it at the end; after an error it stays, whatever is in it."""
+    """Resume in an incomplete folder and rename it at the end; after an error the folder is always kept."""
     with _completing(folder, target_of(folder, work), work(folder), stays=True):
         yield folder
 
 
 def target_of(folder: Path, work: Callable[[Path], Unfinished]) -> Path:
-    """Return the name that an incomplete folder will have once it is whole.
+    """Return the path that an incomplete folder gets when it is complete.
 
     Raises
     ------
     OutputError
-        If it is not an incomplete folder of that sort, or its whole counterpart exists by now.
+        If it is not an incomplete folder of this kind, or the complete folder already exists.
     """
     name, mark, _ = folder.name.rpartition(_MARK)
     noun, stored = work(folder).noun, work(folder).stored
     if not mark or not (folder / stored).is_file():
         raise OutputError(
-            f"{folder} is not an interrupted {noun}: give a folder whose name holds {_MARK!r} and that holds the"
-            f" {noun}'s {stored}, as the interrupted {noun} named it."
+            f"{folder} is not an interrupted {noun}. Pass a folder that has {_MARK!r} in its name and contains"
+            f" {stored}; the interrupted {noun} printed its name."
         )
     target = folder.with_name(name)
     if target.exists():
-        raise OutputError(f"{target}, the whole form of {folder}, exists already: move it away to resume.")
+        raise OutputError(f"{target}, the complete form of {folder}, already exists. Move it away to resume.")
     return target
 
 
 @contextmanager
 def unwritable(folder: Path) -> Iterator[None]:
-    """Say of an error of the file system inside a ``with`` block that the run folder could not be written."""
+    """Turn a file system error inside a ``with`` block into an ``OutputError`` about the run folder."""
     try:
         yield
     except RaydrError:
         raise
     except OSError as error:
         raise OutputError(
-            f"The run folder {folder} could not be written: {error.strerror or error}. Free its place, or name"
-            " another with --out."
+            f"The run folder {folder} could not be written: {error.strerror or error}. Free disk space there, or pass"
+            " another --out."
         ) from error
 
 
@@ -192,7 +192,7 @@ def _completing(folder: Path, target: Path, work: Unfinished, stays: bool = Fals
             shutil.rmtree(target / work.place.relative_to(folder), ignore_errors=True)
         except BaseException as error:
             if work.there and not whole:
-                error.add_note(f"Go on {work.after} with `raydr {work.command} {folder} --resume`.")
+                error.add_note(f"Continue {work.after} with `raydr {work.command} {folder} --resume`.")
             raise
         finally:
             if folder.exists() and not (whole or stays or work.there):
@@ -200,17 +200,17 @@ def _completing(folder: Path, target: Path, work: Unfinished, stays: bool = Fals
 
 
 def _rename(folder: Path, target: Path) -> None:
-    """Give a whole folder its name; nothing in it is lost where that fails.
+    """Rename a complete folder to its final name; if this fails, nothing is lost.
 
     Raises
     ------
     OutputError
-        If something is there by now, or the file system refuses.
+        If the target exists by now, or the file system refuses.
     """
     try:
         folder.rename(target)  # over an empty folder too
     except OSError as error:
         raise OutputError(
-            f"All results are in {folder}, which could not be renamed to {target}: {error.strerror or error}. Free"
-            f" that place and rename the folder yourself: mv {shlex.quote(str(folder))} {shlex.quote(str(target))}"
+            f"All results are in {folder}, but it could not be renamed to {target}: {error.strerror or error}. Free"
+            f" that path and rename the folder yourself: mv {shlex.quote(str(folder))} {shlex.quote(str(target))}"
         ) from error

@@ -1,4 +1,4 @@
-"""The manifest of a folder: the SHA-256 of every file in it, written last and checked by every reader."""
+"""The manifest of a folder: the SHA-256 of its files, written last and checked by every reader."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ from raydr.runfolder.refusals import not_whole
 NOT_LISTED = frozenset({MANIFEST, REPORT, PICTURE, SWEEP_REPORT, FRONTIER, TABLE_REPORT, FINGERPRINTS, SITES})
 """Files that are not in the manifest.
 
-``raydr report`` makes pages and pictures again. A digest of ``fingerprints.json`` or ``sites.npz`` would tell the last
-record to somebody who knows the others, after the owner deleted these files; their readers check them otherwise.
+``raydr report`` writes pages and pictures again. A digest of ``fingerprints.json`` or ``sites.npz`` would reveal the
+last record to someone who knows the others, even after the owner deleted these files. Their readers check them in
+another way.
 """
 REMOVABLE = frozenset({AUDIT})
 """Files that the owner of the data may delete."""
-_REMEDY = "make room there, and try again"
-_HOW = "To read the folder as it is, pass --edited (in Python edited=True); pages that are made then say so."
+_REMEDY = "free disk space there, and try again"
+_HOW = "To read the folder as it is, pass --edited (in Python edited=True); its pages then have a warning."
 _ACCEPTED: ContextVar[dict[str, None] | None] = ContextVar("edits_accepted", default=None)
 
 
@@ -51,13 +52,13 @@ class _File:
         return cls(path.stat().st_size, sha256_of_file(path))
 
     def is_that_of(self, path: Path) -> bool:
-        """Compare sizes first: a file that grew may be too large to hash."""
+        """Return whether a file is the same. Sizes come first: a file that grew may be too large to hash."""
         return path.stat().st_size == self.bytes and sha256_of_file(path) == self.sha256
 
 
 @contextmanager
 def edits_accepted() -> Iterator[Mapping[str, None]]:
-    """Read folders whose files differ from their manifest; yield a mapping whose keys say what differed."""
+    """Accept folders whose files differ from their manifest; yield a mapping whose keys describe the differences."""
     found: dict[str, None] = {}
     token = _ACCEPTED.set(found)
     try:
@@ -67,7 +68,7 @@ def edits_accepted() -> Iterator[Mapping[str, None]]:
 
 
 def seal(folder: Path, *changed: str) -> None:
-    """Write the manifest of a folder; with names of files, of these alone: the other entries stay as they are.
+    """Write the manifest of a folder; with file names, update only their entries.
 
     Raises
     ------
@@ -75,7 +76,7 @@ def seal(folder: Path, *changed: str) -> None:
         If it cannot be written.
     """
     listed = _read(folder) if changed else {}
-    if isinstance(listed, str):  # of an edited folder: it stays one
+    if isinstance(listed, str):  # an edited folder stays edited
         return
     files = dict(listed)
     for name in changed or sorted(_present(folder)):
@@ -90,14 +91,14 @@ def require_unchanged(folder: Path, *names: str) -> tuple[str, ...]:
     Parameters
     ----------
     folder : Path
-        A run folder, a sweep folder, or that of a site that joined.
+        A run folder, a sweep folder, or the folder of a site that joined.
     names : str
-        The files to check; all without them. One that neither the folder nor the manifest has is as it should be.
+        The files to check; default: all. A name that is neither in the folder nor in the manifest is fine.
 
     Returns
     -------
     tuple of str
-        What differs, in words; empty outside of :func:`edits_accepted`.
+        The differences in words; empty outside of :func:`edits_accepted`.
 
     Raises
     ------
@@ -115,7 +116,7 @@ def require_unchanged(folder: Path, *names: str) -> tuple[str, ...]:
 
 
 def _differing(folder: Path, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return files that differ from the manifest, and how."""
+    """Return the files that differ from the manifest, and how."""
     files = _read(folder)
     if isinstance(files, str):
         return [(MANIFEST, files)]
@@ -139,7 +140,7 @@ def _present(folder: Path) -> set[str]:
 
 
 def _read(folder: Path) -> dict[str, _File] | str:
-    """Return the entries of a manifest by name; in words why there are none."""
+    """Return the entries of a manifest by name, or a text if it cannot be used."""
     try:
         content = json.loads(read_limited(folder / MANIFEST, MEGABYTE))
         files = {name: _File(**file) for name, file in content["files"].items()}

@@ -1,4 +1,4 @@
-"""The maps of a run folder, read from its parquet files: places, names and columns of rows, checked."""
+"""Checked readers of the parquet files of a run folder: positions, names and columns of rows."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ LARGEST = {
     ".jsonl": 1024 * MEGABYTE,
     ".parquet": 4096 * MEGABYTE,
 }
-"""Sizes of files past which a run folder is no run's: a million rounds have 300 MB."""
+"""Largest accepted file sizes in bytes; for scale, the rounds of a million rounds take 300 MB."""
 MOST_ROWS = 5_000_000
-"""Rows of a map that a page or a picture can hold; a few bytes of a parquet file can claim more than any memory."""
+"""Largest number of rows of a map. A few bytes of a parquet file can claim more rows than any memory holds."""
 LONGEST_NAME = 100_000
-"""Letters of a label or a client's name."""
+"""Largest number of bytes of a label or a client's name."""
 FARTHEST = 1e30
-"""Places on a map are drawn in single precision, which ends at 3e38."""
+"""Largest coordinate: maps are drawn in float32, which ends at 3e38."""
 
 OPTIONAL = ("z", "cluster", "label")
-"""Columns of a map that not all have."""
+"""Columns that a map may lack."""
 
 KEPT = re.compile(r"npa_([1-9][0-9]{0,3})")
-"""How the column is called that says what share of its nearest neighbours, and of how many, each row keeps on a map."""
+"""Name of the column with the share of its K nearest neighbours that each row keeps: ``npa_K``."""
 
 NO_LABEL = "no label"
-"""What a row without a label is called on the maps."""
+"""Name of a missing label on the maps."""
 
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """What share of its nearest neighbours in the data, so many ``neighbors``, each row keeps on a map, (rows,)."""
+    """Share of its ``neighbors`` nearest neighbours in the data that each row keeps on a map, ``shares`` (rows,)."""
 
     neighbors: int
     shares: Float64Array
@@ -52,9 +52,9 @@ class Faithfulness:
 def read_columns(
     folder: Path, file: str, needed: tuple[str, ...], prefix: str | None = None
 ) -> dict[str, Any]:
-    """Read the columns of a map from a parquet file as Arrow arrays, all that are ``needed`` among them.
+    """Read columns of a parquet file as Arrow arrays: the ``needed`` ones, and optional ones.
 
-    With a ``prefix``, those that are needed and those whose names begin so.
+    With a ``prefix``, read the needed columns and those whose names begin with it.
     """
     import pyarrow as pa
 
@@ -70,7 +70,7 @@ def read_columns(
                 its = ", ".join(table.schema_arrow.names[:20])
                 raise not_whole(folder, file, f"lacks the column {lacking[0]!r} (it has: {its})")
             if rows > MOST_ROWS:
-                raise not_whole(folder, file, f"has {rows} rows, of at most {MOST_ROWS} that can be shown")
+                raise not_whole(folder, file, f"has {rows} rows; at most {MOST_ROWS} can be shown")
             content = with_plain_text(table.read(columns=present))
             content.validate(full=True)
     except FileNotFoundError:
@@ -83,36 +83,36 @@ def read_columns(
 
 
 def coordinates(folder: Path, file: str, columns: Mapping[str, Any]) -> Float64Array:
-    """Places of a map, (rows, 2 or 3)."""
+    """Return the coordinates of a map, (rows, 2 or 3)."""
     import pyarrow as pa
 
     axes = [axis for axis in records.AXES if axis in columns]
     for axis in axes:
         kind = columns[axis].type
         if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
-            raise not_whole(folder, file, f"holds coordinates that are not numbers ({axis} is {kind})")
-    with np.errstate(invalid="ignore"):  # what is no number is refused below
+            raise not_whole(folder, file, f"has coordinates that are not numbers ({axis} is {kind})")
+    with np.errstate(invalid="ignore"):  # NaN is refused below
         points = np.column_stack([columns[axis].to_numpy().astype(np.float64) for axis in axes])
     broken = int((~(np.abs(points) <= FARTHEST)).any(axis=1).sum())
     if broken or not len(points):
-        reason = f"has {broken} rows whose place is not finite" if broken else "has no rows"
+        reason = f"has {broken} rows with a position that is not finite" if broken else "has no rows"
         raise not_whole(folder, file, reason)
     return points
 
 
 def identities(folder: Path, file: str, column: Any) -> Int64Array | tuple[str, ...]:
-    """Names of rows (rows,): whole numbers, or text."""
+    """Return the names of rows (rows,): integers or text."""
     import pyarrow as pa
 
     if pa.types.is_integer(column.type):
         if column.null_count or pa.types.is_uint64(column.type):
-            raise not_whole(folder, file, "has rows without identity")
+            raise not_whole(folder, file, "has rows without a name")
         return np.asarray(column.to_numpy(), dtype=np.int64)
     return tuple(name or "" for name in _names(folder, file, "row", column))
 
 
 def _names(folder: Path, file: str, name: str, column: Any) -> tuple[str | None, ...]:
-    """Values of a column of text; None where there is none."""
+    """Return the values of a text column, None for missing ones."""
     import pyarrow as pa
     import pyarrow.compute as compute
 
@@ -121,10 +121,10 @@ def _names(folder: Path, file: str, name: str, column: Any) -> tuple[str | None,
         or pa.types.is_large_string(column.type)
         or pa.types.is_null(column.type)
     ):
-        raise not_whole(folder, file, f"holds {column.type} where names belong, in the column {name!r}")
+        raise not_whole(folder, file, f"has {column.type} instead of names in the column {name!r}")
     longest = compute.max(compute.binary_length(column.cast(pa.large_string()))).as_py()
     if longest is not None and longest > LONGEST_NAME:
-        raise not_whole(folder, file, f"has a name of {longest} letters in the column {name!r}")
+        raise not_whole(folder, file, f"has a name of {longest} bytes in the column {name!r}")
     return tuple(column.to_pylist())
 
 
@@ -132,7 +132,7 @@ def _clusters(folder: Path, file: str, column: Any) -> tuple[str, ...]:
     import pyarrow as pa
 
     if not pa.types.is_integer(column.type) or column.null_count:
-        raise not_whole(folder, file, "holds clusters that are not whole numbers")
+        raise not_whole(folder, file, "has clusters that are not whole numbers")
     return tuple(str(cluster) for cluster in column.to_pylist())
 
 
@@ -144,7 +144,7 @@ def _faithfulness(folder: Path, file: str, columns: Mapping[str, Any]) -> Faithf
             continue
         shares = column.to_numpy().astype(np.float64) if pa.types.is_floating(column.type) else np.array([-1])
         if not ((shares >= 0) & (shares <= 1)).all():
-            raise not_whole(folder, file, f"holds shares that are none, in the column {name!r}")
+            raise not_whole(folder, file, f"has shares outside 0 to 1 in the column {name!r}")
         return Faithfulness(int(kept.group(1)), shares)
     return None
 
@@ -159,7 +159,7 @@ def read_embedding(
     Float64Array,
     Faithfulness | None,
 ]:
-    """Names of rows, their clients, labels and clusters, the federated map, and its rows' faithfulness."""
+    """Return row names, clients, labels and clusters, the federated map, and the faithfulness of its rows."""
     file = records.EMBEDDING
     columns = read_columns(folder, file, ("row", "client", "x", "y"))
     labels = None
@@ -182,7 +182,7 @@ def read_embedding(
 def read_central(
     folder: Path, rows: Int64Array | tuple[str, ...], dimensions: int
 ) -> tuple[Float64Array | None, Faithfulness | None]:
-    """The pooled-data map and its rows' faithfulness; None where there is none."""
+    """Return the pooled-data map and the faithfulness of its rows, None for what is missing."""
     file = records.CENTRAL
     if not (folder / file).exists():
         return None, None
@@ -191,13 +191,13 @@ def read_central(
         raise not_whole(folder, file, f"does not hold the rows of {records.EMBEDDING} in the same order")
     points = coordinates(folder, file, columns)
     if points.shape[1] != dimensions:
-        reason = f"is a map in {points.shape[1]} dimensions, {records.EMBEDDING} in {dimensions}"
+        reason = f"has {points.shape[1]} dimensions, but {records.EMBEDDING} has {dimensions}"
         raise not_whole(folder, file, reason)
     return points, _faithfulness(folder, file, columns)
 
 
 def read_shown(folder: Path, rows: Int64Array | tuple[str, ...]) -> dict[str, Float64Array]:
-    """Columns by name, (rows,) each, NaN where a value is missing; none where the run shows none."""
+    """Return the shown columns (rows,) by name, with NaN for missing values."""
     import pyarrow as pa
 
     file = records.SHOWN
@@ -209,7 +209,7 @@ def read_shown(folder: Path, rows: Int64Array | tuple[str, ...]) -> dict[str, Fl
     shown = {}
     for name, column in columns.items():
         if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
-            raise not_whole(folder, file, f"holds {column.type} where numbers belong, in the column {name!r}")
+            raise not_whole(folder, file, f"has {column.type} instead of numbers in the column {name!r}")
         values = column.to_numpy().astype(np.float64)
         shown[name.removeprefix(records.SHOWN_COLUMN)] = np.where(np.isfinite(values), values, np.nan)
     return shown

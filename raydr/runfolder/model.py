@@ -1,4 +1,4 @@
-"""A run's model: what placing new rows on its map needs, and what it was made from, checked by whoever reads it."""
+"""A run's model: arrays that place new rows on its map, with checked provenance."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ from raydr.statistics.scaling import Scale
 from raydr.statistics.site_effects import Kind
 
 FORMAT = 1
-"""Of ``model.json``; another is refused."""
+"""Format of ``model.json``; any other is refused."""
 CARD, ARRAYS, ENCODER, SITES = (
     PurePath(file).name for file in (records.CARD, records.ARRAYS, records.ENCODER, records.SITES)
 )
-"""Files in the folder; the last is what sites that were harmonized keep to themselves, and may be taken away."""
+"""Files in the folder. The last holds what harmonized sites keep to themselves, and may be removed."""
 KEYED = "keyed_scaling"
-"""Name of the array that holds a keyed run's scaling, sealed: only clients can read it."""
+"""Name of the array with a keyed run's sealed scaling, which only clients can read."""
 _MADE_FROM = "made_from"
 _PREFIX = "encoder."
-"""Before the names of arrays that are an encoder's."""
+"""Prefix of the names of an encoder's arrays."""
 
 
 @dataclass(kw_only=True, frozen=True)
 class Card:
-    """What a model was made from: ``model.json``.
+    """Provenance of a model: ``model.json``.
 
     Attributes
     ----------
     scenario : str
-        SHA-256 of the run's scenario.yaml, whose method and scaling place new rows.
+        SHA-256 of the run's scenario.yaml, which has the method and scaling for new rows.
     columns : tuple of str
         Names of the features, in the order of the arrays.
     named : bool
-        Whether the data named them; else they were counted.
+        Whether the names come from the data; else they are numbers.
     left_out : tuple of str
-        Columns of the data that are no features: new rows may have them or not.
+        Columns of the data that are not features; new rows may have them.
     files : dict of str to str
-        SHA-256 of each file of arrays, but for that of sites, which stays with them.
+        SHA-256 of each file of arrays, except that of the sites.
     words : dict of str to tuple of str
-        Columns of the data that are a feature of zeros and ones for each of these words.
+        Text columns with their words; each word is a feature of zeros and ones.
     sites : tuple of str
-        Of a run that harmonized sites, their names, in the order of what each keeps to itself.
+        Names of harmonized sites, in the order of the arrays in ``sites.npz``.
     raydr : str
-        The version that made it.
+        Version of raydr that wrote the model.
     format : int
     """
 
@@ -77,9 +77,9 @@ class Card:
 
 @dataclass(frozen=True)
 class Model:
-    """Arrays by name, and what they were made from.
+    """Arrays by name, and their provenance.
 
-    ``own`` are what sites keep to themselves: empty where nothing, or where its file was taken away.
+    ``own`` has the arrays that sites keep to themselves; it is empty if there are none or their file was removed.
     """
 
     arrays: dict[str, FloatArray]
@@ -97,17 +97,17 @@ def write_model(
 ) -> None:
     """Write ``model/`` in a run folder that has its scenario: an encoder as safetensors, other arrays as npz.
 
-    What each of the ``sites`` keeps to itself, its ``own``, has a file of its own, which can be taken away.
+    The arrays that the ``sites`` keep to themselves, ``own``, go to a separate file, which can be removed.
     """
     folder = run / MODEL
-    folder.mkdir(exist_ok=True)  # a resumed run may have come as far as this before
+    folder.mkdir(exist_ok=True)  # it exists if a resumed run had reached this step
     encoder = {name.removeprefix(_PREFIX): arrays[name] for name in arrays if name.startswith(_PREFIX)}
     others = {name: arrays[name] for name in arrays if not name.startswith(_PREFIX)}
-    write_array_archive(folder / ARRAYS, others)  # numbers of this kind hardly shrink
+    write_array_archive(folder / ARRAYS, others)  # not compressed: such numbers hardly shrink
     if encoder:
         from safetensors.numpy import save
 
-        # The library's own `save_file` makes a file that only its owner can read.
+        # safetensors' own `save_file` makes a file that only its owner can read.
         encoded = save({name: np.ascontiguousarray(values) for name, values in encoder.items()})
         (folder / ENCODER).write_bytes(encoded)
     card = Card(
@@ -127,14 +127,14 @@ def write_model(
 
 
 def made_from_renamed(run: Path, before: str) -> None:
-    """Have a model go on with its scenario after that file's paths were renamed, if it was made from it.
+    """Update a model's scenario digest after paths in scenario.yaml were renamed, if the model was made from it.
 
     Parameters
     ----------
     run : Path
         The run folder.
     before : str
-        SHA-256 of its scenario.yaml before.
+        SHA-256 of scenario.yaml before the change.
     """
     file = run / MODEL / CARD
     if not file.is_file():
@@ -147,12 +147,12 @@ def made_from_renamed(run: Path, before: str) -> None:
 
 
 def read_model(run: Path) -> Model:
-    """Return the model that :func:`write_model` wrote, once nothing of it has changed.
+    """Read the model that :func:`write_model` wrote, and check that it is unchanged.
 
     Raises
     ------
     OutputError
-        If it is not there, is damaged, or was made from another scenario than the one that stands in the folder.
+        If the model is missing or damaged, or was made from another scenario than the one in the folder.
     """
     folder = run / MODEL
     card = _card(folder)
@@ -160,25 +160,25 @@ def read_model(run: Path) -> Model:
         if _checked(folder, name) != digest:
             raise _broken(folder, f"{name} is not the file that the run wrote")
     if _checked(run, SCENARIO) != card.scenario:
-        raise _broken(folder, f"{run / SCENARIO} is not the scenario that it was made by")
+        raise _broken(folder, f"{run / SCENARIO} is not the scenario that it was made from")
     try:
         arrays, own = _arrays(folder, card), _own(folder, card)
-    except Exception as error:  # whatever readers make of a file that is not what its name says
+    except Exception as error:  # readers raise many types for a file of another format
         raise _broken(folder, " ".join(str(error).split())) from error
     for name, values in arrays.items():
         if values.dtype.kind not in "fiu" or not np.isfinite(values).all():
-            raise _broken(folder, f"the array {name} has values that are no finite numbers")
+            raise _broken(folder, f"the array {name} has values that are not finite numbers")
     by_column = {"fill", "site_centre", "site_deviation", "site_adjusted"} & set(arrays)
     for name in () if KEYED in arrays else ("shift", "factor", *sorted(by_column)):
         if name not in arrays or arrays[name].shape != (len(card.columns),):
             raise _broken(
-                folder, f"the array {name} is not one number for each of {len(card.columns)} columns"
+                folder, f"the array {name} must have one number for each of {len(card.columns)} columns"
             )
     for name, values in own.items():
         if values.shape != (len(card.sites), len(card.columns)) or not np.isfinite(values).all():
             raise _broken(
                 folder,
-                f"the array {name} of {SITES} is not one number for each of {len(card.columns)} columns and"
+                f"the array {name} of {SITES} must have one finite number for each of {len(card.columns)} columns and"
                 f" {len(card.sites)} sites",
             )
     return Model(arrays, card, own)
@@ -187,17 +187,17 @@ def read_model(run: Path) -> Model:
 def preparation_of(
     run: Path, model: Model, scale: Scale, harmonized: Kind | None, *, of_sites: bool = True
 ) -> Preparation:
-    """What a model's arrays say became of rows before they were mapped, ``of_sites`` with what each kept to itself.
+    """Return the preparation of rows from a model's arrays; with ``of_sites``, including what sites keep.
 
     Raises
     ------
     OutputError
-        If they do not say it, or what sites keep to themselves was taken away.
+        If an array is missing, or the file of what sites keep to themselves was removed.
     """
     if of_sites and harmonized is not None and not model.own:
         raise OutputError(
-            f"The model in {run / MODEL} is without {SITES}, in which each site has what its rows are adjusted by: only"
-            " a site that has kept its own can place its rows."
+            f"The model in {run / MODEL} has no {SITES}, which holds the adjustments of each site's rows. Only a site"
+            " that kept its own adjustment can place its rows."
         )
     try:
         return Preparation.of(model.arrays, model.own if of_sites else {}, scale, harmonized)
@@ -213,12 +213,12 @@ def _card(folder: Path) -> Card:
         digest = content.pop("sha256")
         known = {key: content[key] for key in content if key in {each.name for each in fields(Card)}}
         card = TypeAdapter(Card).validate_python(known)
-    except Exception as error:  # not there, not JSON, not with these keys: each has its own type
+    except Exception as error:  # a missing file, other content or other keys: each has its own type
         raise _broken(folder, f"{CARD}: {' '.join(str(error).split())}") from error
     if card.format != FORMAT:
         raise OutputError(
-            f"The model in {folder} was written by raydr {card.raydr} in format {card.format}, and raydr"
-            f" {version('raydr')} reads format {FORMAT}: take that version, or repeat the run with this one."
+            f"The model in {folder} was written by raydr {card.raydr} in format {card.format}, but raydr"
+            f" {version('raydr')} reads format {FORMAT}. Use raydr {card.raydr}, or repeat the run with this version."
         )
     if digest != digest_of(content):
         raise _broken(folder, f"{CARD} is not the file that the run wrote")
@@ -246,7 +246,7 @@ def _own(folder: Path, card: Card) -> dict[str, FloatArray]:
 
 
 def _digest_of_sites(card: Card, own: Mapping[str, NDArray[Any]]) -> str:
-    """Digest of what sites keep to themselves, and of the model that it belongs to; it lies in their file alone."""
+    """Return the digest of what sites keep and of its model; it is stored only in the sites' file."""
     names = sorted(own)
     return digest_of(
         {"files": card.files, "names": names, "arrays": sha256_of_arrays(own[name] for name in names)}
@@ -254,7 +254,7 @@ def _digest_of_sites(card: Card, own: Mapping[str, NDArray[Any]]) -> str:
 
 
 def digest_of(content: Mapping[str, Any]) -> str:
-    """SHA-256 of what a card says, in whatever order."""
+    """Return the SHA-256 of a card's content, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -267,6 +267,6 @@ def _checked(folder: Path, name: str) -> str:
 
 def _broken(folder: Path, reason: str) -> OutputError:
     return OutputError(
-        f"The model in {folder} cannot be used: {reason}. Bring back the run folder as the run wrote it, or repeat"
-        " the run."
+        f"The model in {folder} cannot be used: {reason}. Restore the run folder as the run wrote it, or repeat the"
+        " run."
     )

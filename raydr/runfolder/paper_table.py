@@ -1,4 +1,4 @@
-"""A published table next to raydr's values, read from ``table.parquet``."""
+"""A published table with raydr's values, read from ``table.parquet``."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from raydr.runfolder.records import COSTS
 
 Verdict = Literal["better", "within", "worse"]
 HEADING = b"raydr_table"
-"""In the schema's metadata: what the table is, as JSON."""
+"""Key of the schema metadata that holds the table's heading as JSON."""
 LARGEST = 16 * MEGABYTE
 SOURCES = ("published", "default", "pooled")
-"""Columns of raydr's own values: run as the paper has it, by raydr's defaults, and of the pooled rows' map."""
+"""Columns of raydr's values: with the paper's settings, with raydr's defaults, and for the pooled-data map."""
 _COLUMNS = (
     "group",
     "row",
@@ -51,7 +51,7 @@ _HEADING = (
 
 @dataclass(frozen=True)
 class Mean:
-    """Mean over seeds, and standard deviation where there are several."""
+    """Mean over seeds, and standard deviation if there are several."""
 
     value: float
     deviation: float | None
@@ -59,7 +59,7 @@ class Mean:
 
 @dataclass(kw_only=True, frozen=True)
 class CellResult:
-    """A cell: the paper's number and raydr's.
+    """A cell: the paper's number and raydr's values.
 
     Attributes
     ----------
@@ -67,11 +67,11 @@ class CellResult:
     paper : Mean or None
         The paper's number.
     rounding : float
-        Half a unit of its last digit.
+        Half a unit of the last digit of the paper's number.
     published, default, pooled : Mean or None
-        raydr's, over the seeds that have one.
+        raydr's values, over the seeds that have one.
     runs : tuple of str
-        Run folders of the default, by seed, seen from the sweep's.
+        Run folders of the default by seed, relative to the sweep folder.
     why : str or None
         Why there is no value.
     """
@@ -90,7 +90,7 @@ class CellResult:
 
     @property
     def higher_is_better(self) -> bool | None:
-        """Which way its measure improves; None where neither way is known."""
+        """Whether higher values are better; None if unknown."""
         from raydr.metrics import metric_named
 
         if self.measure in COSTS:
@@ -104,7 +104,7 @@ class CellResult:
     def verdict(self) -> Verdict | None:
         """Whether the default is better or worse than the paper, or within one standard deviation of it.
 
-        Of the two standard deviations the larger counts, and at least the rounding of the paper's number.
+        The larger of the two standard deviations counts, but at least the rounding of the paper's number.
         """
         if self.paper is None or self.default is None or self.higher_is_better is None:
             return None
@@ -116,12 +116,12 @@ class CellResult:
 
     @property
     def ratio(self) -> float | None:
-        """By how much the default is better than the paper, above 1; None where a ratio says nothing."""
+        """Ratio of the default to the paper, above 1 if the default is better; None if it is meaningless."""
         return self._ratio_to(self.paper)
 
     @property
     def ratio_to_pooled(self) -> float | None:
-        """By how much the default is better than the pooled rows' map, above 1; None where a ratio says nothing."""
+        """Ratio of the default to the pooled-data map, above 1 if the default is better; None if meaningless."""
         return self._ratio_to(self.pooled)
 
     def _ratio_to(self, other: Mean | None) -> float | None:
@@ -140,35 +140,36 @@ class CellResult:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A published table with raydr's values; ``heading`` is what was said of it when it was written."""
+    """A published table with raydr's values; ``heading`` describes the table."""
 
     heading: Mapping[str, Any]
     cells: tuple[CellResult, ...]
 
     @property
     def worst(self) -> CellResult | None:
-        """The cell with the least ratio of raydr's default to the paper; None where no cell can be compared."""
+        """The cell with the smallest ratio of raydr's default to the paper; None if no cell can be compared."""
         return _least(self.cells, lambda cell: cell.ratio)
 
     @property
     def verdicts(self) -> Counter[str]:
-        """How many cells are better, within and worse."""
+        """Number of cells that are better, within and worse."""
         return Counter(verdict for cell in self.cells if (verdict := cell.verdict) is not None)
 
     @property
     def changed(self) -> str:
-        """In words, what of the table was changed to be shorter; empty where nothing was."""
+        """The settings that were changed to shorten the run, in words; empty if none."""
         return ", ".join(f"{key} {_said(value)}" for key, value in self.heading["reduced"].items())
 
     @property
     def summary(self) -> str:
-        """How it came out, in a line."""
+        """Summary of the comparison in one line."""
         found, worst = self.verdicts, self.worst
         if not found:
-            beside = _least(self.cells, lambda cell: cell.ratio_to_pooled)
-            if beside is None:
+            least_pooled = _least(self.cells, lambda cell: cell.ratio_to_pooled)
+            if least_pooled is None:
                 return "no cell can be compared"
-            return f"least ratio to the pooled rows' map {beside.ratio_to_pooled:.2f} ({beside.name}, {beside.column})"
+            ratio = f"{least_pooled.ratio_to_pooled:.2f}"
+            return f"least ratio to the pooled-data map {ratio} ({least_pooled.name}, {least_pooled.column})"
         words = {"better": "better", "within": "within one sd", "worse": "worse"}
         said = [f"{found[verdict]} {word}" for verdict, word in words.items() if found[verdict]]
         least = "" if worst is None else f"; least ratio {worst.ratio:.2f} ({worst.name}, {worst.column})"
@@ -191,7 +192,7 @@ def read_paper_table(path: Path) -> PaperTable:
     Raises
     ------
     OutputError
-        If it is none, or damaged.
+        If it is another file, or damaged.
     """
     import pyarrow as pa
 
@@ -209,7 +210,8 @@ def read_paper_table(path: Path) -> PaperTable:
         return PaperTable(heading, tuple(_cell(*place, seeds) for place, seeds in places.items()))
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
         raise OutputError(
-            f"{path} is no table that `raydr reproduce` wrote ({' '.join(str(error).split())}): reproduce it again."
+            f"{path} is not a table that `raydr reproduce` wrote ({' '.join(str(error).split())}). Run that command"
+            " again."
         ) from error
 
 

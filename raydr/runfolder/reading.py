@@ -1,4 +1,4 @@
-"""A run folder as values: read, checked, and refused with the file's name when it is not whole."""
+"""Checked readers of run folders; an error names the file that is missing or broken."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ T = TypeVar("T")
 Stress: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 ELSEWHERE = (
-    "make room there, or copy the run folder to where it can be written and make its report in the copy"
+    "free disk space there, or copy the run folder to a writable place and run `raydr report` on the copy"
 )
-"""What to do about a run folder that cannot be written."""
+"""Remedy for a run folder that cannot be written."""
 
 
 @dataclass(frozen=True)
 class Along:
-    """The map (rows, 2 or 3) as it would be had the run ended after a round, and its metrics by name."""
+    """The map (rows, 2 or 3) that the run would produce if it ended after a round, and its metrics by name."""
 
     round: int
     measures: Mapping[str, float | None]
@@ -56,36 +56,36 @@ class Along:
 
 @dataclass(kw_only=True, frozen=True)
 class RunFolder:
-    """Everything that the report says, in the order of ``embedding.parquet``.
+    """Content of a run folder, with rows in the order of ``embedding.parquet``.
 
     Attributes
     ----------
     rows : Int64Array or tuple of str, (rows,)
-        Identity of each row in the source table.
+        Name of each row in the source table.
     clients, labels : tuple of str, (rows,)
-        Name of each row's client, and its label; ``labels`` is None when the data have none.
+        Client and label of each row; ``labels`` is None if the data have none.
     clusters : tuple of str, (rows,)
-        Each row's cluster in the federated run; None where the method makes none.
+        Cluster of each row in the federated run; None if the method makes none.
     federated, central : Float64Array, (rows, 2) or (rows, 3)
-        The maps; ``central`` is None when the run was not compared with the pooled data.
+        The maps; ``central`` is None if the run was not compared with the pooled data.
     data : Provenance
-        What was read, and what of it was mapped.
+        The data that were read, and what was mapped.
     privacy : Statement
-        What the run cost in privacy.
+        Privacy cost of the run.
     notes : tuple of Note
-        What the method says of the run; none where it says nothing.
+        Notes of the method on the run.
     along : tuple of Along
-        Maps along the way, by round; none where the scenario asks for none.
+        Maps during training, by round; empty if the scenario asks for none.
     audit : Audit or None
-        What attacks recovered; None where the run was not audited.
+        What attacks recovered; None if the run was not audited.
     faithfulness, central_faithfulness : Faithfulness or None
-        Of each row, on either map; None where no metric of the run counted its neighbours.
+        Faithfulness of each row on either map; None if no metric of the run counted neighbours.
     shown : mapping of str to Float64Array, (rows,)
-        Mapped columns as they were read, by name, NaN where a value is missing; none where the scenario asks for none.
+        Mapped columns as they were read, by name, with NaN for missing values; empty if the scenario asks for none.
     edited : tuple of str
-        How files differ from the manifest, in words; none outside of :func:`raydr.runfolder.manifest.edits_accepted`.
+        Differences from the manifest in words; empty outside of :func:`raydr.runfolder.manifest.edits_accepted`.
     stress : tuple of float
-        Of the start and after each iteration of the server's own; none where it made none.
+        Stress at the start and after each iteration of the server; empty if it made none.
     """
 
     path: Path
@@ -114,16 +114,16 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        """The scenario's name, or the folder's when the scenario has none."""
+        """The scenario's name, or the folder's if the scenario has none."""
         return str(self.scenario.get("name") or self.path.name)
 
     def section(self, key: str) -> Mapping[str, Any]:
-        """A section of the scenario, empty where there is none."""
+        """Return a section of the scenario, empty if there is none."""
         section = self.scenario.get(key)
         return section if isinstance(section, Mapping) else {}
 
     def called(self, by: str) -> str:
-        """What the user's own table calls the "label" or the "client" of its rows; those words where it has no name."""
+        """Return the name of the table's column for the "label" or the "client", or ``by`` if it has none."""
         partition = self.section("clients").get("partition")
         column = partition.get("column") if isinstance(partition, Mapping) else None
         return str({"label": self.section("data").get("label"), "client": column}.get(by) or by)
@@ -135,7 +135,7 @@ class RunFolder:
 
     @property
     def exposed(self) -> tuple[Entry, ...]:
-        """Messages that show each record's own values, with nothing that promises to guard them."""
+        """Messages that show each record's own values without a privacy guarantee."""
         return tuple(entry for entry in self.ledger if entry.exposes_records)
 
     @property
@@ -151,23 +151,23 @@ class RunFolder:
 
 
 def read_run(folder: Path) -> RunFolder:
-    """Read a run folder, which ``raydr run`` wrote.
+    """Read a run folder that ``raydr run`` wrote.
 
     Raises
     ------
     OutputError
-        The folder is not a whole run folder: the message names the file that is missing or broken.
+        If the folder is not a complete run folder. The message names the file that is missing or broken.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise OutputError(
-            f"{folder} is not a folder. Give the run folder that `raydr run` printed when it ended, for example "
+            f"{folder} is not a folder. Pass the run folder that `raydr run` printed at its end, for example "
             "runs/digits-fed-tsne-20260203-102231."
         )
     if records.is_incomplete(folder):
         raise OutputError(
-            f"{folder} is what an interrupted run left behind: its name says incomplete, so its files cannot be "
-            f"trusted. Finish the run with `raydr run {folder} --resume`, or run it again."
+            f"{folder} is from an interrupted run, as 'incomplete' in its name says, so its files cannot be trusted. "
+            f"Finish the run with `raydr run {folder} --resume`, or start it again."
         )
     edited = require_unchanged(folder)
     scenario_text = _bytes(folder, records.SCENARIO).decode("utf-8", errors="replace")
@@ -203,27 +203,27 @@ def read_run(folder: Path) -> RunFolder:
 
 
 def read_audit(folder: Path) -> Audit | None:
-    """What attacks on a run recovered; None where it was not audited; raises as :func:`read_run`."""
+    """Return a run's audit, or None if it was not audited; raises as :func:`read_run`."""
     if not (folder / records.AUDIT).exists():
         return None
     require_unchanged(folder, records.AUDIT, records.SCENARIO)
     audit = parsed(folder, records.AUDIT, Audit)
     if audit.scenario != sha256_of_file(folder / records.SCENARIO):
         raise OutputError(
-            f"{folder / records.AUDIT} is of another run: its {records.SCENARIO} was another. Delete it; `raydr audit"
-            f" {folder}` makes one of this run."
+            f"{folder / records.AUDIT} belongs to another run: its {records.SCENARIO} differs. Delete it and run `raydr"
+            f" audit {folder}`."
         )
     return audit
 
 
 def read_rounds(folder: Path) -> tuple[RoundEnded, ...]:
-    """Rounds of a run folder; raises as :func:`read_run`."""
+    """Return the rounds of a run folder; raises as :func:`read_run`."""
     require_unchanged(folder, records.ROUNDS)
     return parsed(folder, records.ROUNDS, tuple[RoundEnded, ...])
 
 
 def read_scores(folder: Path) -> dict[int, dict[str, float | None]]:
-    """Metrics of the maps along the way by round and name, none where none were drawn; raises as :func:`read_run`."""
+    """Return metrics of the maps during training, by round and name; raises as :func:`read_run`."""
     require_unchanged(folder, records.PROGRESS)
     if not (folder / records.PROGRESS).exists():
         return {}
@@ -258,7 +258,7 @@ def parsed(folder: Path, file: str, kind: type[T]) -> T:
 
 @cache
 def _adapter(kind: Any) -> Any:
-    """Made once for each kind: a sweep's page reads a thousand folders."""
+    """Return the validator of a type, cached because a sweep's page reads a thousand folders."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
@@ -270,12 +270,12 @@ def _parse_scenario(folder: Path, text: str) -> Mapping[str, Any]:
     except DocumentError as error:
         raise not_whole(folder, records.SCENARIO, f"is not valid YAML ({error})") from error
     if not isinstance(scenario, dict):
-        raise not_whole(folder, records.SCENARIO, "holds no keys")
+        raise not_whole(folder, records.SCENARIO, "has no keys")
     return scenario
 
 
 def read_ledger(folder: Path) -> tuple[Entry, ...]:
-    """Messages of a folder, a run's or a joined site's; raises as :func:`read_run`."""
+    """Return the messages of a run or a joined site; raises as :func:`read_run`."""
     ledger = parsed(folder, records.LEDGER, tuple[Entry, ...])
     for message in ledger:
         counted = (message.count, message.bytes)
@@ -283,12 +283,12 @@ def read_ledger(folder: Path) -> tuple[Entry, ...]:
         if any(not 0 <= value < 2**63 for value in counted) or any(
             not 0 <= value < math.inf for value in promised
         ):
-            raise not_whole(folder, records.LEDGER, f"has a count that is none, in {message.kind!r}")
+            raise not_whole(folder, records.LEDGER, f"has an invalid number in {message.kind!r}")
     return ledger
 
 
 def read_data(folder: Path, rows: int) -> Provenance:
-    """What so many rows of a folder were read from; raises as :func:`read_run`."""
+    """Return the provenance of a folder's ``rows`` rows; raises as :func:`read_run`."""
     data = parsed(folder, records.DATA, Provenance)
     counted = [count for source in data.sources for count in (source.rows, source.dropped)]
     if (
@@ -297,12 +297,12 @@ def read_data(folder: Path, rows: int) -> Provenance:
         or not data.sources
     ):
         raise not_whole(folder, records.DATA, f"does not account for the {rows} rows of {records.EMBEDDING}")
-    if (folder / records.FINGERPRINTS).exists():  # which may have been taken away
+    if (folder / records.FINGERPRINTS).exists():  # the owner may have deleted it
         try:
             return data.known_by(parsed(folder, records.FINGERPRINTS, tuple[Fingerprint, ...]))
         except ValueError:
             raise not_whole(
-                folder, records.FINGERPRINTS, f"is not of what {records.DATA} says that was read"
+                folder, records.FINGERPRINTS, f"does not match the sources in {records.DATA}"
             ) from None
     return data
 
@@ -322,7 +322,7 @@ def _read_along(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: in
         reason = f"does not hold the rows of {records.EMBEDDING} for each round of {records.PROGRESS}"
         raise not_whole(folder, file, reason)
     if points.shape[1] != dimensions:
-        reason = f"has maps in {points.shape[1]} dimensions, {records.EMBEDDING} in {dimensions}"
+        reason = f"has maps in {points.shape[1]} dimensions, but {records.EMBEDDING} has {dimensions}"
         raise not_whole(folder, file, reason)
     maps = points.reshape(len(scores), len(rows), dimensions)
     return tuple(

@@ -1,9 +1,9 @@
-"""What a run folder holds: the names of its files and the records in them, for whoever writes one or reads one.
+"""Names of the files of run and sweep folders, and the records in them.
 
-Those of ``ledger.json``, ``rounds.jsonl``, ``notes.json`` and ``data.json`` are the run's own:
-:class:`raydr.privacy.ledger.Entry`, :class:`raydr.journal.RoundEnded`, :class:`raydr.methods.outcome.Note` and
-:class:`raydr.data.provenance.Provenance`; that of ``privacy.json`` is :class:`raydr.privacy.statement.Statement`, and
-that of ``audit.json`` :class:`raydr.attacks.verdicts.Audit`.
+Other records are defined elsewhere: ``ledger.json`` holds :class:`raydr.privacy.ledger.Entry`, ``rounds.jsonl``
+:class:`raydr.journal.RoundEnded`, ``notes.json`` :class:`raydr.methods.outcome.Note`, ``data.json``
+:class:`raydr.data.provenance.Provenance`, ``privacy.json`` :class:`raydr.privacy.statement.Statement`, and
+``audit.json`` :class:`raydr.attacks.verdicts.Audit`.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from raydr.journal import Count, Seconds
 SCENARIO = "scenario.yaml"
 EMBEDDING, CENTRAL = "embedding.parquet", "central.parquet"
 SHOWN, SHOWN_COLUMN = "shown.parquet", "column."
-"""Where the scenario asks for them: some of the mapped columns as they were read, and how their names begin there."""
+"""Mapped columns as they were read, if the scenario asks for them, and the prefix of their names."""
 HELD_OUT = "held_out.parquet"
-"""Where rows that were held out are placed on the run's map."""
+"""Positions of held-out rows on the run's map."""
 PROGRESS, PROGRESS_MAPS = "progress.json", "progress.parquet"
-"""Of maps along the way, where the scenario asks for them: metrics by round and name, and places by round and row."""
+"""Maps during training, if the scenario asks for them: metrics by round and name, positions by round and row."""
 METRICS, LEDGER, ROUNDS, NOTES = "metrics.json", "ledger.json", "rounds.jsonl", "notes.json"
 STRESS = "stress.json"
-"""Where the server found the geometry by iterations of its own: the stress of the start and after each of them."""
+"""Stress at the start and after each iteration, if the server computed the geometry iteratively."""
 DATA, ENVIRONMENT, PRIVACY = "data.json", "environment.json", "privacy.json"
 FINGERPRINTS = "fingerprints.json"
-"""Hashes of what was read, by which it is known again: for the owner of the data, since they follow from every row."""
+"""Hashes that identify the data that were read. They depend on every row, so they are for the owner of the data."""
 AUDIT = "audit.json"
-"""What attacks recovered, where the run was audited."""
+"""What attacks recovered, if the run was audited."""
 MODEL = "model"
-"""A folder."""
+"""Folder of the model."""
 JOINED, JOINING = "joined", "joining.json"
-"""A folder with a numbered one for each site that joined later, and the record of that in it."""
+"""Folder with a numbered folder for each site that joined later, and the record of the join in it."""
 REPORT, PICTURE = "report.html", "embedding.png"
-"""Made from the other files, and again by ``raydr report``."""
+"""Page and picture, which ``raydr report`` writes again from the other files."""
 MANIFEST = "manifest.json"
-"""Sizes and SHA-256 of all files but the report and the picture, by :mod:`raydr.runfolder.manifest`."""
+"""Sizes and SHA-256 of files, written by :mod:`raydr.runfolder.manifest`."""
 AXES = "xyz"
 """Columns of a map's coordinates, as many as it has dimensions."""
 CARD, ARRAYS, ENCODER, SITES = (
@@ -57,42 +57,41 @@ RELEASED: Mapping[str, tuple[str, ...] | None] = {
     ROUNDS: ("round", "objective", "bytes_up", "bytes_down", "asked", "answered", "failed", "moved"),
     DATA: ("columns", "named", "scaling", "mapped", "set_apart", "held_out", "filling", "words"),
 }
-"""Files of a run folder, whole or some fields of them, that the privacy claim of the run covers."""
+"""Files of a run folder, or fields of them, that the run's privacy claim covers."""
 KEPT: Mapping[str, str] = {
-    EMBEDDING: "row identities, labels and scores by row; where clients keep their places, these too",
+    EMBEDDING: "row names, labels and scores by row, and positions that clients keep",
     CENTRAL: "a map of all rows in one place",
     SHOWN: "values of rows as they were read",
     HELD_OUT: "rows that no client had",
-    PROGRESS: "scores by all rows in one place",
-    PROGRESS_MAPS: "places of all rows",
-    METRICS: "scores by all rows in one place",
+    PROGRESS: "scores from all rows in one place",
+    PROGRESS_MAPS: "positions of all rows",
+    METRICS: "scores from all rows in one place",
     FINGERPRINTS: "hashes of all rows",
     MANIFEST: "hashes of the other files",
     ENVIRONMENT: "seconds and memory, which depend on the rows",
-    AUDIT: "what attacks made of the rows, judged by them",
-    SITES: "what each site knows of its own rows",
-    REPORT: "made of all the others",
-    PICTURE: "places of all rows",
+    AUDIT: "what attacks recovered, compared with the true rows",
+    SITES: "what each site knows about its own rows",
+    REPORT: "made from all other files",
+    PICTURE: "positions of all rows",
 }
-"""Files that stay with the owner of the data, and why; so does everything in ``joined``."""
+"""Files that stay with the owner of the data, and why. Everything in ``joined`` stays too."""
 
 SWEEP, SWEEP_REPORT, FRONTIER = "sweep.yaml", "sweep.html", "frontier.png"
-"""What a sweep folder was asked, which makes it one, and its page, which ``raydr report`` makes again; of audited runs
-also a picture of utility against leakage."""
+"""The sweep file, which marks a sweep folder; its page; and a picture of utility against leakage of audited runs."""
 TRIALS, POINTS, PARETO = "trials.parquet", "points.parquet", "pareto.parquet"
-"""Of a sweep: a row per trial, ordered by point and repeat; a row per point, means and deviations over its repeats that
-are done; and the rows of those that no other point beats in all of the sweep's objectives."""
+"""Tables of a sweep: a row per trial, by point and repeat; a row per point, with means and standard deviations over
+finished repeats; and the points on the Pareto front of the sweep's objectives."""
 
 PRIVATE = (FINGERPRINTS, SITES, TRIALS)
-"""Files that only their owner can read (mode 0600); the mode of all others follows the umask: docs/security.md."""
+"""Files that only their owner can read (mode 0600); other modes follow the umask: docs/security.md."""
 SETTING, DEVIATION = "set.", ".sd"
-"""How the column of a swept key begins, and how that of a measure's standard deviation over repeats ends."""
+"""Prefix of the column of a swept key, and suffix of the column of a measure's standard deviation over repeats."""
 TABLE, TABLE_REPORT = "table.parquet", "table.html"
-"""Of a sweep whose points are the cells of a published table: these, beside the paper's numbers, and their page."""
+"""The cells of a published table with raydr's values, for a sweep that reproduces one, and their page."""
 STARTS, COMPOSITION = "starts.txt", "composition.json"
-"""A sweep's starts of trials, a line each; and their cost together, where any run is private."""
+"""Starts of a sweep's trials, a line each; and their combined privacy cost, if any run is private."""
 BEST, TRIAL_FOLDERS = "best.yaml", "trials"
-"""Of a sweep: the scenario of its best point, and a folder with the run folder of each trial that is done."""
+"""Scenario of a sweep's best point, and the folder with the run folders of its finished trials."""
 COSTS = (
     "bytes_up",
     "bytes_down",
@@ -107,15 +106,15 @@ COSTS = (
     "seconds",
     "peak_memory_bytes",
 )
-"""Measures of a trial that every table has a column for, beside the metrics that any of its trials has."""
+"""Measures with a column in every table of trials, in addition to the metrics of any of its trials."""
 State: TypeAlias = Literal["done", "failed", "stopped"]
 TRIAL_STATES: tuple[State, ...] = ("done", "failed", "stopped")
 TRIAL_IDENTITY = ("point", "repeat", "seed", "status", "error", "folder", "digest", "data")
-"""Columns of trials that are neither a swept key nor a measure."""
+"""Columns of trials that are neither swept keys nor measures."""
 
 
 def trial_name(point: int, repeat: int) -> str:
-    """Name of a trial and of its folder.
+    """Return the name of a trial and of its folder.
 
     >>> trial_name(3, 1)
     '0003-1'
@@ -125,7 +124,7 @@ def trial_name(point: int, repeat: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRow:
-    """What became of a trial: a row of ``trials.parquet``.
+    """Result of a trial: a row of ``trials.parquet``.
 
     Attributes
     ----------
@@ -134,15 +133,15 @@ class TrialRow:
     error : str or None
         Why it failed.
     folder : str or None
-        Its run folder, seen from the sweep's; None where it is not done.
+        Run folder relative to the sweep folder; None if the trial is not done.
     digest : str
-        Of all that its results follow from.
+        Digest of everything that determines the results.
     data : str or None
-        SHA-256 of what was read, of all sources together; None where nothing was.
+        SHA-256 of all data that were read; None if nothing was read.
     values : mapping of dotted key to value
-        Of the swept keys that apply.
+        Values of the swept keys that apply.
     measures : mapping of name to float
-        Those that there are.
+        The measures that the trial has.
     """
 
     point: int
@@ -158,22 +157,22 @@ class TrialRow:
 
     @property
     def name(self) -> str:
-        """Of the trial."""
+        """Name of the trial and of its folder."""
         return trial_name(self.point, self.repeat)
 
 
 def is_incomplete(folder: Path) -> bool:
-    """Whether a folder's name says that its run is not whole, which that of a whole run never does."""
+    """Return whether a folder's name marks an incomplete run; names of complete runs never do."""
     return "incomplete" in folder.resolve().name
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measures:
-    """Metric values by name for the federated and the pooled-data map, and why any were not computed.
+    """Metric values by name for the federated and the pooled-data map, and why some were not computed.
 
-    ``central`` is empty where the run was not compared with the pooled data. Of very many rows ``sampled_rows`` are how
-    many of them metrics looked at, and ``standard_errors`` those of the values that are estimates, map by map as the
-    values are; neither is in the file where all rows were looked at.
+    ``central`` is empty if the run was not compared with the pooled data. With very many rows, metrics are estimated
+    from ``sampled_rows`` rows, and ``standard_errors`` has the errors of the estimates, by map and name. Both are
+    missing in the file if all rows were used.
     """
 
     federated: Mapping[str, float | None]
@@ -183,13 +182,13 @@ class Measures:
     sampled_rows: Count | None = None
 
     def error(self, which: str, name: str) -> float | None:
-        """Standard error of a value of the ``"federated"`` or the ``"central"`` map; None where it is exact."""
+        """Return the standard error of a value of the ``"federated"`` or ``"central"`` map; None if it is exact."""
         return self.standard_errors.get(which, {}).get(name)
 
 
 @dataclass(kw_only=True, frozen=True)
 class Joining:
-    """How a site joined a run: its name, the SHA-256 of the map, its rows, with what, when and how long."""
+    """Record of a site's join: its name, the SHA-256 of the map, its rows, the raydr version, start and duration."""
 
     site: str
     map: str
@@ -201,11 +200,10 @@ class Joining:
 
 @dataclass(kw_only=True, frozen=True)
 class Environment:
-    """Where a run ran and what it cost: its name, versions, machine, peak memory by process, seconds by stage.
+    """Environment and cost of a run: its name, versions, machine, peak memory by process, seconds by stage.
 
-    ``device`` is what large products were computed on: ``cpu`` or ``cuda``.
-
-    ``run`` ends with a commitment to the clients' secret, by which a secret is known again.
+    ``device`` is where large products were computed: ``cpu`` or ``cuda``. ``run`` ends with a commitment to the
+    clients' secret, which identifies the secret later.
     """
 
     run: str

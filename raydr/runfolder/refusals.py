@@ -1,4 +1,4 @@
-"""The error for a folder that is not whole."""
+"""The error for an incomplete folder."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from raydr.runfolder.records import SCENARIO, SWEEP, TRIALS
 
 
 def is_sweep(folder: Path) -> bool:
-    """Whether a folder is a sweep's, whole or not, rather than a run's."""
+    """Return whether a folder is a sweep folder, complete or not."""
     return any((folder / file).exists() for file in (SWEEP, TRIALS))
 
 
 def not_whole(folder: Path, file: str, reason: str, remedy: str = "") -> OutputError:
-    """Return the error that refuses a folder because of one of its files.
+    """Return the error for a folder with a missing or broken file.
 
-    ``reason`` follows the name of the file; ``remedy`` is a sentence on what else can be done.
+    ``reason`` follows the name of the file; ``remedy`` is a sentence with another remedy.
     """
     noun, asked = ("sweep", SWEEP) if is_sweep(folder) else ("run", SCENARIO)
     return OutputError(
-        f"{folder} is not a whole {noun} folder: {file} {reason}. Bring the file back, or repeat the {noun} with"
+        f"{folder} is not a complete {noun} folder: {file} {reason}. Restore the file, or repeat the {noun} with"
         f" `raydr {noun} {folder / asked} --out ANOTHER-FOLDER`.{f' {remedy}' if remedy else ''}"
     )

@@ -1,4 +1,4 @@
-"""A sweep folder as values: read, checked, and refused with the file's name when it is not whole."""
+"""Checked reader of sweep folders; an error names the file that is missing or broken."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from raydr.runfolder.records import TRIAL_IDENTITY, State, TrialRow
 from raydr.runfolder.refusals import not_whole
 
 Setting: TypeAlias = str | int | float | bool | None
-"""A swept key's value; sections, lists and columns of several types are JSON text, None is where it does not apply."""
+"""Value of a swept key; sections, lists and columns of mixed types are JSON text; None if the key does not apply."""
 Way: TypeAlias = Literal["min", "max"]
 
 MOST_TRIALS = 100_000
 MOST_COLUMNS = 2_000
 LONGEST_TEXT = 100_000
-"""Trials, columns and letters of a text past which the files are no sweep's."""
+"""Largest accepted numbers of trials, columns, and characters of a text."""
 LARGEST_VALUE = 1e100
-"""Past it differences overflow; what is larger counts as none."""
+"""Values from here on count as missing, because differences overflow."""
 CLOSE = 1e-6
-"""Relative error within which a mean may leave the range of what it is the mean of."""
+"""Relative error by which a mean may leave the range of its values."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One combination of settings, and what came of it over the repeats that are done.
+    """One combination of settings, with its results over finished repeats.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Point:
     repeats : int
         Number of trials that are done.
     means, deviations : mapping of str to float or None
-        Mean and standard deviation of every measure over those; None where there is none.
+        Mean and standard deviation of every measure over these trials; None if there is none.
     """
 
     point: int
@@ -56,24 +56,24 @@ class Point:
 
 @dataclass(kw_only=True, frozen=True)
 class SweepFolder:
-    """Everything that the page of a sweep says, but for what its trials' run folders hold.
+    """Content of a sweep folder, without its trials' run folders.
 
     Attributes
     ----------
     keys, measures : tuple of str
         Swept keys and measures, in the order of ``trials.parquet``.
     objectives : mapping of str to {"min", "max"}
-        What the sweep wants of its measures; empty where it does not say.
+        Objectives of the sweep; empty if it has none.
     trials : tuple of TrialRow
-        By point and repeat.
+        Trials by point and repeat.
     points : tuple of Point
-        In the order of their numbers, each with at least one trial.
+        Points by number, each with at least one trial.
     front : frozenset of int
         Numbers of the points on the Pareto front of the sweep's objectives.
     total : Composition or None
-        What all runs cost together; None where no run is private.
+        Privacy cost of all runs together; None if no run is private.
     edited : tuple of str
-        How files differ from the manifest, in words.
+        Differences from the manifest in words.
     """
 
     path: Path
@@ -90,25 +90,25 @@ class SweepFolder:
     edited: tuple[str, ...] = ()
 
     def count(self, status: State) -> int:
-        """Number of trials that ended so."""
+        """Return the number of trials with a status."""
         return sum(trial.status == status for trial in self.trials)
 
 
 def read_sweep(folder: Path) -> SweepFolder:
-    """Read a sweep folder, which ``raydr sweep`` wrote.
+    """Read a sweep folder that ``raydr sweep`` wrote.
 
     Raises
     ------
     OutputError
-        The folder is not a whole sweep folder: the message names the file that is missing or broken.
+        If the folder is not a complete sweep folder. The message names the file that is missing or broken.
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise OutputError(f"{folder} is not a folder. Give the sweep folder that `raydr sweep` wrote.")
+        raise OutputError(f"{folder} is not a folder. Pass the sweep folder that `raydr sweep` wrote.")
     if records.is_incomplete(folder):
         raise OutputError(
-            f"{folder} is what an interrupted sweep left behind: its name says incomplete. Finish the sweep with"
-            f" `raydr sweep {folder} --resume`, or sweep again."
+            f"{folder} is from an interrupted sweep, as 'incomplete' in its name says. Finish the sweep with"
+            f" `raydr sweep {folder} --resume`, or start it again."
         )
     edited = require_unchanged(folder)
     text, asked = _read_asked(folder)
@@ -145,7 +145,7 @@ def read_sweep(folder: Path) -> SweepFolder:
 
 
 def _read_asked(folder: Path) -> tuple[str, dict[str, Any]]:
-    """Text of ``sweep.yaml``, and its values."""
+    """Return the text of ``sweep.yaml``, and its values."""
     file = records.SWEEP
     try:
         text = read_limited(folder / file, LARGEST[".yaml"]).decode("utf-8", errors="replace")
@@ -157,25 +157,25 @@ def _read_asked(folder: Path) -> tuple[str, dict[str, Any]]:
     except DocumentError as error:
         raise not_whole(folder, file, f"is not valid YAML ({error})") from error
     if not isinstance(asked, dict):
-        raise not_whole(folder, file, "holds no keys")
+        raise not_whole(folder, file, "has no keys")
     kinds = {"name": str, "base": dict, "space": (dict, list), "repeats": int}
     for key, kind in kinds.items():
         if key not in asked:
             raise not_whole(folder, file, f"lacks the key {key!r}")
         if not isinstance(asked[key], cast("type", kind)) or isinstance(asked[key], bool):
-            raise not_whole(folder, file, f"holds {type(asked[key]).__name__} where {key!r} belongs")
+            raise not_whole(folder, file, f"has an invalid type for {key!r}: {type(asked[key]).__name__}")
     if not 1 <= asked["repeats"] <= MOST_TRIALS:
         raise not_whole(folder, file, f"asks for {asked['repeats']} repeats")
     objectives = asked.get("objectives") or {}
     if not isinstance(objectives, dict) or not all(
         isinstance(name, str) and way in ("min", "max") for name, way in objectives.items()
     ):
-        raise not_whole(folder, file, "has objectives that are no measures with min or max each")
+        raise not_whole(folder, file, "has objectives that are not measures with min or max")
     return text, asked
 
 
 def _read_table(folder: Path, file: str, needed: Sequence[str]) -> dict[str, Any]:
-    """Columns of a parquet file as Arrow arrays, all that are ``needed`` among them."""
+    """Read the columns of a parquet file as Arrow arrays, including all that are ``needed``."""
     import pyarrow as pa
 
     try:
@@ -192,7 +192,7 @@ def _read_table(folder: Path, file: str, needed: Sequence[str]) -> dict[str, Any
                 raise not_whole(
                     folder,
                     file,
-                    f"has {table.metadata.num_rows} rows, of at most {MOST_TRIALS} that can be shown",
+                    f"has {table.metadata.num_rows} rows; at most {MOST_TRIALS} can be shown",
                 )
             content = with_plain_text(table.read())
             content.validate(full=True)
@@ -219,10 +219,10 @@ def _whole_numbers(folder: Path, file: str, name: str, column: Any) -> list[int]
     import pyarrow as pa
 
     if not pa.types.is_integer(column.type) or column.null_count:
-        raise not_whole(folder, file, f"holds what is no whole number in the column {name!r}")
+        raise not_whole(folder, file, f"has values that are not whole numbers in the column {name!r}")
     numbers: list[int] = column.to_pylist()
     if min(numbers, default=0) < 0 and name != "seed":
-        raise not_whole(folder, file, f"holds {min(numbers)} in the column {name!r}")
+        raise not_whole(folder, file, f"has {min(numbers)} in the column {name!r}")
     return numbers
 
 
@@ -234,20 +234,20 @@ def _texts(folder: Path, file: str, name: str, column: Any) -> list[str | None]:
         or pa.types.is_large_string(column.type)
         or pa.types.is_null(column.type)
     ):
-        raise not_whole(folder, file, f"holds {column.type} where text belongs, in the column {name!r}")
+        raise not_whole(folder, file, f"has {column.type} instead of text in the column {name!r}")
     texts: list[str | None] = column.to_pylist()
     longest = max((len(text) for text in texts if text is not None), default=0)
     if longest > LONGEST_TEXT:
-        raise not_whole(folder, file, f"has a text of {longest} letters in the column {name!r}")
+        raise not_whole(folder, file, f"has a text of {longest} characters in the column {name!r}")
     return texts
 
 
 def _numbers(folder: Path, file: str, name: str, column: Any) -> list[float | None]:
-    """Values of a measure; None for what is none and for what has no bounds."""
+    """Return the values of a measure; None for missing, infinite and too large ones."""
     import pyarrow as pa
 
     if not (pa.types.is_floating(column.type) or pa.types.is_null(column.type)):
-        raise not_whole(folder, file, f"holds {column.type} where numbers belong, in the column {name!r}")
+        raise not_whole(folder, file, f"has {column.type} instead of numbers in the column {name!r}")
     return [
         value if value is not None and abs(value) < LARGEST_VALUE else None for value in column.to_pylist()
     ]
@@ -265,7 +265,7 @@ def _settings(folder: Path, file: str, name: str, column: Any) -> list[Setting]:
 
 
 def _setting(value: float | None) -> Setting:
-    """A number; one that no axis can hold, such as an infinite one, as text, and what is no number as none."""
+    """Return a number, NaN as None, and a number too large for an axis, such as infinity, as text."""
     if value is None or math.isnan(value):
         return None
     return value if abs(value) < LARGEST_VALUE else str(value)
@@ -285,12 +285,12 @@ def _trials(
     ):
         who = f"trial {repeat} of point {point}"
         if status not in records.TRIAL_STATES:
-            raise not_whole(folder, file, f"has the status {status!r}, in {who}")
+            raise not_whole(folder, file, f"has the unknown status {status!r} in {who}")
         if place is None and status == "done":
-            raise not_whole(folder, file, f"names no folder for {who}, which is done")
+            raise not_whole(folder, file, f"has no folder for {who}, which is done")
         if place is not None and not _is_inside(place):
             raise not_whole(
-                folder, file, f"names {place[:200]!r}, which is not inside the sweep folder, for {who}"
+                folder, file, f"has {place[:200]!r} for {who}, which is not inside the sweep folder"
             )
         trials.append(
             TrialRow(
@@ -310,17 +310,17 @@ def _trials(
         raise not_whole(folder, file, "has no rows")
     order = [(trial.point, trial.repeat) for trial in trials]
     if any(here >= after for here, after in pairwise(order)):
-        raise not_whole(folder, file, "is not in the order of point and repeat, each once")
+        raise not_whole(folder, file, "is not sorted by point and repeat, or has one twice")
     return tuple(trials)
 
 
 def _there(names: Sequence[str], columns: Sequence[Sequence[Any]], row: int) -> dict[str, Any]:
-    """Values of a row by name, those that there are."""
+    """Return the values of a row by name, without missing ones."""
     return {name: column[row] for name, column in zip(names, columns, strict=True) if column[row] is not None}
 
 
 def _is_inside(place: str) -> bool:
-    """Whether a place is a plain relative path, which leads nowhere else on any system and is no address."""
+    """Return whether a path is relative and stays inside the folder on every system, and is not a web address."""
     path = PurePosixPath(place)
     return (
         bool(path.parts)
@@ -344,10 +344,10 @@ def _points(
     for name, values in zip(measures, deviations, strict=True):
         if any(value is not None and value < 0 for value in values):
             raise not_whole(
-                folder, file, f"holds a deviation below 0 in the column {name + records.DEVIATION!r}"
+                folder, file, f"has a deviation below 0 in the column {name + records.DEVIATION!r}"
             )
     if any(here >= after for here, after in pairwise(numbers)):
-        raise not_whole(folder, file, "is not in the order of point, each once")
+        raise not_whole(folder, file, "is not sorted by point, or has one twice")
     return tuple(
         Point(
             number,
@@ -361,7 +361,7 @@ def _points(
 
 
 def _require_agreement(folder: Path, trials: Sequence[TrialRow], points: Sequence[Point]) -> None:
-    """Refuse points that are not those of the trials: their numbers, settings, repeats, and where their means lie."""
+    """Raise if points do not match the trials in numbers, settings, repeats and the range of means."""
     file = records.POINTS
     at = {point.point: point for point in points}
     rows: dict[int, list[TrialRow]] = {}
@@ -374,16 +374,16 @@ def _require_agreement(folder: Path, trials: Sequence[TrialRow], points: Sequenc
         for key, value in point.settings.items():
             if any(trial.values.get(key) != value for trial in some):
                 raise not_whole(
-                    folder, file, f"has another value of {key} than {records.TRIALS}, in point {number}"
+                    folder, file, f"has another value of {key} than {records.TRIALS} for point {number}"
                 )
         done = [trial.measures for trial in some if trial.status == "done"]
         if len(done) != point.repeats:
-            reason = f"counts {point.repeats} repeats of point {number}, of which {len(done)} are done"
+            reason = f"counts {point.repeats} finished repeats of point {number}, but {len(done)} are done"
             raise not_whole(folder, file, reason)
         for name, mean in point.means.items():
             known = [own[name] for own in done if name in own]
             if mean is not None and not _lies_among(mean, known):
-                raise not_whole(folder, file, f"has a mean that is none of point {number}, of {name}")
+                raise not_whole(folder, file, f"has a mean of {name} outside the values of point {number}")
 
 
 def _lies_among(mean: float, values: Sequence[float]) -> bool:

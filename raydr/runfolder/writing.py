@@ -1,4 +1,4 @@
-"""Writers of the files of a run folder, whose readers are in :mod:`raydr.runfolder.reading`."""
+"""Writers of the files of a run folder; :mod:`raydr.runfolder.reading` has the readers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from raydr.runfolder.records import AXES, DATA, FINGERPRINTS, SHOWN_COLUMN
 
 
 class Rows(Protocol):
-    """Names of the rows of a map and of their owners, in the table's order."""
+    """Rows of a map and their owners, in table order."""
 
     @property
     def ids(self) -> Any:
-        """Identities, (rows,)."""
+        """Names of rows, (rows,)."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -47,7 +47,7 @@ class Rows(Protocol):
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write indented JSON; numbers that are not finite are refused."""
+    """Write indented JSON; raise on numbers that are not finite."""
     path.write_text(_indented(content))
 
 
@@ -56,7 +56,7 @@ def _indented(content: Any) -> str:
 
 
 def write_data(folder: Path, data: Provenance) -> None:
-    """Write what was mapped, and apart from it the hashes of what was read."""
+    """Write the provenance of the mapped data, and in a separate file the hashes of the data that were read."""
     content = asdict(data)
     for source in [*content["sources"], content["anchors"]]:
         if source is not None:
@@ -67,14 +67,14 @@ def write_data(folder: Path, data: Provenance) -> None:
 
 
 def write_rounds(path: Path, rounds: Sequence[RoundEnded]) -> None:
-    """One JSON object per round and line."""
+    """Write one line of JSON per round."""
     path.write_text("".join(ended.line for ended in rounds))
 
 
 def write_embedding(
     path: Path, rows: Rows, outcome: Outcome, faithfulness: Mapping[str, Float64Array]
 ) -> None:
-    """``row, client, x, y[, z][, cluster][, label][, npa_K]`` in the table's order."""
+    """Write the columns ``row, client, x, y[, z][, cluster][, label][, npa_K]`` in table order."""
     columns: dict[str, Any] = {"row": rows.ids, "client": _names(rows.names, rows.client_of_row)}
     columns |= axes(outcome.embedding) | _clusters(outcome)
     if rows.labels is not None:
@@ -83,27 +83,27 @@ def write_embedding(
 
 
 def write_central(path: Path, rows: Rows, pooled: Pooled, faithfulness: Mapping[str, Float64Array]) -> None:
-    """``row, x, y[, z][, cluster][, npa_K]`` of the pooled-data map, in the table's order."""
+    """Write the columns ``row, x, y[, z][, cluster][, npa_K]`` of the pooled-data map in table order."""
     columns = {"row": rows.ids} | axes(pooled.embedding) | _clusters(pooled)
     _write_parquet(path, {**columns, **faithfulness})
 
 
 def write_shown(path: Path, rows: Rows, columns: Mapping[str, FloatArray]) -> None:
-    """``row, column.NAME...`` of mapped columns as they were read, (rows,) each, in the table's order."""
+    """Write the columns ``row, column.NAME...``: mapped columns (rows,) as they were read, in table order."""
     _write_parquet(
         path, {"row": rows.ids} | {SHOWN_COLUMN + name: values for name, values in columns.items()}
     )
 
 
 def write_held_out(path: Path, held_out: Table, places: FloatArray) -> None:
-    """``row, x, y[, z][, label]`` of rows that were held out, in the table's order."""
+    """Write the columns ``row, x, y[, z][, label]`` of held-out rows in table order."""
     write_placed(path, held_out, places, {}, {})
 
 
 def write_placed(
     path: Path, table: Table, places: FloatArray, every: Mapping[str, str], more: Mapping[str, Any]
 ) -> None:
-    """``row, ..., x, y[, z], ...[, label]`` of rows of a table; ``every`` row has the same of some columns."""
+    """Write ``row, ..., x, y[, z], ...[, label]`` of a table; ``every`` has columns with one value for all rows."""
     columns: dict[str, Any] = {"row": table.ids}
     columns |= {name: [value] * len(places) for name, value in every.items()}
     columns |= axes(places) | dict(more)
@@ -117,7 +117,7 @@ def _clusters(found: Outcome | Pooled) -> dict[str, Int64Array]:
 
 
 def write_progress(path: Path, rows: Rows, maps: Mapping[int, FloatArray]) -> None:
-    """``round, row, x, y[, z]`` of the maps along the way, one after the other, each in the table's order."""
+    """Write ``round, row, x, y[, z]`` of the maps during training, by round, each in table order."""
     rounds = np.repeat(np.array(list(maps), np.int64), rows.rows)
     _write_parquet(
         path,
@@ -134,7 +134,7 @@ def _names(names: Sequence[str], codes: Any) -> Any:
 
 
 def axes(embedding: FloatArray) -> dict[str, FloatArray]:
-    """Columns of a map by their names."""
+    """Return the coordinates of a map as columns by name."""
     return dict(zip(AXES, embedding.T, strict=False))
 
 

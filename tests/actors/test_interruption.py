@@ -346,7 +346,7 @@ def test_an_interrupted_run_with_a_checkpoint_says_how_to_go_on_and_does(
     assert kept.name.startswith("out.incomplete-")
     err = capsys.readouterr().err
     told = re.search(
-        r"raydr: interrupted\. Go on from the last checkpoint with `raydr (run \S+ --resume)`\.\n", err
+        r"raydr: interrupted\. Continue from the last checkpoint with `raydr (run \S+ --resume)`\.\n", err
     )
     assert told is not None
     assert status([*told[1].split(), "-q"]) == 0

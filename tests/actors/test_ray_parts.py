@@ -281,7 +281,7 @@ def test_a_dead_part_of_ray_is_named_with_the_way_to_go_on(tmp_path: Path, name:
         assert not group(raylet)
     assert (code, out) == (3, "")
     assert re.fullmatch(
-        rf"raydr: Ray's [\w ]+ \({name}\) on this machine ended .*\. Go on from the last checkpoint with"
+        rf"raydr: Ray's [\w ]+ \({name}\) on this machine ended .*\. Continue from the last checkpoint with"
         r" `raydr run \S+/out\.incomplete-\w+ --resume`\.\n",
         err,
     ), err

@@ -297,7 +297,7 @@ DOCUMENTS: dict[str, tuple[str, list[str], str]] = {
         "is a scenario: run `raydr run digits-sense`.",
     ),
     "no run to resume": ("", ["run", "mine.yaml", "--resume"], "is not an interrupted run"),
-    "no run to compare": ("", ["compare", "nowhere"], "nowhere is not a folder. Give the run folder"),
+    "no run to compare": ("", ["compare", "nowhere"], "nowhere is not a folder. Pass the run folder"),
 }
 
 
@@ -332,10 +332,10 @@ def test_a_place_that_cannot_be_had(tmp_path: Path, capsys: pytest.CaptureFixtur
     Path("full").mkdir()
     Path("full/mine").write_text("mine")
     for out, said in {
-        "file": "file is a file, and a run writes a folder",
-        "full": "exists and is not empty: nothing there is overwritten",
-        "file/run": "cannot be made",
-        "/proc/run": "cannot be made",
+        "file": "file is a file, but a run writes a folder",
+        "full": "exists and is not empty, and raydr overwrites nothing",
+        "file/run": "Cannot create the output folder",
+        "/proc/run": "Cannot create the output folder",
     }.items():
         assert status(["run", scenario, "--out", out]) == 2
         assert said in paragraph(capsys)

@@ -57,8 +57,10 @@ SECRET = {"secure_aggregation": True}
 ON_DATA = {"noise": {"on": "data", "level": 0.1}}
 ON_UPDATE = {"on": "update", "multiplier": 1.0, "clip": 1.0}
 AT_HOME = {"publish": "local"}
-DETERMINED = "enough data to reconstruct 150 of 150 records, feature by feature: it has the distance of each to {} points"
-HIDDEN = "but nothing about a single record or a single client"
+DETERMINED = (
+    "enough data to reconstruct 150 of 150 records, feature by feature: it has the distance of each to {}"
+    " points"
+)HIDDEN = "but nothing about a single record or a single client"
 PLACES = "knows where each of 150 records lies on the map"
 TOLD = f"({NOT_AUDITED})."
 

@@ -176,5 +176,5 @@ def test_maps_that_are_not_the_runs_are_refused(finished: Path, tmp_path: Path, 
             path.unlink()
         case _:
             (folder / "progress.json").write_text('{"-1": {"npa_10": 0.5}}')
-    with pytest.raises(OutputError, match=r"not a whole run folder: progress\.(parquet|json)"):
+    with pytest.raises(OutputError, match=r"not a complete run folder: progress\.(parquet|json)"):
         read_run(folder)

@@ -222,7 +222,7 @@ class TestThreeDimensions:
         folder = write_run(tmp_path / "run", points=in_space())
         table = pq.read_table(folder / "central.parquet").drop_columns(["z"])
         pq.write_table(table, folder / "central.parquet")
-        with pytest.raises(OutputError, match="is a map in 2 dimensions"):
+        with pytest.raises(OutputError, match="has 2 dimensions, but"):
             write_report(folder)
 
 
@@ -436,7 +436,7 @@ class TestBrokenFolders:
         for write in (write_report, write_picture):
             with pytest.raises(OutputError) as caught:
                 write(folder)
-            assert f"cannot be written ({os.strerror(number)}): make room there" in str(caught.value)
+            assert f"cannot be written ({os.strerror(number)}): free disk space there" in str(caught.value)
         with pytest.raises(OutputError, match="pass another with --out"):
             write_comparison([folder], tmp_path / "comparison.html")
         assert set(folder.iterdir()) == files

@@ -84,7 +84,7 @@ class TestReading:
         assert "leakage.guessed" in said(folder)
 
     def test_an_interrupted_sweep_is_refused(self, sweep: Path) -> None:
-        with pytest.raises(OutputError, match="its name says incomplete"):
+        with pytest.raises(OutputError, match="as 'incomplete' in its name says"):
             read_sweep(sweep.rename(sweep.with_name("sweep.incomplete-1")))
 
     def test_what_is_no_folder_is_refused(self, tmp_path: Path) -> None:
@@ -152,16 +152,19 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
         for file in FILES
         if file.endswith(".parquet")
     },
-    "an empty sweep.yaml": (replaced("sweep.yaml", b""), "sweep.yaml holds no keys"),
+    "an empty sweep.yaml": (replaced("sweep.yaml", b""), "sweep.yaml has no keys"),
     "an alias": (replaced("sweep.yaml", b"a: &a []\nb: *a"), "*a is an alias"),
     "no name": (asked(name=None), "sweep.yaml lacks the key 'name'"),
-    "a base that is none": (asked(base="digits"), "sweep.yaml holds str where 'base' belongs"),
-    "repeats in words": (asked(repeats=True), "sweep.yaml holds bool where 'repeats' belongs"),
+    "a base that is none": (asked(base="digits"), "sweep.yaml has an invalid type for 'base': str"),
+    "repeats in words": (asked(repeats=True), "sweep.yaml has an invalid type for 'repeats': bool"),
     "no repeats": (asked(repeats=0), "sweep.yaml asks for 0 repeats"),
     "objectives without a way": (asked(objectives={"seconds": "less"}), "sweep.yaml has objectives"),
     "no status": (columns("trials.parquet", status=None), "trials.parquet lacks the column 'status'"),
-    "a status of its own": (columns("trials.parquet", status=places("lost")), "has the status 'lost'"),
-    "no folder": (columns("trials.parquet", folder=lambda n: [None] * n), "names no folder for trial"),
+    "a status of its own": (
+        columns("trials.parquet", status=places("lost")),
+        "has the unknown status 'lost'",
+    ),
+    "no folder": (columns("trials.parquet", folder=lambda n: [None] * n), "has no folder for trial"),
     "a folder elsewhere": (
         columns("trials.parquet", folder=places("../other")),
         "not inside the sweep folder",
@@ -170,12 +173,15 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "an address": (columns("trials.parquet", folder=places("javascript:x/y")), "not inside the sweep folder"),
     "points in words": (
         columns("trials.parquet", point=places("a")),
-        "no whole number in the column 'point'",
+        "values that are not whole numbers in the column 'point'",
     ),
-    "repeats twice": (columns("trials.parquet", repeat=lambda n: [0] * n), "order of point and repeat"),
-    "points upside down": (rows("points.parquet", lambda n: list(range(n))[::-1]), "order of point"),
-    "errors that are numbers": (columns("trials.parquet", error=lambda n: [1.0] * n), "where text belongs"),
-    "an endless error": (columns("trials.parquet", error=places("x" * 100_001)), "a text of 100001 letters"),
+    "repeats twice": (columns("trials.parquet", repeat=lambda n: [0] * n), "not sorted by point and repeat"),
+    "points upside down": (rows("points.parquet", lambda n: list(range(n))[::-1]), "not sorted by point"),
+    "errors that are numbers": (columns("trials.parquet", error=lambda n: [1.0] * n), "instead of text"),
+    "an endless error": (
+        columns("trials.parquet", error=places("x" * 100_001)),
+        "a text of 100001 characters",
+    ),
     "no trials": (rows("trials.parquet", lambda n: []), "trials.parquet has no rows"),
     "a point less": (
         rows("points.parquet", lambda n: list(range(n - 1))),
@@ -189,16 +195,19 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "means of nothing": (
         columns("points.parquet", seconds=lambda n: [1e9] * n),
-        "has a mean that is none of",
+        "has a mean of seconds outside the values of",
     ),
-    "repeats miscounted": (columns("points.parquet", repeats=lambda n: [7] * n), "counts 7 repeats of point"),
+    "repeats miscounted": (
+        columns("points.parquet", repeats=lambda n: [7] * n),
+        "counts 7 finished repeats of point",
+    ),
     "other settings": (
         columns("points.parquet", set__clients__count=lambda n: [99] * n),
         "has another value of clients.count",
     ),
     "settings that are lists": (
         columns("trials.parquet", set__clients__count=lambda n: [[1]] * n),
-        "where text belongs",
+        "instead of text",
     ),
     "a front of nowhere": (
         columns("pareto.parquet", point=lambda n: [99] * n),
@@ -217,7 +226,7 @@ def test_a_broken_file_is_refused_by_its_name(
     code, err = outcome(["report", str(sweep)], capsys)
     assert code == 2
     assert expected in err
-    assert "is not a whole sweep folder" in err
+    assert "is not a complete sweep folder" in err
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -466,7 +475,7 @@ class TestMaps:
         (folder / "trials" / "0001-1" / "rounds.jsonl").write_text("{}")
         code, err = outcome(["report", str(folder)], capsys)
         assert code == 2
-        assert "0001-1 is not a whole run folder: rounds.jsonl is broken" in err
+        assert "0001-1 is not a complete run folder: rounds.jsonl is broken" in err
 
 
 class TestCourses:

@@ -162,7 +162,7 @@ def test_a_site_that_joined_is_checked(run: Path, tmp_path: Path) -> None:
     assert len(joined.joined) == 1
     flip(run / "joined" / "1" / "embedding.parquet", 1000)
     with pytest.raises(
-        OutputError, match=r"joined/1 is not a whole run folder: embedding\.parquet was changed"
+        OutputError, match=r"joined/1 is not a complete run folder: embedding\.parquet was changed"
     ):
         joined.joined  # noqa: B018 - reads the folder
 
@@ -173,7 +173,7 @@ def test_a_sweep_is_checked(tmp_path: Path) -> None:
     read_sweep(folder)
     flip(folder / "trials.parquet", 900)
     for read in (read_sweep, lambda folder: SweepResult(folder).trials):
-        with pytest.raises(OutputError, match=r"not a whole sweep folder: trials\.parquet was changed"):
+        with pytest.raises(OutputError, match=r"not a complete sweep folder: trials\.parquet was changed"):
             read(folder)
     assert SweepResult(folder, edited=True).edited
 

@@ -310,7 +310,9 @@ def test_a_run_that_is_resumed_is_the_run_that_was_not_interrupted(
     with pytest.raises(KeyboardInterrupt) as caught:
         run(scenario, out=tmp_path / "out", listener=listen)
     (folder,) = tmp_path.iterdir()
-    assert caught.value.__notes__ == [f"Go on from the last checkpoint with `raydr run {folder} --resume`."]
+    assert caught.value.__notes__ == [
+        f"Continue from the last checkpoint with `raydr run {folder} --resume`."
+    ]
     result = raydr.resume(folder)
     assert result.folder == tmp_path / "out"
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
@@ -419,7 +421,7 @@ def refused(target: Path) -> str:
 def test_a_folder_that_holds_something_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("kept")
     assert "exists and is not empty" in refused(tmp_path)
-    assert "is a file, and a run writes a folder" in refused(tmp_path / "kept")
+    assert "is a file, but a run writes a folder" in refused(tmp_path / "kept")
     assert (tmp_path / "kept").read_text() == "kept"
 
 
@@ -433,17 +435,17 @@ def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["file/below", "file/further/below", "x" * 300])
 def test_a_place_that_cannot_be_made_is_refused(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
-    assert "cannot be made" in refused(tmp_path / place)
+    assert "Cannot create the output folder" in refused(tmp_path / place)
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that nobody can write")
 def test_a_read_only_place_is_refused() -> None:
-    assert "cannot be made" in refused(Path("/proc/run"))
+    assert "Cannot create the output folder" in refused(Path("/proc/run"))
 
 
 def test_a_folder_of_a_whole_run_may_not_say_incomplete(tmp_path: Path) -> None:
-    assert "says that a run is not whole" in refused(tmp_path / "my-incomplete-run")
+    assert "marks a run that is not complete" in refused(tmp_path / "my-incomplete-run")
 
 
 def test_two_runs_of_one_second_get_two_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

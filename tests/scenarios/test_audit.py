@@ -193,7 +193,7 @@ def test_clients_that_trained_as_one_are_refused(plain: Path) -> None:
 @pytest.mark.usefixtures("edits_accepted")
 def test_an_audit_of_another_run_is_refused_by_the_report(plain: Path) -> None:
     (plain / SCENARIO).write_text((plain / SCENARIO).read_text() + "\n# changed\n")
-    with pytest.raises(OutputError, match=r"audit\.json is of another run"):
+    with pytest.raises(OutputError, match=r"audit\.json belongs to another run"):
         read_audit(plain)
 
 

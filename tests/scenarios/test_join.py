@@ -229,7 +229,7 @@ def test_a_method_that_cannot_says_why(tmp_path: Path) -> None:
 
 
 def test_folders_that_are_not_whole_are_refused(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="its name says incomplete"):
+    with pytest.raises(OutputError, match="as 'incomplete' in its name says"):
         raydr.join(Path(shutil.copytree(run, tmp_path / "run.incomplete-0")), site_of(tmp_path))
     (run / "ledger.json").unlink()
     assert "ledger.json is missing" in refused(run, site_of(tmp_path))

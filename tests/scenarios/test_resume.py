@@ -106,7 +106,7 @@ def test_other_packages_that_add_to_raydr_are_refused(
 def test_two_cannot_go_on_with_one_run(tmp_path: Path) -> None:
     kept = interrupted(tmp_path)
     with Checkpoints(kept).locked():
-        assert "Another process is at work on the run" in refusal(kept, OutputError)
+        assert "Another process is working on the run" in refusal(kept, OutputError)
     raydr.resume(kept)
 
 

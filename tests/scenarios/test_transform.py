@@ -367,7 +367,7 @@ def test_a_model_that_is_none_of_the_method_is_refused(run: Path, tmp_path: Path
     forged(copy, arrays, format=2)
     assert "in format 2, and raydr" in refusal(copy, table)
     forged(copy, arrays, format=1, columns=list(FEATURES[:4]))
-    assert "is not one number for each of 4 columns" in refusal(copy, table)
+    assert "must have one number for each of 4 columns" in refusal(copy, table)
     forged(copy, arrays, columns=list(FEATURES))
     assert len(placed(copy, table)) == 60
 
@@ -378,7 +378,7 @@ def test_a_model_stands_for_one_scenario(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run, copy)
     scenario = copy / "scenario.yaml"
     scenario.write_text(scenario.read_text().replace("scale: standard", "scale: none"))
-    assert "is not the scenario that it was made by" in refusal(
+    assert "is not the scenario that it was made from" in refusal(
         copy, write_csv(tmp_path / "new.csv", patients())
     )
 

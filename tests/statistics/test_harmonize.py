@@ -740,7 +740,7 @@ def test_new_rows_are_adjusted_as_those_of_their_site(tmp_path: Path, table: Pat
     with pytest.raises(DataError, match=r"rows of 'easte' \(did you mean east\?\)"):
         placed(tmp_path / "strange.csv")
     (folder / "model" / "sites.npz").unlink()
-    with pytest.raises(OutputError, match=r"only\W+a site that has kept its own"):
+    with pytest.raises(OutputError, match=r"Only\W+a site that kept its own"):
         placed(table)
 
 

@@ -208,7 +208,7 @@ def test_a_table_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: p
             raydr.reproduce(content(columns=SEARCH["columns"][:2], groups=MANY), out=tmp_path / "p0")
     (left,) = tmp_path.glob("p0.incomplete-*")
     assert caught.value.__notes__ == [
-        f"Go on after the trials that ended with `raydr reproduce {left} --resume`."
+        f"Continue after the trials that ended with `raydr reproduce {left} --resume`."
     ]
     ran = inline(monkeypatch)
     whole = raydr.resume_sweep(left)
@@ -292,7 +292,7 @@ def test_the_page_is_made_again_and_a_damaged_table_is_refused(
     assert capsys.readouterr().out.strip() == str(folder / records.TABLE_REPORT)
     assert (folder / records.TABLE_REPORT).read_text() == page
     (folder / records.TABLE).write_bytes(b"PAR1")
-    with pytest.raises(OutputError, match="no table that `raydr reproduce` wrote"):
+    with pytest.raises(OutputError, match="not a table that `raydr reproduce` wrote"):
         write_paper_report(folder)
 
 

@@ -215,7 +215,7 @@ class TestGoingOn:
         folder = left_behind(tmp_path / "cut")
         if after > 1 or (folder / records.TRIAL_FOLDERS).exists():
             assert caught.value.__notes__ == [
-                f"Go on after the trials that ended with `raydr sweep {folder} --resume`."
+                f"Continue after the trials that ended with `raydr sweep {folder} --resume`."
             ]
         moved = tmp_path / "elsewhere" / folder.name
         moved.parent.mkdir()
@@ -288,7 +288,7 @@ class TestGoingOn:
         before = table(folder)
         with (
             SweepWork(folder).locked(),
-            pytest.raises(OutputError, match="Another process is at work on the sweep"),
+            pytest.raises(OutputError, match="Another process is working on the sweep"),
         ):
             resume(folder)
         assert table(folder) == before

@@ -125,7 +125,7 @@ def test_an_interruption_leaves_what_ended_and_no_process(cluster: None, whole: 
         sweep(tiny_sweep(), out=tmp_path / "swept", listener=interrupt)
     folder = left_behind(tmp_path / "swept")
     assert caught.value.__notes__ == [
-        f"Go on after the trials that ended with `raydr sweep {folder} --resume`."
+        f"Continue after the trials that ended with `raydr sweep {folder} --resume`."
     ]
     deadline = time.monotonic() + 30
     while trial_processes() and time.monotonic() < deadline:
@@ -176,7 +176,9 @@ def test_a_command_that_is_ended_goes_on_to_the_same_table(whole: Path, tmp_path
     assert all_gone(token)
     if number == signal.SIGINT:
         assert running.returncode == 128 + number
-        assert f"interrupted. Go on after the trials that ended with `raydr sweep {folder} --resume`." in said
+        assert (
+            f"interrupted. Continue after the trials that ended with `raydr sweep {folder} --resume`." in said
+        )
     again = command("sweep", folder, "--resume", "--quiet", **{TOKEN: token})
     page, said = again.communicate(timeout=250)
     assert again.returncode == 0, said
