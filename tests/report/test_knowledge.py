@@ -60,7 +60,8 @@ AT_HOME = {"publish": "local"}
 DETERMINED = (
     "enough data to reconstruct 150 of 150 records, feature by feature: it has the distance of each to {}"
     " points"
-)HIDDEN = "but nothing about a single record or a single client"
+)
+HIDDEN = "but nothing about a single record or a single client"
 PLACES = "knows where each of 150 records lies on the map"
 TOLD = f"({NOT_AUDITED})."
 
