@@ -1,1 +1,1 @@
-"""Sweeps: many runs of one scenario with other settings, by Ray Tune."""
+"""Sweeps: many runs of one scenario with different settings, with Ray Tune."""

@@ -1,4 +1,4 @@
-"""The privacy cost of a sweep's trials together: every start of a trial is a release of its own."""
+"""Total privacy cost of a sweep's trials: every start of a trial is a separate release."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _UNKNOWN = RunCost(None, 0.0, 1.0, None, None)
 
 @dataclass
 class Purse:
-    """The privacy budget of a sweep: what its trials have spent, and may spend.
+    """The privacy budget of a sweep.
 
     Attributes
     ----------
     folder : Path
-        The sweep's. ``starts.txt`` in it has a line for each start of a trial, written before the trial runs.
+        The sweep folder. Its ``starts.txt`` has a line for each start of a trial, written before the trial runs.
     delta : float
-        At which the total is stated: the base's ``privacy.delta``.
+        Delta of the total: the base's ``privacy.delta``.
     most : float or None
         ``epsilon_max`` of the sweep; None for no bound.
     data_dir : Path or None
@@ -52,24 +52,24 @@ class Purse:
         return cls(folder, delta, sweep.epsilon_max, data_dir)
 
     def start(self, trial: Trial) -> None:
-        """Write down that a trial is about to run."""
+        """Record the start of a trial before it runs."""
         with (self.folder / records.STARTS).open("a", encoding="utf-8") as file:
             file.write(f"{trial.name}\n")
 
     def require(self, trials: Iterable[Trial], trial_of: Callable[[str], Trial]) -> None:
-        """Refuse trials that would take the sweep past ``epsilon_max``.
+        """Raise if trials would exceed the sweep's ``epsilon_max``.
 
         Parameters
         ----------
         trials : iterable of Trial
-            About to run.
+            The trials that are about to run.
         trial_of : callable
-            The trial of a name, for those that were started before.
+            Returns the trial of a name, for trials that were started before.
 
         Raises
         ------
         ScenarioError
-            If the total would pass ``epsilon_max``, or a trial has no epsilon.
+            If the total would exceed ``epsilon_max``, or a trial has no epsilon.
         """
         if self.most is None:
             return
@@ -78,21 +78,21 @@ class Purse:
             cost = self._plan(trial.scenario)
             if cost.epsilon is None:
                 raise ScenarioError(
-                    f"epsilon_max bounds what all trials cost together, and trial {trial.name} has no epsilon: `raydr"
-                    " plan` of its scenario says why. Cover what it sends by noise, or leave epsilon_max out."
+                    f"epsilon_max bounds the total cost of all trials, but trial {trial.name} has no epsilon; `raydr"
+                    " plan` of its scenario says why. Add noise to everything that it sends, or leave out epsilon_max."
                 )
             costs.append(cost)
         total = composed(costs, self.delta)
         if total.epsilon is None or total.epsilon > self.most * (1.0 + 1e-9):
             cost_words = "no epsilon" if total.epsilon is None else f"epsilon {total.epsilon:.4g}"
             raise ScenarioError(
-                f"{total.runs} runs on the same rows would come to {cost_words} together at delta {self.delta:g}, and"
-                f" epsilon_max of the sweep is {self.most:g}: give each trial more noise, run fewer trials, or raise"
+                f"{total.runs} runs on the same rows would have {cost_words} in total at delta {self.delta:g}, but"
+                f" epsilon_max of the sweep is {self.most:g}. Give each trial more noise, run fewer trials, or raise"
                 " epsilon_max."
             )
 
     def total(self, trial_of: Callable[[str], Trial]) -> Composition | None:
-        """Return what all starts cost together; None where no noise with a claim covered any."""
+        """Return the total cost of all starts; None if no start has noise with a claim."""
         spent = list(self._spent(trial_of))
         if not any(cost.accounted for cost, _ in spent):
             return None
@@ -101,7 +101,7 @@ class Purse:
         )
 
     def _spent(self, trial_of: Callable[[str], Trial]) -> Iterator[tuple[RunCost, bool]]:
-        """Cost of each start, and whether it came to its end; what did not is counted as if it had."""
+        """Yield the cost of each start, and whether it finished; an unfinished one counts as if it had finished."""
         finished = set[str]()
         path = self.folder / records.STARTS
         names = path.read_text(encoding="utf-8").split() if path.exists() else []
@@ -112,15 +112,21 @@ class Purse:
             yield (_cost_of(run) if run.exists() else self._plan(trial_of(name).scenario)), ended
 
     def _plan(self, scenario: Scenario) -> RunCost:
-        """Return the planned cost of a run; one that is refused before a client is asked costs nothing."""
+        """Return the planned cost of a run; a run that is refused before any request costs nothing."""
         known = scenario.model_dump_json(exclude={"name"})
         if known not in self._planned:
             try:
-                told = plan_of_scenario(scenario, capacity=_ANY_MACHINE, data_dir=self.data_dir).privacy
+                planned = plan_of_scenario(scenario, capacity=_ANY_MACHINE, data_dir=self.data_dir).privacy
                 cost = (
                     _UNKNOWN
-                    if told is None
-                    else RunCost(told.epsilon, told.accounted or 0.0, told.delta, told.unit, told.relation)
+                    if planned is None
+                    else RunCost(
+                        planned.epsilon,
+                        planned.accounted or 0.0,
+                        planned.delta,
+                        planned.unit,
+                        planned.relation,
+                    )
                 )
             except (ScenarioError, DataError):
                 cost = RunCost(0.0, 0.0, self.delta, None, None)
@@ -130,5 +136,5 @@ class Purse:
 
 def _cost_of(run: Path) -> RunCost:
     require_unchanged(run, records.PRIVACY)
-    told = json.loads((run / records.PRIVACY).read_bytes())
-    return RunCost(told["epsilon"], told["epsilon_accounted"], told["delta"], told["unit"], told["relation"])
+    cost = json.loads((run / records.PRIVACY).read_bytes())
+    return RunCost(cost["epsilon"], cost["epsilon_accounted"], cost["delta"], cost["unit"], cost["relation"])

@@ -1,7 +1,8 @@
-"""Runs trials by Ray Tune, the only place that names it: each in a placement group, as many as there is room for.
+"""Execution of trials with Ray Tune: each in a placement group, as many at once as fit.
 
-Tune decides where and when a trial runs and which one ends early. What it stores of that is thrown away: what counts is
-the sweep's own ledger, since Tune restores neither its searchers faithfully nor its paths once a folder has moved.
+This is the only module that imports Tune. Tune decides where and when a trial runs and which ones end early. Its stored
+state is discarded in favour of the sweep's own ledger: Tune does not restore searchers faithfully, nor paths after a
+folder has moved.
 """
 
 from __future__ import annotations
@@ -36,45 +37,48 @@ from raydr.tune.schema import ASHA, MedianStopping, TrialSettings
 from raydr.tune.trials import Trial
 
 _SETTINGS = {
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C is the command's to answer
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # the command handles Ctrl-C
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # the last report of a trial says how it ended
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # the last report of a trial has no metric, but how it ended
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_AIR_NEW_OUTPUT": "0",
 }
 _ENDING_S = "30"
-"""Seconds that a trial which is stopped has to end its processes before its own is given up."""
+"""Seconds for a stopped trial to end its processes before its own process is killed."""
 
 
 class Trials(Protocol):
-    """Where trials come from, and who is told what became of them."""
+    """Source of trials, which is notified of their progress."""
 
     def next(self) -> Trial | None:
-        """The next trial to run; None where there is none now."""
+        """Return the next trial to run, or None if there is none now."""
 
     @property
     def exhausted(self) -> bool:
-        """Whether there will be no further one."""
+        """Whether there will be no further trials."""
 
     def again(self, trial: Trial) -> None:
-        """Hear that a trial whose process or node was lost is about to start again."""
+        """Handle the restart of a trial whose process or node was lost, before it starts."""
 
     def started(self, trial: Trial) -> None:
-        """Hear that a trial runs."""
+        """Handle the start of a trial."""
 
     def ended(self, trial: Trial, told: Mapping[str, Any], seconds: float) -> None:
-        """Hear what a trial told last: see :func:`raydr.tune.running.run_trial`; nothing where it was stopped."""
+        """Handle the end of a trial.
+
+        ``told`` is its last report (see :func:`raydr.tune.running.run_trial`), empty if it was stopped before any.
+        """
 
 
 def trials_at_once(size: TrialSettings) -> int:
-    """How many trials of a size the cluster has room for.
+    """Return the number of trials of a size that fit the cluster.
 
     Raises
     ------
     ScenarioError
-        If not even one fits, with what a node has at most.
+        If not even one fits. The message has the most that a node offers.
     """
     bundle = {name: amount for part in _bundles(size) for name, amount in part.items()}
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -86,8 +90,8 @@ def trials_at_once(size: TrialSettings) -> int:
         has = ", ".join(_amount(name, amount) for name, amount in most.items())
         asked = ", ".join(_amount(name, amount) for name, amount in bundle.items())
         raise ScenarioError(
-            f"No node has room for one trial: trial asks for {asked}, and a node has at most {has}. Ask for less, or"
-            " add a larger node."
+            f"No node has room for one trial: `trial` asks for {asked}, but a node has at most {has}. Ask for less in"
+            " `trial`, or add a larger node."
         )
     return room
 
@@ -101,22 +105,22 @@ def execute(
     retries: int,
     data_dir: Path | None,
 ) -> None:
-    """Run all trials that there are.
+    """Run all trials.
 
     Parameters
     ----------
     trials : Trials
-        Which come from it and go back to it.
+        Source of the trials.
     work : SweepWork
-        Where run folders are taken in, on this machine.
+        The sweep folder on this machine, which receives run folders.
     size : TrialSettings
-        Of the placement group of each.
+        Size of each trial's placement group.
     stopping : ASHA or MedianStopping, optional
-        Which of them end early.
+        Rule by which trials end early.
     retries : int
-        How often a trial whose process or node is lost starts again.
+        Number of restarts of a trial whose process or node is lost.
     data_dir : Path, optional
-        Folder of built-in data sets, as every node sees it.
+        Folder of built-in data sets, with the same path on every node.
     """
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     desk = _Desk.options(scheduling_strategy=here, max_restarts=-1, max_task_retries=-1).remote(work)
@@ -132,10 +136,10 @@ def execute(
                 tune_config=tune.TuneConfig(
                     search_alg=_InOrder(runs),
                     scheduler=_scheduler(stopping),
-                    num_samples=-1,  # as many as there are, and those again whose process or node was lost
+                    num_samples=-1,  # no limit: the searcher ends it, and lost trials start again
                     metric="objective" if stopping is not None else None,
                     mode="min" if stopping is not None else None,
-                    # A process whose trial was stopped does not report the next one's rounds (Ray 2.55).
+                    # In Ray 2.55, a reused process does not report rounds after its first trial was stopped.
                     reuse_actors=stopping is None,
                 ),
                 run_config=tune.RunConfig(
@@ -145,7 +149,7 @@ def execute(
                     callbacks=[_Heard(runs, vitals)],
                 ),
             ).fit()
-    except RunError:  # Ray itself is gone, and would not answer
+    except RunError:  # Ray itself is gone and would not answer
         raise
     except BaseException:
         _end(desk, before)
@@ -157,9 +161,9 @@ def execute(
 
 
 def _end(desk: Any, groups_before: set[str]) -> None:
-    """End the desk, and the placement groups that were made since with all that runs there.
+    """Kill the desk actor and remove placement groups that were made since, with everything in them.
 
-    Tune removes them itself, unless it was interrupted.
+    Tune removes its groups itself, unless it was interrupted.
     """
     ray.kill(desk)
     for name, described in _groups().items():
@@ -172,7 +176,7 @@ def _groups() -> dict[str, Any]:
 
 
 class _DeskProcess:
-    """Beside the driver: takes run folders in from wherever trials ran."""
+    """Actor on the driver's node that receives run folders from all nodes."""
 
     def __init__(self, work: SweepWork) -> None:
         self._work = work
@@ -190,35 +194,35 @@ def _trainable(
     def trainable(config: dict[str, Any]) -> None:
         os.environ["TUNE_FUNCTION_THREAD_TIMEOUT_S"] = _ENDING_S
         with within_room():
-            told = run_trial(
+            result = run_trial(
                 config["scenario"],
                 data_dir=data_dir,
                 report=report,
                 by_round=tune.report if by_round else None,
                 deliver=lambda content: ray.get(desk.take.remote(config["trial"], content)),
             )
-        tune.report(told)
+        tune.report(result)
 
     return trainable
 
 
 @dataclass
 class _Runs:
-    """Trials under way, by Tune's names; Tune, which stores all that it is given, is given nothing of it to store.
+    """Running trials by Tune's names. Tune pickles all that it is given, so this pickles as an empty object.
 
     Attributes
     ----------
     trials : Trials
-        Where they come from.
+        Source of the trials.
     retries : int
-        How often one whose process or node was lost starts again. Tune's own retries forget trials that find the
-        process dead which was kept for them.
+        Number of restarts of a trial whose process or node was lost. Tune's own retries lose trials whose reserved
+        process is already dead.
     under_way : dict
-        Trials with the time at which they started, None where they did not yet.
+        Trials with their start time, None before the start.
     again : list of Trial
-        To start again.
+        Trials to start again.
     lost : dict of trial name to int
-        How often each was lost.
+        How often each trial was lost.
     """
 
     trials: Trials
@@ -232,7 +236,7 @@ class _Runs:
 
 
 class _InOrder(Searcher):  # type: ignore[misc]
-    """Hands Tune the trials that the sweep wants next."""
+    """Searcher that gives Tune the sweep's next trials."""
 
     def __init__(self, runs: _Runs) -> None:
         super().__init__()
@@ -249,17 +253,17 @@ class _InOrder(Searcher):  # type: ignore[misc]
         return {"trial": trial.name, "scenario": dump_json(trial.scenario)}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
-        """Nothing: see :class:`_Heard`."""
+        """Do nothing: see :class:`_Heard`."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing: the ledger is what remains."""
+        """Do nothing: the sweep's ledger is the only state."""
 
     def restore(self, checkpoint_path: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class _Heard(tune.Callback):  # type: ignore[misc]
-    """Tells the sweep what became of each trial, and looks whether Ray is alive."""
+    """Callback that reports each trial to the sweep, and checks that Ray is alive."""
 
     def __init__(self, runs: _Runs, vitals: Vitals) -> None:
         self._runs, self._vitals = runs, vitals
@@ -278,16 +282,16 @@ class _Heard(tune.Callback):  # type: ignore[misc]
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         runs = self._runs
         ours, began = runs.under_way[trial.trial_id]
-        runs.lost[ours.name] += began is not None  # else the process that was kept for it was dead already
+        runs.lost[ours.name] += began is not None  # else its reserved process was already dead
         if runs.lost[ours.name] <= runs.retries:
             del runs.under_way[trial.trial_id]
             runs.again.append(ours)
         else:
             times = f"{runs.lost[ours.name]} time{'s' * (runs.lost[ours.name] > 1)}"
-            reason = f"its process or node was lost {times}, as a rule for lack of memory"
+            reason = f"its process or node was lost {times}, usually for lack of memory"
             self._end(
                 trial,
-                {"ended": "failed", "error": f"{reason}: give it more by trial.cpus or trial.memory_gib"},
+                {"ended": "failed", "error": f"{reason}: raise trial.cpus or trial.memory_gib"},
             )
 
     def _end(self, trial: Any, told: Mapping[str, Any]) -> None:
@@ -296,7 +300,7 @@ class _Heard(tune.Callback):  # type: ignore[misc]
 
 
 def _bundles(size: TrialSettings) -> list[dict[str, float]]:
-    """Of the placement group: the trial's own process holds the first, so GPUs, which are its actors', are a second."""
+    """Return the bundles of a placement group: one for the trial's process, and one for its actors' GPUs."""
     asked = {"CPU": float(size.cpus), "memory": (size.memory_gib or 0.0) * 2**30}
     own = {name: amount for name, amount in asked.items() if amount}
     return [own, {"GPU": size.gpus}] if size.gpus else [own]
@@ -326,9 +330,9 @@ def _scheduler(stopping: ASHA | MedianStopping | None) -> TrialScheduler | None:
 
 @contextmanager
 def _nothing_asked_of_the_dead(vitals: Vitals) -> Iterator[None]:
-    """Have Tune leave placement groups alone, at its end, where Ray's control service is gone.
+    """Keep Tune from cleaning up placement groups if Ray's control service is gone.
 
-    To each question it would wait for an answer until Ray ends this process.
+    It would wait for each answer until Ray ends this process.
     """
     cleanup = TuneController.cleanup
 
@@ -342,10 +346,10 @@ def _nothing_asked_of_the_dead(vitals: Vitals) -> Iterator[None]:
 
 @contextmanager
 def _environment(at_once: int) -> Iterator[None]:
-    """What Tune reads from the environment, for the length of a ``with`` block.
+    """Set Tune's environment variables within a ``with`` block.
 
-    As many trials wait as there is room for. Where only one does, as is Tune's way, a process that has ended its trial
-    takes that one before the process that starts for it is there, and no second process ever runs.
+    As many trials may be pending as fit. With Tune's default of one, a process that ended its trial takes the pending
+    one before that trial's own process has started, so a second process never runs.
     """
     settings = {**_SETTINGS, "TUNE_MAX_PENDING_TRIALS_PG": str(at_once)}
     before = {name: os.environ.get(name) for name in settings}

@@ -1,4 +1,4 @@
-"""A sweep's folder: made under a name that says incomplete, filled trial by trial, renamed when all of them ended."""
+"""A sweep's folder: made under an incomplete name, filled trial by trial, renamed when all trials ended."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from raydr.runfolder import records
 from raydr.runfolder.locking import locked
 
 Packed = Mapping[str, bytes]
-"""Content of a folder's files by their paths in it."""
+"""Content of a folder's files, by relative path."""
 
 
 @dataclass(frozen=True)
 class SweepWork:
-    """What an incomplete sweep folder holds for whoever goes on with it: trials that ended.
+    """State of an incomplete sweep folder, from which the sweep can be resumed: trials that ended.
 
     Attributes
     ----------
     folder : Path
-        The sweep's.
+        The sweep folder.
     """
 
     folder: Path
@@ -36,7 +36,7 @@ class SweepWork:
 
     @property
     def place(self) -> Path:
-        """Folder of the lock, and of trials that have not come whole yet."""
+        """Folder of the lock, and of trials that are still being received."""
         return self.folder / "unfinished"
 
     @property
@@ -45,20 +45,20 @@ class SweepWork:
         return (self.folder / records.TRIALS).exists() or any(self._trials())
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keep every other process from the sweep: see :func:`raydr.runfolder.locking.locked`."""
+        """Lock the sweep against other processes: see :func:`raydr.runfolder.locking.locked`."""
         return locked(self.place, self.noun)
 
     def run(self, name: str) -> Path:
-        """Run folder of a trial, where it is done."""
+        """Return the run folder of a trial; it exists if the trial is done."""
         return self.folder / records.TRIAL_FOLDERS / name
 
     def clear(self) -> None:
-        """Remove what had not come whole when the sweep was interrupted."""
+        """Remove trials that were incomplete when the sweep was interrupted."""
         for left in self.place.glob("trial-*"):
             shutil.rmtree(left, ignore_errors=True)
 
     def take(self, name: str, content: Packed) -> None:
-        """Unpack a trial's run folder, which stands under its name once it is whole; a second time changes nothing."""
+        """Unpack a trial's run folder and rename it when it is complete; do nothing if it exists."""
         if self.run(name).exists():
             return
         unfinished = self.place / f"trial-{name}"
@@ -77,12 +77,12 @@ class SweepWork:
 
 @dataclass(frozen=True)
 class TableWork(SweepWork):
-    """The same of a published table, whose own command also prints it."""
+    """State of an incomplete folder of a published table, which `raydr reproduce` resumes."""
 
     command: ClassVar[str] = "reproduce"
 
 
 def packed(folder: Path) -> Packed:
-    """Every file of a folder, from wherever a trial ran to wherever its sweep is kept."""
+    """Return every file of a folder, to send it from a trial's node to the sweep folder."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}

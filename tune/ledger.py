@@ -1,4 +1,4 @@
-"""The trials of a sweep that ended: ``trials.parquet``, written anew after each, and believed by whoever resumes."""
+"""Ledger of a sweep's ended trials: ``trials.parquet``, rewritten after each trial and read on resume."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from raydr.tune.trials import folder_of, measures_in
 
 LARGEST = 1024 * MEGABYTE
 TEXT = b"raydr_json"
-"""In the schema's metadata: columns of swept keys whose values stand there as JSON."""
+"""Key of the schema metadata that lists swept columns with JSON values."""
 
 
 @dataclass
 class Ledger:
-    """Rows by (point, repeat), and the file in which they are kept.
+    """Rows of trials by (point, repeat), stored in a file.
 
     Attributes
     ----------
     folder : Path
-        The sweep's.
+        The sweep folder.
     keys : sequence of str
-        Swept keys, in the space's order.
+        Swept keys, in the order of the space.
     """
 
     folder: Path
@@ -39,12 +39,12 @@ class Ledger:
 
     @classmethod
     def read(cls, folder: Path, keys: Sequence[str]) -> Ledger:
-        """Read the rows that there are, none where there is no file.
+        """Read the ledger of a folder, empty if there is no file.
 
         Raises
         ------
         OutputError
-            If the file is damaged, or of another sweep.
+            If the file is damaged, or belongs to another sweep.
         """
         ledger = cls(folder, keys)
         if (folder / records.TRIALS).exists():
@@ -57,12 +57,12 @@ class Ledger:
         return [self.rows[key] for key in sorted(self.rows)]
 
     def require_same_data(self, row: TrialRow) -> None:
-        """Refuse a row made from other data than an earlier one of the same source.
+        """Raise if a row has other data than an earlier row with the same source.
 
         Raises
         ------
         DataError
-            Naming the two trials.
+            If the data changed; the message names the two trials.
         """
         if row.data is None:
             return
@@ -70,22 +70,22 @@ class Ledger:
         for other in self.rows.values():
             if other.data is not None and _source(other) == source and other.data != row.data:
                 raise DataError(
-                    f"The data changed while the sweep was under way: trial {other.name} was made from other content"
-                    f" than {row.name}. Bring the data back and resume, or start the sweep anew."
+                    f"The data changed during the sweep: trial {other.name} was made from other content than"
+                    f" {row.name}. Restore the data and resume, or start a new sweep."
                 )
 
     def add(self, row: TrialRow) -> None:
-        """Keep a row, and write all of them."""
+        """Add a row and write the file."""
         self.rows[row.point, row.repeat] = row
         self.write()
 
     def write(self) -> None:
-        """Write all rows, whole or not at all."""
+        """Write all rows atomically."""
         write_table(self.folder / records.TRIALS, table_of(self.ordered, self.keys))
 
 
 def table_of(rows: Sequence[TrialRow], keys: Sequence[str]) -> Any:
-    """The rows as an Arrow table: identity, swept keys, measures."""
+    """Return rows as an Arrow table: identity, swept keys, measures."""
     import pyarrow as pa
 
     columns: dict[str, Any] = {
@@ -104,7 +104,7 @@ def table_of(rows: Sequence[TrialRow], keys: Sequence[str]) -> Any:
 def swept_columns(
     columns: dict[str, Any], values: Sequence[Mapping[str, Any]], keys: Sequence[str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Columns with one more for each swept key, null where it does not apply; and which of these hold JSON."""
+    """Add a column for each swept key, null if the key does not apply; also return the keys that are stored as JSON."""
     text = []
     for key in keys:
         column, is_text = _column([each.get(key) for each in values], [key in each for each in values])
@@ -115,21 +115,21 @@ def swept_columns(
 
 
 def write_table(path: Path, table: Any) -> None:
-    """Write a table whole or not at all."""
+    """Write a table atomically."""
     import pyarrow.parquet as pq
 
-    remedy = "make room there, or move the folder, and resume the sweep"
+    remedy = "free disk space there, or move the folder, and resume the sweep"
     with whole(path, remedy, is_private=path.name in records.PRIVATE) as unfinished:
         pq.write_table(table, unfinished)
 
 
 def _column(values: Sequence[Any], applies: Sequence[bool]) -> tuple[Any, bool]:
-    """A column of values of one plain type, and otherwise of JSON."""
+    """Return a column of one plain type, or else of JSON, and whether it is JSON."""
     import pyarrow as pa
 
     kinds = {type(value) for value in values if value is not None}
     if any(given and value is None for given, value in zip(applies, values, strict=True)):
-        kinds.add(type(None))  # a value that is null is not the same as no value
+        kinds.add(type(None))  # a null value differs from a missing one
     match kinds:
         case s if not s or s == {str}:
             return pa.array(values, pa.string()), False
@@ -170,13 +170,13 @@ def _read(path: Path, keys: Sequence[str]) -> Iterable[TrialRow]:
         ]
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
         raise OutputError(
-            f"{path} cannot be read ({' '.join(str(error).split())}): bring the file back as the sweep wrote it."
-            " Without it, `--resume` takes what it can from the trials' own folders."
+            f"{path} cannot be read ({' '.join(str(error).split())}). Restore the file as the sweep wrote it, or delete"
+            " it: `--resume` then uses the trials' own folders."
         ) from error
 
 
 def _source(row: TrialRow) -> str:
-    """What of a row's swept keys may change the data that are read: another file is no other content of one."""
+    """Return the swept values that select the data, as JSON; rows with the same ones must read the same content."""
     return json.dumps(
         {
             key: value

@@ -1,4 +1,4 @@
-"""What a sweep will need, told before anything starts: the plans of its points, put together."""
+"""Plan of a sweep: the resources of its points together, before anything starts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from raydr.tune.schema import Sweep, TrialSettings
 from raydr.tune.search import search_of
 
 MOST_POINTS = 40
-"""Points that are planned, spread over all of them; the rest are taken for like them."""
+"""Largest number of points that are planned, evenly spread; the others are assumed to be alike."""
 
 
 @dataclass(frozen=True)
 class PointPlan:
-    """A point's plan, or why it cannot be run."""
+    """A point's plan, or the reason why it cannot be run."""
 
     point: int
     values: Mapping[str, Any]
@@ -30,23 +30,24 @@ class PointPlan:
 
 @dataclass(kw_only=True, frozen=True)
 class SweepPlan:
-    """What a sweep will need.
+    """The plan of a sweep.
 
     Attributes
     ----------
     name : str
     points, trials, at_once : int
-        In all; at once by cores, and by memory where a trial states it; 0 where not even one has room.
+        Totals, and the number of trials that run at once, by cores and by the memory that a trial asks for; 0 if not
+        even one fits.
     memory_bytes : int
-        Of the largest trial's processes together.
+        Memory of the largest trial's processes together.
     room_bytes : int
-        That a trial has: what it states, or its cores' share.
+        Memory that a trial has: what it asks for, or its cores' share.
     bytes_up, bytes_down : int
-        Of all trials together.
+        Bytes of all trials together.
     seconds : float
-        Of all trials, so many at once; roughly.
+        Rough duration of all trials, with ``at_once`` at a time.
     planned : tuple of PointPlan
-        Of the points that are known beforehand, at most :data:`MOST_POINTS`.
+        Plans of points that are known beforehand, at most :data:`MOST_POINTS`.
     """
 
     name: str
@@ -62,7 +63,7 @@ class SweepPlan:
 
     @property
     def fits(self) -> bool:
-        """Whether every trial that was planned has room."""
+        """Whether every planned trial fits."""
         return self.at_once > 0 and self.memory_bytes <= self.room_bytes
 
     def to_json(self) -> dict[str, Any]:
@@ -76,14 +77,14 @@ class SweepPlan:
 
 
 def plan_of_sweep(sweep: Sweep, *, capacity: Capacity, data_dir: Path | None) -> SweepPlan:
-    """Plan the points of a sweep, each in the room that one trial has.
+    """Plan the points of a sweep, each with the resources of one trial.
 
     Parameters
     ----------
     sweep : Sweep
-        What was asked.
+        The sweep to plan.
     capacity : Capacity
-        Of all machines.
+        Capacity of all machines.
     data_dir : Path, optional
         Folder of built-in data sets.
 
@@ -125,7 +126,7 @@ def plan_of_sweep(sweep: Sweep, *, capacity: Capacity, data_dir: Path | None) ->
 def _planned(
     number: int, values: Mapping[str, Any], scenario: Scenario, room: Capacity, data_dir: Path | None
 ) -> PointPlan:
-    """A point that the data cannot give is no mistake of the sweep's: its trials will be rows with that error."""
+    """Plan a point. A point that its data refuse is not an error: its trials become rows with that error."""
     try:
         return PointPlan(number, values, plan_of_scenario(scenario, capacity=room, data_dir=data_dir), None)
     except (ScenarioError, DataError) as error:
@@ -133,7 +134,7 @@ def _planned(
 
 
 def _room_of(size: TrialSettings, capacity: Capacity) -> Capacity:
-    """The machine that a trial sees: its cores, and the memory that it states, or these cores' share."""
+    """Return the machine of one trial: its cores, and the memory that it asks for or its cores' share."""
     largest = max(capacity.machines, key=lambda machine: machine.cores)
     share = round(largest.memory_bytes * size.cpus / max(size.cpus, largest.cores))
     memory = round(size.memory_gib * 2**30) if size.memory_gib is not None else share

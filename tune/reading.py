@@ -1,4 +1,4 @@
-"""From a sweep's text to a sweep, its base read and every point of it checked, or to one paragraph on what is wrong."""
+"""Reading and checking of sweep files; errors name every problem."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHELF = Shelf(
 )
 ROOT = Section((), (Sweep,), "a sweep")
 VERSION = "raydr"
-"""Key of a stored sweep beside its own: which raydr began it."""
+"""Extra key of a stored sweep: the version of raydr that started it."""
 
 
 PAPERS = Shelf(
@@ -38,21 +38,21 @@ PAPERS = Shelf(
     SWEEP,
     "name, base and search: {kind: table}",
 )
-"""Published tables, each a sweep whose points are the cells."""
+"""Published tables; each is a sweep whose points are the cells."""
 
 
 def shipped() -> dict[str, str]:
-    """Names of the sweeps that come with raydr, each with the comment on its first line."""
+    """Return the names of the shipped sweeps, each with the comment on its first line."""
     return SHELF.names()
 
 
 def is_sweep(content: Mapping[str, Any]) -> bool:
-    """Whether the keys of a document are those of a sweep and not of a scenario."""
+    """Return whether a document has the keys of a sweep, not of a scenario."""
     return "base" in content or "space" in content
 
 
 def names_sweep(document: str) -> bool:
-    """Whether a file, or a name of what comes with raydr, is a sweep; what cannot be read is none."""
+    """Return whether a file or shipped name is a sweep; False if it cannot be read."""
     path = Path(document).expanduser()
     if not path.is_file():
         return document in shipped() and document not in SCENARIOS.names()
@@ -79,21 +79,21 @@ def read_sweep(
     overrides : mapping, optional
         Values of the base by dotted key.
     quick : bool
-        Whether to take what its section ``quick`` says.
+        Whether to apply the section ``quick``.
     shelf : Shelf
-        Where those lie that come with raydr.
+        The shipped documents.
     only : tuple of str
-        Of a published table: rows or groups of rows, no others; empty for all.
+        Rows or groups of rows of a published table; empty for all.
 
     Returns
     -------
     sweep : Sweep
-        Whose base is a mapping with every path resolved, and which has no section ``quick`` any more.
+        The sweep, with its base as a mapping, every path resolved, and no section ``quick``.
 
     Raises
     ------
     ScenarioError
-        With every problem's key path, reason and nearest valid name.
+        If the sweep is invalid. The message has every problem's key path, reason and nearest valid name.
     """
     if isinstance(sweep, Mapping):
         where, content, folder = "the sweep", copied(sweep), Path()
@@ -105,7 +105,7 @@ def read_sweep(
     if quick:
         if checked.quick is None:
             raise ScenarioError(
-                f"{where} does not say what --quick is to change: give it a section `quick`, such as"
+                f"{where} does not say what --quick changes. Add a section `quick`, such as"
                 " {base: {data.rows: 300}, repeats: 1}."
             )
         checked = _hurried(checked, checked.quick)
@@ -116,13 +116,13 @@ def read_sweep(
     for key, value in (overrides or {}).items():
         override(base, key, value)
         if key in checked.keys:
-            raise ScenarioError(f"--set {key}: the sweep's space gives this key its values; change it there.")
+            raise ScenarioError(f"--set {key}: the sweep's space sets this key. Change its values there.")
     changed |= overrides or {}
     search = checked.search
     if isinstance(search, Table):
         search = _table(search, only, changed)
     elif only:
-        raise ScenarioError(f"{where} is no published table, and has no rows to choose from.")
+        raise ScenarioError(f"{where} is not a published table, so --only has no rows to select.")
     space = {
         key: tuple(_with_paths_resolved(axis, key) for axis in axes) for key, axes in checked.space.items()
     }
@@ -137,7 +137,7 @@ def read_sweep(
 
 
 def _table(table: Table, only: tuple[str, ...], changed: Mapping[str, Any]) -> Table:
-    """A table as it is to be run: its rows, paths resolved, and what is not as its file has it."""
+    """Return a table with the selected rows, resolved paths, and a record of what was changed."""
     try:
         table = table.of_rows(only) if only else table
     except ValueError as error:
@@ -165,7 +165,7 @@ def _table(table: Table, only: tuple[str, ...], changed: Mapping[str, Any]) -> T
 
 
 def paths_resolved(content: Any, section: Section | None) -> Any:
-    """Return a part of a scenario with every path of a file in the form that leads there from any folder."""
+    """Return a part of a scenario with every file path made absolute."""
     if isinstance(content, list | tuple):
         return [paths_resolved(item, section) for item in content]
     if section is None or not isinstance(content, Mapping):
@@ -190,7 +190,7 @@ def _with_paths_resolved(axis: Axis, key: str) -> Axis:
 
 
 def _resolved_at(key: str, value: Any) -> Any:
-    """A value of a dotted key, every path of a file in it in the form that leads there from any folder."""
+    """Return a value of a dotted key with every file path in it made absolute."""
     *parents, last = key.split(".")
     section: Section | None = SCENARIO_ROOT
     for parent in parents:
@@ -204,26 +204,26 @@ def _mark(section: Section, key: Any) -> OfFile | None:
 
 
 def stored(sweep: Sweep) -> str:
-    """Return a sweep as it stands in its folder, with the version of raydr that began it."""
+    """Return the text of a sweep for its folder, with the version of raydr that started it."""
     return dump_yaml({VERSION: _version(), **sweep.model_dump(mode="json", exclude={"quick"})})
 
 
 def read_stored(path: Path) -> Sweep:
-    """Read a sweep as :func:`stored` wrote it.
+    """Read a sweep that :func:`stored` wrote.
 
     Raises
     ------
     OutputError
-        If another version of raydr began it.
+        If another version of raydr started it.
     ScenarioError
-        If it is no sweep any more.
+        If the file is not a valid sweep.
     """
     content = SHELF.parse(path)
     began = content.pop(VERSION, None)
     if began != _version():
         raise OutputError(
-            f"The sweep in {path.parent} is of raydr {began}, and this is raydr {_version()}: go on with it by the"
-            " raydr that began it, or start it anew."
+            f"The sweep in {path.parent} was started by raydr {began}, but this is raydr {_version()}. Resume it with"
+            f" raydr {began}, or start a new sweep."
         )
     return _checked(str(path), content)
 
@@ -247,12 +247,12 @@ def _checked(where: str, content: Mapping[str, Any]) -> Sweep:
 
 
 def _base(sweep: Sweep, folder: Path) -> dict[str, Any]:
-    """Keys of the base: given, or read from a file beside the sweep's, or from where the user stands."""
+    """Return the keys of the base: given, or read from a file next to the sweep or in the current directory."""
     if isinstance(sweep.base, Mapping):
         base = copied(sweep.base)
     else:
-        beside = folder / sweep.base
-        base = SCENARIOS.parse(beside if beside.is_file() else sweep.base)
+        sibling = folder / sweep.base
+        base = SCENARIOS.parse(sibling if sibling.is_file() else sweep.base)
     return {"name": sweep.name, **base}
 
 
@@ -260,7 +260,7 @@ def _hurried(sweep: Sweep, quick: Quick) -> Sweep:
     unknown = [key for key in quick.space if key not in sweep.space]
     if unknown:
         raise ScenarioError(
-            f"quick.space has {unknown[0]}, which space does not have: it replaces axes alone."
+            f"quick.space has {unknown[0]}, but space does not. quick.space can only replace axes of space."
         )
     changed: dict[str, Any] = {"space": {**sweep.space, **quick.space}}
     changed |= {key: value for key in ("repeats", "max_trials") if (value := getattr(quick, key)) is not None}

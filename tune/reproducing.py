@@ -1,4 +1,4 @@
-"""Published tables by name: which there are, what they came to, and reading one to run it."""
+"""Published tables by name: the catalogue, their results, and reading one to run it."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def read_table(
     table, overrides, quick, only
         As for :func:`raydr.tune.reading.read_sweep`.
     seeds : int, optional
-        How many, in place of what it says.
+        Number of seeds; default: the table's.
     published : bool
         Whether cells are also run as published.
 
     Raises
     ------
     ScenarioError
-        If it cannot be used, or is a sweep of another kind.
+        If the table is invalid, or is a sweep of another kind.
     """
     asked = read_sweep(table, overrides, quick=quick, shelf=PAPERS, only=only)
     if not isinstance(asked.search, Table):
         raise ScenarioError(
-            f"{asked.name} is a sweep without a published table: `raydr sweep` runs it; a table has"
+            f"{asked.name} is a sweep without a published table. Run it with `raydr sweep`; a table has"
             " search: {kind: table}."
         )
     search, reduced = asked.search, dict(asked.search.reduced)
@@ -62,19 +62,19 @@ def read_table(
 
 
 def catalogue(folder: Path = Path("runs")) -> dict[str, str]:
-    """Names of the tables that come with raydr, each with what it is and how it came out when it was last run.
+    """Return the names of the shipped tables, each with its title and its latest result.
 
     Parameters
     ----------
     folder : Path
-        Of run folders, among which results are newer than those that come with raydr.
+        Folder of run folders, whose results may be newer than the shipped ones.
     """
     known = results(folder)
     return {name: _line(name, title, known.get(name)) for name, title in PAPERS.names().items()}
 
 
 def outcome_without_run(name: str) -> str:
-    """How a table that comes with raydr came out though nobody has run it: whether anybody could."""
+    """Return the status of a shipped table without results: not run yet, or why it cannot be run."""
     table = read_table(name).search
     reason = why_nothing_runs(table) if isinstance(table, Table) else None
     return "not run yet" if reason is None else f"nothing to run: {reason}"
@@ -88,9 +88,9 @@ def _line(name: str, title: str, found: PaperTable | None) -> str:
 
 
 def results(folder: Path | None = None) -> dict[str, PaperTable]:
-    """Tables that were run, by name: those that come with raydr, and of those in a folder of runs the latest.
+    """Return the latest result of each table by name, among the shipped results and a folder of runs.
 
-    What is damaged is left out.
+    Damaged results are left out.
     """
     found: dict[str, PaperTable] = {}
     for path in [*shipped_results(), *_in(folder)]:
@@ -105,7 +105,7 @@ def results(folder: Path | None = None) -> dict[str, PaperTable]:
 
 
 def shipped_results() -> list[Path]:
-    """Files of the results that come with raydr."""
+    """Return the files of the shipped results."""
     with resources.as_file(resources.files("raydr.scenarios") / "papers") as shelf:
         return sorted(shelf.glob("*.parquet"))
 

@@ -1,4 +1,4 @@
-"""What a sweep came to: means over repeats, the Pareto front, the best point's scenario."""
+"""Results of a sweep: means over repeats, the Pareto front, and the best point's scenario."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from raydr.tune.ledger import swept_columns, write_table
 from raydr.tune.schema import Direction
 from raydr.tune.trials import measures_in
 
-_REMEDY = "make room there, or move the folder, and resume the sweep"
+_REMEDY = "free disk space there, or move the folder, and resume the sweep"
 
 
 @dataclass(frozen=True)
 class PointResult:
-    """What the repeats of a point that are done came to.
+    """Results of a point over its finished repeats.
 
     Attributes
     ----------
     point : int
     values : mapping of dotted key to value
     repeats : int
-        How many are done; 0 where all failed or were stopped.
+        Number of finished repeats; 0 if all failed or were stopped.
     means, deviations : mapping of measure to float
-        Over those repeats that have it; the deviation of one is left out.
+        Mean and standard deviation over the repeats that have the measure; a single one has no deviation.
     """
 
     point: int
@@ -44,7 +44,7 @@ class PointResult:
 
 
 def results_of(rows: Sequence[TrialRow]) -> list[PointResult]:
-    """Points of which a trial ended, in their order."""
+    """Return the results of the points with at least one ended trial, by number."""
     by_point: dict[int, list[TrialRow]] = {}
     for row in rows:
         by_point.setdefault(row.point, []).append(row)
@@ -67,10 +67,10 @@ def _result(trials: Sequence[TrialRow]) -> PointResult:
 
 
 def pareto(results: Sequence[PointResult], objectives: Mapping[str, Direction]) -> list[PointResult]:
-    """Points that no other is as good as in all objectives and better than in one.
+    """Return the Pareto front: points for which no other is as good in all objectives and better in one.
 
-    A measure that a point does not have is its worst; objectives that no point has do not count, nor do points of which
-    nothing is done.
+    A missing measure counts as the worst value. Objectives that no point has are ignored, and so are points without
+    finished repeats.
     """
     results = [result for result in results if result.repeats]
     known = {
@@ -92,13 +92,13 @@ def pareto(results: Sequence[PointResult], objectives: Mapping[str, Direction]) 
 
 
 def best(results: Sequence[PointResult], objectives: Mapping[str, Direction]) -> PointResult | None:
-    """The point that is best in the first objective, of equals by the next; None where no point has the first."""
+    """Return the best point by the first objective, with ties by the next; None if no point has the first."""
     first = next(iter(objectives))
     return next((result for result in ranked(results, objectives) if first in result.means), None)
 
 
 def ranked(results: Sequence[PointResult], objectives: Mapping[str, Direction]) -> list[PointResult]:
-    """Points by the first objective, the best first, of equals by the next, and at last by number."""
+    """Return points sorted by the first objective, best first, with ties by the next and then by number."""
     return sorted(
         results,
         key=lambda result: [
@@ -121,7 +121,7 @@ def write_results(
     objectives: Mapping[str, Direction],
     total: Composition | None,
 ) -> None:
-    """Write the tables, ``best.yaml`` where a point has the first objective, and what private runs cost together."""
+    """Write the tables, ``best.yaml`` if a point has the first objective, and the total cost of private runs."""
     results = results_of(rows)
     measures = measures_in(rows)
     write_table(folder / records.POINTS, _table(results, keys, measures))

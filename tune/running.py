@@ -1,4 +1,4 @@
-"""Runs one trial where it was placed, and hands its run folder over."""
+"""Running of one trial on its node, and delivery of its run folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from raydr.scenarios.schema.reading import read
 from raydr.tune.folder import Packed, packed
 
 Told = dict[str, float | int | str | None]
-"""What a trial tells while it runs and at its end."""
+"""Report of a trial, by round and at its end."""
 
 
 def run_trial(
@@ -26,25 +26,25 @@ def run_trial(
     by_round: Callable[[Told], None] | None,
     deliver: Callable[[Packed], None],
 ) -> Told:
-    """Run a scenario, deliver its run folder, and say how it ended.
+    """Run a scenario, deliver its run folder, and return how it ended.
 
     Parameters
     ----------
     scenario : str
-        As JSON.
+        The scenario as JSON.
     data_dir : Path, optional
         Folder of built-in data sets.
     report : bool
-        Whether the folder has a page and a picture.
+        Whether the folder gets a page and a picture.
     by_round : callable, optional
-        Told of each round that has an objective; what it raises ends the trial.
+        Called after each round with an objective; an exception from it ends the trial.
     deliver : callable
-        Takes the run folder as :func:`raydr.tune.folder.packed`.
+        Receives the run folder as :func:`raydr.tune.folder.packed` returns it.
 
     Returns
     -------
-    told : dict
-        ``{"ended": "done"}``, or ``{"ended": "failed", "error": ...}``: a trial that fails is a result.
+    report : dict
+        ``{"ended": "done"}``, or ``{"ended": "failed", "error": ...}``: a failed trial is a result.
     """
 
     def hear(event: Event) -> None:
@@ -59,9 +59,9 @@ def run_trial(
         deliver(packed(run))
     except RaydrError as error:
         return {"ended": "failed", "error": str(error)}
-    except Exception as error:  # of raydr's own: its row says so, and other trials go on
+    except Exception as error:  # a bug in raydr: its row records it, and other trials continue
         said = " ".join(str(error).split())
-        return {"ended": "failed", "error": f"an error of raydr's own: {type(error).__name__}: {said}"}
+        return {"ended": "failed", "error": f"an internal error of raydr: {type(error).__name__}: {said}"}
     finally:
         shutil.rmtree(place, ignore_errors=True)
     return {"ended": "done"}

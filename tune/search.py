@@ -1,4 +1,4 @@
-"""Which points come next: all of a list, or what Optuna proposes by what earlier ones came to."""
+"""Search strategies of a sweep: a list of points, or proposals by Optuna."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from raydr.tune.space import Point, points_of, points_of_cells, walk
 from raydr.tune.tables import Table
 
 Measured = Mapping[int, Mapping[str, float] | None]
-"""What points came to, by number: means of measures by name, None where nothing came of one."""
+"""Results of points by number: means of measures by name, or None for a point without results."""
 
 
 class Search(Protocol):
-    """Points by number, from 0.
+    """A sequence of points.
 
-    ``learns`` is whether a point may depend on what others came to.
+    ``learns`` is whether a point may depend on the results of others.
     """
 
     learns: ClassVar[bool]
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of points."""
 
     def point(self, number: int, measured: Measured) -> Point | None:
-        """The point of that number; None where others, not in ``measured`` yet, must be known first."""
+        """Return the point ``number``, from 0; None if it depends on points that are not in ``measured`` yet."""
 
 
 def search_of(sweep: Sweep) -> Search:
-    """Return the search that a sweep asks for.
+    """Return the search of a sweep.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def search_of(sweep: Sweep) -> Search:
 
 
 def require_packages_of(search: Search) -> None:
-    """Raise ScenarioError where a point that is known beforehand needs a package that is not installed here."""
+    """Raise ScenarioError if a point that is known beforehand needs a package that is not installed."""
     for number in range(search.count):
         point = search.point(number, {})
         if point is not None:
@@ -68,20 +68,20 @@ class Listed:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of points."""
         return len(self.points)
 
     def point(self, number: int, measured: Measured) -> Point | None:
-        """The point of that number, whatever others came to."""
+        """Return the point ``number``, whatever the results of others."""
         return self.points[number]
 
 
 @dataclass
 class Proposed:
-    """Points that Optuna proposes, some at once, each time by all that came before and by nothing else.
+    """Points that Optuna proposes in batches, each from the results of all earlier batches.
 
-    Optuna's study is made anew each time from what points came to, in their order: proposals depend neither on which
-    point was done first nor on whether the sweep was interrupted.
+    Optuna's study is rebuilt for each batch from the results in order of point. So proposals do not depend on which
+    point was done first, or on whether the sweep was interrupted.
     """
 
     learns: ClassVar[bool] = True
@@ -92,11 +92,11 @@ class Proposed:
 
     @property
     def count(self) -> int:
-        """How many will be proposed."""
+        """Number of points that will be proposed."""
         return self.settings.samples
 
     def point(self, number: int, measured: Measured) -> Point | None:
-        """The point of that number, once all that were proposed before it together are done."""
+        """Return the point ``number``, or None until all points of earlier batches are done."""
         while number >= len(self._points):
             if any(earlier not in measured for earlier in range(len(self._points))):
                 return None
@@ -112,11 +112,11 @@ class Proposed:
             directions=[
                 "maximize" if direction == "max" else "minimize" for direction in objectives.values()
             ],
-            # Trials that were asked and not told count as bad ones, so that those asked together lie apart.
+            # With `constant_liar`, pending trials count as bad, so that the points of a batch differ.
             sampler=optuna.samplers.TPESampler(seed=self.sweep.seed + done, constant_liar=True),
         )
         for point in self._points:
-            study.add_trial(self._told(point, measured[point.number]))
+            study.add_trial(self._finished(point, measured[point.number]))
         for number in range(done, min(done + self.settings.at_once, self.count)):
             trial = study.ask()
 
@@ -126,12 +126,12 @@ class Proposed:
             self._points.append(Point(number, *walk(self.sweep.scenario, self.sweep.space, choose)))
 
     def _name(self, key: str, axis: Axis) -> str:
-        """What Optuna calls an axis: alternatives for a key are parameters of their own, since ranges are fixed."""
+        """Return Optuna's name of an axis; alternatives for a key are separate parameters, because ranges are fixed."""
         axes = self.sweep.space[key]
         return key if len(axes) == 1 else f"{key} ({axes.index(axis)})"
 
-    def _told(self, point: Point, came_to: Mapping[str, float] | None) -> Any:
-        """A finished trial of Optuna's; a failed one where a measure is not there."""
+    def _finished(self, point: Point, result: Mapping[str, float] | None) -> Any:
+        """Return a finished Optuna trial, or a failed one if an objective is missing."""
         import optuna
 
         distributions: dict[str, Any] = {}
@@ -145,7 +145,7 @@ class Proposed:
             return value
 
         walk(self.sweep.scenario, self.sweep.space, choose)
-        found = [came_to[name] for name in self.sweep.objectives if came_to and name in came_to]
+        found = [result[name] for name in self.sweep.objectives if result and name in result]
         whole = len(found) == len(self.sweep.objectives)
         return optuna.trial.create_trial(
             params=parameters,
@@ -165,7 +165,7 @@ def _asked(trial: Any, name: str, axis: Axis) -> Any:
 
 
 def _distribution(axis: Axis) -> Any:
-    """What Optuna keeps of :func:`_asked`."""
+    """Return the Optuna distribution that matches :func:`_asked`."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     options = axis.choice or axis.grid

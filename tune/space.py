@@ -1,4 +1,4 @@
-"""Points of a space: one value for each key that applies, and the scenario that they make of the base."""
+"""Points of a sweep's space: a value for each key that applies, and the resulting scenario."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Point:
     Attributes
     ----------
     number : int
-        From 0, in the sweep's order.
+        Number from 0, in the order of the sweep.
     values : mapping of dotted key to value
-        Of the keys that apply, in the space's order.
+        Values of the keys that apply, in the order of the space.
     content : mapping
-        The scenario that they make.
+        The resulting scenario.
     """
 
     number: int
@@ -38,7 +38,7 @@ class Point:
     content: Mapping[str, Any]
 
     def scenario(self, repeat: int) -> Scenario:
-        """The scenario of one of its repeats, whose seeds follow each other.
+        """Return the scenario of a repeat; repeats have consecutive seeds.
 
         Raises
         ------
@@ -54,7 +54,7 @@ class Point:
 
 
 def digest(scenario: Scenario) -> str:
-    """Of all that a run's results follow from, its seed included and its name left out."""
+    """Return the digest of everything that determines a run's results, with its seed but without its name."""
     content = scenario.resolved().model_dump(mode="json", exclude={"name"})
     return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
 
@@ -62,9 +62,9 @@ def digest(scenario: Scenario) -> str:
 def combinations(
     base: Mapping[str, Any], space: Space, seed: int, sample: int = 0
 ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Values and scenario of every combination of the grids' values, with one draw of each key that is drawn.
+    """Yield values and scenario of every combination of grid values, with one draw of each drawn key.
 
-    A key has the same draw in all of them: what one compares differs in what is listed alone.
+    A key has the same draw in all combinations, so that these differ only in grid values.
     """
     yield from _beyond(list(space.items()), {}, copied(base), seed, sample)
 
@@ -72,7 +72,7 @@ def combinations(
 def walk(
     base: Mapping[str, Any], space: Space, choose: Callable[[str, Axis], Any]
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Values and scenario of one point, each key's value chosen by ``choose(key, axis)``."""
+    """Return values and scenario of one point, with each value chosen by ``choose(key, axis)``."""
     values: dict[str, Any] = {}
     content = copied(base)
     for key, axes in space.items():
@@ -86,7 +86,7 @@ def walk(
 
 
 def points_of(sweep: Sweep, samples: int) -> list[Point]:
-    """Points of a grid, or of a grid by so many draws, without those that make the scenario of an earlier one.
+    """Return the points of a grid, with ``samples`` draws each, without points that repeat an earlier scenario.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def points_of(sweep: Sweep, samples: int) -> list[Point]:
 
 
 def points_of_cells(base: Mapping[str, Any], table: Table) -> list[Point]:
-    """Points of a published table, each once however many cells are of it.
+    """Return the distinct points of a published table; several cells may share one.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def _beyond(
 
 
 def drawn(axis: Axis, key: str, seed: int, sample: int) -> Any:
-    """Draw a value of an axis, the same for the same seed, key and number of the sample.
+    """Draw a value of an axis; it depends only on the seed, the key and the number of the sample.
 
     >>> drawn(Axis(integers=(1, 3)), "method.landmarks", 0, 0) in (1, 2, 3)
     True

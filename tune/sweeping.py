@@ -1,4 +1,4 @@
-"""A sweep from its first trial to its page, or from wherever it was interrupted."""
+"""Running and resuming of sweeps, from the first trial to the page."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def sweep(
     listener: Listener = unheard,
     trackers: Sequence[Tracker] = (),
 ) -> Path:
-    """Run a sweep and write its folder, whole; arguments are as for :func:`raydr.sweep`.
+    """Run a sweep and write its folder; arguments are as for :func:`raydr.sweep`.
 
     Raises
     ------
     ScenarioError, OutputError
-        If the sweep, a point that is known beforehand, or its place cannot be used.
+        If the sweep, a point that is known beforehand, or the output folder cannot be used.
     RunError, DataError
-        If it could not be finished: its folder stays, under a name that says incomplete, with all trials that ended.
+        If the sweep could not be finished. Its folder keeps all ended trials, under an incomplete name.
     """
     require_cells(asked)
-    search = search_of(asked)  # what is wrong with a point is said before a folder is made
+    search = search_of(asked)  # checks points before a folder is made
     require_packages_of(search)
     target = out or default_folder(asked.name, datetime.now())
     with incomplete(target, _work_of(asked)) as folder:
@@ -70,12 +70,12 @@ def resume(
     retry_failed: bool = False,
     trackers: Sequence[Tracker] = (),
 ) -> Path:
-    """Go on with an interrupted sweep: every trial that ended stays as it is, and the others run.
+    """Resume an interrupted sweep: trials that ended are kept, the others run.
 
     Raises
     ------
     OutputError
-        If it is not an incomplete sweep folder, or its trials are not those of its ``sweep.yaml``.
+        If the folder is not an incomplete sweep folder, or its trials do not match its ``sweep.yaml``.
     """
     folder = folder.expanduser().absolute()
     target = target_of(folder, SweepWork)
@@ -94,7 +94,7 @@ def _work_of(asked: Sweep) -> type[SweepWork]:
 
 
 def _shown(folder: Path, listener: Listener) -> Path:
-    """Make the page of a sweep folder that is whole: what fails here costs no result."""
+    """Write the page of a complete sweep folder; a failure here loses no result."""
     try:
         with Journal(listener).stage("page"):
             from raydr.report import write_paper_report, write_sweep_report
@@ -103,14 +103,14 @@ def _shown(folder: Path, listener: Listener) -> Path:
             if (folder / records.TABLE).exists():
                 write_paper_report(folder)
     except BaseException as error:
-        error.add_note(f"The sweep in {folder} is whole: `raydr report {folder}` makes its page.")
+        error.add_note(f"The sweep in {folder} is complete. Run `raydr report {folder}` to write its page.")
         raise
     return folder
 
 
 @dataclass(kw_only=True)
 class _Going:
-    """A sweep under way: which trial comes next, and what became of those that ended."""
+    """A running sweep: its next trials, and the results of trials that ended."""
 
     asked: Sweep
     search: Search
@@ -128,17 +128,17 @@ class _Going:
 
     @property
     def total(self) -> int:
-        """Trials in all."""
+        """Total number of trials."""
         every = self.search.count * self.asked.repeats
         return min(every, self.asked.max_trials) if self.asked.max_trials else every
 
     def take_up(self, *, retry_failed: bool) -> None:
-        """Find what ended before: rows of the ledger, and run folders that came whole after it was written last."""
+        """Load trials that ended before: ledger rows, and run folders that arrived after the last write."""
         self.ledger = Ledger.read(self.work.folder, self.keys)
         if retry_failed:
             self.ledger.rows = {key: row for key, row in self.ledger.rows.items() if row.status != "failed"}
         self.work.clear()
-        # In their order, since what Optuna proposed depends on what came before.
+        # In order, because Optuna's proposals depend on earlier results.
         for index in range(self.total):
             trial = self._trial(index)
             if trial is None:
@@ -150,26 +150,26 @@ class _Going:
             run = self.work.run(trial.name)
             if row is not None and row.digest != trial.digest:
                 raise OutputError(
-                    f"Trial {row.name} in {self.work.folder} was made from other settings than sweep.yaml says now: a"
-                    " sweep goes on as it began. Change that back, or start a new sweep."
+                    f"Trial {row.name} in {self.work.folder} has other settings than sweep.yaml has now. Restore"
+                    " sweep.yaml, or start a new sweep."
                 )
             if row is None and run.exists():
                 if digest_of_run(run) != trial.digest:
                     raise OutputError(
-                        f"The folder {run} is of a run with other settings than sweep.yaml gives trial {trial.name}:"
-                        " move it away to have the trial run again, or bring sweep.yaml back as it was."
+                        f"The run in {run} has other settings than sweep.yaml gives trial {trial.name}. Move the folder"
+                        " away to run the trial again, or restore sweep.yaml."
                     )
                 row = row_of_run(trial, run)
                 self.ledger.rows[row.point, row.repeat] = row
             elif row is not None and row.status == "done" and not run.exists():
                 raise OutputError(
-                    f"Trial {row.name} of {self.work.folder} is done, and its folder {run} is gone: bring it back, or"
-                    f" take away {records.TRIALS} to have the trials run again whose folders are missing."
+                    f"Trial {row.name} of {self.work.folder} is done, but its folder {run} is missing. Restore it, or"
+                    f" delete {records.TRIALS} to run trials with missing folders again."
                 )
         self.ledger.write()
 
     def on(self, address: str | None, data_dir: Path | None) -> None:
-        """Run what is left, and write what it came to."""
+        """Run the remaining trials and write the results."""
         journal = Journal(self.listener)
         data_dir = data_dir.expanduser().absolute() if data_dir is not None else None
         self.purse = Purse.of(self.asked, self.work.folder, data_dir)
@@ -206,14 +206,14 @@ class _Going:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no further trial begins: all did, the time is over, or something ends the sweep."""
+        """Whether no further trial starts: all did, the time budget is used up, or the sweep failed."""
         if self._failure is not None:
             return True
         if 0 < self._next < self.total and self._late and not self._cut:
             self._cut = True
             places = (divmod(at, self.asked.repeats) for at in range(self._next, self.total))
             left = sum(place not in self.ledger.rows for place in places)
-            self.listener(Incident(f"time_budget_s is over: {left} trials do not begin"))
+            self.listener(Incident(f"time_budget_s is used up: {left} trials do not start"))
         return self._next >= self.total or self._cut
 
     @property
@@ -222,7 +222,7 @@ class _Going:
         return budget is not None and time.monotonic() - self.began > budget
 
     def next(self) -> Trial | None:
-        """The next trial that has not ended; None where there is none now."""
+        """Return the next trial that has not ended, or None if there is none now."""
         while not self.exhausted:
             trial = self._trial(self._next)
             if trial is None:
@@ -245,13 +245,13 @@ class _Going:
         return None
 
     def _affords(self, trial: Trial) -> bool:
-        """Whether a trial may run: a point that was proposed meets the budget here, one of a list met it before."""
+        """Return whether a trial may run. Proposed points are checked against the budget here, listed ones before."""
         if self.search.learns:
             try:
                 self.purse.require([trial], self._trial_of)
             except ScenarioError as error:
                 self._cut = True
-                self.listener(Incident(f"No further trial begins: {error}"))
+                self.listener(Incident(f"No further trial starts: {error}"))
                 return False
         try:
             with unwritable(self.work.folder):
@@ -262,9 +262,9 @@ class _Going:
         return True
 
     def _trial(self, index: int) -> Trial | TrialRow | None:
-        """The trial at a place of the order, point by point and repeat by repeat.
+        """Return the trial at an index, counted by point and then by repeat.
 
-        Its row at once where the point that was proposed cannot be run; None where it is not known yet.
+        Return a failed row if a proposed point cannot be run, and None if the point is not known yet.
         """
         number, repeat = divmod(index, self.asked.repeats)
         point = self.search.point(number, self._measured() if self.search.learns else {})
@@ -272,7 +272,7 @@ class _Going:
             return None
         try:
             return Trial.of(point, repeat)
-        except ScenarioError as error:  # of a point that was proposed: those of a list have been checked
+        except ScenarioError as error:  # only a proposed point: listed ones were checked before
             seed = point.content.get("seed", 0)
             return TrialRow(
                 point=number,
@@ -285,7 +285,7 @@ class _Going:
             )
 
     def _measured(self) -> Mapping[int, Mapping[str, float] | None]:
-        """Means of points all of whose repeats ended."""
+        """Return the means of points of which every repeat ended."""
         ended: dict[int, int] = {}
         for point, _ in self.ledger.rows:
             ended[point] = ended.get(point, 0) + 1
@@ -293,7 +293,7 @@ class _Going:
         return {point: means.get(point) for point, count in ended.items() if count == self.asked.repeats}
 
     def _left(self) -> Iterator[Trial]:
-        """Trials of a list of points that have not ended."""
+        """Yield the trials of listed points that have not ended."""
         for index in range(self.total):
             if divmod(index, self.asked.repeats) not in self.ledger.rows:
                 trial = self._trial(index)
@@ -301,26 +301,26 @@ class _Going:
                     yield trial
 
     def _trial_of(self, name: str) -> Trial:
-        """The trial of a name that was started."""
+        """Return the trial of a name in ``starts.txt``."""
         point, repeat = name.split("-")
         trial = self._trial(int(point) * self.asked.repeats + int(repeat))
         if not isinstance(trial, Trial):
             raise OutputError(
-                f"{self.work.folder / records.STARTS} has the trial {name}, which {records.SWEEP} does not: bring it"
-                " back as the sweep wrote it."
+                f"{self.work.folder / records.STARTS} has the trial {name}, but {records.SWEEP} does not. Restore both"
+                " files as the sweep wrote them."
             )
         return trial
 
     def again(self, trial: Trial) -> None:
-        """Write down that a trial whose process was lost starts again."""
+        """Record the restart of a trial whose process or node was lost."""
         self.purse.start(trial)
 
     def started(self, trial: Trial) -> None:
-        """Say that a trial runs."""
+        """Report the start of a trial."""
         self.listener(TrialStarted(trial.name, _settings(trial)))
 
     def ended(self, trial: Trial, told: Mapping[str, Any], seconds: float) -> None:
-        """Keep what became of a trial."""
+        """Record the result of a trial and report it."""
         row = self._row(trial, told)
         if not self._keep(row):
             return
@@ -341,7 +341,7 @@ class _Going:
         self._track(row)
 
     def _track(self, row: TrialRow) -> None:
-        """Tell the trackers; one that fails is told no more, and costs the sweep nothing."""
+        """Send a row to the trackers; one that fails is dropped, and the sweep continues."""
         for tracker in list(self.trackers):
             try:
                 tracker.track(row, self.work.run(row.name))
@@ -349,11 +349,13 @@ class _Going:
                 self.trackers = [other for other in self.trackers if other is not tracker]
                 said = short(" ".join(str(error).split()), 300)
                 self.listener(
-                    Incident(f"{type(tracker).__name__} is told no more ({said}); the sweep goes on")
+                    Incident(
+                        f"{type(tracker).__name__} failed and is switched off ({said}); the sweep continues"
+                    )
                 )
 
     def _keep(self, row: TrialRow) -> bool:
-        """Write a row; what hinders that ends the sweep, once the trials under way have ended."""
+        """Write a row; if this fails, the sweep ends after its running trials."""
         try:
             self.ledger.require_same_data(row)
             self.ledger.add(row)
@@ -377,7 +379,7 @@ class _Going:
 
 
 def _settings(trial: Trial) -> str:
-    """A trial's swept values in a line, by the last parts of their keys."""
+    """Write a trial's swept values on one line, with the last parts of their keys."""
     said = (
         f"{key.rpartition('.')[2]} {value if isinstance(value, str) else json.dumps(value)}"
         for key, value in trial.point.values.items()

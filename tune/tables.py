@@ -1,4 +1,4 @@
-"""A published table as a sweep: its cells, the scenarios that they stand for, and the paper's own numbers."""
+"""Published tables as sweeps: cells with their scenarios and the paper's numbers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from raydr.scenarios.schema.reading import copied, override
 from raydr.settings import Settings
 
 NOTHING = "-"
-"""Stands in a line of numbers where the paper has none."""
+"""Mark for a missing number of the paper."""
 _NUMBER = re.compile(r"(-?\d*\.?\d+)(?:\s*±\s*(\d*\.?\d+))?")
 
 
 @dataclass(frozen=True)
 class Published:
-    """A paper's number, the standard deviation beside it if there is one, and half a unit of its last digit."""
+    """A paper's number, its standard deviation if printed, and half a unit of its last digit."""
 
     value: float
     deviation: float | None
@@ -28,12 +28,12 @@ class Published:
 
 
 def number(text: str) -> Published | None:
-    """Read a number as papers print it, None for :data:`NOTHING`.
+    """Read a number as papers print it; return None for :data:`NOTHING`.
 
     Raises
     ------
     ValueError
-        If it is none.
+        If the text is not a number.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def number(text: str) -> Published | None:
         return None
     found = _NUMBER.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r} is no number: write 0.97, 0.97 ± 0.01, or {NOTHING} where there is none")
+        raise ValueError(f"{text!r} is not a number: write 0.97, 0.97 ± 0.01, or {NOTHING} for none")
     value, deviation = found.groups()
     return Published(
         float(value), float(deviation) if deviation else None, 0.5 * 10.0 ** -len(value.partition(".")[2])
@@ -61,18 +61,22 @@ def _numbers(line: str) -> str:
 
 
 Numbers = Annotated[str, AfterValidator(_numbers)]
-"""Numbers of a row, one for each column, between bars: ``0.97 ± 0.01 | 0.70 | -``."""
+"""Numbers of a row, one for each column, separated by bars: ``0.97 ± 0.01 | 0.70 | -``."""
 
 
 class Place(Settings):
-    """What a column, a row or a group of rows says of its cells."""
+    """Settings of a column, a row or a group of rows for its cells."""
 
-    name: str = Field(min_length=1, max_length=100, description="as the paper has it")
-    set: dict[str, Any] = Field({}, description="keys of the scenario, dotted")
-    published: dict[str, Any] = Field({}, description="keys in which the run as published differs, dotted")
-    absent: str | None = Field(None, description="why its cells cannot be run: data that cannot be had")
+    name: str = Field(min_length=1, max_length=100, description="name in the paper")
+    set: dict[str, Any] = Field({}, description="values of the scenario by dotted key")
+    published: dict[str, Any] = Field(
+        {}, description="values by dotted key in which the run as published differs"
+    )
+    absent: str | None = Field(
+        None, description="why its cells cannot be run, such as data that are not available"
+    )
     pooled: str | None = Field(
-        None, description="name of the column, or group, whose cells hold the pooled rows' values of these"
+        None, description="name of the column or group whose cells have the pooled-data values of these"
     )
 
 
@@ -81,54 +85,58 @@ class Column(Place):
 
     side: Literal["federated", "central"] = Field(
         "federated",
-        description="whether its cells are of the federated map, or of the pooled rows' one beside it",
+        description="whether its cells are for the federated or the pooled-data map",
     )
 
 
 class Line(Settings):
     """A row of a table."""
 
-    name: str = Field(min_length=1, max_length=100, description="as the paper has it")
-    metric: str = Field(description="a metric's name, or that of a cost such as seconds or bytes_up")
+    name: str = Field(min_length=1, max_length=100, description="name in the paper")
+    metric: str = Field(description="name of a metric, or of a cost such as seconds or bytes_up")
     numbers: Numbers | None = Field(
-        None, description=f"the paper's, one for each column, between bars; {NOTHING} where there is none"
+        None, description=f"the paper's numbers, one for each column, separated by bars; {NOTHING} for none"
     )
-    set: dict[str, Any] = Field({}, description="keys of the scenario, dotted")
-    published: dict[str, Any] = Field({}, description="keys in which the run as published differs, dotted")
+    set: dict[str, Any] = Field({}, description="values of the scenario by dotted key")
+    published: dict[str, Any] = Field(
+        {}, description="values by dotted key in which the run as published differs"
+    )
 
 
 class Group(Place):
-    """Rows of a table that belong together."""
+    """Group of rows of a table."""
 
-    name: str = Field("", max_length=100, description="as the paper has it; empty where rows are not grouped")
+    name: str = Field("", max_length=100, description="name in the paper; empty if rows are not grouped")
     rows: tuple[Line, ...] = Field((), description="its rows; default: those of the table")
 
 
 class Table(Settings):
-    """Cells of a published table: each is a scenario and a metric of its map, beside the paper's number."""
+    """Cells of a published table; each is a scenario, a metric of its map, and the paper's number."""
 
-    paper: str = Field(description="which one")
-    where: str = Field(description="the table's or figure's number there")
-    title: str = Field(description="what it compares")
-    says: str = Field("", description="what a cell means, as far as names do not say it")
-    substituted: tuple[str, ...] = Field((), description="what stands for what cannot be had, and why")
-    unmeasured: str | None = Field(None, description="why none of it can be run")
-    minutes: float | None = Field(None, gt=0, description="what all of it takes on two cores, roughly")
+    paper: str = Field(description="the paper")
+    where: str = Field(description="number of the table or figure in the paper")
+    title: str = Field(description="what the table compares")
+    says: str = Field("", description="explanation of the cells, if names do not suffice")
+    substituted: tuple[str, ...] = Field(
+        (), description="replacements for what is not available, with reasons"
+    )
+    unmeasured: str | None = Field(None, description="why nothing of the table can be run")
+    minutes: float | None = Field(None, gt=0, description="rough duration of the whole table on two cores")
     published: dict[str, Any] = Field(
-        {}, description="keys in which every run as published differs from raydr's defaults, dotted"
+        {}, description="values by dotted key in which every run as published differs from raydr's defaults"
     )
     columns: tuple[Column, ...] = Field((), description="its columns")
-    rows: tuple[Line, ...] = Field((), description="rows of every group that has none of its own")
-    groups: tuple[Group, ...] = Field((Group(),), description="its rows, in groups")
+    rows: tuple[Line, ...] = Field((), description="rows of every group without rows of its own")
+    groups: tuple[Group, ...] = Field((Group(),), description="its groups of rows")
     reduced: dict[str, Any] = Field(
-        {}, description="what a run changed to be shorter, by key: written by raydr itself"
+        {}, description="settings that were changed to shorten a run, by key; written by raydr"
     )
     kind: Literal["table"] = "table"
 
     @model_validator(mode="after")
     def _cells(self) -> Self:
         if self.unmeasured is None and not (self.columns and all(map(self.rows_of, self.groups))):
-            raise ValueError("it has no cells: give columns and rows, or say why it is unmeasured")
+            raise ValueError("it has no cells: give columns and rows, or a reason in unmeasured")
         columns, groups = [column.name for column in self.columns], [group.name for group in self.groups]
         _require_distinct(columns, "columns")
         _require_distinct(groups, "groups")
@@ -136,7 +144,9 @@ class Table(Settings):
             _require_distinct([row.name for row in self.rows_of(group)], f"rows of {group.name!r}")
         for place, names in [(c, columns) for c in self.columns] + [(g, groups) for g in self.groups]:
             if place.pooled is not None and place.pooled not in names:
-                raise ValueError(f"{place.name!r} has pooled values in {place.pooled!r}, which is not there")
+                raise ValueError(
+                    f"{place.name!r} has its pooled values in {place.pooled!r}, which does not exist"
+                )
         for group in self.groups:
             for row in self.rows_of(group):
                 if row.numbers is not None and row.numbers.count("|") + 1 != len(columns):
@@ -148,16 +158,16 @@ class Table(Settings):
 
     @property
     def metrics(self) -> list[str]:
-        """Names of the measures of its rows, each once."""
+        """Distinct names of the measures of the rows."""
         return list(dict.fromkeys(row.metric for group in self.groups for row in self.rows_of(group)))
 
     def rows_of(self, group: Group) -> tuple[Line, ...]:
-        """Rows of a group: its own, or those of the table."""
+        """Return the rows of a group: its own, or those of the table."""
         return group.rows or self.rows
 
     @property
     def of_defaults(self) -> Table:
-        """Same without the runs as published."""
+        """The same table without the runs as published."""
 
         def stripped(place: Any) -> Any:
             return place.model_copy(update={"published": {}})
@@ -170,12 +180,12 @@ class Table(Settings):
         return self.model_copy(update={**changed, "published": {}, "groups": groups})
 
     def of_rows(self, names: tuple[str, ...]) -> Table:
-        """Same with these rows or groups alone, and the groups that hold their pooled values.
+        """Return the table with only these rows or groups, and the groups that hold their pooled values.
 
         Raises
         ------
         ValueError
-            If there is no such row or group.
+            If a row or group does not exist.
         """
         known = dict.fromkeys(
             name
@@ -202,7 +212,7 @@ class Table(Settings):
 def _require_distinct(names: list[str], what: str) -> None:
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise ValueError(f"two {what} are called {twice[0]!r}")
+        raise ValueError(f"two {what} have the name {twice[0]!r}")
 
 
 @dataclass(kw_only=True, frozen=True)
@@ -212,17 +222,17 @@ class Cell:
     Attributes
     ----------
     group, row, column : str
-        Their names.
+        Names of the group, row and column.
     measure : str
-        By which a trial has its value.
+        Name of the measure in a trial's row.
     published : Published or None
         The paper's number.
     absent : str or None
-        Why it cannot be run.
+        Why the cell cannot be run.
     default, as_published : mapping of dotted key to value, or None
-        What makes its scenario of the base; None where there is none to run, or none that differs.
+        Changes of the base for its scenarios; None if there is nothing to run, or no difference as published.
     pooled : tuple of str, or None
-        Group, row and column of the cell that holds the pooled rows' value; None where its own run may have it.
+        Group, row and column of the cell with the pooled-data value; None if the cell's own run may have it.
     """
 
     group: str
@@ -237,7 +247,7 @@ class Cell:
 
 
 def cells(table: Table) -> Iterator[Cell]:
-    """Cells of a table, row by row."""
+    """Yield the cells of a table, row by row."""
     for group in table.groups:
         for row in table.rows_of(group):
             line = row.numbers.split("|") if row.numbers is not None else [NOTHING] * len(table.columns)
@@ -256,7 +266,7 @@ def cells(table: Table) -> Iterator[Cell]:
                     published=published,
                     absent=absent,
                     default=default if runs else None,
-                    # The pooled rows' map is the default run's: a second time it would be the same.
+                    # The pooled-data map is the same as in the default run.
                     as_published={**default, **differs, "compare": []}
                     if runs and differs and column.side == "federated"
                     else None,
@@ -267,7 +277,7 @@ def cells(table: Table) -> Iterator[Cell]:
 
 
 def contents(base: Mapping[str, Any], table: Table) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Values by dotted key, and the scenario that they make, of every cell's runs: many cells have the same."""
+    """Yield values by dotted key, and the scenario, of every cell's runs; many cells share them."""
     for cell in cells(table):
         for values in (cell.default, cell.as_published):
             if values is not None:
@@ -275,7 +285,7 @@ def contents(base: Mapping[str, Any], table: Table) -> Iterator[tuple[Mapping[st
 
 
 def content_of(base: Mapping[str, Any], table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The scenario of a cell: the base, what its row and column set, and the metrics of all rows."""
+    """Return the scenario of a cell: the base with the cell's values and the metrics of all rows."""
     content = {**copied(base), "metrics": [name for name in table.metrics if name not in COSTS]}
     for key, value in values.items():
         override(content, key, value)

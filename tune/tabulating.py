@@ -1,4 +1,4 @@
-"""What the cells of a published table came to: ``table.parquet``, beside the paper's numbers."""
+"""Results of a published table: ``table.parquet``, with the paper's numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from raydr.tune.trials import Trial
 
 
 def write_paper_table(folder: Path, asked: Sweep, rows: Sequence[TrialRow]) -> None:
-    """Write a sweep's table: a row for each cell and seed, found by what made it and not by its number."""
+    """Write a sweep's table, with a row for each cell and seed; trials are matched by digest, not by number."""
     table = asked.search
     if not isinstance(table, Table):
         raise TypeError(f"the search of {asked.name} is a {table.kind}, not a table")
@@ -32,7 +32,7 @@ def write_paper_table(folder: Path, asked: Sweep, rows: Sequence[TrialRow]) -> N
 
 
 class _Found:
-    """Trials by what makes them: the values of a cell and the number of a repeat."""
+    """Trials by a cell's values and the number of the repeat."""
 
     def __init__(self, asked: Sweep, table: Table, rows: Sequence[TrialRow]) -> None:
         self.asked, self.table = asked, table
@@ -40,7 +40,7 @@ class _Found:
         self._digests: dict[tuple[str, int], str] = {}
 
     def row(self, values: Mapping[str, Any] | None, repeat: int) -> TrialRow | None:
-        """The trial of a cell's values; None where there is none."""
+        """Return the trial of a cell's values, or None."""
         if values is None:
             return None
         key = json.dumps(values, sort_keys=True), repeat
@@ -50,7 +50,7 @@ class _Found:
         return self.rows.get(self._digests[key])
 
     def value(self, values: Mapping[str, Any] | None, repeat: int, measure: str) -> float | None:
-        """What it came to; None where it did not."""
+        """Return a measure of that trial, or None."""
         row = self.row(values, repeat)
         return None if row is None else row.measures.get(measure)
 
@@ -86,7 +86,7 @@ def _arrow(asked: Sweep, table: Table, found: _Found) -> Any:
                     "pooled": pooled,
                     "run": row.folder if row is not None else None,
                     "why": cell.absent
-                    or ("its run had not ended" if row is None else _failure(row))
+                    or ("its run did not end" if row is None else _failure(row))
                     or _failure(found.row(cell.as_published, repeat)),
                 }
             )
@@ -100,7 +100,7 @@ def _arrow(asked: Sweep, table: Table, found: _Found) -> Any:
 
 
 def _failure(row: TrialRow | None) -> str | None:
-    """Why a trial has no values; a table is made to be handed on, so that it names no data folder of a machine."""
+    """Return why a trial has no values. Tables are shared, so the machine's data folder is replaced in the text."""
     if row is None or row.status == "done":
         return None
     folder = os.environ.get(DATA_VARIABLE)
@@ -126,10 +126,10 @@ def _heading(asked: Sweep, table: Table) -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Of the checkout that raydr runs from; None where it is none."""
+    """Return the commit of the checkout that raydr runs from, or None."""
     here = Path(__file__).resolve().parent
     try:
-        told = subprocess.run(
+        described = subprocess.run(
             ["git", "-C", str(here), "describe", "--always", "--dirty", "--exclude", "*"],
             capture_output=True,
             text=True,
@@ -138,16 +138,16 @@ def _commit() -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return told.stdout.strip() or None
+    return described.stdout.strip() or None
 
 
 def require_cells(asked: Sweep) -> None:
-    """Refuse a table none of which can be run.
+    """Raise if no cell of a table can be run.
 
     Raises
     ------
     ScenarioError
-        With the reason.
+        If no cell can be run. The message has the reason.
     """
     reason = why_nothing_runs(asked.search) if isinstance(asked.search, Table) else None
     if reason is not None:
@@ -155,7 +155,7 @@ def require_cells(asked: Sweep) -> None:
 
 
 def why_nothing_runs(table: Table) -> str | None:
-    """Why none of a table's cells can be run; None where some can."""
+    """Return why none of a table's cells can be run, or None if some can."""
     known = list(cells(table))
     if any(cell.default for cell in known):
         return None

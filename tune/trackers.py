@@ -1,6 +1,6 @@
-"""Trackers of experiments that one may already have: each trial goes to MLflow or TensorBoard too, where asked.
+"""Experiment trackers: optional export of each trial to MLflow or TensorBoard.
 
-They are told what the ledger says of a trial, when it says it, and the objective of each of its rounds.
+A tracker gets a trial's row when the trial ends, and the objective of each of its rounds.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from raydr.runfolder.records import TrialRow
 
 
 class Tracker(Protocol):
-    """Takes a trial in."""
+    """An experiment tracker."""
 
     def track(self, row: TrialRow, run: Path) -> None:
-        """Take the row of a trial that ended, whose run folder, if it is done, is ``run``."""
+        """Log the row of a trial that ended; ``run`` is its run folder, which exists if the trial is done."""
 
 
 def trackers(name: str, mlflow: str | None, tensorboard: Path | None) -> tuple[Tracker, ...]:
-    """Return the trackers that are asked for, none as a rule.
+    """Return the requested trackers.
 
     Parameters
     ----------
     name : str
-        Of the sweep.
+        Name of the sweep.
     mlflow : str, optional
-        A tracking URI of MLflow's.
+        Tracking URI of MLflow.
     tensorboard : Path, optional
-        A folder of TensorBoard's.
+        Folder for TensorBoard.
 
     Raises
     ------
     ScenarioError
-        If a package that one needs is not installed.
+        If a required package is not installed.
     """
     found: list[Tracker] = []
     if mlflow is not None:
@@ -55,7 +55,7 @@ def trackers(name: str, mlflow: str | None, tensorboard: Path | None) -> tuple[T
 
 @dataclass(frozen=True)
 class MLflow:
-    """A run of an MLflow experiment for each trial."""
+    """Tracker with one MLflow run for each trial."""
 
     uri: str
     experiment: str
@@ -76,7 +76,7 @@ class MLflow:
 
 @dataclass(frozen=True)
 class TensorBoard:
-    """A folder of TensorBoard's for each trial."""
+    """Tracker with one TensorBoard folder for each trial."""
 
     folder: Path
 

@@ -1,4 +1,4 @@
-"""A trial, and what became of it: a row of ``trials.parquet``."""
+"""Trials and their results: rows of ``trials.parquet``."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Trial:
     ----------
     point : Point
     repeat : int
-        From 0.
+        Number of the repeat, from 0.
     scenario : Scenario
-        With the repeat's seed.
+        The scenario with the repeat's seed.
     digest : str
-        Of all that its results follow from.
+        Digest of everything that determines the results.
     """
 
     point: Point
@@ -45,18 +45,18 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """Of its folder."""
+        """Name of the trial's folder."""
         return trial_name(self.point.number, self.repeat)
 
 
 def measures_in(rows: Sequence[TrialRow]) -> list[str]:
-    """Names of the measures that a table of these rows has: metrics as they come, then costs."""
+    """Return the names of the measures in a table of these rows: metrics in order of appearance, then costs."""
     found = dict.fromkeys(name for row in rows for name in row.measures if name not in COSTS)
     return [*found, *COSTS]
 
 
 def folder_of(point: int, repeat: int, status: State) -> str | None:
-    """Run folder of a trial, seen from the sweep's; None where it is not done."""
+    """Return the run folder of a trial relative to the sweep folder, or None if the trial is not done."""
     return f"{records.TRIAL_FOLDERS}/{trial_name(point, repeat)}" if status == "done" else None
 
 
@@ -84,25 +84,25 @@ def row_of(
 
 
 def row_of_run(trial: Trial, run: Path) -> TrialRow:
-    """Return the row of a trial that is done, all of it from its run folder."""
+    """Return the row of a finished trial, from its run folder."""
     require_unchanged(run)
     read = [source["sha256"] for source in _json(run, records.FINGERPRINTS)]
     return row_of(trial, "done", data=" ".join(read), measures=measures_of(run))
 
 
 def digest_of_run(run: Path) -> str:
-    """Digest of the scenario that stands in a run folder."""
+    """Return the digest of the scenario in a run folder."""
     require_unchanged(run, records.SCENARIO)
     return digest(read(run / records.SCENARIO))
 
 
 def measures_of(run: Path) -> dict[str, float]:
-    """Metrics and costs of a run, by name: those that there are.
+    """Return the metrics and costs of a run by name, without missing ones.
 
-    ``federated.METRIC``, ``central.METRIC``; bytes that went up, down, and up unprotected record by record; ``epsilon``
-    of the whole run, which is none where it is infinite, and ``epsilon_accounted``; of an audited run ``leakage``,
-    ``exact`` and ``membership_auc`` (:class:`raydr.attacks.verdicts.Audit`); rounds, and the last one's objective;
-    seconds of all stages; the largest process's memory.
+    They are ``federated.METRIC`` and ``central.METRIC``; bytes up, bytes down, and bytes up per record without
+    protection; ``epsilon`` of the whole run, missing if infinite, and ``epsilon_accounted``; for an audited run
+    ``leakage``, ``exact`` and ``membership_auc`` (:class:`raydr.attacks.verdicts.Audit`); the number of rounds and the
+    last objective; seconds of all stages; and the memory of the largest process.
     """
     metrics, cost, ran = (
         _json(run, name) for name in (records.METRICS, records.PRIVACY, records.ENVIRONMENT)

@@ -71,15 +71,15 @@ def test_numbers_are_read_as_papers_print_them() -> None:
     assert number("12") == Published(12.0, None, 0.5)
     assert number("-0.5").value == -0.5  # type: ignore[union-attr]
     for text in ("0,7", "±0.1", "0.7 +- 0.1", ""):
-        with pytest.raises(ValueError, match="is no number"):
+        with pytest.raises(ValueError, match="is not a number"):
             number(text)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"columns": [{"name": "a"}, {"name": "a"}]}, "two columns are called 'a'"),
-        ({"columns": [{"name": "a", "pooled": "b"}]}, "pooled values in 'b', which is not there"),
+        ({"columns": [{"name": "a"}, {"name": "a"}]}, "two columns have the name 'a'"),
+        ({"columns": [{"name": "a", "pooled": "b"}]}, "pooled values in 'b', which does not exist"),
         ({"columns": [{"name": "a"}]}, "has 4 numbers for 1 columns"),
         ({"groups": [{"name": "a"}]}, "it has no cells"),
         (

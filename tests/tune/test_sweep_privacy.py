@@ -172,7 +172,7 @@ class TestBudget:
     ) -> None:
         ran = inline(monkeypatch)
         total = gaussian(1.0, 2.0)
-        with pytest.raises(ScenarioError, match=f"2 runs on the same rows would come to epsilon {total:.4g}"):
+        with pytest.raises(ScenarioError, match=f"2 runs on the same rows would have epsilon {total:.4g}"):
             sweep(private(epsilon_max=total * 0.999), out=tmp_path / "swept")
         assert ran == []
         assert not list(tmp_path.iterdir())
@@ -222,7 +222,7 @@ class TestBudget:
         assert total is not None
         assert total["epsilon"] <= gaussian(2.0, 2.0)
         assert 2 <= len(ran) < 4
-        assert any("No further trial begins" in text for text in heard)
+        assert any("No further trial starts" in text for text in heard)
 
     def test_trials_do_not_start_again_by_themselves(self) -> None:
         assert (private().retries, private(epsilon_max=5.0).retries) == (2, 0)

@@ -219,7 +219,7 @@ WRONG = [
     ),
     ({"space": {"clients.count": {"grid": [3], "choice": [4]}}}, "exactly one of grid, choice"),
     ({"space": {"clients.count": {"integers": [5, 3]}}}, "the first must be less than the second"),
-    ({"space": {"clients.count": {"log_uniform": [0, 3]}}}, "orders of magnitude begin above 0"),
+    ({"space": {"clients.count": {"log_uniform": [0, 3]}}}, "a logarithmic range must start above 0"),
     ({"space": {"clients.count": {"integers": [3, 5]}}}, "search.kind 'grid' draws nothing"),
     ({"search": {"kind": "random", "samples": 3}}, "no axis is drawn"),
     ({"search": {"kind": "optuna", "samples": 3}, "space": {"clients.count": [3, 4]}}, "make it a choice"),
@@ -274,7 +274,7 @@ def test_quick_changes_base_space_and_repeats() -> None:
     assert (sweep.repeats, sweep.scenario["method"]["rounds"]) == (2, 1)
     assert read_sweep(content).repeats == 4
     del content["quick"]
-    with pytest.raises(ScenarioError, match="does not say what --quick is to change"):
+    with pytest.raises(ScenarioError, match="does not say what --quick changes"):
         read_sweep(content, quick=True)
 
 
@@ -301,7 +301,7 @@ def test_what_is_stored_is_the_sweep_that_was_asked(tmp_path: Path) -> None:
 def test_a_sweep_of_another_raydr_is_not_gone_on_with(tmp_path: Path) -> None:
     text = stored(swept({"clients.count": [3]}))
     (tmp_path / "sweep.yaml").write_text(text.replace("raydr: ", "raydr: 9", 1))
-    with pytest.raises(OutputError, match=r"is of raydr 9.* go on with it by the raydr that began it"):
+    with pytest.raises(OutputError, match=r"was started by raydr 9.* Resume it with raydr 9"):
         read_stored(tmp_path / "sweep.yaml")
 
 

@@ -264,7 +264,7 @@ class TestGoingOn:
         folder = cut(tmp_path, monkeypatch, 3)
         file = folder / records.SWEEP
         file.write_text(file.read_text().replace("rounds: 2", "rounds: 3"))
-        with pytest.raises(OutputError, match=r"Trial 0000-0 .* other settings than sweep\.yaml says now"):
+        with pytest.raises(OutputError, match=r"Trial 0000-0 .* other settings than sweep\.yaml has now"):
             resume(folder)
         assert folder.is_dir()
 
@@ -276,7 +276,7 @@ class TestGoingOn:
         file = folder / records.SWEEP
         text = file.read_text()
         file.write_text(text.replace("rounds: 2", "rounds: 3"))
-        with pytest.raises(OutputError, match=r"0000-0 is of a run with other settings"):
+        with pytest.raises(OutputError, match=r"0000-0 has other settings than sweep"):
             resume(folder)
         file.write_text(text)
         assert "0000-0" not in inline_resume(monkeypatch, folder)
@@ -299,7 +299,7 @@ class TestGoingOn:
     ) -> None:
         folder = cut(tmp_path, monkeypatch, 3)
         shutil.rmtree(folder / records.TRIAL_FOLDERS / "0000-1")
-        with pytest.raises(OutputError, match=r"Trial 0000-1 .* is gone: bring it back"):
+        with pytest.raises(OutputError, match=r"Trial 0000-1 .* is missing. Restore it"):
             resume(folder)
         (folder / records.TRIALS).unlink()
         assert "0000-1" in inline_resume(monkeypatch, folder)
@@ -321,7 +321,7 @@ class TestGoingOn:
         write(2.0)
         folder = left_behind(tmp_path / "cut")
         inline(monkeypatch)
-        with pytest.raises(DataError, match="The data changed while the sweep was under way"):
+        with pytest.raises(DataError, match="The data changed during the sweep"):
             resume(folder)
         write(1.0)
         shutil.rmtree(folder / records.TRIAL_FOLDERS / "0002-0")  # which was made from the changed ones
@@ -388,7 +388,7 @@ class TestLimits:
         folder = sweep(tiny_sweep(time_budget_s=1e-3), out=tmp_path / "swept", listener=told.append)
         assert [row["point"] for row in table(folder)] == [0]  # the first begins in any case
         assert [event.text for event in told if isinstance(event, journal.Incident)] == [
-            "time_budget_s is over: 7 trials do not begin"
+            "time_budget_s is used up: 7 trials do not start"
         ]
 
     def test_trials_that_ended_before_are_none_that_do_not_begin(
@@ -408,7 +408,7 @@ class TestLimits:
         told: list[journal.Event] = []
         resume(folder, listener=told.append)
         assert [event.text for event in told if isinstance(event, journal.Incident)] == [
-            f"time_budget_s is over: {8 - ended} trials do not begin"
+            f"time_budget_s is used up: {8 - ended} trials do not start"
         ]
 
     def test_a_point_that_cannot_be_run_is_refused_before_a_folder_is_made(self, tmp_path: Path) -> None:
@@ -458,7 +458,7 @@ class TestTrackers:
         folder = sweep(tiny_sweep(), out=tmp_path / "swept", trackers=[Broken()], listener=told.append)
         assert len(table(folder)) == 8
         assert [event.text for event in told if isinstance(event, journal.Incident)] == [
-            "Broken is told no more (no server); the sweep goes on"
+            "Broken failed and is switched off (no server); the sweep continues"
         ]
 
     def test_mlflow_that_is_not_installed_is_refused_with_its_remedy(

@@ -110,7 +110,7 @@ def test_trials_stop_by_what_they_report_by_round(cluster: None, tmp_path: Path,
 
 
 def test_a_trial_larger_than_any_node_is_refused(cluster: None, tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match=r"No node has room for one trial: trial asks for 999 cores"):
+    with pytest.raises(ScenarioError, match=r"No node has room for one trial: `trial` asks for 999 cores"):
         sweep(tiny_sweep(trial={"cpus": 999}), out=tmp_path / "swept")
     assert not list(tmp_path.iterdir())
 
@@ -279,4 +279,4 @@ def test_errors_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert status(["run", str(file)]) == 2
     assert "is a sweep: `raydr sweep" in capsys.readouterr().err
     assert status(["sweep", str(file), "--quick"]) == 2
-    assert "does not say what --quick is to change" in capsys.readouterr().err
+    assert "does not say what --quick changes" in capsys.readouterr().err
