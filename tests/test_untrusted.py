@@ -263,11 +263,11 @@ VALUES: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "rows that are dates": (
         parquet("embedding.parquet", row=pa.array([0] * ROWS, pa.date32())),
-        "where names",
+        "instead of names",
     ),
     "rows past 2^63": (
         parquet("embedding.parquet", row=pa.array([2**64 - 1] * ROWS, pa.uint64())),
-        "identity",
+        "without a name",
     ),
     "an endless name": (
         parquet("embedding.parquet", client=["a" * 200_000] * ROWS),

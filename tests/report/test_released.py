@@ -103,7 +103,7 @@ def test_a_run_without_an_epsilon_releases_nothing(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_there_is_left_alone(private: raydr.Result, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match="already exists"):
         private.released(tmp_path / "there")
     assert not list((tmp_path / "there").iterdir())
 

@@ -269,7 +269,7 @@ def test_a_site_of_another_map_is_told(run: Path, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="joined another map than the one in"):
         read_joined(run)
     file.write_text(json.dumps(content | {"rows": 3}))
-    with pytest.raises(OutputError, match="is not whole"):
+    with pytest.raises(OutputError, match="is not complete"):
         read_joined(run)
     file.unlink()
     with pytest.raises(OutputError, match=r"joining\.json is missing"):

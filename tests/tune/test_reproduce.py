@@ -98,7 +98,7 @@ def test_a_table_that_cannot_be_is_refused(change: dict[str, Any], said: str) ->
 
 
 def test_a_table_has_no_space_and_a_sweep_is_no_table() -> None:
-    with pytest.raises(ScenarioError, match="leave out space"):
+    with pytest.raises(ScenarioError, match="Leave out space"):
         read_table(content() | {"space": {"method.landmarks": [3, 4]}})
     with pytest.raises(ScenarioError, match="a sweep without a published table"):
         read_table({"name": "s", "base": tiny(), "space": {"method.landmarks": [3, 4]}})
@@ -173,7 +173,7 @@ def test_what_is_shorter_than_the_table_says_so(tmp_path: Path, monkeypatch: pyt
     table = read_paper_table(result.folder / records.TABLE)
     assert table.changed == "data.rows 60, repeats 1, method.iterations 6, rows many"
     assert {cell.group for cell in table.cells} == {"many"}
-    assert "Not the whole table" in (result.folder / records.TABLE_REPORT).read_text()
+    assert "This is not the whole table" in (result.folder / records.TABLE_REPORT).read_text()
     more = read_table(content(), seeds=3)
     assert (more.repeats, more.search.reduced) == (3, {"repeats": 3})  # type: ignore[union-attr]
     alone = read_table(content(), published=False)

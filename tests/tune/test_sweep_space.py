@@ -222,7 +222,7 @@ WRONG = [
     ({"space": {"clients.count": {"log_uniform": [0, 3]}}}, "a logarithmic range must start above 0"),
     ({"space": {"clients.count": {"integers": [3, 5]}}}, "search.kind 'grid' draws nothing"),
     ({"search": {"kind": "random", "samples": 3}}, "no axis is drawn"),
-    ({"search": {"kind": "optuna", "samples": 3}, "space": {"clients.count": [3, 4]}}, "make it a choice"),
+    ({"search": {"kind": "optuna", "samples": 3}, "space": {"clients.count": [3, 4]}}, "Make it a choice"),
     ({"search": {"kind": "greedy"}}, "must be one of grid, random, optuna"),
     (
         {"space": {"method.landmarks": {"grid": [9], "when": {"clients.count": 3}}, "clients.count": [3]}},
