@@ -65,10 +65,10 @@ class Trials(Protocol):
     def started(self, trial: Trial) -> None:
         """Handle the start of a trial."""
 
-    def ended(self, trial: Trial, told: Mapping[str, Any], seconds: float) -> None:
+    def ended(self, trial: Trial, report: Mapping[str, Any], seconds: float) -> None:
         """Handle the end of a trial.
 
-        ``told`` is its last report (see :func:`raydr.tune.running.run_trial`), empty if it was stopped before any.
+        ``report`` is its last report (see :func:`raydr.tune.running.run_trial`), empty if it was stopped before any.
         """
 
 
@@ -294,9 +294,9 @@ class _Heard(tune.Callback):  # type: ignore[misc]
                 {"ended": "failed", "error": f"{reason}: raise trial.cpus or trial.memory_gib"},
             )
 
-    def _end(self, trial: Any, told: Mapping[str, Any]) -> None:
+    def _end(self, trial: Any, report: Mapping[str, Any]) -> None:
         ours, began = self._runs.under_way.pop(trial.trial_id)
-        self._runs.trials.ended(ours, told, time.perf_counter() - (began or time.perf_counter()))
+        self._runs.trials.ended(ours, report, time.perf_counter() - (began or time.perf_counter()))
 
 
 def _bundles(size: TrialSettings) -> list[dict[str, float]]:

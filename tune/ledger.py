@@ -139,8 +139,8 @@ def _column(values: Sequence[Any], applies: Sequence[bool]) -> tuple[Any, bool]:
             return pa.array(values, pa.int64()), False
         case s if s in ({float}, {int, float}):
             return pa.array(values, pa.float64()), False
-    said = [json.dumps(value) if given else None for value, given in zip(values, applies, strict=True)]
-    return pa.array(said, pa.string()), True
+    texts = [json.dumps(value) if given else None for value, given in zip(values, applies, strict=True)]
+    return pa.array(texts, pa.string()), True
 
 
 def _read(path: Path, keys: Sequence[str]) -> Iterable[TrialRow]:

@@ -14,7 +14,7 @@ from raydr.scenarios import runner
 from raydr.scenarios.schema.reading import read
 from raydr.tune.folder import Packed, packed
 
-Told = dict[str, float | int | str | None]
+TrialReport = dict[str, float | int | str | None]
 """Report of a trial, by round and at its end."""
 
 
@@ -23,9 +23,9 @@ def run_trial(
     *,
     data_dir: Path | None,
     report: bool,
-    by_round: Callable[[Told], None] | None,
+    by_round: Callable[[TrialReport], None] | None,
     deliver: Callable[[Packed], None],
-) -> Told:
+) -> TrialReport:
     """Run a scenario, deliver its run folder, and return how it ended.
 
     Parameters
@@ -43,7 +43,7 @@ def run_trial(
 
     Returns
     -------
-    report : dict
+    result : dict
         ``{"ended": "done"}``, or ``{"ended": "failed", "error": ...}``: a failed trial is a result.
     """
 
@@ -60,8 +60,8 @@ def run_trial(
     except RaydrError as error:
         return {"ended": "failed", "error": str(error)}
     except Exception as error:  # a bug in raydr: its row records it, and other trials continue
-        said = " ".join(str(error).split())
-        return {"ended": "failed", "error": f"an internal error of raydr: {type(error).__name__}: {said}"}
+        reason = " ".join(str(error).split())
+        return {"ended": "failed", "error": f"an internal error of raydr: {type(error).__name__}: {reason}"}
     finally:
         shutil.rmtree(place, ignore_errors=True)
     return {"ended": "done"}

@@ -45,12 +45,12 @@ class Point:
         ScenarioError
             If these values cannot be run.
         """
-        said = ", ".join(f"{key} {json.dumps(value)}" for key, value in self.values.items())
+        settings = ", ".join(f"{key} {json.dumps(value)}" for key, value in self.values.items())
         try:
             first = read(self.content)
             return read(self.content, {"seed": first.seed + repeat}) if repeat else first
         except ScenarioError as error:
-            raise ScenarioError(f"The point {said}: {error}") from None
+            raise ScenarioError(f"The point {settings}: {error}") from None
 
 
 def digest(scenario: Scenario) -> str:

@@ -319,9 +319,9 @@ class _Going:
         """Report the start of a trial."""
         self.listener(TrialStarted(trial.name, _settings(trial)))
 
-    def ended(self, trial: Trial, told: Mapping[str, Any], seconds: float) -> None:
+    def ended(self, trial: Trial, report: Mapping[str, Any], seconds: float) -> None:
         """Record the result of a trial and report it."""
-        row = self._row(trial, told)
+        row = self._row(trial, report)
         if not self._keep(row):
             return
         value = row.measures.get(next(iter(self.asked.objectives)))
@@ -347,10 +347,10 @@ class _Going:
                 tracker.track(row, self.work.run(row.name))
             except Exception as error:
                 self.trackers = [other for other in self.trackers if other is not tracker]
-                said = short(" ".join(str(error).split()), 300)
+                reason = short(" ".join(str(error).split()), 300)
                 self.listener(
                     Incident(
-                        f"{type(tracker).__name__} failed and is switched off ({said}); the sweep continues"
+                        f"{type(tracker).__name__} failed and is switched off ({reason}); the sweep continues"
                     )
                 )
 
@@ -364,13 +364,13 @@ class _Going:
             return False
         return True
 
-    def _row(self, trial: Trial, told: Mapping[str, Any]) -> TrialRow:
-        match told.get("ended"):
+    def _row(self, trial: Trial, report: Mapping[str, Any]) -> TrialRow:
+        match report.get("ended"):
             case "done":
                 return row_of_run(trial, self.work.run(trial.name))
             case "failed":
-                return row_of(trial, "failed", error=str(told["error"]))
-        so_far = {"rounds": told.get("round"), "objective": told.get("objective")}
+                return row_of(trial, "failed", error=str(report["error"]))
+        so_far = {"rounds": report.get("round"), "objective": report.get("objective")}
         return row_of(
             trial,
             "stopped",
@@ -380,8 +380,8 @@ class _Going:
 
 def _settings(trial: Trial) -> str:
     """Write a trial's swept values on one line, with the last parts of their keys."""
-    said = (
+    settings = (
         f"{key.rpartition('.')[2]} {value if isinstance(value, str) else json.dumps(value)}"
         for key, value in trial.point.values.items()
     )
-    return short(", ".join([*said, f"repeat {trial.repeat}"]), 200)
+    return short(", ".join([*settings, f"repeat {trial.repeat}"]), 200)

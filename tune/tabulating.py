@@ -109,13 +109,13 @@ def _failure(row: TrialRow | None) -> str | None:
 
 
 def _heading(asked: Sweep, table: Table) -> dict[str, Any]:
-    said = table.model_dump(
+    described = table.model_dump(
         mode="json",
         include={"paper", "where", "title", "says", "substituted", "minutes", "reduced"},
     )
     return {
         "name": asked.name,
-        **said,
+        **described,
         "columns": [column.name for column in table.columns],
         "groups": [group.name for group in table.groups],
         "repeats": asked.repeats,
