@@ -271,7 +271,7 @@ VALUES: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "an endless name": (
         parquet("embedding.parquet", client=["a" * 200_000] * ROWS),
-        "a name of 200000 letters",
+        "a name of 200000 bytes",
     ),
     "a name without end for each row": (
         one_label(10**6, 2_000_000),

@@ -115,7 +115,7 @@ def test_sites_say_each_what_they_dropped(tmp_path: Path) -> None:
     assert found.dropped_by_client == {"north": 2}
     page = (folder / "report.html").read_text()
     for said in (
-        "2 files of the clients&#39; own",
+        "2 client files",
         "2 (north 2)",
     ):
         assert said in page
