@@ -66,7 +66,7 @@ def test_standard_output_has_the_reports_path_and_nothing_else(
     assert title == "tiny: Fed-tSNE on iris, seed 0"
     assert all(re.fullmatch(r"[\w ]+: \d+\.\d s", line) for line in lines)
     assert "Neighbour preservation, k = 10" in summary
-    assert "What left: records. The server holds enough to write down 150 of 150 records" in " ".join(
+    assert "What left: records. The server has enough data to reconstruct 150 of 150 records" in " ".join(
         summary.split()
     )
 
