@@ -425,7 +425,7 @@ def test_rows_without_a_place_cost_no_result(tmp_path: Path) -> None:
             "maps of method.kind 'local-ne' take no new rows (each client draws one of its own, by an encoder that"
             " never leaves it), and maps of these do: fed",
         ),
-        ({"data": {"graph": "tree.csv", "holdout": 0.2}}, "none is new: leave holdout out"),
+        ({"data": {"graph": "tree.csv", "holdout": 0.2}}, "no node can be new: leave holdout out"),
         (
             {"data": {"holdout": 0.2}, "clients": {"sites": [{"path": "a.csv"}, {"path": "b.csv"}]}},
             "place them by raydr transform",

@@ -66,7 +66,7 @@ def test_a_key_of_an_item_of_a_list_is_named_with_the_items_number() -> None:
     assert (
         "clients.sites.1.nod is not a key (did you mean node?); clients.sites.1 has path, node, name" in said
     )
-    assert "clients.sites.0.path is missing (its file" in refusal(tiny() | {"clients": {"sites": [{}]}})
+    assert "clients.sites.0.path is missing (path of its file" in refusal(tiny() | {"clients": {"sites": [{}]}})
 
 
 def test_a_key_of_another_kind_is_told_which() -> None:
