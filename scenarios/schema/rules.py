@@ -1,4 +1,4 @@
-"""Rules between the sections of a scenario: each returns what is wrong, or None."""
+"""Rules between the sections of a scenario: each returns a problem, or None."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from raydr.privacy.accounting import require_planned
 from raydr.scenarios.schema.sections import Sections
 
 Problem: TypeAlias = str
-"""What is wrong, in the words of a scenario, without the full stop."""
+"""What is wrong and what to do, with keys of the scenario, without the full stop."""
 Rule: TypeAlias = Callable[[Sections], Problem | None]
 
 RULES: list[Rule] = []
-"""In the order in which they are asked; the first problem is the one that is told."""
+"""All rules in the order in which they are checked; the first problem is reported."""
 
 
 def rule(check: Rule) -> Rule:
-    """Ask a rule of every scenario, after those above it."""
+    """Register a rule, after those above it."""
     RULES.append(check)
     return check
 
 
 @rule
 def one_origin(scenario: Sections) -> Problem | None:
-    """Ask for rows from one place."""
+    """Require exactly one source of rows."""
     data = scenario.data
     given = any(origin is not None for origin in (data.source, data.path, data.graph))
     if scenario.clients.sites and (given or data.rows is not None):
-        return "clients.sites have files of their own, so leave data.source, data.path, data.graph and data.rows out"
+        return "clients.sites gives each client its own file: leave data.source, data.path, data.graph and data.rows out"
     if not scenario.clients.sites and not given:
         return "data: give exactly one of source (a built-in name), path (a file of yours) and graph (an edge list)"
     return None
@@ -40,13 +40,13 @@ def one_origin(scenario: Sections) -> Problem | None:
 
 @rule
 def rows_that_can_be_held_out(scenario: Sections) -> Problem | None:
-    """Refuse to hold out rows that nobody could, or that no map of the method takes."""
+    """Refuse to hold out rows from files of sites, and for methods that place no new rows."""
     if scenario.data.holdout is None:
         return None
     if scenario.clients.sites:
         return (
-            "data.holdout: clients.sites have files of their own, whose rows nobody else can hold out: leave it"
-            " out, keep the new rows in a file apart, and place them by raydr transform"
+            "data.holdout cannot hold out rows of the files of clients.sites: leave it out, keep the new rows in a"
+            " separate file, and place them with raydr transform"
         )
     reason = scenario.method.unplaceable()
     return None if reason is None else f"data.holdout: {reason}"
@@ -54,44 +54,44 @@ def rows_that_can_be_held_out(scenario: Sections) -> Problem | None:
 
 @rule
 def sites_that_can_be_harmonized(scenario: Sections) -> Problem | None:
-    """Refuse to adjust clients that are no sites."""
+    """Refuse to harmonize clients that are not real sites."""
     if scenario.data.harmonize is None or scenario.clients.natural:
         return None
     return (
-        "data.harmonize takes off rows what is their site's, and clients.partition deals rows to clients that"
-        " are no sites: name a column in {kind: by-column, column: ...}, or give clients.sites"
+        "data.harmonize adjusts sites to each other, and clients.partition makes clients that are not sites: set"
+        " clients.partition to {kind: by-column, column: ...}, or give clients.sites"
     )
 
 
 @rule
 def labels_that_judge_no_rows_placed_by_them(scenario: Sections) -> Problem | None:
-    """Refuse to place rows by the label that judges them."""
+    """Refuse to place held-out rows with the label that they are scored by."""
     wanted = scenario.data.harmonize
     if wanted is None or scenario.data.holdout is None or wanted.kind == "center":
         return None
     if not scenario.data.label_kept:
         return None
     return (
-        "data.harmonize.keep names the label, and rows that are held out would be placed by the very label that"
-        " they are judged by: leave it out of keep, set kind to center, or leave data.holdout out"
+        "data.harmonize.keep names the label, so held-out rows would be placed with the label that they are scored by:"
+        " leave it out of keep, set kind to center, or leave data.holdout out"
     )
 
 
 @rule
 def sums_that_can_be_kept_secret(scenario: Sections) -> Problem | None:
-    """Refuse secret sums of a method whose server compares the summands."""
+    """Refuse secure aggregation if the server compares the summands."""
     compared = scenario.robust_rule
     if not scenario.privacy.secure_aggregation or compared is None:
         return None
     return (
-        f"method.aggregation {compared.kind!r} compares each client's upload with the others',"
-        " which is what privacy.secure_aggregation would hide: choose one of the two"
+        f"method.aggregation {compared.kind!r} compares the uploads of clients,"
+        " and privacy.secure_aggregation hides them: choose one of the two"
     )
 
 
 @rule
 def noise_that_the_method_offers(scenario: Sections) -> Problem | None:
-    """Refuse noise on what the method never uploads."""
+    """Refuse noise on something that the method never uploads."""
     noise, method = scenario.privacy.noise, scenario.method
     if noise is None:
         return None
@@ -99,13 +99,12 @@ def noise_that_the_method_offers(scenario: Sections) -> Problem | None:
         places = " or ".join(sorted(method.noise_on)) or "nowhere"
         return (
             f"privacy.noise.on is {noise.on!r}, but clients of method.kind {method.kind!r} can add noise"
-            f" {'on ' if method.noise_on else ''}{places}: leave privacy.noise out, or choose another"
+            f" {'on ' if method.noise_on else ''}{places}: leave privacy.noise out, or change privacy.noise.on"
         )
     if not method.releases(noise):
         return (
-            f"privacy.noise.on is {noise.on!r}, and with these settings of method.kind {method.kind!r} clients"
-            " upload nothing of that sort: look at privacy.noise.stage, method.landmarks_from, method.share and"
-            " method.rounds"
+            f"privacy.noise.on is {noise.on!r}, but with these settings of method.kind {method.kind!r} clients never"
+            " upload that: check privacy.noise.stage, method.landmarks_from, method.share and method.rounds"
         )
     return None
 
@@ -120,7 +119,7 @@ def noise_that_can_be_paid(scenario: Sections) -> Problem | None:
 
 @rule
 def noise_of_all_clients(scenario: Sections) -> Problem | None:
-    """Refuse noise of some clients where the method takes it from all or from none."""
+    """Refuse noise of some clients if the method needs it from all clients or from none."""
     noise = scenario.privacy.noise
     if noise is None or noise.clients == 1 or scenario.method.some_noisy:
         return None
@@ -132,19 +131,19 @@ def noise_of_all_clients(scenario: Sections) -> Problem | None:
 
 @rule
 def noise_on_sums_that_are_taken(scenario: Sections) -> Problem | None:
-    """Refuse noise that covers a sum alone where each upload is looked at."""
+    """Refuse noise that covers only a sum if the server looks at each upload."""
     noise = scenario.privacy.noise
     if noise is None or not noise.shared or scenario.robust_rule is None:
         return None
     return (
-        "privacy.noise.per 'sum' covers a sum alone, and a robust method.aggregation looks at each upload:"
+        "privacy.noise.per 'sum' covers only the sum, and a robust method.aggregation looks at each upload:"
         " choose per: client, or aggregation 'mean'"
     )
 
 
 @rule
 def nothing_posted_in_the_clear(scenario: Sections) -> Problem | None:
-    """Refuse a strict run of a method that posts what its noise does not cover."""
+    """Refuse a strict run of a method that sends messages without noise."""
     noise = scenario.privacy.noise
     if scenario.privacy.strict is not True or noise is None or noise.for_good:
         return None
@@ -152,9 +151,9 @@ def nothing_posted_in_the_clear(scenario: Sections) -> Problem | None:
     if posted is None:
         return None
     return (
-        f"privacy.strict lets nothing leave without a claim, and method.kind {scenario.method.kind!r} posts"
-        f" {posted} in the clear: put noise on data with stage: all, or set strict to sums, which leaves that"
-        " out and says so"
+        f"privacy.strict requires noise with a guarantee for every message, and method.kind {scenario.method.kind!r}"
+        f" sends {posted} without noise: put noise on data with stage: all, or set strict to sums, which does not"
+        " cover that and says so"
     )
 
 
@@ -163,12 +162,12 @@ def noise_where_nothing_else_may_leave(scenario: Sections) -> Problem | None:
     """Refuse a strict run without noise."""
     if not scenario.privacy.strict or scenario.noisy:
         return None
-    return "privacy.strict lets nothing leave without noise, and there is none: give privacy.noise"
+    return "privacy.strict requires noise, and there is none: give privacy.noise"
 
 
 @rule
 def columns_that_no_row_decides(scenario: Sections) -> Problem | None:
-    """Refuse a survey of columns where nothing may leave without noise: no noise covers it."""
+    """Refuse a survey of columns in a strict run: no noise covers it."""
     if not scenario.privacy.strict:
         return None
     data = scenario.data
@@ -181,14 +180,14 @@ def columns_that_no_row_decides(scenario: Sections) -> Problem | None:
     if not wanted:
         return None
     return (
-        "privacy.strict lets nothing leave that no noise covers, and a single row can decide which columns of a"
-        f" table are mapped, and as what: set {' and '.join(wanted)}"
+        "privacy.strict requires noise on every message, but a single row can decide which columns of a table are"
+        f" mapped, and how: set {' and '.join(wanted)}"
     )
 
 
 @rule
 def rows_that_can_be_keyed(scenario: Sections) -> Problem | None:
-    """Refuse an isometry key that something else would give away, or that the method cannot bear."""
+    """Refuse an isometry key that another message would reveal, or that the method does not support."""
     reason = _why_rows_cannot_be_keyed(scenario) if scenario.privacy.isometry_key else None
     return None if reason is None else f"privacy.isometry_key: {reason}"
 
@@ -196,12 +195,12 @@ def rows_that_can_be_keyed(scenario: Sections) -> Problem | None:
 def _why_rows_cannot_be_keyed(scenario: Sections) -> Problem | None:
     data, noise = scenario.data, scenario.privacy.noise
     if data.scale == "minmax":
-        return "extremes of features are no sums, and would be told: set data.scale to standard, unit or none"
+        return "data.scale minmax would reveal the extremes of features: set data.scale to standard, unit or none"
     if data.harmonize is not None:
-        return "what sites are adjusted by would tell the means that the key hides: leave data.harmonize out"
+        return "data.harmonize would reveal the means that the key hides: leave data.harmonize out"
     if data.filling is not None:
         return (
-            f"what fills missing values in would tell the {data.filling} of features that the key hides: set"
+            f"filling in missing values would reveal the {data.filling} of features that the key hides: set"
             " data.missing to drop"
         )
     if (
@@ -210,17 +209,17 @@ def _why_rows_cannot_be_keyed(scenario: Sections) -> Problem | None:
         and (noise.for_good or getattr(noise, "clip", None) is not None)
     ):
         return (
-            "noise that records carry for good is measured, and its clip seen, where the key hides them: leave"
-            " out privacy.noise.stage and privacy.noise.clip"
+            "permanent noise on records is calibrated and clipped on values that the key hides: leave out"
+            " privacy.noise.stage and privacy.noise.clip"
         )
     if scenario.evaluate_every:
-        return "maps along the way are drawn from rows without the key: leave out evaluate_every"
+        return "evaluate_every draws maps from rows without the key: leave out evaluate_every"
     return scenario.method.unkeyable()
 
 
 @rule
 def within_budget(scenario: Sections) -> Problem | None:
-    """Refuse what is known to cost too much before anything runs."""
+    """Refuse a run that is known to exceed its budget."""
     noise, budget = scenario.privacy.noise, scenario.privacy.budget
     epsilon = getattr(noise, "epsilon", None)
     if epsilon is None or (getattr(noise, "delta", None) or budget.delta) != budget.delta:
@@ -234,61 +233,61 @@ def within_budget(scenario: Sections) -> Problem | None:
 
 @rule
 def maps_along_the_way(scenario: Sections) -> Problem | None:
-    """Refuse maps of rounds where the method has none to draw, or none that compares with its last."""
+    """Refuse maps of rounds if the method cannot draw them, or they do not compare with the last one."""
     if not scenario.evaluate_every:
         return None
     if not scenario.method.offers("redraw"):
         able = ", ".join(name for name, method in METHODS.items() if method.settings.offers("redraw"))
         return (
-            f"evaluate_every draws maps of what a method has learnt after some rounds, and method.kind"
-            f" {scenario.method.kind!r} has nothing to draw before its end; leave it out, or choose one of {able}"
+            f"evaluate_every draws maps after some rounds, and method.kind {scenario.method.kind!r} has no map before"
+            f" its end: leave it out, or choose one of {able}"
         )
     noise = scenario.privacy.noise
     if noise is not None and (noise.for_good or noise.on == "distances"):
         return (
-            f"evaluate_every draws maps from the rows themselves, without the noise that privacy.noise.on"
-            f" {noise.on!r} adds to the run's own map, so the two could not be compared; leave out one of the two"
+            f"evaluate_every draws maps from rows without the noise that privacy.noise.on {noise.on!r} adds to the"
+            " final map, so they cannot be compared: leave out one of the two"
         )
     return None
 
 
 @rule
 def pooled_map_that_can_be_drawn(scenario: Sections) -> Problem | None:
-    """Refuse to compare with the pooled-data map of a method that has none."""
+    """Refuse to compare with the pooled-data map if the method has none."""
     method = scenario.method
     if not scenario.compare or method.drawn_by is not None or method.offers("central"):
         return None
     return (
-        f"compare asks for the pooled-data map, and method.kind {method.kind!r} has none: it has no embedder, and does"
-        " not override central; leave compare out"
+        f"compare needs a pooled-data map, and method.kind {method.kind!r} has none (it has no embedder and does not"
+        " override central): leave compare out"
     )
 
 
 @rule
 def table_where_needed(scenario: Sections) -> Problem | None:
-    """Refuse files of sites where the method needs them in one table."""
+    """Refuse files of sites if the method needs one table."""
     return scenario.method.needs_table() if scenario.clients.sites else None
 
 
 @rule
 def survivable(scenario: Sections) -> Problem | None:
-    """Refuse faults that the run could not outlast."""
+    """Refuse faults that would end the run."""
     faults, runtime = scenario.faults, scenario.runtime
     if runtime.quorum < 1:
         return None
     if faults.dropout or faults.corrupt:
         return (
-            "faults.dropout and faults.corrupt lose clients, and runtime.quorum 1 can do without none:"
+            "faults.dropout and faults.corrupt lose clients, and runtime.quorum 1 needs all of them:"
             " set runtime.quorum below 1"
         )
     if not runtime.retries and faults.crashes:
-        return "faults.crashes need runtime.retries of at least 1, or runtime.quorum below 1"
+        return "faults.crashes needs runtime.retries of at least 1, or runtime.quorum below 1"
     return None
 
 
 @rule
 def rounds_to_strike_in(scenario: Sections) -> Problem | None:
-    """Refuse what would do nothing in silence."""
+    """Refuse faults and participation that would have no effect."""
     rounds = scenario.method.rounds_asked
     struck = [f"faults.{name}" for name in ("dropout", "stragglers", "corrupt", "crashes", "adversary")]
     given = [key for key in struck if getattr(scenario.faults, key.removeprefix("faults."))]
@@ -296,21 +295,22 @@ def rounds_to_strike_in(scenario: Sections) -> Problem | None:
         given.append("clients.participation")
     if given and not rounds:
         return (
-            f"{' and '.join(given)} would do nothing: only rounds know such things, and method.kind"
-            f" {scenario.method.kind!r} asks clients nothing in rounds; leave {'them' if len(given) > 1 else 'it'} out"
+            f"{' and '.join(given)} would have no effect: it applies to rounds, and method.kind"
+            f" {scenario.method.kind!r} has none; leave {'them' if len(given) > 1 else 'it'} out"
         )
     for crash in scenario.faults.crashes:
         if crash.round > rounds:
             return (
-                f"faults.crashes has a crash in round {crash.round}, and the method has {rounds} rounds: choose a"
-                " round of them"
+                f"faults.crashes has a crash in round {crash.round}, and the method has {rounds} rounds: choose one"
+                " of them"
             )
     return None
 
 
 @rule
 def clients_that_are_there(scenario: Sections) -> Problem | None:
-    """Refuse what does not fit the number of clients, where that is known beforehand; a run refuses the rest."""
+    """Refuse settings that do not fit the number of clients, if it is known; otherwise the run checks them."""
+
     count = scenario.clients.count or len(scenario.clients.sites)
     if count:
         try:

@@ -280,7 +280,7 @@ def test_a_run_on_words_is_planned_audited_and_repeated(tmp_path: Path) -> None:
 
 def test_words_that_nothing_covers_are_refused_where_nothing_may_leave() -> None:
     noise = {"on": "data", "clip": 2.0, "epsilon": 0.25, "stage": "all"}
-    with pytest.raises(ScenarioError, match=r"privacy\.strict lets nothing leave that no noise covers"):
+    with pytest.raises(ScenarioError, match=r"privacy\.strict requires noise on every message"):
         tiny_scenario(
             data__categories="one-hot", privacy={"noise": noise, "strict": True}, method={"kind": "fedne"}
         )

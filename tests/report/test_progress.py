@@ -111,7 +111,7 @@ def test_on_ray_it_is_the_same_to_the_bit_and_every_process_says_how_far_it_is(
     [{"kind": "sense", "anchors": 6, "embedder": "tsne"}, {"kind": "local-ne", "hidden": [8], "rounds": 2}],
 )
 def test_methods_with_nothing_to_draw_before_their_end_refuse_it(method: dict[str, Any]) -> None:
-    with pytest.raises(ScenarioError, match="has nothing to draw before its end"):
+    with pytest.raises(ScenarioError, match="has no map before its end"):
         tiny_scenario(method=method, evaluate_every=1)
 
 

@@ -66,7 +66,9 @@ def test_a_key_of_an_item_of_a_list_is_named_with_the_items_number() -> None:
     assert (
         "clients.sites.1.nod is not a key (did you mean node?); clients.sites.1 has path, node, name" in said
     )
-    assert "clients.sites.0.path is missing (path of its file" in refusal(tiny() | {"clients": {"sites": [{}]}})
+    assert "clients.sites.0.path is missing (path of its file" in refusal(
+        tiny() | {"clients": {"sites": [{}]}}
+    )
 
 
 def test_a_key_of_another_kind_is_told_which() -> None:
@@ -201,14 +203,14 @@ def test_an_unknown_metric_is_refused_with_the_nearest() -> None:
             {"method": {"kind": "sense"}, "privacy__noise": {"on": "data", "level": 1, "clients": 0.1}},
             "privacy.noise.clients is 0.1, which of 3 clients is none",
         ),
-        ({"method": {"kind": "sense"}, "faults__stragglers": 0.5}, "faults.stragglers would do nothing"),
+        ({"method": {"kind": "sense"}, "faults__stragglers": 0.5}, "faults.stragglers would have no effect"),
         (
             {"method": {"kind": "global-ne"}, "faults__corrupt": 0.5, "runtime__quorum": 0.5},
-            "method.kind 'global-ne' asks clients nothing in rounds",
+            "it applies to rounds, and method.kind 'global-ne' has none",
         ),
         (
             {"method": {"kind": "sense"}, "clients__participation": 0.5},
-            "clients.participation would do nothing",
+            "clients.participation would have no effect",
         ),
     ],
 )

@@ -795,7 +795,7 @@ def test_a_kept_label_places_no_rows_to_come(tmp_path: Path, table: Path) -> Non
     folder = tiny_run(tmp_path / "run", **content)
     with pytest.raises(ScenarioError, match="rows to come have no label yet"):
         raydr.transform(folder, table, out=tmp_path / "out.csv")
-    with pytest.raises(ScenarioError, match="the very label that"):
+    with pytest.raises(ScenarioError, match="placed with the label that they are scored by"):
         tiny_scenario(**settings(table, harmonize={"kind": "combat", "keep": ["label"]}, holdout=0.2))
     centred = tiny_run(
         tmp_path / "centred", **settings(table, harmonize={"kind": "center", "keep": ["label"]})
@@ -821,9 +821,9 @@ def test_categories_are_kept_by_their_words(tmp_path: Path, table: Path) -> None
 
 
 def test_scenarios_that_cannot_be(table: Path) -> None:
-    with pytest.raises(ScenarioError, match="deals rows to clients that are no sites"):
+    with pytest.raises(ScenarioError, match="clients.partition makes clients that are not sites"):
         tiny_scenario(data__harmonize="center")
-    with pytest.raises(ScenarioError, match="would tell the means that the key hides"):
+    with pytest.raises(ScenarioError, match="data.harmonize would reveal the means that the key hides"):
         tiny_scenario(**settings(table, "error", harmonize="center"), privacy={"isometry_key": True})
     with pytest.raises(ScenarioError, match="harmonize"):
         tiny_scenario(**settings(table, harmonize="combats"))
@@ -995,5 +995,5 @@ def test_estimators_harmonize(tmp_path: Path) -> None:
     tables = [rows[sites == name] for name in ("north", "east", "west")]
     listed = FedTSNE(**quick, harmonize={"kind": "center"}).fit(tables)
     assert listed.transform(tables).shape == (90, 2)
-    with pytest.raises(ScenarioError, match=r"that\W+are no sites"):
+    with pytest.raises(ScenarioError, match=r"that\W+are not sites"):
         FedTSNE(**quick, harmonize="center").fit(rows)

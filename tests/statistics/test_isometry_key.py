@@ -353,7 +353,7 @@ def test_sense_recovers_the_same_geometry() -> None:
         ({"data__scale": "minmax"}, "extremes of features are no sums"),
         ({"method__bounds": [0.0, 1.0]}, "method.bounds are of the features as they are"),
         ({"evaluate_every": 1}, "leave out evaluate_every"),
-        ({"privacy__noise": {"on": "data", "level": 0.1, "stage": "all"}}, "carry for good"),
+        ({"privacy__noise": {"on": "data", "level": 0.1, "stage": "all"}}, "permanent noise on records"),
         ({"method": {"kind": "sense", "geometry": "hyperbolic"}}, "distance to its origin"),
     ],
 )
