@@ -1,4 +1,4 @@
-"""Own data in one line: what a table is taken for, and the scenario that says so."""
+"""Scenarios for a user's own tables: how raydr interprets a table, and the scenario that maps it."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ from raydr.scenarios.schema.document_store import FOR_ROWS, kind_of_object
 from raydr.scenarios.schema.scenario import Scenario
 
 METHOD = "fed-umap"
-"""Of a map of one's own data, unless another is named."""
+"""Default method for a user's own data."""
 SITES = ("site", "hospital", "client", "clinic", "centre", "center", "station", "institution")
-"""Names of columns that are taken to say whose a row is, where nobody says which does."""
+"""Names of columns that are taken as the site column if the user names none."""
 CLIENTS = 3
-"""To whom rows are dealt where no column says whose they are."""
+"""Number of clients for a table without a site column."""
 _DEALING = ("clients.count", "clients.partition", "clients.sites")
-_MOST_SITES = 20  # named in a line
+_MOST_SITES = 20  # listed in one line
 
 
 @dataclass(frozen=True)
 class Taken:
-    """Own data as they will be mapped.
+    """A user's own data and the scenario that maps them.
 
     Attributes
     ----------
     scenario : Scenario
-        That maps them.
+        The scenario.
     content : mapping
-        What of it is not as ever: its own keys, to be written and changed.
+        Keys of the scenario that differ from the defaults, to be written and changed.
     facts : tuple of Fact
-        What was taken for what.
+        How raydr interprets the data.
     """
 
     scenario: Scenario
@@ -68,23 +68,21 @@ def own_data(
     site_needed: bool = True,
     progress: Progress = unheard,
 ) -> Taken:
-    """Read everything of own data, and make the scenario that maps them; arguments are as for :func:`raydr.map`.
+    """Read all data and make the scenario that maps them; arguments as for :func:`raydr.map`.
 
-    Missing values are filled in by the median where there are any, columns of few words become zeros and ones, and
-    numbers are scaled to standard deviation 1, unless ``overrides`` say otherwise. Where nobody says whose a row is,
-    and nobody needs to, rows are dealt to a few clients at random.
+    Missing values are filled in with the median, text columns of few words become zeros and ones, and numbers are
+    scaled to standard deviation 1, unless ``overrides`` says otherwise. Without a site column, rows are dealt to
+    :data:`CLIENTS` clients at random if ``site_needed`` is False.
 
     Raises
     ------
     DataError
-        If the data cannot be used, or nobody says whose a row is.
+        If the data cannot be used, or a needed site column is missing.
     ScenarioError
-        If the method or an override cannot be.
+        If the method or an override is invalid.
     """
     if not isinstance(data, str | PathLike):
-        raise DataError(
-            f"A table is named by its path, and what was given is {kind_of_object(data)}: {FOR_ROWS}."
-        )
+        raise DataError(f"expected the path of a table, got {kind_of_object(data)}: {FOR_ROWS}.")
     files = files_of(data)
     content: dict[str, Any] = {
         "name": _name(data),
@@ -104,7 +102,7 @@ def own_data(
         reading.override(content, key, value)
     dealt = [key for key in asked if key == "clients" or key.startswith(_DEALING)]
     if files is None and not dealt:
-        with _in_words_of_the_command_line():
+        with _options_in_errors():
             column = site or _site(
                 Path(data), label, content["data"].get("matrix"), needed=site_needed, progress=progress
             )
@@ -113,10 +111,10 @@ def own_data(
         )
     elif site is not None:
         raise ScenarioError(
-            f"--site {site}: " + ("each file is a site of its own" if files else f"{dealt[0]} is set as well")
-            + ", so leave --site out."
+            f"--site {site} has no effect: " + ("each file is one site" if files else f"{dealt[0]} is set as well")
+            + ". Leave --site out."
         )  # fmt: skip
-    with _in_words_of_the_command_line():
+    with _options_in_errors():
         holdings = held(_read_all(content), progress=progress)
     if "data.missing" not in asked and not _lacks(holdings):
         del content["data"]["missing"]
@@ -126,8 +124,8 @@ def own_data(
 
 
 @contextmanager
-def _in_words_of_the_command_line() -> Iterator[None]:
-    """Have errors speak of options where whoever reads them gave no keys."""
+def _options_in_errors() -> Iterator[None]:
+    """Replace keys with options in the text of errors, for users who gave options."""
     words = {"clients.partition.column": "--site", "data.label": "--label"}
     try:
         yield
@@ -137,12 +135,12 @@ def _in_words_of_the_command_line() -> Iterator[None]:
 
 
 def held(scenario: Scenario, data_dir: Path | None = None, *, progress: Progress = unheard) -> Holdings:
-    """Read everything that a scenario's run would read, here, and start nothing.
+    """Read the data that a run of the scenario would read, and start nothing.
 
     Raises
     ------
     ScenarioError, DataError
-        If a run would be refused for its data.
+        If the run would refuse the data.
     """
     require_packages(scenario)
     if not scenario.clients.sites:
@@ -150,7 +148,7 @@ def held(scenario: Scenario, data_dir: Path | None = None, *, progress: Progress
     else:
         away = [site for site in scenario.clients.sites if not Path(site.path).expanduser().exists()]
         if away and all(site.node is not None for site in away):
-            raise DataError(f"{away[0].path} is on the node {away[0].node}, so it can be read there alone.")
+            raise DataError(f"{away[0].path} is on the node {away[0].node}: run the command on that node.")
         holdings = from_sites(scenario, InlineBackend())
     scenario.require_clients(len(holdings.names))
     scenario.method.check(holdings.rows, holdings.features)
@@ -158,72 +156,72 @@ def held(scenario: Scenario, data_dir: Path | None = None, *, progress: Progress
 
 
 def described(scenario: Scenario, holdings: Holdings) -> tuple[Fact, ...]:
-    """What was taken for what."""
+    """Return how raydr interprets the data, one fact for each aspect."""
     sizes = np.bincount(holdings.client_of_row, minlength=len(holdings.names))
     each = [f"{name} {size:,}" for name, size in zip(holdings.names, sizes, strict=True)]
     partition = scenario.clients.partition
     column = getattr(partition, "column", None)
-    by = "a file each" if scenario.clients.sites else f"column {column}" if column else f"{partition.kind}"
-    said = [Fact("Sites", f"{len(each):,} by {by}: {listed(each, _MOST_SITES)}")]
+    by = "one file each" if scenario.clients.sites else f"column {column}" if column else f"{partition.kind}"
+    found = [Fact("Sites", f"{len(each):,} by {by}: {listed(each, _MOST_SITES)}")]
     if holdings.labels is None:
-        said.append(Fact("Label", "none: the map is coloured by site"))
+        found.append(Fact("Label", "none: the map is coloured by site"))
     else:
         name = scenario.data.label or "the data's own"
         counts = np.bincount(holdings.labels, minlength=len(holdings.label_names))
         classes = [
             f"{label} {count:,}" for label, count in zip(holdings.label_names, counts, strict=True) if count
         ]
-        said.append(Fact("Label", f"{name}: {listed(classes, _MOST_SITES)}"))
+        found.append(Fact("Label", f"{name}: {listed(classes, _MOST_SITES)}"))
     if holdings.words:
         words = [f"{column} ({listed(each, 6)})" for column, each in holdings.words.items()]
-        said.append(Fact("Text as zeros and ones", listed(words, _MOST_SITES)))
+        found.append(Fact("Text as zeros and ones", listed(words, _MOST_SITES)))
     paths = [site.path for site in scenario.clients.sites] or [path for path in [scenario.data.path] if path]
     texts = [Path(path).expanduser() for path in paths if ending(Path(path)) in TEXTS]
-    written = {str(Dialect.of(path)) for path in texts}
-    if written:
-        said.append(Fact("Written", "; ".join(sorted(written))))
+    dialects = {str(Dialect.of(path)) for path in texts}
+    if dialects:
+        found.append(Fact("Written", "; ".join(sorted(dialects))))
     data = holdings.provenance(scenario.data.scale)
-    return (*said, *facts(data), *hashes(data), Fact("Method", scenario.method.kind))
+    return (*found, *facts(data), *hashes(data), Fact("Method", scenario.method.kind))
 
 
 def commented(taken: Taken) -> str:
-    """A scenario as YAML, with what was found in the data, and what could be changed, as comments."""
+    """Return a scenario as YAML, with comments on the data and on keys to change."""
     content = dict(taken.content)
-    # Names of columns may hold line breaks, after which a comment would be none.
+    # Column names may contain line breaks, which would end a comment.
     notes = "\n".join(f"# {plain(' '.join(f'{fact.name}: {fact.text}'.split()))}" for fact in taken.facts)
     sections = {name: reading.dump_yaml({name: content.pop(name)}) for name in list(content)}
     remarks = {
-        "data": "# features: [...] maps these columns alone; missing: error, drop, mean or median;\n"
-        "# categories: one-hot or leave-out; scale: none, standard, minmax or unit; holdout: 0.2 keeps a fifth back;\n"
-        "# harmonize: center, scale or combat takes off rows what is their site's, real differences too.\n",
-        "clients": "# Who holds which rows; a column that says so, or sites: a file for each.\n",
-        "method": "# raydr list methods; its other keys are in docs/scenarios.md.\n",
-        "compare": "# Also map the pooled data, as no federation can: a reference, and no bound.\n",
+        "data": "# features: [...] maps only these columns; missing: error, drop, mean or median;\n"
+        "# categories: one-hot or leave-out; scale: none, standard, minmax or unit; holdout: 0.2 holds out a fifth;\n"
+        "# harmonize: center, scale or combat removes differences between sites, also real ones.\n",
+        "clients": "# How rows are dealt to clients: by a column, or sites: a list of files, one for each.\n",
+        "method": "# All methods: raydr list methods; their keys: docs/scenarios.md.\n",
+        "compare": "# Also map the pooled data: a reference that no federation has, not a bound.\n",
     }
     text = "".join(remarks.get(name, "") + section for name, section in sections.items())
     return (
-        f"{notes}\n#\n# raydr run FILE runs this, raydr plan FILE says what it needs; paths are relative to where you"
-        f" run it.\n\n{text}# show: [COLUMN]   # what the page tells of each row and colours by, and copies\n"
-        "# privacy: {secure_aggregation: true}   # what protects the messages: docs/privacy.md\n"
+        f"{notes}\n#\n# Run this with raydr run FILE. raydr plan FILE estimates what it needs. Paths are relative to the"
+        f" current folder.\n\n{text}# show: [COLUMN]   # columns that the page shows and colours by; it copies them\n"
+        "# privacy: {secure_aggregation: true}   # protection of the messages: docs/privacy.md\n"
     )
 
 
 def is_data(name: str | Path) -> bool:
-    """Whether a name is of data, a folder or a pattern of files, and of no scenario."""
+    """Return whether a name is a data file, a folder or a pattern of files, not a scenario."""
     path = Path(name).expanduser()
-    folder = path.is_dir() and not (path / SCENARIO).is_file()  # else that of a run
+    folder = path.is_dir() and not (path / SCENARIO).is_file()  # otherwise a run folder
     return ending(path) in (*ENDINGS, *SHEETS) or folder or glob.has_magic(str(name))
 
 
 def _read_all(content: Mapping[str, Any]) -> Scenario:
-    """The scenario without what is refused for what these data may not even have."""
+    """Return the scenario without its privacy section, whose checks depend on the data."""
     return reading.read({name: section for name, section in content.items() if name != "privacy"})
 
 
 def _site(
     path: Path, label: str | None, matrix: str | None, *, needed: bool, progress: Progress
 ) -> str | None:
-    """The column that says whose a row is, by its name."""
+    """Return the name of the site column; None if there is none and it is not needed."""
     choice = Choice(label=label, categories="one-hot", matrix=matrix)
     if ending(path) in TABLES:
         kinds = survey(path, choice, progress).kinds
@@ -241,7 +239,7 @@ def _site(
 
 
 def _lacks(holdings: Holdings) -> bool:
-    """Whether a value is missing, of the rows of clients or of any others, or a label."""
+    """Return whether a value or a label is missing, in rows of clients or in any others."""
     held_out = None if holdings.held_out is None else holdings.held_out.rows
     others = [holdings.public, held_out]
     if holdings.labels is not None and NO_LABEL in holdings.label_names:
@@ -257,26 +255,26 @@ def _name(data: str | Path) -> str:
 
 
 def write_new(path: Path, text: str) -> Path:
-    """Write a file that is not there yet.
+    """Write a new file.
 
     Raises
     ------
     OutputError
-        If it is, is not called .yaml, or cannot be written.
+        If the file exists, does not end in .yaml, or cannot be written.
     """
     if path.suffix not in (".yaml", ".yml"):
         raise OutputError(
-            f"The scenario is YAML, and {path} does not end in .yaml: name such a file with --out."
+            f"The scenario is YAML, but {path} does not end in .yaml: name such a file with --out."
         )
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
         raise OutputError(
-            f"{path} is there already, and is left as it is: name another file with --out."
+            f"{path} already exists and was not changed: name another file with --out."
         ) from None
     except OSError as error:
         raise OutputError(
-            f"{path} cannot be written ({error.strerror}): name another place with --out."
+            f"Cannot write {path} ({error.strerror}): name another place with --out."
         ) from error
     return path

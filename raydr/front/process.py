@@ -1,7 +1,7 @@
-"""The process of a command: the signals that end it, its exit status, and what it says at its end.
+"""The process of a command: signals, exit status and error messages.
 
-Exit status: 0 for a whole run, 2 for a command line, scenario, data or place that cannot be used, 3 for a run that
-failed or a result that standard output did not take, 130 after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP.
+Exit status: 0 if the run is complete; 2 if the command line, scenario, data or folder cannot be used; 3 if the run
+failed or standard output did not accept a result; 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
 """
 
 from __future__ import annotations
@@ -28,22 +28,21 @@ _INTERRUPTED = 128 + signal.SIGINT
 
 
 def main(work: Callable[[], int]) -> NoReturn:
-    """Do work that returns an exit status, and end with that."""
+    """Run ``work`` and end the process with the exit status that it returns."""
     ending = _Ending()
     code = _INTERRUPTED
     try:
         ending.install(ending)
         sys.unraisablehook = ending.insist
         share_cores()
-        # What libraries have to say is for their users, and raydr's user is not one: -W and PYTHONWARNINGS bring it
-        # back.
+        # Hide warnings of libraries from users of the command. -W and PYTHONWARNINGS show them again.
         logging.getLogger().addHandler(logging.NullHandler())
         if not sys.warnoptions:
             warnings.simplefilter("ignore")
         code = work()
-        # All is said and done: what a signal would interrupt now is Python's own farewell.
+        # The work is done: a signal would only interrupt Python's own shutdown.
         ending.install(lambda number, frame: os._exit(code))
-    except KeyboardInterrupt:  # between two lines that have nothing to lose
+    except KeyboardInterrupt:  # between two statements; nothing to clean up
         pass
     if code == _INTERRUPTED:
         _leave(128 + ending.number)
@@ -51,10 +50,10 @@ def main(work: Callable[[], int]) -> NoReturn:
 
 
 def _leave(code: int) -> NoReturn:
-    """End at once after an interruption, with what there was to clean up cleaned up.
+    """End at once after an interruption. The cleanup is already done.
 
-    Python's own farewell has let Ray's threads crash (status -11) after one that came while Ray started, and answers
-    status -2 where code from a string was interrupted, as every dataclass runs it.
+    Python's own shutdown can crash in Ray's threads (status -11) if the interruption came while Ray started. It
+    returns status -2 if code from a string was interrupted, which every dataclass runs.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -62,7 +61,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def status(command: Callable[[], object]) -> int:
-    """Run a command, put what went wrong in one paragraph on standard error, return the exit status."""
+    """Run a command, print an error as one paragraph on standard error, and return the exit status."""
     try:
         command()
         return 0
@@ -78,13 +77,13 @@ def status(command: Callable[[], object]) -> int:
     except KeyboardInterrupt as error:
         return _interrupted(error)
     except BrokenPipeError:
-        # Whoever reads our output has seen enough. Python would complain once more while it flushes at exit.
+        # The reader closed the pipe. Without this, Python would report it again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except MemoryError as error:
         return _say(
-            f"the memory of this machine does not suffice{f' ({error})' if str(error) else ''}: take fewer rows, or a"
-            " machine with more. `raydr plan` says what a run needs.",
+            f"out of memory{f' ({error})' if str(error) else ''}: use fewer rows, or a machine with more memory."
+            " `raydr plan` estimates what a run needs.",
             3,
             error,
         )
@@ -93,15 +92,14 @@ def status(command: Callable[[], object]) -> int:
         if interruption is not None:
             return _interrupted(interruption)
         traceback.print_exc()
-        return _say("this is an error of raydr's own; please report it with the lines above.", 3, error)
+        return _say("this is a bug in raydr. Please report it with the lines above.", 3, error)
 
 
 class _Ending:
-    """Begins to end the run at the first signal that asks for it.
+    """Signal handler that raises KeyboardInterrupt at the first signal to end.
 
-    Each is a KeyboardInterrupt, the one way out that Ray hands through unchanged. Further signals would only
-    interrupt the cleaning up, which takes a second or two. A signal that was ignored when raydr was started, as
-    ``nohup`` has it, stays ignored.
+    Ray passes a KeyboardInterrupt through unchanged. Further signals are ignored, because they would interrupt the
+    cleanup, which takes a second or two. A signal that was ignored at the start, as with ``nohup``, stays ignored.
     """
 
     def __init__(self) -> None:
@@ -111,7 +109,7 @@ class _Ending:
         self._others = sys.unraisablehook
 
     def install(self, handler: Callable[[int, FrameType | None], object]) -> None:
-        """Have ``handler`` answer signals from now on, but for those that are ignored."""
+        """Set ``handler`` for all signals that are not ignored."""
         for number in ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, handler)
@@ -124,9 +122,9 @@ class _Ending:
         raise self._raised
 
     def insist(self, dropped: sys.UnraisableHookArgs) -> None:
-        """Ask again where Python drops what was raised: in a finaliser, a weak reference's callback, a fork's hook.
+        """Send the signal again if Python dropped the exception in a finaliser, weak reference callback or fork hook.
 
-        Else nothing would end, and every further signal be ignored.
+        Otherwise the process would not end, and all further signals would be ignored.
         """
         if self._raised is None or dropped.exc_value is not self._raised:
             self._others(dropped)
@@ -134,18 +132,18 @@ class _Ending:
         self._raised = None
         for number in self._heeded:
             signal.signal(number, self)
-        # From another thread, so that it comes when the callback is over.
+        # From another thread, so that it arrives after the callback.
         again = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, self.number))
         again.daemon = True
         again.start()
 
 
 def _say(text: str, code: int, error: BaseException | None = None) -> int:
-    """Print a paragraph, with what was noted on the error, such as how to go on."""
+    """Print a paragraph with the notes of the error, such as how to continue."""
     paragraph = " ".join([f"raydr: {text}", *getattr(error, "__notes__", [])])
     try:
         from raydr.front.console import print_paragraph
-    except Exception:  # an import that was interrupted leaves modules behind that are half made
+    except Exception:  # an interrupted import leaves incomplete modules
         print(paragraph, file=sys.stderr)
     else:
         print_paragraph(paragraph)
@@ -154,11 +152,11 @@ def _say(text: str, code: int, error: BaseException | None = None) -> int:
 
 def _interrupted(error: BaseException) -> int:
     kept = getattr(error, "__notes__", [])
-    return _say("interrupted." if kept else "interrupted; nothing of this run is kept.", _INTERRUPTED, error)
+    return _say("interrupted." if kept else "interrupted; nothing was kept of this run.", _INTERRUPTED, error)
 
 
 def _interruption_behind(error: BaseException) -> KeyboardInterrupt | None:
-    """The interruption that Python has made another error of, as it does while a class is made; None for others."""
+    """Return the KeyboardInterrupt that Python wrapped in another error, as it does in class bodies; else None."""
     cause = error.__cause__
     while cause is not None and not isinstance(cause, KeyboardInterrupt):
         cause = cause.__cause__
@@ -166,9 +164,9 @@ def _interruption_behind(error: BaseException) -> KeyboardInterrupt | None:
 
 
 def _usage(error: click.ClickException) -> str:
-    """A mistake in the command line in one line, with the command to ask for help."""
+    """Return a command line error in one line, with the command that shows the help."""
     context = error.ctx if isinstance(error, click.UsageError) else None
-    # click ends hints of its own in question marks, with and without brackets
+    # click's own hints end in question marks, with and without parentheses
     message = re.sub(
         r"\. \(?(Did you mean [^?]*\?)\)?", r". \1", " ".join(error.format_message().split())
     ).rstrip(".")

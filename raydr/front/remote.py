@@ -39,7 +39,7 @@ def _told() -> int:
         raise
     except Exception:
         traceback.print_exc()
-        _tell(Failed("This is an error of raydr's own; please report it with the lines above.", 3))
+        _tell(Failed("This is a bug in raydr. Please report it with the lines above.", 3))
         return 3
     return 0
 

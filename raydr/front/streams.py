@@ -11,10 +11,10 @@ from raydr.errors import RunError
 
 
 class Results:
-    """A standard output that says in one paragraph that it is full, gone or closed.
+    """Standard output that raises RunError if it is full, gone or closed.
 
-    Whoever reads it may stop early: a broken pipe is a BrokenPipeError as ever. Python knows a standard output that
-    was closed before it started as None, and would print to it without a word.
+    A broken pipe stays a BrokenPipeError. Python represents a standard output that was closed at the start as None,
+    and would silently print to it.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -24,14 +24,14 @@ class Results:
         """Write, or raise RunError."""
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        if not text:  # click writes nothing to learn what it writes to, and hears no error
+        if not text:  # click writes an empty string to probe the stream and ignores errors
             return 0
-        with self._told():
+        with self._as_run_error():
             return self._stream.write(text) if self._stream is not None else self._closed()
 
     def flush(self) -> None:
         """Flush, or raise RunError."""
-        with self._told():
+        with self._as_run_error():
             if self._stream is not None:
                 self._stream.flush()
 
@@ -42,7 +42,7 @@ class Results:
         raise OSError("it is closed")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _as_run_error(self) -> Iterator[None]:
         try:
             yield
         except BrokenPipeError:
@@ -51,27 +51,27 @@ class Results:
             if self._stream is not None:
                 _abandon(self._stream)
             raise RunError(
-                f"Standard output cannot be written ({error.strerror or error}), and what was to stand there is lost;"
-                " files are not. Give it another place."
+                f"Cannot write to standard output ({error.strerror or error}). The output is lost; files are not."
+                " Redirect it to another place."
             ) from None
 
 
 class Remarks:
-    """A standard error that may be full, gone or closed: then remarks are not heard, and no run ends for that."""
+    """Standard error that ignores failed writes: it may be full, gone or closed, and the run continues."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write what can be written."""
-        with self._unheard():
+        """Write, and ignore an error."""
+        with self._ignoring_errors():
             if self._stream is not None:
                 self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Flush what can be flushed."""
-        with self._unheard():
+        """Flush, and ignore an error."""
+        with self._ignoring_errors():
             if self._stream is not None:
                 self._stream.flush()
 
@@ -79,7 +79,7 @@ class Remarks:
         return getattr(self._stream, name)
 
     @contextmanager
-    def _unheard(self) -> Iterator[None]:
+    def _ignoring_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError:
@@ -89,7 +89,7 @@ class Remarks:
 
 @contextmanager
 def noting(note: str) -> Iterator[None]:
-    """Put a note on a RunError, for whoever reads the paragraph."""
+    """Add a note to a RunError; the error message shows it."""
     try:
         yield
     except RunError as error:
@@ -98,8 +98,8 @@ def noting(note: str) -> Iterator[None]:
 
 
 def _abandon(stream: TextIO) -> None:
-    """Let what is left in a stream go nowhere: Python would try it again when it ends, and complain."""
+    """Redirect a stream to the null device: Python would flush it again at exit and report the error."""
     with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)

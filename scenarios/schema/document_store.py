@@ -1,4 +1,4 @@
-"""Documents of a user's, and those that come with raydr under a name: found, read up to a size, and parsed."""
+"""Files of users and documents shipped with raydr: find them by path or name, read and parse them."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from raydr.errors import ScenarioError, did_you_mean
 from raydr.runfolder.records import is_incomplete
 
 FOR_ROWS = (
-    "rows in memory are what estimators take, such as raydr.FedUMAP().fit(X, sites=...), and tables in files are what"
-    " raydr.map takes"
+    "pass rows in memory to an estimator, such as raydr.FedUMAP().fit(X, sites=...), and a table in a file to"
+    " raydr.map"
 )
 _NUMBER = re.compile("([0-9]+)")
 LARGEST = 4 * MEGABYTE
-"""Of a document: a scenario of forty thousand sites."""
+"""Maximum size of a document in bytes: a scenario with forty thousand sites."""
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """Where documents of one sort lie.
+    """All documents of one sort.
 
     Attributes
     ----------
     folder : Traversable
-        Of those that come with raydr, as ``NAME.yaml``.
+        Folder of shipped documents, ``NAME.yaml``.
     noun : str
-        What one is called.
+        Name of the sort, such as "scenario".
     command : str
-        What runs one.
+        Command that runs a document.
     stored : str
-        Name of the file by which what was run keeps its document in its folder.
+        File name of the document in the folder of its run.
     keys : str
-        Some of the keys of one, for whoever wrote something else.
+        Some of its keys, for error messages.
     """
 
     folder: Traversable
@@ -49,7 +49,7 @@ class Shelf:
     keys: str
 
     def names(self) -> dict[str, str]:
-        """Names of those that come with raydr, numbers in them by size, each with the comment on its first line."""
+        """Return the shipped names in natural order, each with the comment on its first line."""
         files = sorted(
             (entry for entry in self.folder.iterdir() if entry.name.endswith(".yaml")),
             key=lambda entry: [int(part) if part.isdigit() else part for part in _NUMBER.split(entry.name)],
@@ -60,22 +60,22 @@ class Shelf:
         }
 
     def parse(self, document: str | Path) -> dict[str, Any]:
-        """Keys and values of a file, or of what lies here under a name.
+        """Return the content of a file or of a shipped document.
 
         Raises
         ------
         ScenarioError
-            If there is none, or it is no mapping.
+            If it does not exist or is not a mapping.
         """
         if not isinstance(document, str | PathLike):
             raise ScenarioError(
-                f"A {self.noun} is a YAML file, the name of one that comes with raydr, or a mapping of keys, and what"
-                f" was given is {kind_of_object(document)}: {FOR_ROWS}."
+                f"expected a {self.noun} (a YAML file, the name of a shipped one, or a mapping of keys), got"
+                f" {kind_of_object(document)}: {FOR_ROWS}."
             )
         if ending(Path(document)) in ENDINGS:
             raise ScenarioError(
-                f"{document} is a table and no {self.noun}: `raydr map {document}` maps it, or a scenario that names it"
-                " in data.path."
+                f"{document} is a table, not a {self.noun}: run `raydr map {document}`, or name it in data.path of a"
+                " scenario."
             )
         text = self._text(document)
         try:
@@ -84,7 +84,7 @@ class Shelf:
             raise ScenarioError(f"{document} is not valid YAML: {error}.") from None
         if not isinstance(content, dict):
             raise ScenarioError(
-                f"{document} holds {_form(content)}, not a {self.noun}: it must give keys such as {self.keys}."
+                f"{document} contains {_form(content)}, not a {self.noun}: it must have keys such as {self.keys}."
             )
         return content
 
@@ -101,40 +101,40 @@ class Shelf:
                 near = did_you_mean(path.name, beside)
                 place = path.parent.absolute()
                 raise ScenarioError(
-                    f"There is no file {path.name!r} in {place}{near}: `raydr list {self.noun}s` has the {self.noun}s"
-                    " that come with raydr, and are run by their names alone."
+                    f"There is no file {path.name!r} in {place}{near}: correct the path, or give a name from"
+                    f" `raydr list {self.noun}s`, without .yaml."
                     if path.parent.is_dir()
-                    else f"There is no folder {place}, so no {self.noun} in it: correct the path."
+                    else f"There is no folder {place}: correct the path."
                 ) from None
             raise ScenarioError(
                 f"There is no {self.noun} {str(document)!r}{did_you_mean(path.name, [*names, *beside])}: give a YAML"
-                f" file, or one of the {self.noun}s that come with raydr, {', '.join(names)}."
+                f" file, or a shipped {self.noun}: {', '.join(names)}."
             ) from None
         except IsADirectoryError:
             raise ScenarioError(self._of_folder(path)) from None
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise ScenarioError(
-                f"The {self.noun} {document} cannot be read ({reason}): give a YAML file, or one of the {self.noun}s"
-                f" that come with raydr, {', '.join(names)}."
+                f"Cannot read the {self.noun} {document} ({reason}): give a YAML file, or a shipped {self.noun}:"
+                f" {', '.join(names)}."
             ) from None
 
     def _of_folder(self, path: Path) -> str:
-        """What to run instead of a folder."""
+        """Return an error for a folder: which command to run instead."""
         what = self.command.removeprefix("raydr ")
         if not (path / self.stored).is_file():
-            return f"{path} is a folder, and none that a {what} wrote: give a YAML file, or the name of a {self.noun}."
+            return f"{path} is not the folder of a {what}: give a YAML file, or the name of a {self.noun}."
         if is_incomplete(path):
             again = f"`{self.command} {quote(str(path))} --resume`"
-            return f"{path} is the folder of an interrupted {what}: {again} goes on with it."
+            return f"{path} is the folder of an interrupted {what}: to resume it, run {again}."
         return (
-            f"{path} is the folder of a {what} that is whole:"
-            f" `{self.command} {quote(str(path / self.stored))}` repeats that {what}."
+            f"{path} is the folder of a complete {what}:"
+            f" to repeat it, run `{self.command} {quote(str(path / self.stored))}`."
         )
 
 
 def kind_of_object(given: Any) -> str:
-    """An object by its type, and by its shape where it has one."""
+    """Return the type of an object, with its shape if it has one."""
     shape = getattr(given, "shape", None)
     return type(given).__name__ + (f" of shape {tuple(shape)}" if isinstance(shape, tuple) else "")
 

@@ -1,4 +1,4 @@
-"""What is wrong with a scenario, in the words of a scenario: key, value, what may stand there, nearest valid name."""
+"""Messages for an invalid scenario: the key, its value, what is expected, and the nearest valid name."""
 
 from __future__ import annotations
 
@@ -16,15 +16,23 @@ from raydr.scenarios.schema.scenario import Scenario
 from raydr.scenarios.schema.sections import LONGEST_NAME, NAME_PATTERN
 
 LONGEST = 60
-"""Characters of a value that are quoted."""
+"""Maximum length of a quoted value, in characters."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a scenario: where it stands, and the models that may check it, more than one if it has kinds.
+    """A section of a scenario.
 
-    ``noun`` is what the whole document is called; ``free`` is a section whose keys are the user's own, each with a
-    section of these models or a list of such.
+    Attributes
+    ----------
+    path : tuple of str
+        Keys that lead to it.
+    models : tuple of type
+        Pydantic models that may validate it; more than one if it has kinds.
+    noun : str
+        Name of the whole document, such as "a scenario".
+    free : bool
+        Whether users choose the keys. Each key then has a section of these models, or a list of them.
     """
 
     path: tuple[str, ...]
@@ -33,23 +41,23 @@ class Section:
     free: bool = False
 
     def chosen(self, content: Any) -> Section:
-        """The same with the one model that the content's ``kind`` names, if it names one."""
+        """Return the section with only the model that the content's ``kind`` names, if it names one."""
         kind = content.get("kind") if isinstance(content, Mapping) else None
         named = tuple(model for model in self.models if kind_of(model) == kind)
         return replace(self, models=named or self.models)
 
     @property
     def keys(self) -> list[str]:
-        """Keys that may stand here, of whatever kind the section is."""
+        """Valid keys of all kinds of the section."""
         return list(dict.fromkeys(key for model in self.models for key in model.model_fields))
 
     @property
     def kinds(self) -> list[str]:
-        """Values of ``kind``, none if the section has no kinds."""
+        """Values of ``kind``; empty if the section has no kinds."""
         return [kind for model in self.models if (kind := kind_of(model)) is not None]
 
     def inner(self, key: str) -> Section | None:
-        """The section that stands under a key, None for a plain value."""
+        """Return the section under a key; None for a plain value."""
         if self.free:
             return Section((*self.path, key), self.models)
         annotations = [
@@ -60,7 +68,7 @@ class Section:
         return Section((*self.path, key), models, free=free) if models else None
 
     def describe(self, key: str) -> str | None:
-        """What a key is for, None where nobody says."""
+        """Return the description of a key; None if it has none."""
         return next(
             (model.model_fields[key].description for model in self.models if key in model.model_fields), None
         )
@@ -70,16 +78,16 @@ ROOT = Section((), (Scenario,))
 
 
 def problems(error: ValidationError, content: Mapping[str, Any], root: Section = ROOT) -> list[str]:
-    """One clause for each place of a document where pydantic found something wrong.
+    """Return one clause for each key where pydantic found an error.
 
     Parameters
     ----------
     error : pydantic.ValidationError
         What validating ``content`` raised.
     content : mapping
-        The document as it was given.
+        The document before validation.
     root : Section
-        What it was validated as: a scenario, or another document with one model.
+        The model that validated it: a scenario, or another document with one model.
     """
     places: dict[tuple[str, ...], list[Any]] = {}
     for details in error.errors(include_url=False):
@@ -88,7 +96,7 @@ def problems(error: ValidationError, content: Mapping[str, Any], root: Section =
 
 
 def truth_values(content: Mapping[str, Any], checked: BaseModel, path: tuple[str, ...] = ()) -> list[str]:
-    """One clause for each true, false, yes or no where a number belongs: pydantic takes them for 1 and 0."""
+    """Return one clause for each true, false, yes or no in place of a number: pydantic takes them as 1 and 0."""
     found = []
     for key, given in content.items():
         taken = getattr(checked, key)
@@ -100,10 +108,10 @@ def truth_values(content: Mapping[str, Any], checked: BaseModel, path: tuple[str
 
 
 def unwritable_text(content: Any, path: tuple[str, ...] = ()) -> list[str]:
-    """One clause for each text with a letter that no file or no file's name can hold: half a surrogate pair, NUL."""
+    """Return one clause for each text with a character that files or file names cannot hold: surrogates, NUL."""
     if isinstance(content, str):
         odd = next((letter for letter in content if letter == "\0" or "\ud800" <= letter <= "\udfff"), None)
-        return [] if odd is None else [f"{'.'.join(path)} holds {odd!a}, which is no letter"]
+        return [] if odd is None else [f"{'.'.join(path)} contains {odd!a}, which is not a valid character"]
     if isinstance(content, Mapping):
         items: Iterable[tuple[Any, Any]] = content.items()
     else:
@@ -112,7 +120,7 @@ def unwritable_text(content: Any, path: tuple[str, ...] = ()) -> list[str]:
 
 
 def fitting_name(name: str) -> str:
-    """`` (did you mean NAME?)`` with what a name would be without the signs that it may not have, or nothing.
+    """Return `` (did you mean NAME?)`` with invalid characters of the name replaced, or an empty string.
 
     >>> fitting_name("Größe / 2")
     ' (did you mean Gro-e-2?)'
@@ -123,7 +131,7 @@ def fitting_name(name: str) -> str:
 
 
 def in_yaml(value: Any) -> str:
-    """A value as a scenario would have it, cut when it is long."""
+    """Return a value as YAML; long values are cut."""
     try:
         text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else repr(value)
     except (TypeError, ValueError):
@@ -132,13 +140,13 @@ def in_yaml(value: Any) -> str:
 
 
 def key_path(location: Sequence[int | str], root: Section = ROOT) -> tuple[str, ...]:
-    """Keys of pydantic's location, without the tags of unions that it puts between them."""
+    """Return the keys of pydantic's location, without the union tags between them."""
     keys: list[str] = []
     section: Section | None = root
     tags: list[str] = []
     for part in location:
         if isinstance(part, int):
-            keys.append(str(part))  # an item of a list, whose sections are all alike
+            keys.append(str(part))  # an item of a list; all items have the same model
         elif part in tags:
             tags = []
         elif section is not None and part != "[key]":
@@ -149,7 +157,7 @@ def key_path(location: Sequence[int | str], root: Section = ROOT) -> tuple[str, 
 
 
 def kind_of(model: type[BaseModel]) -> str | None:
-    """The model's value of ``kind``, None if it has no such key or leaves a choice."""
+    """Return the model's value of ``kind``; None if it has no such key or allows several."""
     field = model.model_fields.get("kind")
     return field.default if field is not None and isinstance(field.default, str) else None
 
@@ -189,7 +197,7 @@ def _problem(
 
 
 def _wanted(details: Mapping[str, Any]) -> str:
-    """What may stand where something else stands."""
+    """Return what is expected, from pydantic's error."""
     context = details.get("ctx", {})
     match details["type"]:
         case "literal_error":
@@ -218,18 +226,18 @@ def _wanted(details: Mapping[str, Any]) -> str:
             return f"less than {context['lt']}"
         case "string_pattern_mismatch":  # the name, the only text with a pattern
             return (
-                f"up to {LONGEST_NAME} letters (a-z, A-Z), digits and signs (. _ -), a letter or digit first, as it"
-                " names a folder"
+                f"up to {LONGEST_NAME} letters (a-z, A-Z), digits and the characters . _ -, starting with a letter or"
+                " digit, because it names a folder"
             )
         case "string_too_long":
-            return f"text of at most {context['max_length']} letters"
+            return f"text of at most {context['max_length']} characters"
         case "invalid_key":
-            return "text, as all keys are"
+            return "text, like all keys"
     return str(details["msg"][0].lower() + details["msg"][1:])
 
 
 def _where_then(path: tuple[str, ...], content: Mapping[str, Any], root: Section) -> str:
-    """Where a key that is none here may belong: near this name, in another kind, or in another section."""
+    """Return where an unknown key may belong: a similar name, another kind, or another section."""
     *parents, name = path
     section = _section_at(parents, content, root)
     if section is None:
@@ -237,7 +245,7 @@ def _where_then(path: tuple[str, ...], content: Mapping[str, Any], root: Section
     every = _section_at(parents, {}, root)
     if every is not None and name in every.keys:
         kinds = [str(kind_of(model)) for model in every.models if name in model.model_fields]
-        return f" of kind {section.kinds[0]}, only of {', '.join(kinds)}"
+        return f" of kind {section.kinds[0]}, only of kind {', '.join(kinds)}"
     guess = did_you_mean(name, section.keys)
     if not guess:
         places = [".".join((*other.path, name)) for other in _sections(root) if name in other.keys]
@@ -246,10 +254,12 @@ def _where_then(path: tuple[str, ...], content: Mapping[str, Any], root: Section
 
 
 def _section_at(path: Sequence[str], content: Any, root: Section) -> Section | None:
-    """The section at a path, of the kind that the content says."""
+    """Return the section at a path, with the kind that the content names."""
     section: Section | None = root
     for part in path:
-        if part.isdigit():  # an item of a list, whose sections are all alike; a list of one may be given bare
+        if (
+            part.isdigit()
+        ):  # an item of a list; all items have the same model, and a single item needs no list
             content = content[int(part)] if isinstance(content, list) else content
         else:
             content = content.get(part) if isinstance(content, Mapping) else None
@@ -259,7 +269,7 @@ def _section_at(path: Sequence[str], content: Any, root: Section) -> Section | N
 
 
 def _sections(section: Section) -> Iterator[Section]:
-    """A section and all that stand in it."""
+    """Yield a section and all sections below it."""
     yield section
     for key in section.keys:
         inner = section.inner(key)

@@ -1,4 +1,4 @@
-"""From a scenario's text to a scenario, or to one paragraph on what is wrong with it."""
+"""Reading, checking, overriding and writing of scenarios."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHELF = Shelf(
 
 
 def shipped() -> dict[str, str]:
-    """Names of the scenarios that come with raydr, each with the comment on its first line."""
+    """Return the names of shipped scenarios, each with the comment on its first line."""
     return SHELF.names()
 
 
@@ -42,7 +42,7 @@ def read(scenario: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] 
     Raises
     ------
     ScenarioError
-        With every problem's key path, reason and nearest valid name.
+        If it is invalid; the message has the key, the reason and the nearest valid name of every problem.
     """
     where = "the scenario" if isinstance(scenario, Mapping) else str(scenario)
     content = content_of(scenario, overrides)
@@ -57,8 +57,8 @@ def read(scenario: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] 
         new = [name for name in checked.metrics if "new" in metric_named(name).needs]
         if new and checked.data.holdout is None:
             raise ScenarioError(
-                f"{where} cannot be run: metrics names {new[0]}, which judges rows that were held out, and there are"
-                " none: set data.holdout, say to 0.2, or leave it out."
+                f"{where} cannot be run: metrics names {new[0]}, which scores held-out rows, and there are none: set"
+                " data.holdout, for example to 0.2, or leave the metric out."
             )
     return checked
 
@@ -66,12 +66,12 @@ def read(scenario: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] 
 def content_of(
     scenario: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return what a scenario says, unchecked, with overrides; arguments are as for :func:`read`.
+    """Return the content of a scenario with overrides, unchecked; arguments as for :func:`read`.
 
     Raises
     ------
     ScenarioError
-        If there is no such scenario, it is not YAML, or a key cannot be set.
+        If the scenario does not exist, is not YAML, or a key cannot be set.
     """
     content = copied(scenario) if isinstance(scenario, Mapping) else SHELF.parse(scenario)
     for key, value in (overrides or {}).items():
@@ -80,7 +80,7 @@ def content_of(
 
 
 def parse_override(assignment: str) -> tuple[str, Any]:
-    """Key and value of ``--set KEY=VALUE``; the value is read as YAML.
+    """Return the key and value of ``--set KEY=VALUE``; the value is read as YAML.
 
     >>> parse_override("method.landmarks=200")
     ('method.landmarks', 200)
@@ -88,7 +88,7 @@ def parse_override(assignment: str) -> tuple[str, Any]:
     key, equals, value = assignment.partition("=")
     if not equals or not key.strip():
         raise ScenarioError(
-            f"--set {assignment!r} is not of the form KEY=VALUE, such as method.landmarks=200."
+            f"--set {assignment!r} does not have the form KEY=VALUE, such as method.landmarks=200."
         )
     try:
         return key.strip(), parse_yaml(value)
@@ -97,36 +97,35 @@ def parse_override(assignment: str) -> tuple[str, Any]:
 
 
 def dump(scenario: Scenario) -> str:
-    """Return the scenario as YAML that :func:`read` makes the same scenario of, in whatever folder.
+    """Return the scenario as YAML; :func:`read` turns it into the same scenario, in any folder.
 
-    Every key is written, null too: where null is not the default it says something, and what is the default today
-    may be none tomorrow.
+    The YAML has every key, also null: null can differ from the default, and defaults can change.
     """
     return dump_yaml(scenario.resolved().model_dump(mode="json"))
 
 
 def dump_json(scenario: Scenario) -> str:
-    """Return the same as JSON, which is quicker to read."""
+    """Return the scenario as JSON, which is faster to read."""
     return json.dumps(scenario.resolved().model_dump(mode="json"))
 
 
 def dump_yaml(content: Any) -> str:
-    """Return plain values as YAML that is read back as they are, whatever letters they hold."""
+    """Return plain values as YAML that reads back unchanged, with any characters."""
     return yaml.dump(content, Dumper=_Quoting, sort_keys=False, allow_unicode=True)
 
 
 class _Quoting(yaml.SafeDumper):
-    """A safe dumper that writes text with line breaks or invisible letters between double quotes, as escapes.
+    """A safe dumper that writes text with line breaks or invisible characters in double quotes, as escapes.
 
-    Between single quotes, which PyYAML would choose, some line breaks of Unicode are read back as spaces.
+    In single quotes, which PyYAML would choose, some Unicode line breaks read back as spaces.
     """
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Never write an alias, which no reader here takes: what stands twice is written twice."""
+        """Never write an alias, because raydr's readers refuse aliases: write repeated values twice."""
         return True
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
-        """Double quotes where a letter does not print, the dumper's own choice elsewhere."""
+        """Use double quotes if a character is not printable, and the dumper's choice otherwise."""
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=None if data.isprintable() else '"')
 
 
@@ -134,12 +133,12 @@ _Quoting.add_representer(str, _Quoting.represent_str)
 
 
 def override(content: dict[str, Any], key: str, value: Any) -> None:
-    """Set the value of a dotted key, sections that are not there yet included.
+    """Set the value of a dotted key; create sections that do not exist yet.
 
     Raises
     ------
     ScenarioError
-        If a value stands where the key has a section.
+        If the key needs a section where the content has a value.
     """
     *parents, last = key.split(".")
     inner: Any = content
@@ -153,5 +152,5 @@ def override(content: dict[str, Any], key: str, value: Any) -> None:
 
 
 def copied(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Sections one can change, with the values of these."""
+    """Return a copy of the content whose sections can be changed."""
     return {key: copied(value) if isinstance(value, Mapping) else value for key, value in content.items()}

@@ -32,7 +32,7 @@ def one_origin(scenario: Sections) -> Problem | None:
     data = scenario.data
     given = any(origin is not None for origin in (data.source, data.path, data.graph))
     if scenario.clients.sites and (given or data.rows is not None):
-        return "clients.sites gives each client its own file: leave data.source, data.path, data.graph and data.rows out"
+        return "clients.sites names the files to read: leave data.source, data.path, data.graph and data.rows out"
     if not scenario.clients.sites and not given:
         return "data: give exactly one of source (a built-in name), path (a file of yours) and graph (an edge list)"
     return None
@@ -310,7 +310,6 @@ def rounds_to_strike_in(scenario: Sections) -> Problem | None:
 @rule
 def clients_that_are_there(scenario: Sections) -> Problem | None:
     """Refuse settings that do not fit the number of clients, if it is known; otherwise the run checks them."""
-
     count = scenario.clients.count or len(scenario.clients.sites)
     if count:
         try:

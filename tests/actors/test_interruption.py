@@ -26,7 +26,7 @@ from raydr.scenarios.running.checkpoints import Checkpoints
 # As in test_survival: beside busy loops everything takes several times as long.
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 SLOW_ENDS = [pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGTERM, signal.SIGHUP)]
-INTERRUPTED = "raydr: interrupted; nothing of this run is kept.\n"
+INTERRUPTED = "raydr: interrupted; nothing was kept of this run.\n"
 
 
 @pytest.fixture(autouse=True)

@@ -124,7 +124,7 @@ def test_a_file_for_each_site_stays_where_it_is(sites: Path, how: str) -> None:
         str(sites / f"{name}.csv") for name in ("east", "north", "west")
     ]
     facts = said(taken)
-    assert facts["Sites"] == "3 by a file each: east 20, north 20, west 20"
+    assert facts["Sites"] == "3 by one file each: east 20, north 20, west 20"
     assert facts["Columns mapped"] == MAPPED
     assert "hospital (one word in each site's rows: it names the site," in facts["Columns left out"]
 
@@ -176,7 +176,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "method": (["patients.csv", "--method", "fed-umpa"], "fed-umap"),
     "key": (["patients.csv", "--set", "data.scal=none"], "data.scal is not a key (did you mean scale?)"),
     "file": (["patient.csv", "--site", "hospital"], "cannot be opened"),
-    "folder": ([".", "--site", "hospital"], "each file is a site of its own"),
+    "folder": ([".", "--site", "hospital"], "each file is one site"),
     "pattern": (["nowhere/*.csv"], "has no file that raydr reads"),
     "twice": (
         ["patients.csv", "--site", "hospital", "--set", "clients.count=3"],
@@ -248,7 +248,7 @@ def test_init_writes_a_scenario_that_is_the_map_s(patients: Path, capsys: pytest
     assert f"# Columns mapped: {MAPPED}\n" in text
     taken = own_data("patients.csv", label="diagnosis")
     assert text == commented(taken)
-    assert "\n# show: [COLUMN]" in text, "what the page tells of each row is nobody's to guess"
+    assert "\n# show: [COLUMN]" in text, "only the user can choose the columns that the page shows"
     assert read("patients.yaml") == taken.scenario
     assert status(arguments) == 2
     assert "is there already" in capsys.readouterr().err

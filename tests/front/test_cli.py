@@ -165,7 +165,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "wrong type": (["--set", "seed=one"], "seed is 'one': it must be a whole number"),
     "source and path": (["--set", "data.path=rows.csv"], "give exactly one of source"),
     "unknown metric": (["--set", "metrics=[nap_10]"], "There is no metric 'nap_10'"),
-    "malformed set": (["--set", "seed"], "--set 'seed' is not of the form KEY=VALUE"),
+    "malformed set": (["--set", "seed"], "--set 'seed' does not have the form KEY=VALUE"),
     "set into a scalar": (["--set", "seed.x=1"], "seed.x cannot be set: seed is"),
     "set is not YAML": (["--set", "seed={"], "--set 'seed={': the value is not YAML"),
     "place taken": (["--out", "."], "exists and is not empty"),
@@ -244,7 +244,7 @@ def test_an_error_of_raydrs_own_shows_where_it_happened_and_ends_with_3(
     assert status(["run", str(tiny_file(tmp_path)), "--quiet"]) == 3
     err = capsys.readouterr().err
     assert "Traceback" in err
-    assert err.endswith("raydr: this is an error of raydr's own; please report it with the lines above.\n")
+    assert err.endswith("raydr: this is a bug in raydr. Please report it with the lines above.\n")
 
 
 # --- the other commands ---------------------------------------------------------------------------------------------
@@ -336,15 +336,15 @@ def test_a_folder_in_place_of_a_scenario_is_told_what_to_run(
     shutil.copytree(two_runs[0], half)
     assert status(["run", str(half)]) == 2
     assert (
-        f"{half} is the folder of an interrupted run: `raydr run {half} --resume` goes on with it."
+        f"{half} is the folder of an interrupted run: to resume it, run `raydr run {half} --resume`."
         in paragraph(capsys)
     )
     assert status(["run", str(two_runs[0])]) == 2
-    assert f"`raydr run {two_runs[0] / 'scenario.yaml'}` repeats that run." in paragraph(capsys)
+    assert f"to repeat it, run `raydr run {two_runs[0] / 'scenario.yaml'}`." in paragraph(capsys)
     assert status(["run", str(two_runs[0]), "--resume"]) == 2
     assert "is not an interrupted run" in paragraph(capsys)
     assert status(["run", str(tmp_path)]) == 2
-    assert "is a folder, and none that a run wrote: give a YAML file" in paragraph(capsys)
+    assert "is not the folder of a run: give a YAML file" in paragraph(capsys)
 
 
 def redirected(arguments: list[str], where: str, **environment: str) -> tuple[int, str]:
@@ -378,7 +378,7 @@ def test_a_standard_output_that_takes_nothing_is_told_in_one_paragraph(
     runs = [str(two_runs[0])] if arguments == ["compare"] else []
     code, err = redirected([*arguments, *runs], where, PYTHONUNBUFFERED=unbuffered)
     assert code == 3
-    assert err.startswith(f"raydr: Standard output cannot be written ({reason}")
+    assert err.startswith(f"raydr: Cannot write to standard output ({reason}")
     assert err.count("\n") == 1
 
 

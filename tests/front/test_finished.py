@@ -129,9 +129,9 @@ def test_data_without_labels_or_names_have_row_numbers(tmp_path: Path) -> None:
 def test_rows_in_memory_are_told_where_to_go(given: Any, called: str) -> None:
     estimators = r"raydr\.FedUMAP\(\)\.fit.*raydr\.map"
     for ask in (raydr.run, raydr.sweep):
-        with pytest.raises(ScenarioError, match=f"what was given is {called}.*{estimators}"):
+        with pytest.raises(ScenarioError, match=f"got {called}.*{estimators}"):
             ask(given)
-    with pytest.raises(DataError, match=f"named by its path.*{called}.*{estimators}"):
+    with pytest.raises(DataError, match=f"expected the path of a table, got {called}.*{estimators}"):
         raydr.map(given)
 
 

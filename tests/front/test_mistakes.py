@@ -230,9 +230,9 @@ DOCUMENTS: dict[str, tuple[str, list[str], str]] = {
     "a file that is not there": ("", ["run", "mien.yaml"], "There is no file 'mien.yaml' in "),
     "with one beside it": ("name: x", ["run", "mien.yaml"], "(did you mean mine.yaml?)"),
     "in a folder that is not there": ("", ["run", "a/b.yaml"], "There is no folder "),
-    "a folder": ("", ["run", "."], "is a folder, and none that a run wrote"),
-    "nothing in it": ("", ["run", "mine.yaml"], "holds nothing, not a scenario"),
-    "a word": ("hello", ["run", "mine.yaml"], "holds a single value, not a scenario"),
+    "a folder": ("", ["run", "."], "is not the folder of a run"),
+    "nothing in it": ("", ["run", "mine.yaml"], "contains nothing, not a scenario"),
+    "a word": ("hello", ["run", "mine.yaml"], "contains a single value, not a scenario"),
     "no YAML": ("data: {source: iris\n", ["run", "mine.yaml"], "is not valid YAML: "),
     "keys with typos": (
         "dta: {source: iris}\nclients: {cout: 3}\nmethod: {kind: fed-tnse}",
@@ -320,7 +320,7 @@ def test_the_folder_of_an_interrupted_run_wants_resume_whatever_it_is_called(
     half.mkdir()
     shutil.copy(written(TABLE), half / "scenario.yaml")
     assert status(["run", str(half)]) == 2
-    assert f"`raydr run '{half}' --resume` goes on with it." in paragraph(capsys)
+    assert f"to resume it, run `raydr run '{half}' --resume`." in paragraph(capsys)
 
 
 # --- places --------------------------------------------------------------------------------------------------------
@@ -416,7 +416,7 @@ def test_a_full_standard_output_and_a_reader_that_left_are_no_traceback(tmp_path
         tiny_run(tmp_path / "run")
     full = sh(f"$R {PRINTING[command]} > /dev/full")
     assert full.returncode == 3
-    assert full.stderr.startswith("raydr: Standard output cannot be written (No space left on device")
+    assert full.stderr.startswith("raydr: Cannot write to standard output (No space left on device")
     assert full.stderr.count("\n") == 1
     Path("new.yaml").unlink(missing_ok=True)
     left = sh(f"$R {PRINTING[command]} | true")

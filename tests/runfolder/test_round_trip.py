@@ -398,7 +398,7 @@ def test_a_path_of_a_home_that_does_not_exist_is_a_path_like_any_other(
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        ({"data.label": "\ud800"}, r"data.label holds '\ud800', which is no letter"),
+        ({"data.label": "\ud800"}, r"data.label contains '\ud800', which is not a valid character"),
         ({"data.features": ["a", "\udcff"]}, r"data.features.1 holds '\udcff'"),
         ({"data": {"path": "rows\0.csv"}}, r"data.path holds '\x00'"),
     ],

@@ -73,11 +73,11 @@ def test_a_key_of_an_item_of_a_list_is_named_with_the_items_number() -> None:
 
 def test_a_key_of_another_kind_is_told_which() -> None:
     said = refusal(tiny(), method__neighbors=10)
-    of_others = re.search(r"method\.neighbors is not a key of kind fed-tsne, only of ([^.]*)\.", said)
+    of_others = re.search(r"method\.neighbors is not a key of kind fed-tsne, only of kind ([^.]*)\.", said)
     assert of_others is not None
     having = {name for name, method in METHODS.items() if "neighbors" in method.settings.model_fields}
     assert set(of_others[1].split(", ")) == having
-    assert "clients.partition.alpha is not a key of kind shards, only of dirichlet" in refusal(
+    assert "clients.partition.alpha is not a key of kind shards, only of kind dirichlet" in refusal(
         tiny(), clients__partition={"kind": "shards", "alpha": 0.5}
     )
 
@@ -139,7 +139,7 @@ def test_a_missing_kind_is_refused_with_all() -> None:
         (
             "name",
             "a/b",
-            "'a/b' (did you mean a-b?): it must be up to 100 letters (a-z, A-Z), digits and signs (. _ -)",
+            "'a/b' (did you mean a-b?): it must be up to 100 letters (a-z, A-Z), digits and the characters . _ -",
         ),
         ("name", "Größe 2", "'Größe 2' (did you mean Groe-2?): it must be up to 100 letters"),
         ("name", "../run", "'../run' (did you mean run?): it must be"),
@@ -187,7 +187,7 @@ def test_an_unknown_metric_is_refused_with_the_nearest() -> None:
         ({"clients.partition": {"kind": "by-column"}}, "clients.partition.column is missing"),
         (
             {"privacy__secure_aggregation": True, "method__aggregation": {"kind": "coordinate-median"}},
-            "which is what privacy.secure_aggregation would hide",
+            "and privacy.secure_aggregation hides them",
         ),
         ({"privacy__secure_aggregation": True, "clients__count": 2}, "needs at least 3 clients"),
         ({"faults__dropout": 0.1}, "set runtime.quorum below 1"),
@@ -246,9 +246,9 @@ def test_a_count_may_be_left_out_where_the_data_fix_it() -> None:
         ("name: a\nseed: 1\nname: b\n", "is not valid YAML: the key 'name' appears twice, line 3"),
         ("data:\n  source: a\n  source: b\n", "appears twice, line 3"),
         ("? [a]\n: b\n", "is not valid YAML: a list or a section cannot be a key, line 1"),
-        ("- a\n- b\n", "holds a list, not a scenario"),
-        ("", "holds nothing, not a scenario"),
-        ("3\n", "holds a single value, not a scenario"),
+        ("- a\n- b\n", "contains a list, not a scenario"),
+        ("", "contains nothing, not a scenario"),
+        ("3\n", "contains a single value, not a scenario"),
         ("name: !!python/name:os.system x\n", "is not valid YAML: could not determine a constructor"),
     ],
 )
@@ -262,8 +262,8 @@ def test_a_file_that_is_no_scenario_is_refused(tmp_path: Path, text: str, said: 
 
 def test_a_binary_file_and_a_folder_are_refused(tmp_path: Path) -> None:
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
-    assert "it is not text in UTF-8" in refusal(tmp_path / "binary.yaml")
-    assert "is a folder, and none that a run wrote" in refusal(tmp_path)
+    assert "it is not UTF-8 text" in refusal(tmp_path / "binary.yaml")
+    assert "is not the folder of a run" in refusal(tmp_path)
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_shipped_one_or_file(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_shipped_one_or_file(tmp_pat
 
 @pytest.mark.parametrize("assignment", ["method.landmarks", "=200", " =200", ""])
 def test_an_override_without_key_or_value_is_refused(assignment: str) -> None:
-    with pytest.raises(ScenarioError, match="is not of the form KEY=VALUE"):
+    with pytest.raises(ScenarioError, match="does not have the form KEY=VALUE"):
         parse_override(assignment)
 
 

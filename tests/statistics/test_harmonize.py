@@ -821,9 +821,9 @@ def test_categories_are_kept_by_their_words(tmp_path: Path, table: Path) -> None
 
 
 def test_scenarios_that_cannot_be(table: Path) -> None:
-    with pytest.raises(ScenarioError, match="clients.partition makes clients that are not sites"):
+    with pytest.raises(ScenarioError, match=r"clients\.partition makes clients that are not sites"):
         tiny_scenario(data__harmonize="center")
-    with pytest.raises(ScenarioError, match="data.harmonize would reveal the means that the key hides"):
+    with pytest.raises(ScenarioError, match=r"data\.harmonize would reveal the means that the key hides"):
         tiny_scenario(**settings(table, "error", harmonize="center"), privacy={"isometry_key": True})
     with pytest.raises(ScenarioError, match="harmonize"):
         tiny_scenario(**settings(table, harmonize="combats"))

@@ -274,7 +274,7 @@ def test_what_only_clients_can_read_is_declared_so() -> None:
 @pytest.mark.parametrize("scale", ["none", "standard", "unit"])
 def test_all_scales_but_that_of_extremes_are_keyed(scale: Any) -> None:
     assert keyed_scale(scale) == scale
-    with pytest.raises(ScenarioError, match="extremes of features are no sums"):
+    with pytest.raises(ScenarioError, match="would reveal the extremes of features"):
         keyed_scale("minmax")
 
 
@@ -350,7 +350,7 @@ def test_sense_recovers_the_same_geometry() -> None:
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
-        ({"data__scale": "minmax"}, "extremes of features are no sums"),
+        ({"data__scale": "minmax"}, "would reveal the extremes of features"),
         ({"method__bounds": [0.0, 1.0]}, "method.bounds are of the features as they are"),
         ({"evaluate_every": 1}, "leave out evaluate_every"),
         ({"privacy__noise": {"on": "data", "level": 0.1, "stage": "all"}}, "permanent noise on records"),

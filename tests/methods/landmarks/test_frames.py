@@ -223,7 +223,7 @@ def test_what_a_frame_has_no_use_for_is_refused(method: dict[str, Any], words: s
 
 
 def test_faults_in_rounds_are_refused_where_there_are_none() -> None:
-    with pytest.raises(ScenarioError, match="it applies to rounds, and method.kind .* has none"):
+    with pytest.raises(ScenarioError, match=r"it applies to rounds, and method\.kind .* has none"):
         tiny_scenario(method={"kind": "fed-tsne"}, clients__participation=0.5)
 
 

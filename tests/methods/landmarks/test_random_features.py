@@ -264,7 +264,7 @@ def test_no_client_is_asked_in_rounds() -> None:
     for settings, rounds in (({"share": "embedding"}, 0), ({"rounds": 7}, 7)):
         method = tiny_scenario(method={"kind": "fed-umap", **settings}).method
         assert method.rounds_asked == rounds
-    with pytest.raises(ScenarioError, match="it applies to rounds, and method.kind .* has none"):
+    with pytest.raises(ScenarioError, match=r"it applies to rounds, and method\.kind .* has none"):
         tiny_scenario(method={"kind": "fed-tsne", "share": "embedding"}, clients__participation=0.5)
 
 

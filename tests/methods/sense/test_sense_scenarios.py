@@ -348,7 +348,7 @@ def test_a_kind_alone_is_an_embedder_with_its_defaults() -> None:
         ),
         (
             {"kind": "umap", "perplexity": 5},
-            "method.embedder.perplexity is not a key of kind umap, only of tsne",
+            "method.embedder.perplexity is not a key of kind umap, only of kind tsne",
         ),
         ({"kind": "cne", "epochs": 0}, "method.embedder.epochs is 0: it must be at least 1"),
         ({"epochs": 5}, "method.embedder.epochs is not a key of kind tsne"),
