@@ -1,8 +1,8 @@
-"""Federated dimensionality reduction: one map of everybody's data, and what that map cost in privacy.
+"""Federated dimensionality reduction: one map of all sites' data, and its privacy cost.
 
-``raydr.run("digits-fed-tsne")`` is the whole of it; :mod:`raydr.front.api` says more. ``raydr.FedTSNE`` and the others
-are the same for rows in memory, as scikit-learn has it: :mod:`raydr.front.estimators`. Importing raydr is light: Ray,
-numba, torch, scikit-learn and matplotlib are loaded by what needs them.
+``raydr.run("digits-fed-tsne")`` runs a scenario (:mod:`raydr.front.api`). ``raydr.FedTSNE`` and the other estimators do
+the same for rows in memory, with the interface of scikit-learn (:mod:`raydr.front.estimators`). Importing raydr is
+fast: Ray, numba, torch, scikit-learn and matplotlib load when they are needed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from raydr.front.api import (
         audit,
         join,
-        map,  # noqa: A004  as every function here it is called by its module's name
+        map,  # noqa: A004  users call it raydr.map
         reproduce,
         resume,
         resume_sweep,
@@ -73,7 +73,7 @@ _FINISHED = {"Result", "SweepResult", "load"}
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        # Its import takes longer than all else here, and the command is not seen to before this module is there.
+        # importlib.metadata takes longer to import than all else here, and would delay the command.
         from importlib import metadata
 
         return metadata.version("raydr")
@@ -81,7 +81,7 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module("raydr.front.result"), name)
     if name in __all__ and name[0].islower():
         return getattr(import_module("raydr.front.api"), name)
-    if name[0].isupper():  # the estimator of a method, which may be another package's
+    if name[0].isupper():  # the estimator of a method, also of a method of another package
         return getattr(import_module("raydr.front.estimators"), name)
     raise AttributeError(f"module 'raydr' has no attribute {name!r}")
 

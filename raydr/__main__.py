@@ -1,8 +1,7 @@
-"""The ``raydr`` command and ``python -m raydr``: quiet from the first moment that is ours.
+"""Entry point of the ``raydr`` command and of ``python -m raydr``: no traceback after Ctrl-C.
 
-Importing the command takes 0.2 s, in which a Ctrl-C would end in a traceback of whatever is being imported. So this
-module imports next to nothing before the signals are seen to. What comes earlier, while Python itself starts, is
-Python's to answer.
+Importing the command takes 0.2 s, and a Ctrl-C in that time would print a traceback. So this module sets signal
+handlers before it imports anything large. While Python itself starts, raydr cannot handle signals.
 """
 
 from __future__ import annotations
@@ -12,16 +11,18 @@ import signal
 from typing import NoReturn
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""As in :mod:`raydr.signals`, which a signal could interrupt while it is imported."""
+"""The same as in :mod:`raydr.signals`, which is not imported here because a signal could interrupt the import."""
 
 
 def _leave(number: int, frame: object) -> NoReturn:
-    """End without a word: nothing has begun that could be lost."""
+    """End silently: nothing has started yet."""
     os._exit(128 + number)
 
 
 for _number in ENDING:
-    if signal.getsignal(_number) is not signal.SIG_IGN:  # as nohup and a shell's background jobs have it
+    if (
+        signal.getsignal(_number) is not signal.SIG_IGN
+    ):  # ignored under nohup and in background jobs of a shell
         signal.signal(_number, _leave)
 
 

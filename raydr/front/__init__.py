@@ -1,1 +1,1 @@
-"""The front door: command line, Python API, terminal."""
+"""Command line, Python API, estimators and terminal output."""

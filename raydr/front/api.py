@@ -1,4 +1,4 @@
-"""raydr from Python: the same runs, the same folders, the same errors as from the command line."""
+"""Python functions with the same runs, folders and errors as the commands."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def run(
     scenario : str, Path or mapping
         A YAML file, the name of a shipped scenario (``raydr list scenarios``), or the content itself.
     out : str or Path, optional
-        The run folder; ``runs/NAME-TIMESTAMP`` without it. Must not exist, or be empty.
+        The run folder. It must not exist, or be empty. Default: ``runs/NAME-TIMESTAMP``.
     address : str, optional
-        A Ray cluster; the environment's ``RAY_ADDRESS`` without it. Without either, a Ray is started on this machine,
-        closed to others, unless this process has joined one.
+        A Ray cluster. Default: ``RAY_ADDRESS``, or the cluster that this process has joined, or a private Ray on this
+        machine.
     data_dir : str or Path, optional
-        Folder of built-in data sets as ``NAME.npz``; the environment's ``RAYDR_DATA`` without it.
+        Folder of built-in data sets as ``NAME.npz``. Default: ``RAYDR_DATA``.
     listener : callable
-        Hears :mod:`raydr.journal` events as they come.
+        Receives :mod:`raydr.journal` events during the run.
     verbose : bool
-        Show how far the run is, as the command does: bars on a terminal and in a notebook, lines elsewhere.
+        Whether to show progress, as the command does: bars on a terminal and in a notebook, lines elsewhere.
     **overrides
         Values by key, with ``__`` for the dot: ``method__landmarks=200``, ``seed=1``.
 
@@ -48,8 +48,8 @@ def run(
     Raises
     ------
     raydr.errors.RaydrError
-        ``ScenarioError``, ``DataError`` or ``OutputError`` for what cannot be used, ``RunError`` for a run that
-        started and failed.
+        ``ScenarioError``, ``DataError`` or ``OutputError`` if the input cannot be used; ``RunError`` if the run started
+        and failed.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def run(
     from raydr.scenarios.runner import run as run_scenario
     from raydr.scenarios.schema.reading import read
 
-    with _hearing(listener, verbose) as heard:
+    with _showing_progress(listener, verbose) as heard:
         folder = run_scenario(
             read(scenario, _dotted(overrides)),
             out=_path(out),
@@ -84,19 +84,19 @@ def map(  # noqa: A001  raydr.map
     verbose: bool = False,
     **overrides: Any,
 ) -> Result:
-    """Map own data: read them, see what they are, run, and leave the scenario that was run in the run folder.
+    """Map your own table without a scenario; the run folder keeps the scenario of the run.
 
     Parameters
     ----------
     data : str or Path
-        A file as ``data.path`` names one, whose rows are dealt to sites by a column; or a folder, or a pattern such as
-        ``"data/*.csv"``, with a file for each site, which are read where they lie.
+        A file as for ``data.path``, with a column that names the site of each row. Or a folder, or a pattern such as
+        ``"data/*.csv"``, with one file per site.
     site : str, optional
-        Of one file the column that says whose a row is; without it, one that is called site, hospital or the like.
+        The site column of a single file. Default: a column called site, hospital or similar.
     label : str, optional
-        The column of classes, by which the map is coloured and judged.
+        The column of classes. It colours the map, and metrics use it.
     method : str, optional
-        A kind of ``raydr list methods``; fed-umap without it.
+        A name from ``raydr list methods``. Default: fed-umap.
     out, address, listener, verbose, **overrides
         As for :func:`run`.
 
@@ -120,7 +120,7 @@ def map(  # noqa: A001  raydr.map
     from raydr.scenarios.runner import run as run_scenario
 
     taken = own_data(data, site=site, label=label, method=method, overrides=_dotted(overrides))
-    with _hearing(listener, verbose) as heard:
+    with _showing_progress(listener, verbose) as heard:
         folder = run_scenario(taken.scenario, out=_path(out), address=address, listener=heard)
     return Result(folder)
 
@@ -134,21 +134,20 @@ def transform(
     listener: Listener = unheard,
     verbose: bool = False,
 ) -> Path:
-    """Place new rows on the map of a run, by its model alone: no server is asked, and nothing leaves the caller.
+    """Place new rows on the map of a run with its model. No server takes part, and nothing leaves the caller.
 
     Parameters
     ----------
     folder : str or Path
         The run folder.
     data : str or Path
-        A file with the run's columns, which are found by name, in whatever order; its label, client and id columns
-        may be there or not. Or a folder, or a pattern such as ``"data/*.parquet"``, with a file for each site. A
-        .parquet file is read a part at a time, so that it may be of any length.
+        A file with the columns of the run, matched by name; label, client and id columns are optional. Or a folder, or
+        a pattern such as ``"data/*.parquet"``, with one file per site. A .parquet file is read in parts and may have
+        any length.
     out : str or Path
-        The .csv or .parquet file to write: ``row, x, y``; of several files also ``client``, which one a row is of.
+        The .csv or .parquet file to write: ``row, x, y``, and for several files ``client``, the file of the row.
     site : str, optional
-        Of a run that adjusted sites to each other (``data.harmonize``): the site whose rows these are, or the column
-        that says so; without it the run's own column.
+        For a run with ``data.harmonize``: the site of the rows, or the column that names it. Default: the run's column.
     listener, verbose
         As for :func:`run`.
 
@@ -160,13 +159,12 @@ def transform(
     Raises
     ------
     raydr.errors.RaydrError
-        ``OutputError`` for what is no run folder, has a damaged model or cannot be written, ``DataError`` for rows
-        that do not fit,
-        ``ScenarioError`` for a run whose method places no new rows.
+        ``OutputError`` if the folder is not a run folder, its model is damaged, or the file cannot be written;
+        ``DataError`` if the rows do not fit; ``ScenarioError`` if the run's method places no new rows.
     """
     from raydr.scenarios.afterwards.transforming import transform as place
 
-    with _hearing(listener, verbose) as heard:
+    with _showing_progress(listener, verbose) as heard:
         return place(Path(folder), data, Path(out), site=site, listener=heard)
 
 
@@ -178,31 +176,32 @@ def join(
     listener: Listener = unheard,
     verbose: bool = False,
 ) -> Result:
-    """Have a site join a finished run: place its rows, say what left it, and extend the run folder by it.
+    """Add a site to a finished run: place its rows, record what left the site, and extend the run folder.
 
-    The site posts what the run's clients posted of each record, or places its rows at home; nobody else is asked, and
-    no row that was mapped moves. What comes of it lies in the run folder under ``joined``, see :attr:`Result.joined`.
+    The site sends the same messages about each record as the run's clients did, or places its rows itself. No other
+    site takes part, and no mapped row moves. The folder ``joined`` of the run folder has the result, see
+    :attr:`Result.joined`.
 
     Parameters
     ----------
     folder : str or Path
         The run folder.
     data : str or Path
-        The site's file, with the run's columns, which are found by name, in whatever order.
+        The site's file, with the columns of the run, matched by name.
     site : str, optional
-        The site's name; that of the file without it.
+        The site's name. Default: the name of the file.
     listener, verbose
         As for :func:`run`.
 
     Returns
     -------
     Result
-        The run, with the site.
+        The run including the site.
 
     Raises
     ------
     raydr.errors.RaydrError
-        As :func:`transform`; ``DataError`` also for a name that is taken, ``RunError`` where the site could not answer.
+        As :func:`transform`; also ``DataError`` if the name is taken, and ``RunError`` if the site could not answer.
 
     Examples
     --------
@@ -213,7 +212,7 @@ def join(
     """
     from raydr.scenarios.afterwards.joining import join as join_run
 
-    with _hearing(listener, verbose) as heard:
+    with _showing_progress(listener, verbose) as heard:
         return Result(join_run(Path(folder), Path(data), site=site, listener=heard))
 
 
@@ -227,21 +226,21 @@ def audit(
     listener: Listener = unheard,
     verbose: bool = False,
 ) -> Result:
-    """Attack a run with what its server saw, write its ``audit.json``, and make its report again.
+    """Attack a run with what its server saw, write ``audit.json``, and write the report again.
 
-    The run is repeated in this process, to the bit, so it takes as long as the run's federation once more.
+    The audit repeats the run bit for bit in this process, so it takes at least as long as the run's federation.
 
     Parameters
     ----------
     folder : str or Path
-        A whole run folder.
+        A complete run folder.
     attacks : sequence of str
-        Names as in ``raydr list attacks``; without any, those of the run's scenario, or all.
+        Names from ``raydr list attacks``. Default: those of the run's scenario, or all.
     public : str or Path, optional
-        A file of rows of like data, with the run's columns, that the server is given; without it, rows of the source
-        that are not mapped, or a fifth of the run's own.
+        A file of similar rows that the server knows, with the run's columns. Default: rows of the source that are not
+        mapped, or a fifth of the run's rows.
     public_rows : int, optional
-        How many rows of like data, at most; ``audit.public_rows`` of the run's scenario without it.
+        Maximum number of similar rows. Default: ``audit.public_rows`` of the run's scenario.
     data_dir, listener, verbose
         As for :func:`run`.
 
@@ -252,9 +251,9 @@ def audit(
     Raises
     ------
     raydr.errors.RaydrError
-        ``OutputError`` for what is no whole run folder or was made by another version, ``ScenarioError`` for attacks
-        that there are not and runs that cannot be repeated, ``DataError`` for data that are not the run's any more,
-        ``RunError`` for a repetition that came out otherwise.
+        ``OutputError`` if the folder is not a complete run folder or is from another version; ``ScenarioError`` if an
+        attack does not exist or the run cannot be repeated; ``DataError`` if the data have changed; ``RunError`` if the
+        repetition differs.
 
     Examples
     --------
@@ -270,7 +269,7 @@ def audit(
     if public_rows is not None and public_rows < 0:
         raise ScenarioError(f"public_rows is {public_rows}: give 0 or more.")
     settings = auditing.asked(place, attacks, public_rows)
-    with _hearing(listener, verbose) as heard:
+    with _showing_progress(listener, verbose) as heard:
         written = auditing.audit(
             place, settings, public=_path(public), data_dir=_path(data_dir), listener=heard
         )
@@ -285,7 +284,9 @@ def resume(
     listener: Listener = unheard,
     verbose: bool = False,
 ) -> Result:
-    """Go on with an interrupted run from its last checkpoint, to the bits of a run that was never interrupted.
+    """Resume an interrupted run from its last checkpoint; the result is that of an uninterrupted run, bit for bit.
+
+    Runs with noisy sums that may lose clients are the exception: they draw new noise.
 
     Parameters
     ----------
@@ -301,11 +302,11 @@ def resume(
     Raises
     ------
     raydr.errors.RaydrError
-        ``OutputError`` for a folder that is no interrupted run, otherwise as :func:`run`.
+        ``OutputError`` if the folder is not an interrupted run; otherwise as :func:`run`.
     """
     from raydr.scenarios.runner import resume as resume_run
 
-    with _hearing(listener, verbose) as heard:
+    with _showing_progress(listener, verbose) as heard:
         whole = resume_run(
             Path(folder),
             address=address,
@@ -326,18 +327,18 @@ def sweep(
     verbose: bool = False,
     **overrides: Any,
 ) -> SweepResult:
-    """Run every trial of a sweep by Ray Tune, side by side where there is room, and write its folder.
+    """Run every trial of a sweep with Ray Tune, in parallel if resources allow, and write its folder.
 
     Parameters
     ----------
     sweep : str, Path or mapping
         A YAML file, the name of a shipped sweep (``raydr list sweeps``), or the content itself.
     quick : bool
-        Whether to take what its section ``quick`` says.
+        Whether to use its section ``quick``.
     out, address, data_dir, listener, verbose
         As for :func:`run`.
     **overrides
-        Values of the base scenario by key, with ``__`` for the dot.
+        Values for the base scenario by key, with ``__`` for the dot.
 
     Returns
     -------
@@ -346,7 +347,7 @@ def sweep(
     Raises
     ------
     raydr.errors.RaydrError
-        As :func:`run`; a trial that fails is a row, and no error.
+        As :func:`run`; a trial that fails is a row with status "failed" and raises no error.
 
     Examples
     --------
@@ -358,7 +359,7 @@ def sweep(
     from raydr.tune.reading import read_sweep
     from raydr.tune.sweeping import sweep as run_sweep
 
-    with _hearing(listener, verbose) as heard:
+    with _showing_progress(listener, verbose) as heard:
         folder = run_sweep(
             read_sweep(sweep, _dotted(overrides), quick=quick),
             out=_path(out),
@@ -383,32 +384,32 @@ def reproduce(
     verbose: bool = False,
     **overrides: Any,
 ) -> SweepResult:
-    """Run a paper's table, each cell as published and by raydr's defaults: a sweep whose points are the cells.
+    """Run a paper's table, each cell as published and with raydr's defaults: a sweep whose points are the cells.
 
     Parameters
     ----------
     table : str, Path or mapping
         The name of a table (``raydr list papers``), a YAML file, or the content itself.
     quick : bool
-        Whether to take fewer rows and one seed, as its section ``quick`` says; the table says so.
+        Whether to use fewer rows and one seed, from its section ``quick``; the resulting table mentions it.
     only : sequence of str
-        Names of rows, or of groups of rows, to run alone.
+        Names of the only rows, or groups of rows, to run.
     seeds : int, optional
-        How many; without it, as many as the table says.
+        Number of seeds. Default: the number in the table.
     published : bool
-        Whether cells are also run as published.
+        Whether to also run cells as published.
     out, address, data_dir, listener, verbose, **overrides
         As for :func:`sweep`.
 
     Returns
     -------
     SweepResult
-        Whose :attr:`~SweepResult.table` has the cells; :func:`resume_sweep` goes on with one that was interrupted.
+        Its :attr:`~SweepResult.table` has the cells. :func:`resume_sweep` resumes an interrupted one.
 
     Raises
     ------
     raydr.errors.RaydrError
-        As :func:`run`; a cell that fails is a cell without a value, and no error.
+        As :func:`run`; a cell that fails has no value and raises no error.
 
     Examples
     --------
@@ -420,7 +421,7 @@ def reproduce(
     from raydr.tune.reproducing import read_table
     from raydr.tune.sweeping import sweep as run_sweep
 
-    with _hearing(listener, verbose) as heard:
+    with _showing_progress(listener, verbose) as heard:
         folder = run_sweep(
             read_table(
                 table, _dotted(overrides), quick=quick, only=tuple(only), seeds=seeds, published=published
@@ -442,14 +443,14 @@ def resume_sweep(
     listener: Listener = unheard,
     verbose: bool = False,
 ) -> SweepResult:
-    """Go on with an interrupted sweep: trials that ended stay, the others run, and the table is the same.
+    """Resume an interrupted sweep: keep finished trials and run the others. The table is the same.
 
     Parameters
     ----------
     folder : str or Path
-        The incomplete sweep folder, ``NAME.incomplete-...``, wherever it lies now.
+        The incomplete sweep folder, ``NAME.incomplete-...``; it may have been moved.
     retry_failed : bool
-        Whether trials that failed run again.
+        Whether to repeat failed trials.
     address, data_dir, listener, verbose
         As for :func:`run`.
 
@@ -460,11 +461,11 @@ def resume_sweep(
     Raises
     ------
     raydr.errors.RaydrError
-        ``OutputError`` for a folder that is no interrupted sweep, or whose trials are not those of its sweep.yaml.
+        ``OutputError`` if the folder is not an interrupted sweep, or its trials are not those of its sweep.yaml.
     """
     from raydr.tune.sweeping import resume as resume_run
 
-    with _hearing(listener, verbose) as heard:
+    with _showing_progress(listener, verbose) as heard:
         whole = resume_run(
             Path(folder),
             address=address,
@@ -484,8 +485,8 @@ def _path(place: str | Path | None) -> Path | None:
 
 
 @contextmanager
-def _hearing(listener: Listener, verbose: bool) -> Iterator[Listener]:
-    """The listener, and where that is asked for what a command shows beside it."""
+def _showing_progress(listener: Listener, verbose: bool) -> Iterator[Listener]:
+    """Yield a listener that also shows progress if ``verbose``."""
     if not verbose:
         yield listener
         return

@@ -1,6 +1,6 @@
-"""The ``raydr`` command: its parts, and which room answers each.
+"""The ``raydr`` command and its subcommands.
 
-The path of what was written is the only line on standard output; :mod:`raydr.front.process` has the exit status.
+Standard output has only the path of the result, or the result itself. :mod:`raydr.front.process` has the exit status.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from raydr.front.streams import Results
 
 
 class _InOrder(click.Group):
-    """A group whose help lists commands in the order in which they are added."""
+    """A click group whose help lists commands in the order in which they were added."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -42,16 +42,19 @@ def _version(context: click.Context, option: click.Parameter, asked: bool) -> No
     is_eager=True,
     expose_value=False,
     callback=_version,
-    help="Show the versions of raydr and of what it stands on, and exit.",
+    help="Show the versions of raydr, Python and main packages, and exit.",
 )
 def app() -> None:
-    """Federated dimensionality reduction, simulated on Ray: one map of everybody's data, and its price in privacy."""
+    """Simulate federated dimensionality reduction on Ray: one map of all sites' data, and its privacy cost.
+
+    Start with `raydr run digits-fed-tsne`, or with `raydr map FILE` for your own table.
+    """
     try:
         os.getcwd()
     except OSError as error:
         raise OutputError(
-            f"the current directory does not exist any more ({error.strerror}), and paths start from it: change to one"
-            " that does, such as with `cd ~`."
+            f"the current folder no longer exists ({error.strerror}), and paths are relative to it: change to another"
+            " one, for example with `cd ~`."
         ) from error
 
 
@@ -77,15 +80,15 @@ for _command in (
 
 
 def main() -> NoReturn:
-    """Do what the command line says, and end with its exit status: :mod:`raydr.__main__` is how one comes here."""
+    """Run the command line and end the process with its exit status; called by :mod:`raydr.__main__`."""
     process.main(lambda: status(sys.argv[1:]))
 
 
 def status(arguments: Sequence[str]) -> int:
-    """Do what the arguments say, put what went wrong in one paragraph on standard error, return the exit status."""
+    """Run the arguments, print an error as one paragraph on standard error, and return the exit status."""
 
     def command() -> None:
-        # click's own main would turn some errors into others, in each version differently.
+        # click's own main converts some errors, differently in each version.
         with redirect_stdout(Results(sys.stdout)), app.make_context("raydr", list(arguments)) as context:
             app.invoke(context)
             sys.stdout.flush()

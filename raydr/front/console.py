@@ -1,4 +1,4 @@
-"""Standard streams as consoles: nothing of others is markup or a command to a terminal there."""
+"""Consoles for standard streams. Text from outside is never markup or a terminal command."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from raydr.plain import plain
 
 @contextmanager
 def logged_on_terminal() -> Iterator[None]:
-    """What raydr logs stands on standard error, a line each."""
+    """Print raydr's log on standard error, one line for each message."""
     with logged(print_paragraph):
         yield
 
 
 def print_paragraph(text: str) -> None:
-    """One paragraph on standard error: broken between words on a terminal, one line elsewhere."""
+    """Print a paragraph on standard error: wrapped between words on a terminal, one line elsewhere."""
     console_on(Remarks(sys.stderr)).print(one_line(text))
 
 
 def one_line(text: str) -> Text:
-    """Text of others as it is, on one line: nothing in it is markup, a picture's name, or a command to a terminal."""
+    """Return text from outside as one line without markup, emoji names or terminal commands."""
     return Text(plain(" ".join(part.strip() for part in text.splitlines())))
 
 
 def console_on(stream: IO[str] | Remarks) -> Console:
-    """A console that leaves numbers and paths uncoloured, and lines whole where nobody looks at them."""
+    """Return a console that does not colour numbers and paths, and does not wrap lines outside a terminal."""
     file = cast("IO[str]", stream)
     console = _Console(file=file, highlight=False)
     return (
@@ -45,15 +45,15 @@ def console_on(stream: IO[str] | Remarks) -> Console:
 
 
 class _Console(Console):
-    """A console that leaves it to its caller what a reader means who has seen enough."""
+    """A console that lets its caller handle a broken pipe."""
 
     def on_broken_pipe(self) -> None:
-        """Raise the BrokenPipeError again, in the place of rich's own SystemExit."""
+        """Raise the BrokenPipeError again, instead of rich's SystemExit."""
         raise  # noqa: PLE0704  called where it is handled
 
 
 def table_of(*titles: str) -> Table:
-    """A table without rules: names to the left, figures to the right."""
+    """Return a table without lines: names on the left, numbers on the right."""
     first, *others = titles
     columns = [Column(one_line(first)), *(Column(one_line(title), justify="right") for title in others)]
     return Table(*columns, box=None, pad_edge=False, padding=(0, 3, 0, 0))
@@ -61,7 +61,7 @@ def table_of(*titles: str) -> Table:
 
 @contextmanager
 def logged(say: Callable[[str], None]) -> Iterator[None]:
-    """What raydr logs, from INFO on, goes to ``say``; other libraries are not heard."""
+    """Pass raydr's log messages, from INFO on, to ``say``; other libraries are ignored."""
     handler, logger = _Saying(say), logging.getLogger("raydr")
     before = logger.level
     logger.addHandler(handler)
@@ -74,7 +74,7 @@ def logged(say: Callable[[str], None]) -> Iterator[None]:
 
 
 class _Saying(logging.Handler):
-    """Passes each record's message on, once however often it comes, as of a file that is read twice."""
+    """Passes on each log message once, even if it repeats, as for a file that is read twice."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""scikit-learn's face of raydr: an estimator for each method, made of its settings.
+"""scikit-learn estimators: one for each method, made from its settings.
 
-``raydr.FedTSNE(perplexity=10).fit_transform(X, sites=hospital)`` runs the scenario that says the same, to the same
-bits. A method that is added to raydr, here or by another package, has its estimator by that alone: the name is that of
-its settings, and every setting is a parameter. What a fit leaves is a run folder, which holds no row.
+``raydr.FedTSNE(perplexity=10).fit_transform(X, sites=hospital)`` runs the corresponding scenario, with identical
+results. Every method, also of another package, has an estimator: its name is that of the settings class, and each
+setting is a parameter. A fit writes a run folder, which contains no rows.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from raydr.registry import ExtensionError
 
 
 class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """What all estimators have in common; see those that :func:`estimator_names` lists."""
+    """Base class of all estimators; :func:`estimator_names` lists them."""
 
     _kind: str
     _parameters: tuple[str, ...]
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> FederatedMap:
-        """Run the federation on rows of this process, and keep its map.
+        """Run the federation on rows in memory and keep its map.
 
         Parameters
         ----------
         X : (rows, features) array, DataFrame or AnnData, or a list of them
-            Finite numbers. A list holds the table of one site each, all with the same features.
+            Finite numbers. A list has one table per site, all with the same features.
         y : (rows,) array, optional
-            Classes, for colours and metrics alone; no method sees them. Numbers that are no classes are left aside.
+            Classes, only for colours and metrics; no method sees them. Numbers that are not classes are ignored.
         sites : (rows,) array, or str, optional
-            Whose each row is, or the column that says so. Without it, the tables of a list are the sites, and the rows
-            of one table are dealt to ``n_clients`` at random.
+            Site of each row, or the column that names it. Default: the tables of a list are the sites, and the rows of
+            one table are dealt to ``n_clients`` at random.
 
         Returns
         -------
@@ -56,7 +56,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Raises
         ------
         raydr.errors.ScenarioError, raydr.errors.DataError
-            For parameters or rows that cannot be used; both are ValueErrors.
+            If parameters or rows cannot be used; both are ValueErrors.
         raydr.errors.OutputError
             If ``out`` cannot be written.
         raydr.errors.RunError
@@ -86,28 +86,28 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return self
 
     def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> FloatArray:
-        """As :meth:`fit`, and return the map, (rows, 2 or 3)."""
+        """Call :meth:`fit` and return the map, (rows, 2 or 3)."""
         places: FloatArray = self.fit(X, y, sites=sites).embedding_
         return places
 
     @property
     def report_(self) -> Path:
-        """The page of the run, made now if it was not; it lasts as long as the estimator, or where ``out`` says."""
+        """Path of the run's report, written on first use; it is deleted with the estimator unless ``out`` is given."""
         check_is_fitted(self)
         return self._run.report
 
     @property
     def result_(self) -> Result:
-        """The run itself, as :func:`raydr.run` gives it."""
+        """The run, as :func:`raydr.run` returns it."""
         check_is_fitted(self)
         return self._run
 
     def to_frame(self, library: Any = None) -> Any:
-        """The map as a data frame: see :meth:`raydr.Result.to_frame`."""
+        """Return the map as a data frame: see :meth:`raydr.Result.to_frame`."""
         return self.result_.to_frame(library)
 
     def to_anndata(self, onto: Any = None) -> Any:
-        """The map as AnnData: see :meth:`raydr.Result.to_anndata`."""
+        """Return the map as AnnData: see :meth:`raydr.Result.to_anndata`."""
         return self.result_.to_anndata(onto)
 
     @property
@@ -126,14 +126,14 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = []  # a map is as precise as its method draws it
+        tags.transformer_tags.preserves_dtype = []  # the method decides the dtype of the map
         drawn = METHODS[self._kind].settings.noise_of_its_own or bool(self.privacy)
-        # Keys and noise come from the system, unless a file has the secret that they follow from.
+        # Keys and noise come from the system's random source, unless privacy.secret names a file.
         tags.non_deterministic = drawn and not (self.privacy or {}).get("secret")
         return tags
 
     def _table(self, given: Given) -> Table:
-        """Rows of all sites one below the other, checked as scikit-learn does it and as raydr does it."""
+        """Return the rows of all sites in one table, checked by scikit-learn and by raydr."""
         least = 2 if len(given.tables) == 1 else 1
         rows = [
             validate_data(self, table, reset=not place, ensure_min_samples=least, dtype="numeric")
@@ -146,7 +146,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return in_memory(arrays)
 
     def _content(self, table: Table, seed: int) -> dict[str, Any]:
-        """The scenario that the parameters say."""
+        """Return the scenario of the parameters."""
         settings = METHODS[self._kind].settings.model_fields
         method = {name: as_setting(getattr(self, name), settings[name]) for name in self._parameters}
         if table.client_keys is None:
@@ -156,12 +156,12 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             clients = {"partition": {"kind": "by-column", "column": "site"}}
         else:
             raise ScenarioError(
-                f"n_clients is {self.n_clients}, and sites say whose each row is: leave one of them out."
+                f"n_clients is {self.n_clients}, but sites already assigns each row to a client: leave one of them out."
             )
         return {
             "name": self._kind,
             "seed": seed,
-            # All rows are to be mapped: none is set apart for the server.
+            # Map all rows: set none apart for the server.
             "data": {
                 "source": IN_MEMORY,
                 "rows": len(table.rows),
@@ -175,25 +175,25 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             | {name: value for name, value in method.items() if value is not UNSAID},
             "metrics": self.metrics if isinstance(self.metrics, str) else list(self.metrics),
             "privacy": dict(self.privacy or {}),
-            # Nobody can go on with a run whose rows are gone.
+            # A run on rows in memory cannot be resumed.
             "runtime": {"federation": self.federation, "checkpoint_every": 0},
         }
 
 
 class PlacingMap(FederatedMap):
-    """One whose map takes new rows."""
+    """Base class of estimators whose maps take new rows."""
 
     def transform(self, X: Any, *, sites: Any = None) -> FloatArray:
-        """Place new rows on the map, by what the run left behind: nobody is asked, and nothing leaves the caller.
+        """Place new rows on the map with the model of the run. No client takes part, and nothing leaves the caller.
 
-        Rows that were mapped are placed anew, near where :attr:`embedding_` has them.
+        Rows that were mapped are placed again, close to their place in :attr:`embedding_`.
 
         Parameters
         ----------
         X : (rows, features) array, DataFrame or AnnData, or a list of them
-            With the features of :meth:`fit`.
+            New rows with the features of :meth:`fit`.
         sites : (rows,) array, or str, optional
-            Whose each row is, as in :meth:`fit`: needed where sites are harmonized, and else of no use.
+            Site of each row, as in :meth:`fit`. Needed only if sites are harmonized.
 
         Returns
         -------
@@ -202,9 +202,9 @@ class PlacingMap(FederatedMap):
         Raises
         ------
         raydr.errors.ScenarioError
-            If maps under these settings take no new rows.
+            If maps with these settings take no new rows.
         raydr.errors.DataError
-            If a row lies too far off to have a place.
+            If the values of a row are too large for a place on the map.
         """
         from raydr.scenarios.afterwards.transforming import place
 
@@ -212,7 +212,7 @@ class PlacingMap(FederatedMap):
         return place(self._run.folder, table)
 
     def _new(self, X: Any, sites: Any) -> Table:
-        """New rows with the features of :meth:`fit`, and whose they are."""
+        """Return new rows with the features of :meth:`fit`, and their sites."""
         check_is_fitted(self)
         known = getattr(self, "feature_names_in_", None)
         tables = [
@@ -225,12 +225,12 @@ class PlacingMap(FederatedMap):
 
 
 class PredictingMap(PlacingMap):
-    """One that tells the clusters of new rows too."""
+    """Base class of estimators that also assign new rows to clusters."""
 
     def predict(self, X: Any, *, sites: Any = None) -> Int64Array:
-        """Cluster of each new row, (rows,) int64: that of most of the mapped records near it.
+        """Return the cluster of each new row, (rows,) int64: the most frequent one among nearby mapped records.
 
-        ``X``, ``sites`` and what is raised are as of :meth:`transform`.
+        Parameters and errors are those of :meth:`transform`.
         """
         from raydr.scenarios.afterwards.transforming import predict
 
@@ -239,7 +239,7 @@ class PredictingMap(PlacingMap):
 
 
 def estimator_names() -> dict[str, str]:
-    """Name of each method's estimator, with its ``method.kind``."""
+    """Return the ``method.kind`` of each estimator by name."""
     return {_name(method): kind for kind, method in METHODS.items()}
 
 
@@ -257,13 +257,13 @@ def __getattr__(name: str) -> type[FederatedMap]:
 
 @cache
 def _estimator(kind: str) -> type[FederatedMap]:
-    """The estimator of a method."""
+    """Make the estimator class of a method."""
     method = METHODS[kind]
     fields = {name: field for name, field in method.settings.model_fields.items() if name != "kind"}
     both = sorted(fields.keys() & COMMON.keys())
     if both:
         raise ExtensionError(
-            f"The method {kind!r} has settings {both}, which every estimator has: rename them."
+            f"The method {kind!r} has settings {both}, which are parameters of every estimator: rename them."
         )
     defaults = {name: default_of(field) for name, field in fields.items()} | {
         name: default for name, (default, _, _) in COMMON.items()
@@ -294,7 +294,7 @@ def _no_transform(method: Method, estimator: FederatedMap) -> None:
     reason = method.settings.no_new_rows
     because = f": {reason}" if reason else ""
     raise AttributeError(
-        f"{type(estimator).__name__} has no transform, for its maps take no new rows{because}."
+        f"{type(estimator).__name__} has no transform, because its maps take no new rows{because}."
     )
 
 

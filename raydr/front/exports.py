@@ -1,4 +1,4 @@
-"""A run's map for other tools: data frames, AnnData for single-cell tools, a picture for notebooks."""
+"""Exports of a map: data frames, AnnData for single-cell tools, a picture for notebooks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Library: TypeAlias = Literal["pandas", "polars", "pyarrow"]
 
 _LIBRARIES = ("pandas", "polars", "pyarrow")
 _INCHES, _MOST_ROWS = 3.6, 5_000
-"""Of a picture in a notebook: its width, and the rows that are drawn, by chance: about 100 kB."""
+"""Width of a picture in a notebook in inches, and the maximum number of rows, drawn at random: about 100 kB."""
 
 
 def frame(table: Any, library: Library | None = None) -> Any:
-    """A map, an Arrow table, as a data frame: see :meth:`raydr.Result.to_frame`."""
+    """Return a map, an Arrow table, as a data frame: see :meth:`raydr.Result.to_frame`."""
     if library is None:
         library = cast(Library, next(name for name in _LIBRARIES if find_spec(name) is not None))
     match library:
@@ -36,24 +36,24 @@ def frame(table: Any, library: Library | None = None) -> Any:
         case "pyarrow":
             return table
     raise DataError(
-        f"There is no library {library!r} of data frames: choose {', '.join(_LIBRARIES)}, or none."
+        f"Unknown data frame library {library!r}: choose {', '.join(_LIBRARIES)}, or leave library out."
     )
 
 
 def anndata(folder: Path, table: Any, onto: Any = None) -> Any:
-    """The map of a run, an Arrow table, as AnnData: see :meth:`raydr.Result.to_anndata`."""
+    """Return the map of a run, an Arrow table, as AnnData: see :meth:`raydr.Result.to_anndata`."""
     AnnData = imported("anndata", "AnnData").AnnData
     pandas = imported("pandas", "AnnData")
     from raydr.report.colouring import colouring
 
-    # Not every anndata can write the text of pandas 3.
+    # Some versions of anndata cannot write the text type of pandas 3.
     text = partial(pandas.Index, dtype=object)
     axes = [axis for axis in AXES if axis in table.column_names]
     places = np.column_stack([table[axis].to_numpy() for axis in axes])
     ids = table["row"].to_pylist()
     if onto is None:
         names = text([str(row) for row in ids])
-        # Some tools refuse a table without columns: the map's own are its only ones.
+        # Some tools refuse a table without columns, so the coordinates are its columns.
         adata = AnnData(
             X=places.astype(np.float32),
             obs=pandas.DataFrame(index=names),
@@ -76,7 +76,7 @@ def anndata(folder: Path, table: Any, onto: Any = None) -> Any:
 
 
 def picture(folder: Path) -> str:
-    """The map as HTML, its picture inside: small, coloured by label, else by cluster or client."""
+    """Return the map as HTML with an embedded picture, coloured by label, otherwise by cluster or client."""
     from raydr.report.colouring import colourings, drawing_order
     from raydr.report.picture import in_page
     from raydr.report.projections import in_plane
@@ -99,11 +99,11 @@ def picture(folder: Path) -> str:
 
 
 def _of_these_rows(adata: Any, ids: Sequence[int | str]) -> Any:
-    """The same, once its rows are those of the map, in their order."""
+    """Return the AnnData after checking that its rows are those of the map, in order."""
     numbered = list(ids) == list(range(len(ids)))
     if adata.n_obs != len(ids) or not (numbered or list(adata.obs_names) == [str(row) for row in ids]):
         raise DataError(
-            f"The AnnData that was given has {adata.n_obs} rows, and the map {len(ids)}, or they have other names: give"
-            " the one that was mapped, with the same rows in the same order."
+            f"The rows of the AnnData ({adata.n_obs}) do not match those of the map ({len(ids)}) in number or names:"
+            " give the mapped AnnData, with the same rows in the same order."
         )
     return adata

@@ -1,4 +1,4 @@
-"""The run that a fitted estimator keeps, for as long as the estimator lasts."""
+"""The run of a fitted estimator, with the lifetime of the estimator."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from raydr.runfolder.records import PICTURE, REPORT
 
 @dataclass(frozen=True, repr=False)
 class FittedRun(Result):
-    """The run of an estimator, whose folder holds no row; pickled with its files, and then in a temporary folder.
+    """The run of an estimator. Pickling includes its files; unpickling writes them to a temporary folder.
 
     Attributes
     ----------
     temporary : bool
-        Whether the folder, alone in another, goes when this goes.
+        Whether the parent of the run folder is deleted with this object.
     """
 
     temporary: bool = False
@@ -33,7 +33,7 @@ class FittedRun(Result):
 
     @property
     def report(self) -> Path:
-        """The report's page, made now if it was not."""
+        """Path of the report, written on first use."""
         from raydr.report import write_report
 
         page = super().report
@@ -50,7 +50,7 @@ class FittedRun(Result):
 
 
 def temporary_place() -> Path:
-    """A place for a run, in a folder that nobody else can read."""
+    """Return a path for a run in a new folder that only this user can read."""
     return Path(tempfile.mkdtemp(prefix="raydr-fit-")) / "run"
 
 
@@ -64,6 +64,6 @@ def _restored(files: Mapping[str, bytes]) -> FittedRun:
 
 
 def _remove(folder: Path, process: int) -> None:
-    """Remove a folder, in the process that made it: its forks leave it alone."""
+    """Remove a folder, only in the process that made it, not in its forks."""
     if os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)

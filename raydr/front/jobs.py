@@ -1,4 +1,4 @@
-"""``raydr submit`` and ``raydr jobs``: the same runs on a cluster elsewhere, followed from here and brought back."""
+"""``raydr submit`` and ``raydr jobs``: run on a remote Ray cluster, follow the job and fetch its folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KILLED = 128
 
 
 class JobError(RunError):
-    """A job that ended without a whole run, with the exit status that the run would have had here."""
+    """A job that ended without a complete run, with the exit status of the run."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
@@ -53,7 +53,7 @@ def submit_file(
     detach: bool,
     quiet: bool,
 ) -> None:
-    """Check a scenario or a sweep here, have the cluster run it, and bring its folder back."""
+    """Check a scenario or a sweep here, run it on the cluster, and fetch its folder."""
     from raydr.actors.shipping import packed
     from raydr.front.console import logged_on_terminal
     from raydr.front.submission import submission
@@ -78,7 +78,7 @@ def submit_file(
 
 
 def follow_job(job: str, address: str, *, out: Path | None, quiet: bool) -> None:
-    """Follow a job from its beginning to its end, and bring its folder back."""
+    """Follow a job from its start to its end, and fetch its folder."""
     from raydr.runfolder.making import require_free
 
     if out is not None:
@@ -90,47 +90,47 @@ def follow_job(job: str, address: str, *, out: Path | None, quiet: bool) -> None
 
 
 def fetch_job(job: str, address: str, *, out: Path | None, quiet: bool) -> None:
-    """Bring back the folder of a job that is over."""
+    """Fetch the folder of a job that has ended."""
     head = _head(address)
     there = head.job(job)
     if not there.over:
         raise OutputError(
-            f"The job {job} is not over ({there.state.lower()}): `raydr jobs follow {job} --address {head.url}` waits"
-            " for it and brings its folder back."
+            f"The job {job} has not ended ({there.state.lower()}): to wait for it and fetch its folder, run"
+            f" `raydr jobs follow {job} --address {head.url}`."
         )
     if there.state != "SUCCEEDED":
-        raise OutputError(f"The job {job} left nothing to fetch: {_why(there, '')}")
+        raise OutputError(f"The job {job} has no folder to fetch: {_why(there, '')}")
     _brought_back(head, there, out, quiet)
 
 
 def stop_job(job: str, address: str) -> None:
-    """Stop a job; nothing of it is kept."""
+    """Stop a job. Nothing is kept of it."""
     head = _head(address)
     there = head.job(job)
     if there.over:
-        raise OutputError(f"The job {job} is over already ({there.state.lower()}).")
+        raise OutputError(f"The job {job} has already ended ({there.state.lower()}).")
     there = head.stop(job)
     if not there.over:
-        raise RunError(f"The job {job} was told to stop and has not ended yet: look again with `raydr jobs`.")
+        raise RunError(f"The job {job} is stopping and has not ended yet: check again with `raydr jobs`.")
     click.echo(job)
 
 
 def list_jobs(address: str) -> None:
-    """Print raydr's jobs on a cluster, the latest first."""
+    """Print raydr's jobs on a cluster, newest first."""
     from raydr.front.terminal import print_jobs
 
     print_jobs(_head(address).jobs())
 
 
 def _followed(head: Head, job: str, quiet: bool) -> None:
-    """Hear a job until it is whole.
+    """Follow a job until its run is complete.
 
     Raises
     ------
     JobError
-        If it ends otherwise.
+        If it ends without a complete run.
     KeyboardInterrupt
-        With a note on what became of the job.
+        With a note on the state of the job.
     """
     from raydr.front.progress_bars import heard_on_terminal
 
@@ -138,7 +138,7 @@ def _followed(head: Head, job: str, quiet: bool) -> None:
         with heard_on_terminal(quiet=quiet) as listener:
             _hear_out(head, job, listener)
     except KeyboardInterrupt as error:
-        _interrupted(head, job, error)  # with the bars gone, which have the terminal until then
+        _interrupted(head, job, error)  # after the bars, which use the terminal until then
         raise
 
 
@@ -154,12 +154,12 @@ def _hear_out(head: Head, job: str, listener: Listener) -> None:
             case None:
                 last = line.strip() or last
                 logger.info("%s", line.replace("\t", " "))
-            case Failed() as told:
-                failed.append(told)
+            case Failed() as failure:
+                failed.append(failure)
             case Kept():
                 pass
-            case told:
-                listener(told)
+            case event:
+                listener(event)
 
     there = head.follow(job, hear)
     if failed:
@@ -182,7 +182,7 @@ def _brought_back(head: Head, job: Job, out: Path | None, quiet: bool) -> None:
             require_unchanged(folder)
     except OutputError as error:
         error.add_note(
-            f"The job is whole: `raydr jobs fetch {job.id} --address {head.url} --out DIR` fetches it."
+            f"The job is complete: to fetch it, run `raydr jobs fetch {job.id} --address {head.url} --out DIR`."
         )
         raise
     target = target.expanduser().absolute()
@@ -190,26 +190,26 @@ def _brought_back(head: Head, job: Job, out: Path | None, quiet: bool) -> None:
     report = target / page
     if not quiet:
         printed(target)
-    with noting(f"What the job left is whole in {target}."):
+    with noting(f"The folder of the job is complete in {target}."):
         click.echo(report if report.exists() else target)
 
 
 def _interrupted(head: Head, job: str, error: KeyboardInterrupt) -> None:
-    """Ask what shall become of a job that is followed no more, where there is anybody to ask, and note what does."""
+    """Ask in a terminal whether to stop the job, and add a note on its state to the error."""
     asked = not error.args or error.args[0] == signal.SIGINT
-    if asked and _yes(f"\nStop the job {job}? It goes on otherwise. [y/N] "):
+    if asked and _yes(f"\nStop the job {job}? Otherwise it continues. [y/N] "):
         head.stop(job)
-        error.add_note(f"The job {job} is stopped, and nothing of it is kept.")
+        error.add_note(f"The job {job} is stopped. Nothing was kept of it.")
     else:
         error.add_note(
-            f"The job goes on: `raydr jobs follow {job} --address {head.url}` follows it and brings it back."
+            f"The job continues: to follow and fetch it, run `raydr jobs follow {job} --address {head.url}`."
         )
 
 
 def _yes(question: str) -> bool:
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()):
         return False
-    # A second Ctrl-C is an answer too.
+    # A second Ctrl-C means no.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         print(question, end="", file=sys.stderr, flush=True)
@@ -221,42 +221,42 @@ def _yes(question: str) -> bool:
 
 
 def _why(job: Job, last: str) -> str:
-    """What became of a job that did not say so itself."""
+    """Return why a job ended, if its log does not say so."""
     if job.state == "STOPPED":
-        return f"The job {job.id} was stopped, by `raydr jobs stop` or from the dashboard; nothing of it is kept."
+        return f"The job {job.id} was stopped, by `raydr jobs stop` or from the dashboard. Nothing was kept of it."
     code = job.exit_code
     if code is None:
         return (
-            f"The cluster could not start the job {job.id}, or lost it ({' '.join(job.message.split())[:500]}). Look"
-            " for lack of memory or disk on the head, and into its logs; then send it again."
+            f"The cluster could not start the job {job.id}, or lost it ({' '.join(job.message.split())[:500]}). Check"
+            " memory, disk and logs of the head, then submit it again."
         )
     if code < 0 or code > _KILLED:
         number = -code if code < 0 else code - _KILLED
         return (
-            f"The job {job.id} was killed on the cluster (signal {number}): for lack of memory there, or by somebody."
-            " Send it again, with runtime.actors set to fewer or on a larger head."
+            f"The job {job.id} was killed on the cluster (signal {number}): out of memory, or by a person. Submit it"
+            " again with a smaller runtime.actors, or use a larger head."
         )
-    said = last.removeprefix("raydr: ") or "it said nothing: is the disk of the head full?"
-    return f"The job {job.id} ended with exit status {code} on the cluster: {said}"
+    reason = last.removeprefix("raydr: ") or "its log is empty. Check whether the disk of the head is full."
+    return f"The job {job.id} ended with exit status {code} on the cluster: {reason}"
 
 
 def _status(job: Job) -> int:
-    """Exit status for a job that did not say so itself: its own where it is one of raydr's."""
+    """Return the exit status of a job: its own if it is one of raydr's, otherwise 3."""
     return job.exit_code if job.exit_code in (2, 3) else 3
 
 
-_ADDRESS = "http://HOST:PORT of the dashboard of the cluster's head. Default: $RAY_API_SERVER_ADDRESS."
+_ADDRESS = "Dashboard of the cluster's head, http://HOST:PORT. Default: $RAY_API_SERVER_ADDRESS."
 
 
 def address_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command --address."""
+    """Add --address."""
     return click.option("--address", required=True, envvar="RAY_API_SERVER_ADDRESS", help=_ADDRESS)(command)
 
 
 def fetching_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command what all that bring a folder back have."""
+    """Add the options of commands that fetch a folder."""
     out = options.folder_out("The folder to fetch to")
-    quiet = options.quiet("the path of what was fetched")
+    quiet = options.quiet("the path of the fetched folder or its page")
     return address_option(out(quiet(command)))
 
 
@@ -264,7 +264,7 @@ def fetching_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--address", envvar="RAY_API_SERVER_ADDRESS", help=_ADDRESS)
 @click.pass_context
 def jobs(context: click.Context, address: str | None) -> None:
-    """List raydr's jobs on a cluster, or follow, stop or fetch one."""
+    """List raydr's jobs on a Ray cluster, or follow, stop or fetch one."""
     if context.invoked_subcommand is not None:
         if address is not None:
             context.default_map = {name: {"address": address} for name in jobs.commands}
@@ -278,7 +278,7 @@ def jobs(context: click.Context, address: str | None) -> None:
 @click.argument("job")
 @fetching_options
 def follow(job: str, address: str, out: Path | None, quiet: bool) -> None:
-    """Follow JOB to its end, and bring its folder back."""
+    """Follow JOB to its end and fetch its folder."""
     follow_job(job, address, out=out, quiet=quiet)
 
 
@@ -286,7 +286,7 @@ def follow(job: str, address: str, out: Path | None, quiet: bool) -> None:
 @click.argument("job")
 @address_option
 def stop(job: str, address: str) -> None:
-    """Stop JOB; nothing of it is kept."""
+    """Stop JOB. Nothing is kept of it."""
     stop_job(job, address)
 
 
@@ -294,5 +294,5 @@ def stop(job: str, address: str) -> None:
 @click.argument("job")
 @fetching_options
 def fetch(job: str, address: str, out: Path | None, quiet: bool) -> None:
-    """Bring back the folder of JOB, which is over."""
+    """Fetch the folder of JOB, which has ended."""
     fetch_job(job, address, out=out, quiet=quiet)

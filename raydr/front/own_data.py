@@ -200,7 +200,7 @@ def commented(taken: Taken) -> str:
     }
     text = "".join(remarks.get(name, "") + section for name, section in sections.items())
     return (
-        f"{notes}\n#\n# Run this with raydr run FILE. raydr plan FILE estimates what it needs. Paths are relative to the"
+        f"{notes}\n#\n# Run it with raydr run FILE; raydr plan FILE estimates what it needs. Paths are relative to the"
         f" current folder.\n\n{text}# show: [COLUMN]   # columns that the page shows and colours by; it copies them\n"
         "# privacy: {secure_aggregation: true}   # protection of the messages: docs/privacy.md\n"
     )

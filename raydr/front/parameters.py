@@ -1,4 +1,4 @@
-"""Parameters of estimators: those of their method's settings, those that all have, and how both are documented."""
+"""Parameters of estimators: settings of the method, common parameters, and their documentation."""
 
 from __future__ import annotations
 
@@ -17,29 +17,32 @@ from raydr.methods.method import Method
 from raydr.settings import Settings
 
 CLIENTS, LEAST_ROWS = 10, 5
-"""Clients that rows are dealt to where nobody says whose they are, and how many rows each has of them at least."""
+"""Default number of clients for rows without sites, and the minimum number of rows for each."""
 COMMON: Mapping[str, tuple[Any, str, str]] = types.MappingProxyType(
     {
         "n_clients": (
             None,
             "int, optional",
-            f"clients among whom rows are dealt at random where no sites are given; default: {CLIENTS}, or so many"
-            f" that each has {LEAST_ROWS} rows",
+            f"number of clients for rows without sites, which are dealt at random; default: {CLIENTS}, or fewer so that"
+            f" each has {LEAST_ROWS} rows",
         ),
         "scale": ("none", '{"none", "standard", "unit", "minmax"}', "federated scaling of the features"),
         "harmonize": (
             "none",
             '{"none", "center", "scale", "combat"} or mapping',
-            "adjust sites to each other before their rows are scaled; a mapping also says what to ``keep``",
+            "adjust sites to each other before their rows are scaled; a mapping can also have ``keep``",
         ),
         "label": (
             None,
             "str, optional",
-            "column of a data frame, or of an AnnData's obs, that names classes: for colours and metrics, and no"
-            " feature",
+            "column of classes in a data frame or in an AnnData's obs, for colours and metrics; it is not a feature",
         ),
         "metrics": ("default", '"default" or sequence of str', "metrics of the map: ``raydr list metrics``"),
-        "privacy": (None, "mapping, optional", "the section ``privacy`` of a scenario: noise, secure sums"),
+        "privacy": (
+            None,
+            "mapping, optional",
+            "section ``privacy`` of a scenario: noise, secure aggregation",
+        ),
         "scenario": (
             None,
             "mapping, optional",
@@ -48,34 +51,34 @@ COMMON: Mapping[str, tuple[Any, str, str]] = types.MappingProxyType(
         "federation": (
             "inline",
             '{"inline", "ray"}',
-            "this process alone, or Ray's actors, to the same bits",
+            "one process, or Ray actors; results are identical bit for bit",
         ),
         "out": (
             None,
             "str or Path, optional",
-            "folder to keep the run in, with its report; must not exist, or be empty; default: a temporary one that"
-            " goes with the estimator",
+            "folder for the run and its report; must not exist, or be empty; default: a temporary folder that is"
+            " deleted with the estimator",
         ),
         "verbose": (
             False,
             "bool",
-            "show how far a fit is: bars on a terminal and in a notebook, lines elsewhere",
+            "show progress: bars on a terminal and in a notebook, lines elsewhere",
         ),
         "random_state": (
             0,
             "int, RandomState instance or None",
-            "seed of every draw but that of keys and noise; None: another in each fit",
+            "seed of every random draw except keys and noise; None: a different one in each fit",
         ),
     }
 )
-"""What estimators have beside their method's settings: default, type and meaning."""
+"""Parameters of all estimators in addition to the method's settings: default, type and meaning."""
 
 UNSAID = object()
-"""A parameter that a scenario says nothing of."""
+"""Marks a parameter that is left out of the scenario."""
 
 
 def default_of(field: FieldInfo) -> Any:
-    """The default of a setting in plain values: of one with a kind that kind, of other sections None."""
+    """Return the default of a setting as a plain value; of a section its kind, or None if it has no kinds."""
     if field.is_required():
         return Parameter.empty
     value = field.get_default(call_default_factory=True)
@@ -86,7 +89,7 @@ def default_of(field: FieldInfo) -> Any:
 
 
 def as_setting(value: Any, field: FieldInfo) -> Any:
-    """A parameter as a scenario says it."""
+    """Return the value of a parameter in a scenario."""
     if not isinstance(field.default, Settings):
         return value.item() if isinstance(value, np.generic) else value
     if value is None:
@@ -95,11 +98,11 @@ def as_setting(value: Any, field: FieldInfo) -> Any:
 
 
 def documented(method: Method, fields: Mapping[str, FieldInfo]) -> str:
-    """A class's docstring: the method, its settings, and what a fit leaves."""
+    """Return the docstring of an estimator: method, parameters and attributes."""
     lines = [
         method.summary,
         "",
-        f"The method {method.title}, with every setting as a parameter; arguments go by keyword alone.",
+        f"The method {method.title}. Every setting is a keyword-only parameter.",
         "",
         "Parameters",
         "----------",
@@ -122,17 +125,17 @@ _ATTRIBUTES = (
     (
         "embedding_",
         "(rows, 2 or 3) float",
-        "the map, in the order of the rows; a list's tables follow each other",
+        "the map, in the order of the rows; tables of a list follow each other",
     ),
-    ("metrics_", "dict", 'by "federated" and, where asked for, "central", then by name; not computed: None'),
+    ("metrics_", "dict", 'by "federated" and, if compared, "central", then by name; None if not computed'),
     ("ledger_", "list of dict", "every kind of message: see :class:`raydr.privacy.ledger.Entry`"),
-    ("privacy_", "dict", "what they cost: see :class:`raydr.privacy.statement.Statement`"),
+    ("privacy_", "dict", "privacy cost: see :class:`raydr.privacy.statement.Statement`"),
     ("clients_", "(rows,) str", "name of each row's client"),
-    ("seed_", "int", "of every draw but that of keys and noise"),
-    ("report_", "Path", "the run's page"),
+    ("seed_", "int", "seed of every random draw except keys and noise"),
+    ("report_", "Path", "path of the report"),
     ("result_", "raydr.Result", "the run"),
     ("n_features_in_", "int", "number of features"),
-    ("feature_names_in_", "(features,) object", "their names, where the rows had any"),
+    ("feature_names_in_", "(features,) object", "names of the features, if the rows have any"),
 )
 
 
@@ -144,7 +147,7 @@ def _entry(name: str, kind: str, meaning: str) -> Iterable[str]:
 
 
 def _spelt(annotation: Any, metadata: Iterable[Any] = ()) -> str:
-    """A type in numpydoc's words, with its limits."""
+    """Return a type in numpydoc form, with its limits."""
     if get_origin(annotation) is Annotated:
         inner, *more = get_args(annotation)
         return _spelt(inner, more)

@@ -1,4 +1,4 @@
-"""How far a run is, while it runs: bars on a terminal and in a notebook, plain lines now and then elsewhere."""
+"""Progress of a run: bars on a terminal and in a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from raydr.geometry.points import Progress
 from raydr.report import wording
 
 PATIENCE_S = 10.0
-"""Without a terminal, a stage that takes longer says how far it is this often."""
+"""Seconds between progress lines of a long stage, without a terminal."""
 READING = "reading"
-"""What reading own data is called."""
+"""Name of the stage that reads a user's own data."""
 TRIALS = "trials"
-"""What a sweep's own bar is called, which tells the time left beneath."""
+"""Name of a sweep's bar; the time left is in the table below it."""
 _NEARLY = 0.999
 LONG_S = 2.0
-"""A stage that takes longer says how much longer."""
+"""Seconds after which a stage shows the time left."""
 _TELLING = 0.05
-"""A first count tells how much longer only past this part of all: it holds what was compiled, half a minute perhaps."""
+"""Part of a stage before which a first count gives no time left: it includes compilation, perhaps half a minute."""
 
 
 @contextmanager
@@ -101,7 +101,7 @@ def _titled(title: str, say: Callable[[str], None], hear: journal.Listener) -> j
 
 @contextmanager
 def reading_on_terminal(*, quiet: bool = False, logs: bool = True) -> Iterator[Progress]:
-    """Hears how far own data are read, and shows it where that takes long, with or without what raydr logs."""
+    """Yield a callback that shows the progress of reading data if it takes long; ``logs`` also prints raydr's log."""
     with heard_on_terminal(quiet=quiet, passing=True, logs=logs) as listener:
         story = journal.Journal(listener)
         with story.stage(READING):
@@ -109,15 +109,15 @@ def reading_on_terminal(*, quiet: bool = False, logs: bool = True) -> Iterator[P
 
 
 def _draws_bars(console: Console) -> bool:
-    """On a terminal; and in a notebook where it has what rich draws them with."""
+    """Return whether to draw bars: on a terminal, and in a notebook with ipywidgets."""
     return find_spec("ipywidgets") is not None if console.is_jupyter else console.is_terminal
 
 
 @dataclass(frozen=True)
 class _Leg:
-    """A stretch of a stage in one unit: when it began, what was done then, and what is done at the last count.
+    """A part of a stage in one unit: its start, the count at the start, and the last count.
 
-    ``warm`` is when the first count after the beginning came.
+    ``warm`` is the time of the first count after the start.
     """
 
     began: float
@@ -127,9 +127,9 @@ class _Leg:
     warm: float | None = None
 
     def counted(self, now: float, done: float) -> _Leg:
-        """With another count; the pace is that since the first as soon as there are two.
+        """Return the part with a new count; after two counts, the pace is measured from the first one.
 
-        What is compiled is compiled in the first step, which takes longer by that.
+        The first step includes compilation and takes longer.
         """
         if done == self.done:
             return self
@@ -141,14 +141,14 @@ class _Leg:
 
 
 class Pace:
-    """How much longer stages will take, as they went since their count began; a count that begins anew is another."""
+    """Estimates the time left of stages from their pace since the count began; a restarted count is a new part."""
 
     def __init__(self) -> None:
         self._legs: dict[str, _Leg] = {}
         self._began: dict[str, float] = {}
 
     def hear(self, event: journal.Event) -> None:
-        """Note what an event says of a stage."""
+        """Update the pace from an event."""
         now = time.monotonic()
         match event:
             case journal.StageStarted(stage):
@@ -159,14 +159,14 @@ class Pace:
 
     def _note(self, stage: str, now: float, done: float, total: int) -> None:
         leg = self._legs.get(stage)
-        if leg is None:  # of what was done before anybody counted, the stage's beginning tells the pace
+        if leg is None:  # for work before the first count, measure the pace from the start of the stage
             leg = _Leg(self._began.get(stage, now) if done > 0 else now, 0.0, total, 0.0)
         elif leg.total != total or done < leg.done:
             leg = _Leg(now, done, total, done)
         self._legs[stage] = leg.counted(now, done)
 
     def left_s(self, stage: str) -> float | None:
-        """Seconds that a stage will take yet; None where nothing tells, or where it is young."""
+        """Return the seconds left of a stage; None if unknown or if the stage has just begun."""
         leg = self._legs.get(stage)
         now = time.monotonic()
         if leg is None or leg.done <= leg.first or now - self._began.get(stage, now) < LONG_S:
@@ -176,13 +176,13 @@ class Pace:
         return (now - leg.began) * (leg.total - leg.done) / (leg.done - leg.first)
 
     def said(self, stage: str) -> str:
-        """The same in words; nothing where nothing tells."""
+        """Return the time left in words; an empty string if unknown."""
         left = self.left_s(stage)
         return "" if left is None else f"about {wording.duration(max(round(left), 1))} left"
 
 
 class _Bars(Bars):
-    """Bars with a table beneath them while a sweep runs."""
+    """Bars with a table below them while a sweep runs."""
 
     def __init__(
         self, *columns: ProgressColumn, beneath: SweepTable, console: Console, transient: bool
@@ -197,7 +197,7 @@ class _Bars(Bars):
 
 
 class _StageBars:
-    """One row for each stage."""
+    """Shows one bar for each stage."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
@@ -208,8 +208,7 @@ class _StageBars:
             case journal.StageStarted(stage):
                 if stage not in self._tasks:
                     self._tasks[stage] = self._bars.add_task(stage, total=None)
-            # A bar that stands at nothing says less than one that moves to and fro; one that is full is over, and a
-            # stage is not before it ends.
+            # At 0 the bar pulses, which says more than an empty bar. It is never full before the stage ends.
             case journal.Progress(stage, done, total) if stage in self._tasks and done:
                 reached, count = min(done, _NEARLY * total), _counted(done, total)
                 self._bars.update(self._tasks[stage], completed=reached, total=total, count=count)
@@ -220,13 +219,13 @@ class _StageBars:
             case journal.SweepBegan(trials, done, _):
                 self._tasks[TRIALS] = self._bars.add_task(
                     TRIALS, total=trials, completed=done
-                )  # counted beneath
+                )  # the table below counts
             case journal.TrialEnded():
                 self._bars.advance(self._tasks[TRIALS])
 
 
 class _Seconds(ProgressColumn):
-    """Wall clock of a stage."""
+    """Column with the wall clock time of a stage."""
 
     def render(self, task: Task) -> RenderableType:
         seconds = task.finished_time if task.finished else task.elapsed
@@ -234,21 +233,21 @@ class _Seconds(ProgressColumn):
 
 
 class _RunningBar(BarColumn):
-    """A bar while its stage runs, nothing afterwards: what is done needs no bar."""
+    """Column with a bar while the stage runs, and nothing afterwards."""
 
     def render(self, task: Task) -> RenderableType:  # type: ignore[override]
         return Text() if task.finished else super().render(task)
 
 
 class _Count(ProgressColumn):
-    """How much of a running stage is done."""
+    """Column with the progress of a running stage."""
 
     def render(self, task: Task) -> RenderableType:
         return Text("" if task.finished else task.fields.get("count", ""))
 
 
 class _Left(ProgressColumn):
-    """How much longer a running stage will take."""
+    """Column with the time left of a running stage."""
 
     def __init__(self, pace: Pace) -> None:
         super().__init__()
@@ -259,7 +258,7 @@ class _Left(ProgressColumn):
 
 
 class _PlainLines:
-    """A line when a stage ends, and now and then while a long one runs."""
+    """Prints a line when a stage ends, and every ``PATIENCE_S`` seconds during a long one."""
 
     def __init__(self, console: Console, *, passing: bool) -> None:
         self._console = console
@@ -291,7 +290,7 @@ class _PlainLines:
 
 
 def _counted(done: float, total: int) -> str:
-    """How much is done, in whole units; of bytes and the like, which nobody counts, the share.
+    """Return the progress in whole units, or as a percentage for large totals such as bytes.
 
     >>> _counted(3.7, 12), _counted(50_000_000, 200_000_000)
     ('3/12', '25 %')

@@ -1,4 +1,4 @@
-"""A job at work on the cluster: a run or a sweep, told line by line on its log, and its folder kept for the client."""
+"""Entry point of a job on the cluster: run a scenario or a sweep, log events, keep the folder for the client."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from raydr.front.submission import DATA, SCENARIO, SUBMISSION, SWEEP, localised
 from raydr.journal import Event, Incident, Progress
 
 _PACE_S = 0.5
-"""Between two words on how far a stage is, of which there may be a million."""
+"""Minimum seconds between two logged progress events, of which there may be a million."""
 
 
 def main() -> NoReturn:
-    """Do what ``submission.json`` in the current folder says, and end with the exit status that it has here."""
-    process.main(_told)
+    """Run ``submission.json`` of the current folder, and end the process with its exit status."""
+    process.main(_status)
 
 
-def _told() -> int:
-    """Do it, and tell on the log what went wrong if something did; the log may be full itself."""
+def _status() -> int:
+    """Run the job, log an error if there is one, and return the exit status; the log may be full."""
     try:
         _work(sys.argv[1], json.loads(Path(SUBMISSION).read_text(encoding="utf-8")))
     except RaydrError as error:
@@ -50,14 +50,14 @@ def _work(job: str, submission: dict[str, Any]) -> None:
 
     ours = {"python": sys.version.split()[0], **versions()}
     others = [
-        f"{name} is {ours.get(name, 'not')} there and {theirs} here"
+        f"{name} is {ours.get(name, 'missing')} there and {theirs} here"
         for name, theirs in submission["versions"].items()
         if ours.get(name) != theirs
     ]
     if others:
         _tell(
             Incident(
-                f"the cluster has other versions, so bits may differ from those here: {', '.join(others)}"
+                f"the cluster has other versions, so results may differ in rounding: {', '.join(others)}"
             )
         )
     place = Path(tempfile.mkdtemp(prefix="raydr-"))
@@ -84,16 +84,16 @@ def _done(submission: dict[str, Any], out: Path) -> Path:
 
 
 class _Paced:
-    """Tells events, and of progress only so much as a person can follow."""
+    """Logs events, and progress at most every ``_PACE_S`` seconds."""
 
     def __init__(self) -> None:
-        self._told = 0.0
+        self._logged_at = 0.0
 
     def hear(self, event: Event) -> None:
         if isinstance(event, Progress) and event.done < event.total:
-            if time.monotonic() - self._told < _PACE_S:
+            if time.monotonic() - self._logged_at < _PACE_S:
                 return
-            self._told = time.monotonic()
+            self._logged_at = time.monotonic()
         _tell(event)
 
 

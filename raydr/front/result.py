@@ -1,4 +1,4 @@
-"""A finished run or sweep as an object, which reads its folder when it is asked for something."""
+"""Finished runs and sweeps as objects that read their folders on demand."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
 
 def load(folder: str | Path, *, edited: bool = False) -> Result:
-    """Open the folder of a run that is whole, once all its files have been looked through.
+    """Open the folder of a complete run after checking all its files.
 
     Parameters
     ----------
     folder : str or Path
-        A run folder, wherever it lies now and whichever way the run was asked for.
+        A run folder; it may have been moved.
     edited : bool
-        Whether to read files that were changed since the run ended.
+        Whether to read files that were changed after the run.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def load(folder: str | Path, *, edited: bool = False) -> Result:
     Raises
     ------
     raydr.errors.OutputError
-        If it is no run folder, or one that lacks a file, has one that was changed, or is of an interrupted run.
+        If it is not a run folder, a file is missing or was changed, or the run was interrupted.
 
     Examples
     --------
@@ -72,8 +72,8 @@ def load(folder: str | Path, *, edited: bool = False) -> Result:
     place = Path(folder).expanduser()
     if (place / SWEEP).is_file() and not (place / SCENARIO).exists():
         raise OutputError(
-            f"{folder} is the folder of a sweep, which has many runs: `raydr.SweepResult(Path({str(folder)!r}))` has"
-            " its tables, and `.run(trial)` of it a trial's run."
+            f"{folder} is a sweep folder, which has many runs: use `raydr.SweepResult(Path({str(folder)!r}))` for its"
+            " tables, and its `.run(trial)` for the run of a trial."
         )
     with edits_accepted() if edited else nullcontext():
         read_run(place)
@@ -82,17 +82,16 @@ def load(folder: str | Path, *, edited: bool = False) -> Result:
 
 @dataclass(frozen=True)
 class Result:
-    """A finished run, as its folder has it: what :func:`raydr.run` returns and :func:`raydr.load` opens.
+    """A finished run: returned by :func:`raydr.run` and opened by :func:`raydr.load`.
 
-    Rows of arrays are in the order of the table that was mapped; where sites have files of their own, one after the
-    other.
+    Rows of arrays are in the order of the mapped table; if each site has a file, the files follow each other.
 
     Attributes
     ----------
     folder : Path
         The run folder; everything else is read from it.
     edited : bool
-        Whether to read files that were changed since the run ended.
+        Whether to read files that were changed after the run.
     """
 
     folder: Path
@@ -105,27 +104,27 @@ class Result:
 
     @property
     def pooled(self) -> FloatArray | None:
-        """The map of the pooled data, (rows, 2 or 3); None where the run was not compared with it."""
+        """The map of the pooled data, (rows, 2 or 3); None if the run has none."""
         return _places(_table(file)) if (file := self._file(CENTRAL)).exists() else None
 
     @property
     def data(self) -> dict[str, Any]:
-        """What was mapped, and what became of the rest: see :class:`raydr.data.provenance.Provenance`."""
+        """Rows and columns that were mapped or left out: see :class:`raydr.data.provenance.Provenance`."""
         content: dict[str, Any] = self._json(DATA)
         return content
 
     def released(self, out: str | Path | None = None) -> Path:
-        """Write what the run's epsilon covers, and nothing else, to a folder that may be handed out.
+        """Write only what the run's epsilon covers, to a folder that you may share.
 
         Parameters
         ----------
         out : str or Path, optional
-            The new folder; without it ``NAME-released`` next to the run's.
+            The new folder. Default: ``NAME-released`` next to the run folder.
 
         Returns
         -------
         folder : Path
-            With ``released.html``, which lists what is there.
+            The new folder; its ``released.html`` lists the content.
 
         Raises
         ------
@@ -138,14 +137,14 @@ class Result:
 
     @property
     def joined(self) -> tuple[Joined, ...]:
-        """Sites that joined after the run had ended, in their order: see :func:`raydr.join`."""
+        """Sites that joined after the run, in order: see :func:`raydr.join`."""
         from raydr.runfolder.joined import read_joined
 
         return read_joined(self.folder)
 
     @property
     def ids(self) -> NDArray[Any]:
-        """Identity of each row in its table, (rows,): its number from 0, or what ``data.id`` names."""
+        """Identity of each row in its table, (rows,): its number from 0, or its value of ``data.id``."""
         return np.array(self._map()["row"].to_pylist())
 
     @property
@@ -155,19 +154,19 @@ class Result:
 
     @property
     def labels(self) -> NDArray[np.object_] | None:
-        """Each row's label as text, None where it has none, (rows,); None for data without labels."""
+        """Label of each row as text, (rows,), None for a row without one; None for data without labels."""
         table = self._map()
         return np.array(table["label"].to_pylist(), object) if "label" in table.column_names else None
 
     @property
     def clusters(self) -> Int64Array | None:
-        """Each row's cluster, (rows,); None for methods that make none."""
+        """Cluster of each row, (rows,); None if the method makes no clusters."""
         table = self._map()
         return table["cluster"].to_numpy() if "cluster" in table.column_names else None
 
     @property
     def scenario(self) -> dict[str, Any]:
-        """The scenario that was run, with every key; :func:`raydr.run` takes it."""
+        """The scenario of the run with all keys; :func:`raydr.run` accepts it."""
         from raydr.documents import parse_yaml
 
         content: dict[str, Any] = parse_yaml(self._file(SCENARIO).read_text(encoding="utf-8"))
@@ -181,13 +180,13 @@ class Result:
 
     @property
     def standard_errors(self) -> dict[str, dict[str, float]]:
-        """The same of the standard errors of values that a sample of rows was looked at for; empty where none was."""
+        """Standard errors of metrics that use a sample of the rows, like :attr:`metrics`; empty without a sample."""
         content: dict[str, dict[str, float]] = self._json(METRICS).get("standard_errors", {})
         return content
 
     @property
     def sampled_rows(self) -> int | None:
-        """How many rows that sample has; None where metrics looked at all rows."""
+        """Number of rows of that sample; None if metrics use all rows."""
         rows: int | None = self._json(METRICS).get("sampled_rows")
         return rows
 
@@ -199,50 +198,50 @@ class Result:
 
     @property
     def privacy(self) -> dict[str, Any]:
-        """What the run cost: see :class:`raydr.privacy.statement.Statement`; ``epsilon`` is None where infinite."""
+        """Privacy cost of the run: see :class:`raydr.privacy.statement.Statement`; ``epsilon`` is None if infinite."""
         content: dict[str, Any] = self._json(PRIVACY)
         return content
 
     @property
     def audit(self) -> dict[str, Any] | None:
-        """What attacks recovered: see :class:`raydr.attacks.verdicts.Audit`; None where the run was not audited."""
+        """Results of attacks: see :class:`raydr.attacks.verdicts.Audit`; None if the run was not audited."""
         return self._json(AUDIT) if (self.folder / AUDIT).exists() else None
 
     @property
     def report(self) -> Path:
-        """The report's page."""
+        """Path of the report."""
         return self.folder / REPORT
 
     def to_frame(self, library: Library | None = None) -> Any:
-        """The map as a data frame, ``row, client, x, y[, z][, cluster][, label][, npa_K]``, a row for each mapped one.
+        """Return the map as a data frame with columns ``row, client, x, y[, z][, cluster][, label][, npa_K]``.
 
         Parameters
         ----------
         library : {"pandas", "polars", "pyarrow"}, optional
-            Whose; without it the first of these that is installed.
+            Library of the data frame. Default: the first of these that is installed.
 
         Raises
         ------
         ImportError
-            If that library is not installed.
+            If the library is not installed.
         """
         from raydr.front.exports import frame
 
         return frame(self._map(), library)
 
     def to_anndata(self, onto: Any = None) -> Any:
-        """The map as AnnData, for scanpy, cellxgene and their like; needs the package anndata.
+        """Return the map as AnnData, for scanpy, cellxgene and similar tools; needs the package anndata.
 
         Parameters
         ----------
         onto : AnnData, optional
-            What was mapped, of which a copy gets the map; without it the coordinates are the only variables.
+            The mapped data. A copy of it gets the map. Default: the coordinates are the only variables.
 
         Returns
         -------
         adata : AnnData
-            The map in ``obsm["X_raydr"]``, (rows, 2 or 3). Client, cluster and label in ``obs``, preceded by ``raydr_``
-            in a copy of ``onto``, and the colours of each in ``uns["..._colors"]``. In ``uns["raydr"]`` the run's
+            The map is in ``obsm["X_raydr"]``, (rows, 2 or 3). Client, cluster and label are in ``obs``, with the prefix
+            ``raydr_`` in a copy of ``onto``; their colours are in ``uns["..._colors"]``. ``uns["raydr"]`` has the run's
             scenario as YAML, and its ledger, privacy and metrics as JSON.
 
         Raises
@@ -257,7 +256,7 @@ class Result:
         return anndata(self.folder, self._map(), onto)
 
     def __repr__(self) -> str:
-        """What was mapped and how, and where it lies; of a folder that is gone the place alone."""
+        """Return rows, clients, method and folder; only the folder if it cannot be read."""
         name = f"{type(self).__name__}({str(self.folder)!r})"
         try:
             table, kind = self._map(), self.scenario["method"]["kind"]
@@ -290,7 +289,7 @@ class SweepResult:
     folder : Path
         The sweep's folder; everything else is read from it.
     edited : bool
-        Whether to read files that were changed since the sweep ended.
+        Whether to read files that were changed after the sweep.
     """
 
     folder: Path
@@ -298,42 +297,42 @@ class SweepResult:
 
     @property
     def report(self) -> Path:
-        """The sweep's page."""
+        """Path of the sweep's page."""
         return self.folder / SWEEP_REPORT
 
     @property
     def best(self) -> Path:
-        """The scenario of the best point, by the first objective; there where a trial is done that has it."""
+        """Path of the best point's scenario by the first objective; the file exists if a finished trial has a value."""
         return self.folder / BEST
 
     @property
     def trials(self) -> list[dict[str, Any]]:
-        """A row for each trial: point, repeat, status, error, ``set.KEY`` for each swept key, and measures."""
+        """One row for each trial: point, repeat, status, error, ``set.KEY`` for each swept key, and measures."""
         return self._rows(TRIALS)
 
     @property
     def points(self) -> list[dict[str, Any]]:
-        """A row for each point: mean of each measure over its repeats, and deviation as ``MEASURE.sd``."""
+        """One row for each point: the mean of each measure over repeats, and its standard deviation ``MEASURE.sd``."""
         return self._rows(POINTS)
 
     @property
     def pareto(self) -> list[dict[str, Any]]:
-        """The points that no other beats in all objectives."""
+        """The Pareto front: points that no other point beats in all objectives."""
         return self._rows(PARETO)
 
     @property
     def total(self) -> dict[str, Any] | None:
-        """Cost of all runs together (:class:`raydr.privacy.composition.Composition`); None where none is private."""
+        """Privacy cost of all runs (:class:`raydr.privacy.composition.Composition`); None if no run is private."""
         path = _checked(self.folder, COMPOSITION, self.edited)
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
     @property
     def table(self) -> list[dict[str, Any]]:
-        """Of a published table a row for each cell and seed: ``paper``, ``published``, ``default``, ``pooled``."""
+        """For a paper's table, one row per cell and seed: ``paper``, ``published``, ``default``, ``pooled``."""
         return self._rows(TABLE)
 
     def run(self, trial: Mapping[str, Any]) -> Result:
-        """Return the run of a row of :attr:`trials` that is done."""
+        """Return the run of a finished trial, a row of :attr:`trials`."""
         return Result(self.folder / trial["folder"], edited=self.edited)
 
     def _rows(self, name: str) -> list[dict[str, Any]]:
@@ -342,7 +341,7 @@ class SweepResult:
 
 
 def _checked(folder: Path, name: str, edited: bool) -> Path:
-    """Return the path of a file once it is what the manifest of its folder says."""
+    """Return the path of a file after checking it against the manifest of its folder."""
     from raydr.runfolder.manifest import require_unchanged
 
     if not edited:
@@ -360,7 +359,9 @@ def _table(file: Path) -> Any:
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise OutputError(f"{file} cannot be read as Parquet ({' '.join(str(error).split())}).") from error
+        raise OutputError(
+            f"Cannot read {file} as Parquet ({' '.join(str(error).split())}): bring back the file as the run wrote it."
+        ) from error
 
 
 def _places(table: Any) -> FloatArray:

@@ -1,4 +1,4 @@
-"""What a job is sent: a scenario or a sweep, and the files that it names."""
+"""Contents of a job: a scenario or a sweep, and the files that it names."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from raydr.tune.schema import Sweep
 from raydr.tune.search import search_of
 
 SUBMISSION, SCENARIO, SWEEP, DATA = "submission.json", "scenario.yaml", "sweep.yaml", "data"
-"""Names in a job's working directory; the last is its data folder."""
+"""Names in a job's working directory; ``DATA`` is its data folder."""
 _OWN = 3_000_000
-"""Bytes that are left for raydr itself and for the scenario."""
+"""Bytes that are reserved for raydr itself and the scenario."""
 
 
 @dataclass(frozen=True)
 class Submission:
-    """Everything that a job does, and what it does it with.
+    """A job, with all files that it needs.
 
     Attributes
     ----------
     name : str
-        Of the scenario, or of the sweep's file.
+        Name of the scenario, or of the sweep's file.
     kind : {"run", "sweep"}
     work : mapping of name to file or content
-        What lies in the job's working directory.
+        The job's working directory.
     remarks : tuple of str
-        What was not sent, and what the cluster must have therefore.
+        Files that were not sent, which the cluster must have.
     """
 
     name: str
@@ -55,14 +55,14 @@ class Submission:
 
 
 def submission(file: str, overrides: Mapping[str, Any], data_dir: Path | None) -> Submission:
-    """Read and check a scenario or a sweep, and gather what it needs.
+    """Read and check a scenario or a sweep, and collect its files.
 
     Parameters
     ----------
     file : str
-        A scenario's or a sweep's file or name.
+        File or name of a scenario or a sweep.
     overrides : mapping
-        Values by dotted key, of the scenario or of the sweep's base.
+        Values by dotted key for the scenario, or for the base of the sweep.
     data_dir : Path, optional
         Folder of built-in data sets.
 
@@ -96,14 +96,14 @@ def submission(file: str, overrides: Mapping[str, Any], data_dir: Path | None) -
 
 
 def _known(sweep: Sweep) -> list[Scenario]:
-    """Scenarios of the points of a sweep that are known beforehand, by which it is checked too."""
+    """Return the scenarios of the sweep's points that are known in advance; this also checks them."""
     search = search_of(sweep)
     points = (search.point(number, {}) for number in range(search.count))
     return [point.scenario(0) for point in points if point is not None]
 
 
 class _Gathered:
-    """Files on their way into a job's working directory, as long as there is room."""
+    """Collects files for a job's working directory, up to the size limit."""
 
     def __init__(self) -> None:
         self.work: dict[str, Path | bytes] = {}
@@ -112,27 +112,27 @@ class _Gathered:
         self._seen: dict[str, str | None] = {}
 
     def files_of(self, scenario: Scenario) -> Iterator[tuple[str, str]]:
-        """Take in the files that a scenario names; tell each one's absolute path and name of it among the work."""
+        """Add the files that a scenario names; yield the absolute path and the new name of each."""
         for key, text, secret in _paths(scenario.resolved()):
             if text not in self._seen:
-                # The file's own name stays, which a run folder tells of.
+                # Keep the file's own name, because the run folder mentions it.
                 name = f"files/{len(self.work)}/{Path(text).name}"
                 if secret:
-                    self._remark(f"{key} is sent to nobody: the cluster's head must have {text} there")
+                    self._remark(f"{key} is secret and was not sent: the cluster's head must have {text}")
                 sent = not secret and self._taken(name, Path(text), key)
                 self._seen[text] = name if sent else None
             known = self._seen[text]
             if known is not None:
                 yield text, known
         if scenario.clients.sites:
-            self._remark("the files of clients.sites are read where they are, on the cluster's nodes")
+            self._remark("the files of clients.sites were not sent: the cluster's nodes must have them")
 
     def _remark(self, text: str) -> None:
         if text not in self.remarks:
             self.remarks.append(text)
 
     def data_set(self, scenario: Scenario, data_dir: Path | None) -> bool:
-        """Take in the built-in data set of a scenario; whether there is a data folder now."""
+        """Add the built-in data set of a scenario; return whether the job has a data folder."""
         source = scenario.data.source
         if source is None or DATASETS[source].origin == "bundled":
             return False
@@ -140,25 +140,25 @@ class _Gathered:
             return True
         path = file_of(DATASETS[source], data_dir)
         if path is None:
-            self._remark(f"{source} is not here: the cluster must have it, or fetch it")
+            self._remark(f"{source} is not on this machine: the cluster must have it or download it")
             return False
         return self._taken(f"{DATA}/{source}.npz", path, source)
 
     def _taken(self, name: str, path: Path, what: str) -> bool:
         if not path.is_file():
             self._remark(
-                f"{what} is not sent, since {path} is not here: the cluster's head must have it there"
+                f"{what} was not sent, because {path} does not exist here: the cluster's head must have it"
             )
             return False
         try:
             size = compressed(path, self._room)
         except OSError as error:
-            self.remarks.append(f"{what} is not sent, since {path} cannot be read here ({error.strerror})")
+            self.remarks.append(f"{what} was not sent: cannot read {path} ({error.strerror})")
             return False
         if size > self._room:
             self._remark(
-                f"{what} is not sent, since {path} does not fit into {LARGEST / 1e6:.0f} MB, compressed: the cluster's"
-                " head must have it there"
+                f"{what} was not sent, because {path} exceeds {LARGEST / 1e6:.0f} MB compressed: the cluster's head"
+                " must have it"
             )
             return False
         self._room -= size
@@ -167,7 +167,7 @@ class _Gathered:
 
 
 def _paths(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, str, bool]]:
-    """Keys that name files of this machine, the files, and whether they are secret; those of sites are the nodes'."""
+    """Yield keys that name files of this machine, the files, and whether they are secret; not the files of sites."""
     for name, field in type(settings).model_fields.items():
         value, mark = getattr(settings, name), path_mark(field)
         if mark is not None and mark.elsewhere is None and isinstance(value, str):
@@ -185,14 +185,14 @@ def _replaced(content: Any, names: Mapping[str, str]) -> Any:
 
 
 def localised(folder: Path, paths: Mapping[str, str]) -> None:
-    """Have every scenario in a folder name files by the paths that they have at the client.
+    """Replace file paths in all scenarios of a folder with the paths on the client's machine.
 
     Parameters
     ----------
     folder : Path
-        A run folder, or one of several.
+        A run folder, or a sweep folder.
     paths : mapping
-        Absolute paths at the client by those here.
+        Absolute paths on the client's machine, by paths on this machine.
     """
     if not paths:
         return

@@ -1,4 +1,4 @@
-"""What a person sees of a sweep in a terminal: trials under way, how long it will take, and what came of it."""
+"""Terminal output of sweeps: running trials, time left, and results."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from raydr.runfolder.paper_table import SOURCES, read_paper_table
 from raydr.runfolder.records import State, TrialRow
 
 _LATEST = 8
-"""Trials that ended last, in the table under the bars."""
+"""Number of last ended trials in the table under the bars."""
 VERDICT_STYLES = {"better": "green", "within": "", "worse": "red"}
 _MOST_POINTS = 20
-"""Points, and errors, in the table at the end; all are on the page."""
+"""Maximum number of points, and of errors, in the final table; the page has all."""
 
 
 @dataclass(kw_only=True)
 class SweepTable:
-    """Follows a sweep by its events."""
+    """State of a sweep, updated by events."""
 
     trials: int = 0
     ended: int = 0
@@ -44,11 +44,11 @@ class SweepTable:
 
     @property
     def under_way(self) -> bool:
-        """Whether a sweep began and is not over."""
+        """Whether a sweep has begun and not ended."""
         return self.ended < self.trials
 
     def hear(self, event: journal.Event) -> None:
-        """Take an event in."""
+        """Update the state from an event."""
         match event:
             case journal.SweepBegan(trials, done, at_once):
                 self.trials, self.ended, self._done_before, self.at_once = trials, done, done, at_once
@@ -63,28 +63,28 @@ class SweepTable:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until all trials have ended, if they go on as they did; None while nothing ended."""
+        """Estimated seconds until all trials have ended; None before the first has ended."""
         ended = self.ended - self._done_before
         if not ended:
             return None
         return (time.monotonic() - self._began) / ended * (self.trials - self.ended)
 
     def said(self, event: journal.SweepBegan | journal.TrialEnded) -> str:
-        """A line on an event."""
+        """Return a line about an event."""
         if isinstance(event, journal.SweepBegan):
-            before = f", {event.done} of them ended before" if event.done else ""
+            before = f", {event.done} already ended" if event.done else ""
             return f"{event.trials} trials{before}, {event.at_once} at once"
         took = f" ({wording.duration(event.seconds)})" if event.seconds is not None else ""
         return f"{self._progress}: trial {event.trial}, {event.settings}: {event.outcome}{took}"
 
     def rendered(self) -> RenderableType:
-        """Trials under way and those that ended last."""
+        """Return a table of running trials and those that ended last."""
         table = Table(
             box=None, pad_edge=False, padding=(0, 2, 0, 0), caption=self._progress, caption_justify="left"
         )
         table.add_column("trial")
         table.add_column("settings", overflow="ellipsis", no_wrap=True)
-        table.add_column("came to", overflow="ellipsis", no_wrap=True)
+        table.add_column("result", overflow="ellipsis", no_wrap=True)
         table.add_column("", justify="right")
         for ended in self._latest:
             seconds = wording.duration(ended.seconds) if ended.seconds is not None else ""
@@ -105,7 +105,7 @@ class SweepTable:
 
 
 def sweep_table(folder: Path) -> Iterator[RenderableType]:
-    """Points by their first objective, the best first, with mean and sd of each objective; then errors."""
+    """Yield a table of points, best first by the first objective, with mean and sd of each objective; then errors."""
     sweep = read_sweep(folder)
     known = axes(sweep)
     wanted = measures_of_interest(sweep, known)
@@ -125,9 +125,11 @@ def sweep_table(folder: Path) -> Iterator[RenderableType]:
         table.add_row(str(sweep.points[place].point), *(Text(short(cell, 40)) for cell in cells))
     yield table
     states: tuple[State, ...] = ("done", "failed", "stopped")
-    said = [f"{wording.plural(count, 'trial')} {state}" for state in states if (count := sweep.count(state))]
+    counts = [
+        f"{wording.plural(count, 'trial')} {state}" for state in states if (count := sweep.count(state))
+    ]
     more = len(sweep.points) - _MOST_POINTS
-    yield Text(", ".join(said + [f"{wording.plural(more, 'further point')} on the page"] * (more > 0)))
+    yield Text(", ".join(counts + [f"{wording.plural(more, 'further point')} on the page"] * (more > 0)))
     if sweep.total is not None:
         yield Text(f"{sweep.total.words} {OUTSIDE}")
     for error, names in _errors(sweep.trials).items():
@@ -135,7 +137,7 @@ def sweep_table(folder: Path) -> Iterator[RenderableType]:
 
 
 def paper_table(folder: Path) -> Iterator[RenderableType]:
-    """Cells of a published table, a line for each: the paper's number, and raydr's; then what was not run, and why."""
+    """Yield the cells of a paper's table, with the numbers of the paper and of raydr; then cells that did not run."""
     found = read_paper_table(folder / records.TABLE)
     heading = found.heading
     yield Text(f"{heading['paper']}, {heading['where']}: {heading['title']}", "bold")
@@ -162,7 +164,7 @@ def paper_table(folder: Path) -> Iterator[RenderableType]:
 
 
 def _errors(trials: Sequence[TrialRow]) -> dict[str, list[str]]:
-    """Trials by their error, as many errors as are shown."""
+    """Return the trials of each error, for the first ``_MOST_POINTS`` errors."""
     found: dict[str, list[str]] = {}
     for trial in trials:
         if trial.error is not None:

@@ -1,4 +1,4 @@
-"""Rows that Python holds, as estimators are given them: arrays, data frames and AnnData, one table or one a site."""
+"""Inputs of estimators: arrays, data frames and AnnData, one table or one for each site."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from raydr.errors import DataError
 
 @dataclass(frozen=True)
 class Given:
-    """Tables of features as they were given, one or one for each site, and what is known of all their rows."""
+    """Feature tables, one or one for each site, with keys (clients, classes, ids) and names for all rows."""
 
     tables: list[Any]
     keys: dict[str, NDArray[Any]]
@@ -23,13 +23,13 @@ class Given:
 
 
 def gathered(X: Any, y: Any, sites: Any, label: str | None) -> Given:
-    """Tell features from the columns that name rows."""
+    """Separate features from columns of classes, sites and row names."""
     tables, several = tables_of(X)
     keys: dict[str, NDArray[Any]] = {}
     if sites is not None and several:
-        raise DataError("X is a list of tables, which are the sites: leave sites out, or give one table.")
+        raise DataError("X is a list with one table per site: leave sites out, or give one table.")
     if y is not None and label is not None:
-        raise DataError(f"y and the column {label!r} both name classes: give one of the two.")
+        raise DataError(f"y and label={label!r} both give classes: leave one of them out.")
     if label is not None:
         keys["y"] = np.concatenate([_key(_column(table, label, "label")) for table in tables])
     elif y is not None:
@@ -48,7 +48,7 @@ def gathered(X: Any, y: Any, sites: Any, label: str | None) -> Given:
 
 
 def owners_of(X: Any, sites: Any) -> dict[str, NDArray[Any]]:
-    """Whose rows are whose: ``client``, and where tables are the sites their ``client_names``; empty if nobody says."""
+    """Return ``client`` of each row, with ``client_names`` for a list of tables; empty if there are no sites."""
     tables, several = tables_of(X)
     if several:
         return {
@@ -61,7 +61,7 @@ def owners_of(X: Any, sites: Any) -> dict[str, NDArray[Any]]:
 
 
 def tables_of(X: Any) -> tuple[list[Any], bool]:
-    """The tables of X, and whether it is a list of them."""
+    """Return the tables of X, and whether X is a list."""
     several = isinstance(X, list | tuple) and len(X) > 0 and len(getattr(X[0], "shape", ())) == 2
     return (list(X) if several else [X]), several
 
@@ -71,22 +71,24 @@ def _is_anndata(table: Any) -> bool:
 
 
 def _obs(table: Any) -> Any:
-    """What has the rows' columns: of AnnData, obs."""
+    """Return the table with columns of the rows: obs for AnnData."""
     return table.obs if _is_anndata(table) else table
 
 
 def _column(table: Any, name: str, knob: str) -> Any:
     columns = list(getattr(_obs(table), "columns", ()))
     if name not in columns:
-        raise DataError(f"{knob} is {name!r}, and X has no such column; its columns are {columns[:12]}.")
+        raise DataError(f"{knob} is {name!r}, but X has no such column: choose one of {columns[:12]}.")
     return _obs(table)[name]
 
 
 def _key(values: Any) -> NDArray[Any]:
-    """A column of names as numbers or text, empty where a cell is."""
+    """Return a column of names as numbers or text, with empty text for empty cells."""
     array = np.asarray(values)
     if array.ndim != 1:
-        raise DataError(f"Classes and sites need one value for each row, and these have shape {array.shape}.")
+        raise DataError(
+            f"Classes and sites must have one value for each row: expected (rows,), got {array.shape}."
+        )
     if array.dtype.kind in "biufUSmM":
         return array
     return np.array(["" if repr(cell) in _EMPTY else str(cell) for cell in array.tolist()], np.str_)
@@ -96,14 +98,14 @@ _EMPTY = ("None", "nan", "<NA>", "NaT")
 
 
 def _without(table: Any, names: Sequence[str]) -> Any:
-    """The features of a table."""
+    """Return a table without the named columns."""
     if _is_anndata(table):
         return table.to_df()
     return table.drop(names) if _is_polars(table) else table.drop(columns=names) if names else table
 
 
 def features_of(table: Any, known: NDArray[Any] | None) -> Any:
-    """The features of a table that may have other columns too, by their names where it has any."""
+    """Return the known features of a table that may have other columns; all columns if it has no names."""
     table = table.to_df() if _is_anndata(table) else table
     there = set(getattr(table, "columns", ()))
     return table[list(known)] if known is not None and there.issuperset(known) else table
@@ -114,7 +116,7 @@ def _is_polars(table: Any) -> bool:
 
 
 def _names_of_rows(tables: Sequence[Any]) -> NDArray[Any] | None:
-    """Names of all rows, where all tables name them and no two are alike."""
+    """Return the names of all rows; None unless all tables have names and they are unique."""
     indices = [getattr(_obs(table), "index", None) for table in tables]
     if not all(hasattr(index, "is_unique") for index in indices):
         return None

@@ -127,7 +127,7 @@ def _print_details(console: Console, run: RunFolder) -> None:
 
 
 def print_joined(folder: Path) -> None:
-    """Of the site that joined last where its rows went, and what left it, on standard error."""
+    """Print where the rows of the site that joined last went, and what left it, to standard error."""
     from raydr.report.run.joined import left, said
     from raydr.runfolder.joined import read_joined
 
@@ -160,7 +160,7 @@ def print_interpretation(facts: Sequence[Fact], *, verbose: bool) -> None:
 
 
 def print_sweep(folder: Path) -> None:
-    """Points with what their runs came to, the best first, and what failed, on standard error."""
+    """Print the points of a sweep with their results, best first, and errors, to standard error."""
     console = _console(Remarks(sys.stderr))
     console.print()
     for part in sweep_table(folder):
@@ -169,7 +169,7 @@ def print_sweep(folder: Path) -> None:
 
 
 def print_paper_table(folder: Path) -> None:
-    """A published table's cells, the paper's numbers beside raydr's, on standard error."""
+    """Print a paper's table, its numbers next to raydr's, to standard error."""
     console = _console(Remarks(sys.stderr))
     console.print()
     for part in paper_table(folder):
@@ -178,7 +178,7 @@ def print_paper_table(folder: Path) -> None:
 
 
 def print_comparison(comparison: Comparison) -> None:
-    """Runs as columns, measures as rows; the best of a row is bold. Beneath, which runs cannot be compared."""
+    """Print runs as columns and measures as rows, to standard output; the best value of a row is bold."""
     table = _table("", *comparison.headings)
     for row in comparison.rows:
         cells = [Text(text, "bold" if best else "") for text, best in zip(row.texts, row.best, strict=True)]
@@ -195,7 +195,7 @@ def print_comparison(comparison: Comparison) -> None:
 
 
 def print_jobs(jobs: Sequence[Job]) -> None:
-    """Jobs of a cluster, one to a line, on standard output."""
+    """Print jobs of a cluster, one on each line, to standard output."""
     titles = ("job", "", "what", "state", "started", "took")
     table = Table(*(Column(_line(title)) for title in titles), box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for job in jobs:
@@ -206,7 +206,7 @@ def print_jobs(jobs: Sequence[Job]) -> None:
 
 
 def print_bounds(lines: Sequence[Line]) -> None:
-    """Bounds, what they bound and how loose they are, on standard output; a bound that is broken is bold."""
+    """Print bounds and measured values to standard output; a broken bound is bold."""
     table = _table("theorem", "bounds", "bound", "measured", "factor")
     table.add_column(_line("note"))
     for line in lines:
@@ -220,7 +220,7 @@ def print_bounds(lines: Sequence[Line]) -> None:
 
 
 def print_audit(audit: Audit) -> None:
-    """What attacks recovered, on standard output; what the messages gave away is bold."""
+    """Print the results of attacks to standard output; results better than guessing are bold."""
     table = _table("attack", "error", "guess", "exact")
     for title in ("knowing", "note"):
         table.add_column(_line(title))
@@ -237,7 +237,7 @@ def print_audit(audit: Audit) -> None:
 
 
 def print_plan(plan: Plan) -> None:
-    """What a run will need, on standard output: clients, messages, privacy, memory, time, and what does not fit."""
+    """Print the needs of a run to standard output: clients, messages, privacy, memory, time, and what does not fit."""
     console = _console(sys.stdout)
     console.print(_line(_planned_data(plan)))
     console.print(_line(plan.seating))
@@ -247,13 +247,13 @@ def print_plan(plan: Plan) -> None:
         for entry in plan.messages:
             about = "about " if entry.assumed else ""
             epsilon = "" if entry.epsilon is None else f"{entry.epsilon:.4g}"
-            whither = "clients" if entry.direction == "down" else "server"
-            cells = (whither, wording.count(entry.count), about + wording.size(entry.bytes), epsilon)
+            receiver = "clients" if entry.direction == "down" else "server"
+            cells = (receiver, wording.count(entry.count), about + wording.size(entry.bytes), epsilon)
             table.add_row(_line(entry.kind), *cells)
         console.print(table)
         rounds = f" in {wording.plural(plan.rounds, 'round')}" if plan.rounds else ""
         total = f"{wording.size(plan.bytes_up)} to the server, {wording.size(plan.bytes_down)} to clients"
-        console.print(_line(f"in all {total}{rounds}"))
+        console.print(_line(f"total: {total}{rounds}"))
     if plan.privacy is not None:
         console.print(_line(_planned_privacy(plan.privacy)))
         if plan.privacy.accounted is not None:
@@ -262,7 +262,7 @@ def print_plan(plan: Plan) -> None:
             console.print(_line(notice))
     console.print()
     if plan.memory:
-        table = _table("memory", "processes", "each, at its peak")
+        table = _table("memory", "processes", "peak of each")
         for process in plan.memory:
             table.add_row(_line(process.process), wording.count(process.count), wording.size(process.bytes))
         console.print(table)
@@ -270,53 +270,49 @@ def print_plan(plan: Plan) -> None:
         console.print(
             _line(
                 f"{node.name} needs {wording.size(node.needed)} and has {wording.size(node.available)}:"
-                f" {'fits' if node.fits else 'will not fit'}"
+                f" {'fits' if node.fits else 'does not fit'}"
             ),
             style="" if node.fits else "bold",
         )
     for remedy in plan.remedies:
         keys = " ".join(f"--set {key}={value}" for key, value in remedy.keys)
-        console.print(_line(f"would fit with {keys} ({remedy.why})"))
+        console.print(_line(f"fits with {keys} ({remedy.why})"))
     if not plan.fits and not plan.remedies:
-        console.print(
-            _line("No key of the scenario makes it fit: it needs a larger machine, or more of them.")
-        )
+        console.print(_line("No key of the scenario makes it fit: use a larger machine, or more machines."))
     if plan.stages:
         console.print()
         longest = sorted(plan.stages, key=lambda stage: -stage.seconds)[:5]
         parts = ", ".join(f"{stage.stage} {_roughly(stage.seconds)}" for stage in longest)
-        console.print(_line(f"roughly {_roughly(plan.seconds)}: {parts}"))
+        console.print(_line(f"about {_roughly(plan.seconds)}: {parts}"))
     for note in plan.notes:
         console.print(_line(note))
 
 
 def print_sweep_plan(plan: SweepPlan) -> None:
-    """What a sweep will need, on standard output: trials, memory of one, messages and time of all, and what fails."""
+    """Print the needs of a sweep to standard output: trials, memory, messages, time, and points that fail."""
     console = _console(sys.stdout)
     trials, points = wording.plural(plan.trials, "trial"), wording.plural(plan.points, "point")
     console.print(_line(f"{plan.name}: {trials} of {points}, {plan.at_once} at once"))
-    room = f"{wording.size(plan.memory_bytes)}, and has {wording.size(plan.room_bytes)}"
+    room = f"{wording.size(plan.memory_bytes)} and has {wording.size(plan.room_bytes)}"
     console.print(
-        _line(f"the largest trial needs {room}: {'fits' if plan.fits else 'will not fit'}"),
+        _line(f"the largest trial needs {room}: {'fits' if plan.fits else 'does not fit'}"),
         style="" if plan.fits else "bold",
     )
     if not plan.fits:
-        console.print(
-            _line("would fit with more of trial.cpus or trial.memory_gib, on machines that have them")
-        )
+        console.print(_line("fits with a larger trial.cpus or trial.memory_gib, on machines that have them"))
     sent = f"{wording.size(plan.bytes_up)} to servers, {wording.size(plan.bytes_down)} to clients"
-    console.print(_line(f"in all {sent}; roughly {_roughly(plan.seconds)}"))
+    console.print(_line(f"total: {sent}; about {_roughly(plan.seconds)}"))
     for each in plan.planned:
         if each.refused is not None:
             console.print(_line(f"point {each.point} will fail: {each.refused}"), style="bold")
     if len(plan.planned) < plan.points:
-        console.print(_line(f"planned by {wording.plural(len(plan.planned), 'point')} of them"))
+        console.print(_line(f"estimated from {wording.plural(len(plan.planned), 'point')} of {points}"))
 
 
 def _planned_data(plan: Plan) -> str:
     clients = wording.plural(plan.clients, "client")
     if not plan.rows:
-        return f"{plan.scenario}: {plan.method} at {clients}"
+        return f"{plan.scenario}: {plan.method}, {clients}"
     sizes = (
         f"{plan.smallest:,} rows each"
         if plan.smallest == plan.largest
@@ -324,31 +320,29 @@ def _planned_data(plan: Plan) -> str:
     )
     rows, features = wording.plural(plan.rows, "row"), wording.plural(plan.features, "feature")
     held_out = f"; {wording.plural(plan.held_out, 'row')} held out" if plan.held_out else ""
-    return f"{plan.scenario}: {plan.method} of {rows} of {features} at {clients}, {sizes}{held_out}"
+    return f"{plan.scenario}: {plan.method}, {rows} with {features}, {clients}, {sizes}{held_out}"
 
 
 def _planned_privacy(privacy: PlannedPrivacy) -> str:
     if privacy.accounted is None:
         return (
-            "epsilon: none claimed"
+            "epsilon: no message has a guarantee"
             if privacy.known
-            else "epsilon: none claimed before the method's own messages"
+            else "epsilon: unknown: the method does not declare its messages in advance"
         )
     accounted = f"epsilon of the noisy releases: {privacy.accounted:.4g} at delta {privacy.delta:g}"
     if privacy.epsilon is not None:
         return f"epsilon: {privacy.epsilon:.4g} at delta {privacy.delta:g}"
-    return (
-        f"{accounted}; of the whole run none, since {privacy.infinite[0]}" if privacy.infinite else accounted
-    )
+    return f"{accounted}; of the whole run ∞: {privacy.infinite[0]}" if privacy.infinite else accounted
 
 
 def _roughly(seconds: float) -> str:
-    """Seconds to one digit or two, which is all that a plan knows."""
+    """Return seconds in words with two digits, the precision of a plan."""
     return wording.duration(float(f"{max(seconds, 0.1):.2g}"))
 
 
 def print_catalogue(entries: Mapping[str, str]) -> None:
-    """Names and one line each."""
+    """Print names with one line each."""
     width = max(map(len, entries))
     for name, description in entries.items():
         print(f"{name:<{width}}  {description}")

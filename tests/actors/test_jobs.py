@@ -299,7 +299,7 @@ def test_a_job_that_is_refused_on_the_head_ends_with_the_status_of_the_run(
     file = tiny_file(tmp_path, data={"path": "/nowhere/at all.csv"})
     done = head.raydr("submit", str(file), "--address", head.url)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "data.path is not sent, since /nowhere/at all.csv is not here" in done.stderr
+    assert "data.path was not sent, because /nowhere/at all.csv does not exist here" in done.stderr
     assert re.search(r"^raydr: On the cluster: .*/nowhere/at all\.csv", done.stderr, re.MULTILINE)
     assert list(tmp_path.iterdir()) == [file]
 
@@ -315,7 +315,7 @@ def test_a_job_killed_half_way_is_told_as_killed(head: Place, tmp_path: Path) ->
     assert f"raydr: The job {job} was killed on the cluster (signal 9)" in err
     fetched = head.raydr("jobs", "fetch", job, "--address", head.url)
     assert fetched.returncode == 2
-    assert "left nothing to fetch" in fetched.stderr
+    assert "has no folder to fetch" in fetched.stderr
 
 
 @pytest.mark.slow
@@ -348,13 +348,13 @@ def test_ctrl_c_without_a_terminal_leaves_the_job_and_says_how_to_go_on(head: Pl
         out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (130, "")
     assert err.endswith(
-        f"raydr: interrupted. The job goes on: `raydr jobs follow {job} --address {head.url}` follows it and brings it"
-        " back.\n"
+        "raydr: interrupted. The job continues: to follow and fetch it, run"
+        f" `raydr jobs follow {job} --address {head.url}`.\n"
     )
     driver = driver_of(job)
     early = head.raydr("jobs", "fetch", job, "--address", head.url)
     assert early.returncode == 2
-    assert "is not over (running)" in early.stderr
+    assert "has not ended (running)" in early.stderr
     stopped = head.raydr("jobs", "stop", job, "--address", head.url)
     assert (stopped.returncode, stopped.stdout) == (0, f"{job}\n"), stopped.stderr
     assert not driver.is_running()
@@ -695,7 +695,7 @@ def test_a_table_that_does_not_fit_stays_and_is_told_of(
     assert yaml.safe_load(bytes(fits.work["scenario.yaml"]))["data"]["path"] == "files/0/north.csv"  # type: ignore[arg-type]
     monkeypatch.setattr(submission, "LARGEST", submission._OWN + 100)
     stays = submission.submission(file, {}, None)
-    assert re.match(r"data\.path is not sent, since .*north\.csv does not fit", stays.remarks[0])
+    assert re.match(r"data\.path was not sent, because .*north\.csv exceeds", stays.remarks[0])
     assert "files/0/north.csv" not in stays.work
     assert yaml.safe_load(bytes(stays.work["scenario.yaml"]))["data"]["path"] == str(path.resolve())  # type: ignore[arg-type]
 
@@ -710,7 +710,7 @@ def test_a_folders_data_set_and_anchors_come_along(tmp_path: Path, monkeypatch: 
     assert sent.work["data/seeds.npz"] == tmp_path / "seeds.npz"
     assert json.loads(bytes(sent.work["submission.json"]))["data"]  # type: ignore[arg-type]
     absent = submission.submission(file, {}, None)
-    assert absent.remarks == ("seeds is not here: the cluster must have it, or fetch it",)
+    assert absent.remarks == ("seeds is not on this machine: the cluster must have it or download it",)
     table(tmp_path)
     method = {"kind": "sense", "anchor_source": "file", "anchor_path": "north.csv"}
     sense = submission.submission(

@@ -478,5 +478,5 @@ def test_a_current_directory_that_was_deleted_is_told_in_one_line(
         "join": ["run", "data.csv"],
     }
     assert status([command, *arguments.get(command, ["data.csv"])]) == 2
-    assert "the current directory does not exist any more" in paragraph(capsys)
+    assert "the current folder no longer exists" in paragraph(capsys)
     monkeypatch.chdir(tmp_path)

@@ -486,7 +486,7 @@ def test_the_command_prints_and_writes_a_plan(tmp_path: Path, capsys: pytest.Cap
     folder = tiny_run(tmp_path / "run")
     assert booked(content["messages"]) == booked(ledger(folder))
     assert content["fits"]
-    assert "epsilon: none claimed" in printed
+    assert "epsilon: no message has a guarantee" in printed
     assert "fits" in printed
     assert all(entry["kind"] in printed for entry in content["messages"])
 
@@ -499,7 +499,7 @@ def test_a_plan_that_does_not_fit_is_still_a_plan(
     )
     assert status(["plan", str(tiny_file(tmp_path))]) == 0
     assert "small needs" in (printed := capsys.readouterr().out)
-    assert "will not fit" in printed
+    assert "does not fit" in printed
 
 
 @pytest.mark.parametrize(
@@ -634,7 +634,7 @@ def test_machines_that_are_not_there_can_be_planned_for(
         assert ended == 0
         assert "100,000,000 rows" in said.out
         assert "machine 4 needs" in said.out
-        assert "will not fit" in said.out
+        assert "does not fit" in said.out
     else:
         assert ended == 2
         assert wrong in said.err
