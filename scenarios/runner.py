@@ -1,4 +1,4 @@
-"""Runs a scenario from its first word to its page: simulate, audit, show."""
+"""Run or resume a scenario: simulate, audit, write the report."""
 
 from __future__ import annotations
 
@@ -29,24 +29,23 @@ def run(
     report: bool = True,
     table: Table | None = None,
 ) -> Path:
-    """Run a scenario and write its run folder, whole; arguments are as for :func:`raydr.run`.
+    """Run a scenario and write its complete run folder; arguments as for :func:`raydr.run`.
 
-    Without ``report`` it has neither page nor picture, which ``raydr report`` makes from the rest. A ``table`` is what
-    a scenario maps whose ``data.source`` is :data:`raydr.data.IN_MEMORY`: all of it, and nobody can read it again.
+    Without ``report``, the folder has no report and no picture; ``raydr report`` writes them later. ``table`` has the
+    rows of a scenario whose ``data.source`` is :data:`raydr.data.IN_MEMORY`. They are not stored.
 
     Raises
     ------
     ScenarioError, DataError, OutputError
-        If the scenario, its data or its place cannot be used.
+        If the scenario, its data or its folder cannot be used.
     RunError
-        If the run started and could not be finished. A folder is left only where it holds a checkpoint or a charged
-        release, and then its name says incomplete; or where all is there but the picture or the page, and then it
-        does not.
+        If the run started and failed. A folder remains only if it has a checkpoint or a charged release, with a name
+        that says incomplete; or if only the picture or the report is missing, with its final name.
     """
     if table is not None and scenario.audit is not None:
         raise ScenarioError(
-            "audit repeats a run from its data, and rows in memory are written down nowhere: leave audit out, or save"
-            " the rows to a file and name that in data.path."
+            "audit repeats a run from its data, but rows in memory are not stored: leave audit out, or save the rows to"
+            " a file and name it in data.path."
         )
     require_packages(scenario)
     target = out or default_folder(scenario.name, datetime.now())
@@ -67,11 +66,14 @@ def resume(
     data_dir: Path | None = None,
     listener: Listener = unheard,
 ) -> Path:
-    """Go on with an interrupted run from its last checkpoint; the bits are those of a run never interrupted.
+    """Resume an interrupted run from its last checkpoint; the result is that of an uninterrupted run, bit for bit.
 
-    Noisy sums that may lose clients are drawn again, and charged again.
+    Noisy sums that may lose clients are drawn again, and charged again. Arguments as for :func:`raydr.resume`.
 
-    Arguments are as for :func:`raydr.resume`; what comes back is the run folder, whole.
+    Returns
+    -------
+    folder : Path
+        The complete run folder.
 
     Raises
     ------
@@ -92,9 +94,9 @@ def resume(
 
 
 def _audited(folder: Path, data_dir: Path | None, listener: Listener) -> None:
-    """Attack a run that is whole: what fails here costs no result."""
+    """Audit a complete run; a failure here loses no result."""
     try:
         audit(folder, data_dir=data_dir, listener=listener, report=False)
     except BaseException as error:
-        error.add_note(f"The run in {folder} is whole: `raydr audit {folder}` attacks it.")
+        error.add_note(f"The run in {folder} is complete: to audit it, run `raydr audit {folder}`.")
         raise

@@ -1,1 +1,1 @@
-"""What a whole run folder is for: its audit, its page, its bounds, new rows and sites that join."""
+"""Work on complete run folders: audit, report, bounds, new rows, joining sites."""

@@ -1,4 +1,4 @@
-"""The audit of a run: repeat it with a transcript, attack what the server saw, write down what came of it."""
+"""Audit of a run: repeat it with a transcript, attack what the server saw, and write the result."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from raydr.scenarios.schema.scenario import Scenario
 from raydr.threads import one_blas_thread
 
 MOST_CANDIDATES = 2000
-"""Records of each sort of whom it is asked whether they are in the run: false alarms of one in a thousand are two."""
+"""Maximum number of members, and of others, in membership attacks: 2 false alarms are then one in a thousand."""
 _SHARE = 5
-"""Of one row in so many the server is told, where there are no others of the source."""
-_SHOWN = 12  # features of an example that is no picture, those that vary most
+"""The server knows one in this many rows of the run if the source has no other rows."""
+_SHOWN = 12  # features of an example that is not an image: those with the largest variance
 _KNOWN = (0, 1, 5, 20)
-_UNKNOWN = 200  # records that an informed adversary does not know: a tenth where there are few
+_UNKNOWN = 200  # records that an informed adversary does not know, or a tenth if there are few
 
 
 def audit(
@@ -53,30 +53,30 @@ def audit(
     listener: Listener = unheard,
     report: bool = True,
 ) -> Path:
-    """Attack the run of a folder, write its ``audit.json``, make its report again, and return the folder.
+    """Attack the run of a folder, write ``audit.json``, write the report again, and return the folder.
 
     Parameters
     ----------
     folder : Path
-        A whole run folder.
+        A complete run folder.
     settings : AuditSettings, optional
-        Which attacks, with what side knowledge; those of the run's scenario without it.
+        Attacks and side knowledge. Default: those of the run's scenario.
     public : Path, optional
-        A file of rows of like data, with the columns of the run's.
+        A file of similar rows, with the columns of the run.
     data_dir : Path, optional
         Folder of built-in data sets.
     listener : callable
-        Hears :mod:`raydr.journal` events.
+        Receives :mod:`raydr.journal` events.
     report : bool
-        Whether to make the report again.
+        Whether to write the report again.
 
     Raises
     ------
     OutputError, ScenarioError, DataError, RunError
-        If the run cannot be repeated, to the bit (:func:`raydr.scenarios.afterwards.repetition.repeated`).
+        If the run cannot be repeated bit for bit (:func:`raydr.scenarios.afterwards.repetition.repeated`).
     """
     folder = folder.expanduser().absolute()
-    # The stages of the repetition are those of the run: they are timed as one.
+    # The repetition has the stages of the run, so it is timed as one stage.
     journal = Journal(listener)
     with journal.stage("audit: the run once more"):
         repetition = repeated(folder, data_dir, lambda event: _moved(journal, event))
@@ -93,26 +93,26 @@ def audit(
 
 
 def _moved(journal: Journal, event: Event) -> None:
-    """Of the repetition nothing is news but how far it is."""
+    """Pass on only the progress of the repetition."""
     if isinstance(event, Progress):
         journal.progress(event.done, event.total)
 
 
 def asked(folder: Path, attacks: Sequence[str], public_rows: int | None) -> AuditSettings:
-    """Settings of a run's scenario, with what the command line says instead.
+    """Return the audit settings of a run's scenario, with overrides from the command line.
 
     Raises
     ------
     ScenarioError
-        If there is no such attack.
+        If an attack does not exist.
     """
     if is_incomplete(folder) or not (folder / records.SCENARIO).is_file():
-        read_run(folder)  # says what is wrong
+        read_run(folder)  # raises an error with the reason
     settings = read(folder / records.SCENARIO).audit or AuditSettings()
     unknown = [name for name in attacks if name not in ATTACKS]
     if unknown:
         raise ScenarioError(
-            f"There is no attack {unknown[0]!r}{did_you_mean(unknown[0], ATTACKS)}. Attacks are {', '.join(ATTACKS)}."
+            f"There is no attack {unknown[0]!r}{did_you_mean(unknown[0], ATTACKS)}: choose one of {', '.join(ATTACKS)}."
         )
     changed: dict[str, Any] = {"attacks": tuple(attacks)} if attacks else {}
     if public_rows is not None:
@@ -122,7 +122,7 @@ def asked(folder: Path, attacks: Sequence[str], public_rows: int | None) -> Audi
 
 @dataclass(frozen=True)
 class Case:
-    """What attacks are given, and what they are judged by."""
+    """Input of attacks (view and side knowledge), and the truth that scores them."""
 
     view: View
     side: Side
@@ -130,7 +130,7 @@ class Case:
 
 
 def audited(repetition: Repetition, case: Case, settings: AuditSettings, journal: Journal) -> Audit:
-    """Verdicts on all attacks, or those that the settings name."""
+    """Run all attacks, or those that the settings name, and return the verdicts."""
     counts = Counter({entry.kind: entry.count for entry in repetition.run.ledger if entry.direction == "up"})
     columns = repetition.holdings.feature_names
     image = picture(columns)
@@ -149,7 +149,7 @@ def audited(repetition: Repetition, case: Case, settings: AuditSettings, journal
 
 
 def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, data_dir: Path | None) -> Case:
-    """View, side knowledge and truth of a repetition."""
+    """Return view, side knowledge and truth of a repetition."""
     scenario, holdings, served = repetition.scenario, repetition.holdings, repetition.served
     order = np.argsort(holdings.client_of_row, kind="stable")
     prepared = served.prepared
@@ -171,7 +171,7 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
     )
     apart = rows_apart(scenario, holdings, data_dir)
     shuffled = stream(scenario.seed, "audit").permutation(len(apart))
-    apart = prepared.applied(apart[shuffled])  # no site's, as far as the server can tell
+    apart = prepared.applied(apart[shuffled])  # not adjusted for a site: the server does not know one
     others, apart = _candidates(apart, len(rows))
     side = _side(repetition, settings, rows, own, apart, file)
     members = _drawn(scenario, "audit members", len(rows), len(others), side.spared)
@@ -200,7 +200,7 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
 
 
 def _candidates(apart: FloatArray, rows: int) -> tuple[FloatArray, FloatArray]:
-    """Rows of nobody to ask after, and the rest."""
+    """Split rows outside the run into candidates of membership attacks and the rest."""
     count = min(MOST_CANDIDATES, len(apart) // 3, rows)
     return apart[:count], apart[count:]
 
@@ -213,7 +213,7 @@ def _side(
     apart: FloatArray,
     file: Path | None,
 ) -> Side:
-    """Public rows, from wherever there are any, and records that the server happens to know."""
+    """Return the public rows and the records that the server knows."""
     scenario, holdings, prepared = repetition.scenario, repetition.holdings, repetition.served.prepared
     spared = np.zeros(0, np.int64)
     wanted = settings.public_rows
@@ -225,7 +225,7 @@ def _side(
         given = np.concatenate([apart[:0] if own is None else own.astype(apart.dtype), apart])[:wanted]
         held = 0 if own is None else min(len(own), len(given))
         kinds = [
-            f"{held:,} that the run gave it" if held else "",
+            f"{held:,} from the run" if held else "",
             f"{len(given) - held:,} of the source that are not mapped" if len(given) > held else "",
         ]
         origin = f"{len(given):,} rows: " + " and ".join(filter(None, kinds))
@@ -233,14 +233,14 @@ def _side(
         spared = _drawn(scenario, "audit split", len(rows), min(wanted, len(rows) // _SHARE), spared)
         given = rows[spared]
         origin = (
-            f"{len(given):,} rows of the run itself, since the source has no others: which are theirs it is not told,"
-            " and they are not scored"
+            f"{len(given):,} rows of the run, because the source has no others. The server does not know which records"
+            " they are, and they are not scored"
         )
     counts = settings.known_records
     if counts is None:
         counts = tuple(sorted({*_KNOWN, rows.shape[1] + 1}))
         counts = tuple(count for count in counts if count <= len(rows) // 2)
-    # In the order in which they are learnt of: an informed adversary knows half, and all but a few.
+    # In the order in which the server learns them: an informed adversary knows half, or all but a few.
     known = _drawn(scenario, "audit known records", len(rows), len(rows), spared)
     informed = (len(known) // 2, len(known) - min(_UNKNOWN, len(known) // 10)) if len(known) >= 20 else ()
     known = known[: max((*counts, *informed), default=0)]
@@ -258,9 +258,9 @@ def _side(
 
 
 def rows_apart(scenario: Scenario, holdings: Holdings, data_dir: Path | None) -> FloatArray:
-    """Rows of the run's table that are neither mapped nor given to the server, as read; none of files of clients' own.
+    """Return the table's rows that are neither mapped nor public, as read; none if clients have their own files.
 
-    Those that equal a row of the run are left out too: they would be no stranger's.
+    Rows equal to a row of the run are left out too, because they are not outside it.
     """
     if scenario.clients.sites or scenario.data.graph is not None:
         return np.zeros((0, holdings.features))
@@ -273,7 +273,7 @@ def rows_apart(scenario: Scenario, holdings: Holdings, data_dir: Path | None) ->
 
 
 def picture(names: Sequence[str]) -> tuple[int, int, int] | None:
-    """Height, width and channels of a row that is a picture, None where it is none: square, its columns numbered alike.
+    """Return height, width and channels if rows are square images with numbered columns; otherwise None.
 
     >>> picture([f"x{pixel}" for pixel in range(784)])
     (28, 28, 1)
@@ -287,7 +287,7 @@ def picture(names: Sequence[str]) -> tuple[int, int, int] | None:
 
 
 def _shown(rows: FloatArray, names: Sequence[str]) -> Int64Array:
-    """Features that examples show."""
+    """Return the features that examples show."""
     if picture(names) is not None:
         return np.arange(len(names))
     deviations = rows.std(axis=0, dtype=np.float64)
@@ -295,6 +295,6 @@ def _shown(rows: FloatArray, names: Sequence[str]) -> Int64Array:
 
 
 def _drawn(scenario: Scenario, purpose: str, rows: int, count: int, spared: Int64Array) -> Int64Array:
-    """So many numbers of records, none of them spared."""
+    """Draw ``count`` record numbers, none of them in ``spared``."""
     among = np.setdiff1d(np.arange(rows), spared)
     return stream(scenario.seed, purpose).permutation(among)[:count]

@@ -1,7 +1,7 @@
-"""A site that joins a finished run: its rows are placed, the run folder is extended, and nothing in it moves.
+"""Adding a site to a finished run: place its rows and extend the run folder. Mapped rows do not move.
 
-What comes of it lies in the run folder under ``joined/``, in a numbered folder for each site that is whole or not
-there. The files of the run itself stay as they are, but for the page, which shows the site too.
+The result is in a numbered folder under ``joined/``, complete or absent. The other files of the run do not change,
+except for the report, which also shows the site.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ from raydr.scenarios.running.federation_plan import plan_of
 from raydr.statistics.preparing import COMMON
 
 _PREPARATION = ("shift", "factor", "fill", *COMMON, KEYED)
-"""Arrays of a model that come before the method."""
+"""Arrays of a model that belong to data preparation, not to the method."""
 
 
 def join(folder: Path, data: Path, *, site: str | None = None, listener: Listener = unheard) -> Path:
-    """Have a site join a run, and extend its folder; arguments are as for :func:`raydr.join`.
+    """Add a site to a run and extend its folder; arguments as for :func:`raydr.join`.
 
     Raises
     ------
     ScenarioError
-        If the run's maps take no new rows, or its noise is told in a unit that it did not keep.
+        If the run's maps take no new rows, or its noise has a unit that the run did not keep.
     DataError
         If the file cannot be used, has other columns, or the site's name is taken.
     OutputError
-        If the folder is not whole, is damaged, or cannot be written.
+        If the folder is incomplete or damaged, or cannot be written.
     RunError
-        If the site could not answer. The folder is then as it was.
+        If the site could not answer. The folder is then unchanged.
     """
     began, clock = datetime.now().astimezone(), time.perf_counter()
     folder, journal = folder.expanduser().absolute(), Journal(listener)
@@ -70,9 +70,9 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
     _require_free(name, run, [other.site for other in joined])
     if placing.keeps_classes:
         raise ScenarioError(
-            f"The run in {folder} adjusted sites to each other and kept what goes with the label (data.harmonize.keep),"
-            f" which rows to come need not have, so the site of {data} cannot tell by how much it is off: run with it,"
-            " among the others."
+            f"The run in {folder} adjusted sites to each other and kept the effect of the label (data.harmonize.keep)."
+            f" New rows may have no label, so the adjustment for the site of {data} is unknown: run again with this"
+            " site."
         )
     plan = plan_of(placing.scenario, run.client_count)
     require_admissible(plan)
@@ -83,7 +83,7 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
     plan = replace(plan, run=run.environment.run if rooted is None else rooted.name)
     hosts = [_host(0, table.rows, plan)]
     if rooted is not None:
-        # One of the run's clients hands the secret of all to the site; its rows are not asked for.
+        # One of the run's clients gives the shared secret to the site; its rows are not requested.
         hosts.append(
             _host(MEMBER, table.rows[:0], plan, Withheld({MEMBER: client_secret(rooted.root, FOUNDER)}))
         )
@@ -103,11 +103,11 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
         if isinstance(error, RaydrError):
             raise
         raise OutputError(
-            f"The model in {folder / records.MODEL} is none of method.kind {plan.method!r} ({error!r}). Bring back the"
+            f"The model in {folder / records.MODEL} does not fit method.kind {plan.method!r} ({error!r}): restore the"
             " run folder as the run wrote it, or repeat the run."
         ) from error
     refuse_nowhere(table, placed.places)
-    told = Joining(
+    joining = Joining(
         site=name,
         map=sha256_of_file(folder / records.EMBEDDING),
         rows=len(table.rows),
@@ -116,12 +116,12 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
         seconds=round(time.perf_counter() - clock, 4),
     )
     with journal.stage("run folder"), _extended(folder) as place:
-        _write(place, placing, table, placed, ledger, told)
+        _write(place, placing, table, placed, ledger, joining)
     return shown(folder, listener)
 
 
 def _host(client: int, rows: FloatArray, plan: Plan, withheld: Withheld | None = None) -> ClientHost:
-    """Return the host of one client, whose secret is drawn unless it has one."""
+    """Return the host of one client; its secret is drawn unless ``withheld`` has one."""
     return ClientHost(
         seats=[Seat(client, rows, fingerprint(rows))],
         seed=plan.seed,
@@ -132,23 +132,23 @@ def _host(client: int, rows: FloatArray, plan: Plan, withheld: Withheld | None =
 
 
 def _require_free(name: str, run: RunFolder, joined: list[str]) -> None:
-    """Raise DataError where a site cannot be called so."""
+    """Raise DataError if a site cannot have this name."""
     if not name:
-        raise DataError("The site needs a name: give one with --site.")
+        raise DataError("The site has no name: give one with --site.")
     if name in run.clients:
         raise DataError(
-            f"{run.path} has a client {name!r} already, whose rows were mapped: give the site that joins another name"
-            " with --site. Further rows of that client are placed by raydr transform."
+            f"{run.path} already has a client {name!r} with mapped rows: give the new site another name with --site. To"
+            " place more rows of that client, use raydr transform."
         )
     if name in joined:
         raise DataError(
-            f"A site {name!r} has joined {run.path} already: give this one another name with --site."
+            f"A site {name!r} has already joined {run.path}: give this one another name with --site."
         )
 
 
 @contextmanager
 def _extended(folder: Path) -> Iterator[Path]:
-    """Hand out a folder to write to, and make it the next of those that joined; after an error nothing is there."""
+    """Yield a folder to write to, and make it the next joined site; after an error, nothing remains."""
     home = folder / records.JOINED
     unfinished = home / f"{MARK}{secrets.token_hex(4)}"
     try:
@@ -161,21 +161,21 @@ def _extended(folder: Path) -> Iterator[Path]:
         if isinstance(error, RaydrError):
             raise
         raise OutputError(
-            f"The run folder {folder} could not be extended: {error.strerror or error}. Free its place, or copy it to"
-            " where it can be written."
+            f"Cannot extend the run folder {folder} ({error.strerror or error}): free space or permissions, or copy the"
+            " folder to a place where you can write."
         ) from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
         with suppress(OSError):
-            home.rmdir()  # where it is empty
+            home.rmdir()  # if it is empty
 
 
 def _write(
-    folder: Path, placing: Placing, table: Table, placed: Placed, ledger: Ledger, told: Joining
+    folder: Path, placing: Placing, table: Table, placed: Placed, ledger: Ledger, joining: Joining
 ) -> None:
     scenario, card = placing.scenario, placing.model.card
     clusters = {} if placed.clusters is None else {"cluster": placed.clusters}
-    write_placed(folder / records.EMBEDDING, table, placed.places, {"client": told.site}, clusters)
+    write_placed(folder / records.EMBEDDING, table, placed.places, {"client": joining.site}, clusters)
     write_json(folder / records.LEDGER, ledger.as_list())
     write_json(
         folder / records.PRIVACY, asdict(statement(ledger, scenario.privacy.budget, [len(table.rows)]))
@@ -186,12 +186,12 @@ def _write(
         columns=card.columns,
         named=card.named,
         scaling=scenario.data.scale,
-        sources=(replace(table.read_from, client=told.site),),
-        mapped=told.rows,
+        sources=(replace(table.read_from, client=joining.site),),
+        mapped=joining.rows,
         filling=scenario.data.filling,
-        filled={told.site: filled} if filled else {},
+        filled={joining.site: filled} if filled else {},
         words=dict(card.words),
         harmonized=placing.harmonized,
     )
     write_data(folder, data)
-    write_json(folder / records.JOINING, asdict(told))
+    write_json(folder / records.JOINING, asdict(joining))

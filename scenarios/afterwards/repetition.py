@@ -1,4 +1,4 @@
-"""A run repeated in this process, to the bit, so that what the server saw can be looked at after the fact."""
+"""Bit-identical repetition of a run in this process, to record what the server saw."""
 
 from __future__ import annotations
 
@@ -31,25 +31,27 @@ from raydr.scenarios.schema.reading import read
 from raydr.scenarios.schema.scenario import Scenario
 
 _DECIDING = ("numpy", "scipy", "scikit-learn", "openTSNE", "umap-learn", "numba")
-"""Packages whose version may change bits of a map."""
+"""Packages whose version can change a map."""
 
 
 @dataclass(kw_only=True, frozen=True)
 class Repetition:
-    """A run, and the same run once more.
+    """A run and its repetition.
 
     Attributes
     ----------
     run : RunFolder
+        The run.
     scenario : Scenario
+        Its scenario.
     holdings : Holdings
-        Who holds which rows.
+        Client data.
     served : Served
-        What the server came to, rows in client order.
+        Result of the server, with rows in client order.
     transcript : Transcript
-        What it saw on the way.
+        All messages that the server saw.
     replay : Replay
-        By which what was charged can be released again.
+        Repeats charged releases.
     """
 
     run: RunFolder
@@ -61,18 +63,18 @@ class Repetition:
 
 
 def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetition:
-    """Repeat the run of a folder, and make sure that it is the same run.
+    """Repeat the run of a folder and check that the result is the same.
 
     Raises
     ------
     OutputError
-        If the folder is no whole run folder, or another version made it.
+        If the folder is not a complete run folder, or is from another version.
     ScenarioError
         If such a run cannot be repeated.
     DataError
-        If the data are not those of the run any more.
+        If the data have changed.
     RunError
-        If the repetition has another map or another ledger.
+        If the repetition has a different map or ledger.
     """
     run = read_run(folder)
     scenario = read(folder / SCENARIO)
@@ -92,7 +94,7 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
             holdings = with_public_file(holdings, public)
     transcript = Transcript()
     plan, reserve = with_public(plan_of(scenario, len(holdings.names), holdings.harmonizing), holdings.public)
-    # With another secret, noise would be another, and the messages those of another run.
+    # With another secret, noise and messages would differ.
     rooted = origin_of(scenario).again(Identity.of(scenario, holdings).study, run.environment.run)
     backend = InlineBackend(transcript=transcript)
     served = backend.serve(
@@ -121,9 +123,9 @@ def require_repeatable(run: RunFolder, scenario: Scenario) -> None:
     Raises
     ------
     OutputError
-        If another version made the run.
+        If the run is from another version.
     ScenarioError
-        If its bits hang on how clients were packed.
+        If its result depends on the packing of clients or on a GPU.
     """
     here, then = {"raydr": version("raydr")} | versions(), dict(run.environment.packages)
     then["raydr"] = run.environment.raydr
@@ -135,23 +137,23 @@ def require_repeatable(run: RunFolder, scenario: Scenario) -> None:
     ]
     if changed:
         raise OutputError(
-            f"The run in {run.path} was made with {', '.join(changed)}, so its repetition would be another run: audit"
-            " it with the versions that made it, or run the scenario again."
+            f"The run in {run.path} used {', '.join(changed)}, so a repetition here would differ: audit it with the"
+            " versions of the run, or run the scenario again."
         )
     if run.environment.device != "cpu":
         raise ScenarioError(
-            f"The run computed on a GPU (runtime.device {scenario.runtime.device}), with other bits than this machine's"
-            " processor, so it cannot be repeated here: run it with runtime.device cpu, and audit that."
+            f"The run computed on a GPU (runtime.device {scenario.runtime.device}), and a CPU cannot repeat it bit for"
+            " bit: run it with runtime.device cpu, and audit that run."
         )
     if scenario.runtime.batch_clients:
         raise ScenarioError(
-            "runtime.batch_clients trains clients of one actor as one, with bits that hang on how they were packed, so"
-            " the run cannot be repeated with each client apart: run it without, and audit that."
+            "runtime.batch_clients trains the clients of an actor together, so the result depends on their packing and"
+            " cannot be repeated with separate clients: run it without batch_clients, and audit that run."
         )
 
 
 def require_same_data(run: RunFolder, holdings: Holdings, scaling: str) -> None:
-    """Raise DataError unless what was read now is what data.json says that the run read."""
+    """Raise DataError unless the data are those of the run, according to data.json."""
     now, then = holdings.provenance(scaling), run.data
     changed = [
         one.name
@@ -161,29 +163,28 @@ def require_same_data(run: RunFolder, holdings: Holdings, scaling: str) -> None:
     same = (now.columns, now.mapped, len(now.sources)) == (then.columns, then.mapped, len(then.sources))
     if changed or not same:
         raise DataError(
-            f"The data are not those of the run in {run.path} any more"
-            f" ({', '.join(changed) or 'other columns, rows or files'}, by data.json): bring them back, or repeat the"
-            " run."
+            f"The data of the run in {run.path} have changed, according to data.json"
+            f" ({', '.join(changed) or 'other columns, rows or files'}): restore them, or repeat the run."
         )
 
 
 def _require_same_outcome(run: RunFolder, served: Served) -> None:
-    """Raise RunError unless map and ledger are the run's, the map to the bit."""
+    """Raise RunError unless the ledger and, bit for bit, the map are those of the run."""
     found = np.asarray(served.outcome.embedding, np.float64)
     if found.shape != run.federated.shape or not np.array_equal(found, run.federated):
         off = "another shape" if found.shape != run.federated.shape else _apart(found, run.federated)
         raise RunError(
-            f"The repetition of the run in {run.path} has another map ({off}), so what it shows is not what that run's"
-            " server saw. Bits change between processors, where clients were lost by chance, and where a run that may"
-            " lose clients was interrupted and resumed: run the scenario here again, and audit that."
+            f"The repetition of the run in {run.path} has a different map ({off}), so its messages are not those of the"
+            " run. Results can differ between processors, if clients were lost by chance, and if a run that may lose"
+            " clients was resumed: run the scenario again here, and audit that run."
         )
     was, now = _messages(run.ledger), _messages(served.ledger.entries.values())
     different = [entry["kind"] for entry in [*was, *now] if (entry in was) != (entry in now)]
     if different:
         raise RunError(
-            f"The repetition of the run in {run.path} has the same map but other messages"
-            f" ({', '.join(dict.fromkeys(different))}): clients were asked again there, or ledger.json was changed. Run"
-            " the scenario again, and audit that."
+            f"The repetition of the run in {run.path} has the same map but different messages"
+            f" ({', '.join(dict.fromkeys(different))}): the run repeated requests to clients, or ledger.json was"
+            " changed. Run the scenario again, and audit that run."
         )
 
 
@@ -199,6 +200,6 @@ def _messages(entries: Iterable[Entry]) -> Sequence[dict[str, Any]]:
 
 
 def _passed_on(event: Event, listener: Listener) -> None:
-    """Everything but the rounds, which are those of the run."""
+    """Pass on all events except rounds, which are those of the run."""
     if not isinstance(event, RoundEnded):
         listener(event)

@@ -1,4 +1,4 @@
-"""The picture and the page of a run folder, drawn once all else in it is there."""
+"""Picture and report of a run folder, written after everything else."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from raydr.runfolder import records
 
 
 def shown(folder: Path, listener: Listener) -> Path:
-    """Draw the picture and the page of a run folder that is whole: what fails here costs no result.
+    """Write the picture and the report of a complete run folder; a failure here loses no result.
 
     Raises
     ------
     RunError
-        If one of them cannot be made.
+        If one of them cannot be written.
     """
     failed: dict[str, Exception] = {}
     try:
@@ -28,15 +28,15 @@ def shown(folder: Path, listener: Listener) -> Path:
                     failed[name] = error
     except BaseException as error:
         error.add_note(
-            f"The run in {folder} is whole: `raydr report {folder}` makes its picture and its page."
+            f"The run in {folder} is complete: to write its picture and report, run `raydr report {folder}`."
         )
         raise
     if failed:
         reasons = "; ".join(
-            f"{name} could not be made: {' '.join(str(error).split())}" for name, error in failed.items()
+            f"{name} could not be written: {' '.join(str(error).split())}" for name, error in failed.items()
         )
         raise RunError(
-            f"The run is whole in {folder}, but for what shows it ({reasons.rstrip('.')}). Once that is mended,"
-            f" `raydr report {folder}` makes both from the results."
+            f"The run is complete in {folder}, except for picture or report ({reasons.rstrip('.')}). Fix that, then run"
+            f" `raydr report {folder}`."
         ) from next(iter(failed.values()))
     return folder

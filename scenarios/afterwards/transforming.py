@@ -1,4 +1,4 @@
-"""Places new rows on the map of a finished run."""
+"""Placing of new rows on the map of a finished run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LOGGER = logging.getLogger(__name__)
 def transform(
     folder: Path, data: str | Path, out: Path, *, site: str | None = None, listener: Listener = unheard
 ) -> Path:
-    """Place the rows of files on a run's map, and write where they are; arguments are as for :func:`raydr.transform`.
+    """Place the rows of files on a run's map and write their positions; arguments as for :func:`raydr.transform`.
 
     Raises
     ------
@@ -52,19 +52,17 @@ def transform(
     DataError
         If a file cannot be used, or has other columns.
     OutputError
-        If the folder is no run's, its model is damaged, or the file cannot be written.
+        If the folder is not a run folder, its model is damaged, or the file cannot be written.
     """
     if out.suffix not in (".csv", ".parquet"):
-        raise OutputError(
-            f"The map of new rows is written as .csv or .parquet, not {out.suffix!r}: name such a file."
-        )
+        raise OutputError(f"The file must end in .csv or .parquet, not {out.suffix!r}: change --out.")
     placing, journal, several = placing_of(folder, str(data)), Journal(listener), files_of(data)
     files = [Path(data).expanduser()] if several is None else several
     total = sum(rows_of_parquet(file) for file in files if _in_blocks(file))
     done = 0
     with (
         journal.stage("places"),
-        whole(out, "free its place, or name another with --out") as unfinished,
+        whole(out, "free the disk, or name another file with --out") as unfinished,
         _Written(unfinished, out.suffix) as written,
     ):
         for file in files:
@@ -77,23 +75,19 @@ def transform(
 
 
 def place(folder: Path, table: Table) -> FloatArray:
-    """Positions (rows, 2 or 3) on a run's map of the rows of a table that has the run's columns, in their order.
+    """Return the positions (rows, 2 or 3) of a table's rows on a run's map.
 
-    Of a run that harmonized sites the table says of which site each row is.
-
-    Raises as :func:`transform`.
+    The table has the run's columns in order, and the site of each row if the run harmonized sites. Raises as
+    :func:`transform`.
     """
     return placing_of(folder, table.name).found(table).places
 
 
 def predict(folder: Path, table: Table) -> Int64Array:
-    """Clusters (rows,) of the rows of such a table, by a run whose method makes clusters.
-
-    Raises as :func:`transform`.
-    """
+    """Return the clusters (rows,) of a table's rows, for methods that make clusters. Raises as :func:`transform`."""
     clusters = placing_of(folder, table.name).found(table).clusters
     if clusters is None:
-        raise ScenarioError(f"{folder} is a run whose method makes no clusters: new rows have none.")
+        raise ScenarioError(f"The method of the run in {folder} makes no clusters, so new rows have none.")
     return clusters
 
 
@@ -106,9 +100,10 @@ class Placing:
     model: Model
 
     def read(self, data: Path, *, label: str | None = None, site: str | None = None) -> Table:
-        """The rows of a file that has the run's columns, by their names; of a ``label`` too, if it has that.
+        """Read a file with the run's columns, matched by name, and its ``label`` column if it has one.
 
-        Of a run that harmonized sites, ``site`` is whose they are, or the column that says so; by default the run's.
+        For a run that harmonized sites, ``site`` is the site of the rows or the column that names it. Default: the
+        run's column.
         """
         settings = self.scenario.data
         table, others = load_alike(
@@ -124,7 +119,7 @@ class Placing:
         return self._of_site(table, data, site)
 
     def blocks(self, data: Path, *, site: str | None = None) -> Iterator[Table]:
-        """The same a part at a time, where the kind of file allows it, so that it need not fit in memory."""
+        """Read the file in parts if its format allows that, so that it need not fit in memory."""
         if not _in_blocks(data):
             yield self.read(data, site=site)
             return
@@ -143,18 +138,18 @@ class Placing:
 
     @property
     def _alike(self) -> Alike:
-        """The columns that new rows must have."""
+        """Columns that new rows must have."""
         card = self.model.card
         layout = Layout.of(card.columns, card.words)
         return Alike(f"the data of the run in {self.folder}", layout.columns, card.named, layout)
 
     def _client_column(self, site: str | None) -> str | None:
-        """The column that says of which site a row is, where that matters and ``site`` is not itself one."""
+        """Return the column that names the site of a row; None if it is not needed or ``site`` names a site."""
         sites = self.model.card.sites
         if site is not None and not sites:
             raise ScenarioError(
-                f"--site {site}: the run in {self.folder} adjusted no site to others (data.harmonize), so it does not"
-                " matter of which rows are: leave --site out."
+                f"--site {site} has no effect: the run in {self.folder} did not adjust sites to each other"
+                " (data.harmonize). Leave --site out."
             )
         return None if site in sites or not sites else site or self.scenario.clients.partition.client_column
 
@@ -164,20 +159,18 @@ class Placing:
             table = replace(table, client_keys=np.zeros(len(table.rows), np.int64), client_names=(site,))
         elif site is not None and table.client_keys is None:
             raise DataError(
-                f"--site {site}: that is no site of the run in {self.folder}, which has {listing(card.sites)}, and no"
-                f" column of {data}."
+                f"--site {site} is neither a site of the run in {self.folder} ({listing(card.sites)}) nor a column of"
+                f" {data}: correct the name."
             )
         return table
 
     def _say_unknown(self, data: Path, others: Sequence[str]) -> None:
         unknown = [column for column in others if column not in self.model.card.left_out]
         if unknown:
-            _LOGGER.warning(
-                "%s: the run had no such columns, which are left aside: %s", data, listing(unknown)
-            )
+            _LOGGER.warning("%s: columns that the run did not have are ignored: %s", data, listing(unknown))
 
     def prepared(self, table: Table) -> FloatArray:
-        """Rows of a table, filled in, harmonized, scaled and keyed as those of the run."""
+        """Return the rows of a table, filled in, harmonized, scaled and keyed like those of the run."""
         if self.sealed is not None:
             run, scale = self.rooted, keyed_scale(self.scenario.data.scale)
             return keyed_rows(table.rows, self.sealed, run.shared, run.name, scale)
@@ -186,18 +179,18 @@ class Placing:
 
     @property
     def sealed(self) -> UInt8Array | None:
-        """What clients scaled by, as they alone can read it; None where there is no isometry key."""
+        """Encrypted scaling, which only clients can read; None without an isometry key."""
         known = self.model.arrays.get(KEYED)
         return None if known is None else np.asarray(known, np.uint8)
 
     @property
     def preparation(self) -> Preparation:
-        """What clients filled in, harmonized and scaled by."""
+        """The clients' filling, harmonizing and scaling."""
         return self._preparation()
 
     @property
     def common(self) -> Preparation:
-        """The same without what each site kept to itself: for one that was not there."""
+        """:attr:`preparation` without the arrays of single sites, for a site that was not in the run."""
         return self._preparation(of_sites=False)
 
     def _preparation(self, of_sites: bool = True) -> Preparation:
@@ -207,49 +200,48 @@ class Placing:
 
     @property
     def keeps_classes(self) -> bool:
-        """Whether sites were adjusted to each other with what goes with the label kept."""
+        """Whether sites were adjusted to each other with the effect of the label kept."""
         return bool(np.any(self.model.arrays.get("site_classes", _NONE)))
 
     @property
     def harmonized(self) -> Harmonized | None:
-        """How sites were adjusted to each other, for those that were not there."""
+        """How sites were adjusted to each other, without the run's measurements."""
         found = read_run(self.folder).data.harmonized
         return None if found is None else replace(found, before={}, after={})
 
     @property
     def rooted(self) -> RootedRun:
-        """The run with its clients' secret, for those who have it."""
+        """The run with the secret of its clients."""
         run = read_run(self.folder).environment.run
         return origin_of(self.scenario).named(run)
 
     def found(self, table: Table) -> Placed:
-        """Where the rows of a table lie, once each of them has a place."""
+        """Place the rows of a table; raise DataError if one has no place."""
         found = self.found_of(self.prepared(table))
         refuse_nowhere(table, found.places)
         return found
 
     def found_of(self, rows: FloatArray) -> Placed:
-        """The same of rows that are prepared; some may have no place."""
+        """Place prepared rows; some may have no place."""
         scenario, model = self.scenario, self.model
         try:
             return placed(scenario.method, model.arrays, rows)
         except RaydrError:
             raise
-        # Arrays that lack, or do not fit together; torch's errors are RuntimeErrors.
+        # Arrays are missing or do not fit together; torch raises RuntimeError.
         except (KeyError, ValueError, IndexError, RuntimeError) as error:
             raise OutputError(
-                f"The model in {self.folder / MODEL} is none of method.kind {scenario.method.kind!r}"
-                f" ({type(error).__name__}: {error}). Bring back the run folder as the run wrote it, or repeat the run."
+                f"The model in {self.folder / MODEL} does not fit method.kind {scenario.method.kind!r}"
+                f" ({type(error).__name__}: {error}): restore the run folder as the run wrote it, or repeat the run."
             ) from error
 
     def _owners(self, table: Table) -> Int64Array:
-        """Whose the rows of a table are, of a run that adjusted each site's by what is the site's own."""
+        """Return the site of each row of a table, for a run that adjusted each site separately."""
         sites, places = self.model.card.sites, dict(zip(self.model.card.sites, count(), strict=False))
         if table.client_keys is None:
             raise DataError(
-                f"{table.name} does not say of which site its rows are, and the run adjusted sites to each other"
-                " (data.harmonize), each by what is its own: name the column, or the site, with --site. Sites are"
-                f" {listing(sites)}."
+                f"{table.name} does not name the site of its rows, but the run adjusted each site separately"
+                f" (data.harmonize): name a site or a column with --site. Sites: {listing(sites)}."
             )
         there = [table.client_names[code] for code in np.unique(table.client_keys)]
         strange = [name for name in there if name not in places]
@@ -263,20 +255,15 @@ class Placing:
 
 
 def placing_of(folder: Path, data: str) -> Placing:
-    """A run that can place the rows of ``data``; raises as :func:`transform`."""
+    """Return a run that can place the rows of ``data``; raises as :func:`transform`."""
     if not (folder / SCENARIO).is_file():
-        raise OutputError(
-            f"{folder} is not a run folder: it has no scenario.yaml. Give the folder that a run wrote."
-        )
+        raise OutputError(f"{folder} is not a run folder: it has no scenario.yaml. Give the folder of a run.")
     require_unchanged(folder, SCENARIO, CARD, ARRAYS, ENCODER)
     scenario = read(folder / SCENARIO)
     reason = scenario.method.unplaceable()
     wanted, placing = scenario.data.harmonize, Placing(folder, scenario, read_model(folder))
     if wanted is not None and wanted.kind != "center" and placing.keeps_classes:
-        reason = (
-            "sites were adjusted with what goes with the label kept (data.harmonize.keep), and rows to come have no"
-            " label yet"
-        )
+        reason = "sites were adjusted with the effect of the label kept (data.harmonize.keep), and new rows have no label"
     if reason is not None:
         raise ScenarioError(f"{folder} cannot place the rows of {data}: {reason}.")
     require_packages(scenario)
@@ -286,28 +273,28 @@ def placing_of(folder: Path, data: str) -> Placing:
 def _require_filling(folder: Path, scenario: Scenario, model: Model) -> None:
     if scenario.data.filling is not None and "fill" not in model.arrays:
         raise OutputError(
-            f"The model in {folder / MODEL} lacks what fills missing values in, and data.missing is"
-            f" {scenario.data.filling}. Bring back the run folder as the run wrote it, or repeat the run."
+            f"The model in {folder / MODEL} lacks the values that fill gaps, but data.missing is"
+            f" {scenario.data.filling}: restore the run folder as the run wrote it, or repeat the run."
         )
 
 
 def refuse_nowhere(table: Table, places: FloatArray) -> None:
-    """Raise DataError where a row of a table has no place."""
+    """Raise DataError if a row of a table has no place."""
     nowhere = np.flatnonzero(~np.isfinite(places).all(axis=1))
     if nowhere.size:
         raise DataError(
-            f"{table.name}: {nowhere.size} rows have no place on the map, the first of them {table.ids[nowhere[0]]!s}:"
-            " their values are too large to compute with. Correct them, or leave those rows out."
+            f"{table.name}: {nowhere.size} rows have no place on the map, first row {table.ids[nowhere[0]]!s}. Their"
+            " values are too large to compute with: correct them, or leave the rows out."
         )
 
 
 def _in_blocks(file: Path) -> bool:
-    """Whether a file can be read a part at a time: one whose columns say what they hold before they are read."""
+    """Return whether a file can be read in parts: its format declares the types of columns."""
     return ending(file) == ".parquet"
 
 
 class _Written:
-    """The file of places, written a part at a time."""
+    """Writer of the file of positions, in parts."""
 
     def __init__(self, path: Path, suffix: str) -> None:
         self._path, self._suffix = path, suffix
@@ -318,18 +305,18 @@ class _Written:
         return self
 
     def add(self, table: Table, found: Placed, client: str | None) -> None:
-        """Write where the rows of a table are, and of which of several files they are."""
+        """Write the positions of a table's rows, with the name of their file if there are several."""
         import pyarrow as pa
 
-        whose = {} if client is None else {"client": self._named([client]) * len(table.rows)}
+        clients = {} if client is None else {"client": self._named([client]) * len(table.rows)}
         clusters = {} if found.clusters is None else {"cluster": found.clusters}
-        columns = pa.table({"row": self._named(table.ids), **whose, **axes(found.places), **clusters})
+        columns = pa.table({"row": self._named(table.ids), **clients, **axes(found.places), **clusters})
         if self._writer is None:
             self._writer, self._schema = self._opened(columns.schema), columns.schema
         if columns.schema != self._schema:
             raise DataError(
-                f"{table.name} tells rows apart by {_ids(columns.schema)}, and rows before it are told apart by"
-                f" {_ids(self._schema)}, so they cannot stand in one file: give each its own, or ids in all of them."
+                f"{table.name} identifies rows by {_ids(columns.schema)}, but earlier files by {_ids(self._schema)}:"
+                " place each file separately, or add ids to all of them."
             )
         self._writer.write_table(columns)
 
@@ -338,7 +325,7 @@ class _Written:
             self._writer.close()
 
     def _named(self, names: Any) -> Any:
-        """Return names of rows or clients as the file holds them."""
+        """Return names of rows or clients in the form of the file."""
         if self._suffix == ".csv" and len(names) and isinstance(names[0], str):
             return [as_cell(name) for name in names]
         return names

@@ -1,1 +1,1 @@
-"""What a run will need, told before it starts: memory, time, messages, privacy."""
+"""Estimates before a run: memory, time, messages, privacy."""

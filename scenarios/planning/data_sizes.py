@@ -1,4 +1,4 @@
-"""What a plan knows of a run's data: as much as must be read of them, and no more."""
+"""Data sizes for a plan. Only what a plan needs is read."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ from raydr.scenarios.schema.scenario import Scenario
 from raydr.statistics.harmonizing import Harmonizing
 
 SAMPLED_NUMBERS = 4_000_000
-"""Of larger tables a sample answers for all rows, of so many numbers."""
+"""Maximum count of numbers in a table that is used completely; larger tables are sampled to this size."""
 
 
 @dataclass(kw_only=True, frozen=True)
 class Prospect:
-    """Clients and their rows, by size.
+    """Sizes of the clients' data.
 
     Attributes
     ----------
     sizes : tuple of int
-        Rows of each client, in client order; empty where nobody can say from here.
+        Rows of each client, in client order; empty if unknown.
     features : int
-        Of every row; 0 where nobody can say.
+        Number of features; 0 if unknown.
     itemsize : int
-        Bytes of one number of a row.
+        Bytes of one number.
     sample : (rows, features) array
-        All rows; of large tables some of them, and the largest and least value of each feature.
+        All rows; of large tables a sample, with the largest and smallest value of each feature.
     whole : bool
-        Whether the sample is all rows.
+        Whether the sample has all rows.
     labelled : bool
         Whether the rows have classes.
     public : (rows, features) array or None
-        Rows that are nobody's secret.
+        Public rows.
     names : tuple of str
-        Of the clients.
+        Names of the clients.
     nodes : tuple of (str or None)
-        Where each client's file lies; empty where the driver deals the rows.
+        Node of each client's file; empty if the driver deals the rows.
     unknown : tuple of str
-        What cannot be known from here, a sentence for each.
+        One sentence for each fact that is unknown on this machine.
     read : int
-        Rows that the driver reads before it draws some or sets some apart; 0 where it keeps all.
+        Rows that the driver reads before it samples or separates some; 0 if it keeps all.
     held_out : int
-        Rows that are placed on the map once it is drawn.
+        Rows that are placed on the finished map.
     agreement : tuple of Entry
-        What clients say to agree on columns and words, for the ledger.
+        Ledger entries for the messages in which clients agree on columns and words.
     harmonizing : Harmonizing or None
-        How clients are to be adjusted to each other.
+        How sites are adjusted to each other.
     """
 
     sizes: tuple[int, ...]
@@ -74,22 +74,22 @@ class Prospect:
 
     @property
     def rows(self) -> int:
-        """Of all clients."""
+        """Number of rows of all clients."""
         return sum(self.sizes)
 
     @property
     def known(self) -> bool:
-        """Whether rows and features are."""
+        """Whether the numbers of rows and features are known."""
         return bool(self.sizes)
 
 
 def prospect_of(scenario: Scenario, data_dir: Path | None) -> Prospect:
-    """Read what a plan has to know of a scenario's data.
+    """Read the data sizes of a scenario for a plan.
 
     Raises
     ------
     ScenarioError, DataError
-        If the data cannot be used as the scenario asks.
+        If the scenario cannot use the data.
     """
     if scenario.clients.sites:
         return _of_sites(scenario)
@@ -123,21 +123,23 @@ def prospect_of(scenario: Scenario, data_dir: Path | None) -> Prospect:
 def of_so_many(prospect: Prospect, rows: int) -> Prospect:
     """Return the sizes for this many rows of the same kind, with the same share for each client.
 
-    Rows that are read and not mapped, and those that are held out, grow along.
+    Rows that are read but not mapped, and held-out rows, grow in proportion.
 
     Raises
     ------
     ScenarioError
-        If nobody can say from here how many rows there are, or a client would be left without.
+        If the number of rows is unknown, or a client would have no rows.
     """
     if not prospect.known:
         raise ScenarioError(
-            "--rows scales the data that are here, and these are elsewhere: name a file of rows like them in data.path."
+            "--rows scales data on this machine, but these are elsewhere: name a file with similar rows in data.path."
         )
     ends = (np.cumsum((0, *prospect.sizes)) * (rows / prospect.rows)).round().astype(int)
     sizes = tuple(map(int, np.diff(ends)))
     if any(now == 0 < then for now, then in zip(sizes, prospect.sizes, strict=True)):
-        raise ScenarioError(f"Of {rows} rows some of the {len(sizes)} clients would have none: give more.")
+        raise ScenarioError(
+            f"--rows {rows} leaves some of the {len(sizes)} clients without rows: choose a larger number."
+        )
     larger = rows / prospect.rows
     return replace(
         prospect,
@@ -149,9 +151,9 @@ def of_so_many(prospect: Prospect, rows: int) -> Prospect:
 
 
 def sampled(rows: FloatArray, seed: int) -> FloatArray:
-    """All rows of a small table; of a large one some, and two more that hold each feature's least and largest value.
+    """Return all rows of a small table; of a large one a sample and two rows with each feature's extremes.
 
-    The two keep the ranges that messages declare, and move no mean of thousands of rows.
+    The two rows keep the ranges that messages declare. Their effect on means of thousands of rows is negligible.
     """
     if rows.size <= SAMPLED_NUMBERS:
         return rows
@@ -162,7 +164,7 @@ def sampled(rows: FloatArray, seed: int) -> FloatArray:
 
 
 def _of_sites(scenario: Scenario) -> Prospect:
-    """Count the files that can be read here; the others, and all that follows from them, are unknown."""
+    """Return the sizes of clients' own files; if one cannot be read here, sizes are unknown."""
     data, sites = scenario.data, scenario.clients.sites
     names = tuple(site.name or Path(site.path).stem for site in sites)
     nodes = tuple(site.node for site in sites)
@@ -170,8 +172,8 @@ def _of_sites(scenario: Scenario) -> Prospect:
     if away:
         where = f"{away[0].path}" + (f" and {len(away) - 1} more" if len(away) > 1 else "")
         unknown = (
-            f"The rows of {where} lie elsewhere, so neither messages nor rows in memory can be told from here: have"
-            " the plan made where the files are, or give their sizes by a table of as many rows.",
+            f"The rows of {where} are on another machine, so messages and memory for rows are unknown: run the plan"
+            " where the files are, or plan with a table of the same size.",
         )
         empty = np.zeros((0, 0), np.float32)
         return Prospect(
@@ -194,7 +196,7 @@ def _of_sites(scenario: Scenario) -> Prospect:
     for site, table in zip(sites, tables, strict=True):
         if table.features != first.features:
             raise DataError(
-                f"{site.path} has other features than {sites[0].path}: name the common ones in data.features."
+                f"{site.path} and {sites[0].path} have different features: name the common ones in data.features."
             )
     rows = np.concatenate([table.rows for table in tables])
     classes = {name for table in tables for name in present(table.labels, table.label_names)}
@@ -211,6 +213,6 @@ def _of_sites(scenario: Scenario) -> Prospect:
         names=names,
         nodes=nodes,
         unknown=(
-            ("Each site was read here, whatever node it names.",) if any(site.node for site in sites) else ()
+            ("All files of sites were read on this machine.",) if any(site.node for site in sites) else ()
         ),
     )

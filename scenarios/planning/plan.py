@@ -1,8 +1,8 @@
-"""What a run will need, told before anything starts: ``raydr plan``.
+"""Estimates of what a run needs: ``raydr plan``.
 
-Messages and their price in privacy come from a rehearsal (:func:`raydr.methods.serving.rehearse`), which asks what the
-run will ask of clients that have sizes alone; memory and time from models of both, in this room's
-``run_memory`` and ``run_time``. No Ray is started.
+Messages and their privacy cost come from a rehearsal (:func:`raydr.methods.serving.rehearse`), which sends the requests
+of the run to clients that have only sizes. Memory and time come from the models in ``run_memory`` and ``run_time``. Ray
+is not started.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from raydr.scenarios.schema.scenario import Scenario
 
 @dataclass(kw_only=True, frozen=True)
 class PlannedMessages:
-    """All messages of one kind in one direction, as ledger.json will have them.
+    """All messages of one kind in one direction, as in ledger.json.
 
     Attributes
     ----------
     kind, what, direction, granularity : str
-        As the ledger's.
+        As in the ledger.
     count, bytes : int
-        Of all clients together.
+        Totals over all clients.
     epsilon : float or None
-        Claimed for them.
+        Epsilon of these messages.
     assumed : str
-        Why their bytes are an estimate; empty where they are exact.
+        Why the bytes are an estimate; empty if they are exact.
     """
 
     kind: str
@@ -60,28 +60,28 @@ class PlannedMessages:
 
 @dataclass(kw_only=True, frozen=True)
 class PlannedPrivacy:
-    """What the accountant will say.
+    """Estimated privacy cost.
 
     Attributes
     ----------
     epsilon : float or None
-        Of the whole run; None where it is infinite, or not known.
+        Epsilon of the whole run; None if infinite or unknown.
     accounted : float or None
-        Of all releases that noise with a claim covers; None where there are none.
+        Epsilon of all releases under noise with a guarantee; None if there are none.
     delta : float
-        At which both are told.
+        Delta of both.
     infinite : tuple of str
         Why the whole run has no epsilon.
     known : bool
-        Whether the method's own releases are in it.
+        Whether the method's own releases are included.
     unit : {"record", "client"} or None
-        What the charged releases hide; None where there are none.
+        What the charged releases hide; None if there are none.
     relation : {"zero-out", "replace-one"} or None
-        Under which relation.
+        Relation between neighbouring data sets.
     by_adversary : mapping of name to Against
-        As privacy.json has it.
+        As in privacy.json.
     notices : tuple of str
-        What weakens the claim.
+        Limits of the guarantee.
     """
 
     epsilon: float | None
@@ -97,42 +97,42 @@ class PlannedPrivacy:
 
 @dataclass(kw_only=True, frozen=True)
 class Plan:
-    """What a run will need.
+    """What a run needs.
 
     Attributes
     ----------
     scenario, method : str
-        Its name, and the method's.
+        Names of the scenario and the method.
     rows, features, clients : int
-        Of the data; 0 rows and features where nobody can say from here.
+        Sizes of the data; 0 rows and features if unknown.
     smallest, largest : int
-        Rows of a client.
+        Fewest and most rows of a client.
     held_out : int
-        Rows that no client is given.
+        Rows that no client gets.
     federation : str
         "ray" or "inline".
     actors : int
-        Client actors; 0 inline.
+        Number of client actors; 0 inline.
     seating : str
-        How clients are packed, and why.
+        How clients are assigned to actors, and why.
     rounds : int
-        In which clients are asked, or the server computes by itself.
+        Rounds with requests to clients, or with work at the server.
     messages : tuple of PlannedMessages
-        In the ledger's order.
+        Messages in the ledger's order.
     bytes_up, bytes_down : int
-        Of all of them.
+        Totals of all messages.
     privacy : PlannedPrivacy
-        What they will cost.
+        Privacy cost of the messages.
     memory : tuple of ProcessMemory
-        Peak of each kind of process.
+        Peak memory of each kind of process.
     nodes : tuple of NodeNeed
-        What each machine needs, and has.
+        Needed and available memory of each machine.
     remedies : tuple of Remedy
-        Each of which would make it fit; empty where it does, or nothing would.
+        Changes, each of which makes the run fit; empty if it fits, or if none does.
     stages : tuple of StageTime
-        Seconds, roughly.
+        Approximate seconds.
     notes : tuple of str
-        What else should be known: what is assumed, what is not known, what will end the run.
+        Assumptions, unknown facts, and reasons why the run would fail.
     """
 
     scenario: str
@@ -159,16 +159,16 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        """Whether every machine has the memory that it needs."""
+        """Whether every machine has enough memory."""
         return all(node.fits for node in self.nodes)
 
     @property
     def seconds(self) -> float:
-        """Of all stages."""
+        """Seconds of all stages."""
         return sum(stage.seconds for stage in self.stages)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for a file."""
+        """Return plain values for a JSON file."""
         nodes = [asdict(node) | {"fits": node.fits} for node in self.nodes]
         return asdict(self) | {"nodes": nodes, "fits": self.fits, "seconds": self.seconds}
 
@@ -185,18 +185,18 @@ def plan_of_scenario(
     Parameters
     ----------
     scenario : Scenario
-        To be run.
+        The scenario.
     capacity : Capacity, optional
-        Where; this machine with the memory that is free now, unless given.
+        Available machines. Default: this machine with its free memory.
     data_dir : Path, optional
         Folder of built-in data sets.
     rows : int, optional
-        As if the data had so many, like those that they have.
+        Plan for this many rows of the same kind.
 
     Raises
     ------
     ScenarioError, DataError
-        For what would refuse the run.
+        If the run would be refused.
     """
     prospect = prospect_of(scenario, data_dir)
     if rows is not None:
@@ -206,7 +206,7 @@ def plan_of_scenario(
 
 
 def plan_of_prospect(scenario: Scenario, prospect: Prospect, capacity: Capacity) -> Plan:
-    """Plan one scenario with the data that it will have."""
+    """Plan one scenario from the sizes of its data."""
     clients = len(prospect.sizes) or len(scenario.clients.sites)
     sizes = prospect.sizes
     seats = _seating(scenario, prospect, clients, capacity)
@@ -241,7 +241,7 @@ def plan_of_prospect(scenario: Scenario, prospect: Prospect, capacity: Capacity)
         held_out=prospect.held_out,
         federation=scenario.runtime.federation,
         actors=seats.actors,
-        seating=seats.line if seats.actors else "everything in this process",
+        seating=seats.line if seats.actors else "everything in one process",
         rounds=rehearsed.rounds if rehearsed is not None else 0,
         messages=_messages(ledger, rehearsed),
         bytes_up=ledger.bytes("up"),
@@ -268,11 +268,11 @@ def _rehearsed(scenario: Scenario, prospect: Prospect, actors: int) -> Rehearsed
         return None
     clients = len(prospect.sizes)
     plan, reserve = with_public(plan_of(scenario, clients, prospect.harmonizing), prospect.public)
-    # As the backends have it: inline, a crash strikes one client alone.
+    # As in the backends: inline, a crash affects only one client.
     homes = pack(clients, actors or clients)
     classes = None
     if plan.harmonize is not None and plan.harmonize.covariates.classes:
-        # Which row is of which class decides nothing that is counted.
+        # The assignment of rows to classes does not affect any count.
         classes = np.arange(len(prospect.sample)) % plan.harmonize.covariates.classes
     crowd = Crowd(
         sizes=prospect.sizes,
@@ -331,7 +331,7 @@ def _load(
 
 
 def _kind_of(embedder: Any) -> str | None:
-    """Name of an embedder; of a method that is one, of the embedder that it is."""
+    """Return the name of an embedder, or of the embedder that a method inherits from."""
     if embedder is None:
         return None
     from raydr.embedding import EMBEDDERS
@@ -343,7 +343,7 @@ def _kind_of(embedder: Any) -> str | None:
 
 
 def _hosted(actors: int, nodes: Sequence[str | None], capacity: Capacity) -> tuple[int, ...]:
-    """Actors on each machine: those of named nodes there, the others spread evenly."""
+    """Return the number of actors on each machine: those with a node there, the others spread evenly."""
     machines = capacity.machines
     hosted = [0] * len(machines)
     spread = actors
@@ -376,17 +376,17 @@ def _messages(ledger: Ledger, rehearsed: Rehearsed | None) -> tuple[PlannedMessa
 
 
 def _privacy(ledger: Ledger, scenario: Scenario, prospect: Prospect, rehearsed: Rehearsed) -> PlannedPrivacy:
-    told = statement(ledger, scenario.privacy.budget, prospect.sizes)
+    cost = statement(ledger, scenario.privacy.budget, prospect.sizes)
     return PlannedPrivacy(
-        epsilon=told.epsilon if rehearsed.whole else None,
-        accounted=told.epsilon_accounted if ledger.charges else None,
-        delta=told.delta,
-        infinite=told.infinite,
+        epsilon=cost.epsilon if rehearsed.whole else None,
+        accounted=cost.epsilon_accounted if ledger.charges else None,
+        delta=cost.delta,
+        infinite=cost.infinite,
         known=rehearsed.whole,
-        unit=told.unit,
-        relation=told.relation,
-        by_adversary=told.epsilon_by_adversary,
-        notices=told.notices,
+        unit=cost.unit,
+        relation=cost.relation,
+        by_adversary=cost.epsilon_by_adversary,
+        notices=cost.notices,
     )
 
 
@@ -395,25 +395,24 @@ def _notes(scenario: Scenario, prospect: Prospect, rehearsed: Rehearsed | None) 
     if rehearsed is None:
         return tuple(notes)
     if rehearsed.failure is not None:
-        notes.append(f"The run will not come to its end: {rehearsed.failure}")
+        notes.append(f"The run would fail: {rehearsed.failure}")
     if not rehearsed.whole:
         notes.append(
-            f"The method {scenario.method.kind!r} does not say beforehand what it sends (it has no rehearse), so only"
-            " what comes before it is counted, and neither its messages nor its rounds are in memory and time."
+            f"The method {scenario.method.kind!r} does not declare its messages in advance (it has no rehearse). The"
+            " plan counts only what comes before it: its messages and rounds are not in memory and time."
         )
     notes += [f"{kind} is estimated: {why}." for kind, why in rehearsed.guesses.items()]
     if not prospect.whole:
-        notes.append(
-            "A sample of the rows answered for all where the data decide how often something is asked."
-        )
+        notes.append("Where the data decide the number of requests, the plan used a sample of the rows.")
     if scenario.audit is not None:
         notes.append(
-            "The audit repeats the run in one process, so federation and method take their time once more, beside that"
-            " of the attacks; neither is in the times above."
+            "The audit repeats federation and method in one process and then attacks them. The times above do not"
+            " include this."
         )
     noise = scenario.privacy.noise
     if getattr(noise, "sigma", None) is not None and getattr(scenario.method, "gamma", 1.0) is None:
         notes.append(
-            "What privacy.noise.sigma is worth depends on the bandwidth, which was estimated: set method.gamma."
+            "The epsilon of privacy.noise.sigma depends on the bandwidth, which the plan estimated: set method.gamma"
+            " for an exact value."
         )
     return tuple(notes)

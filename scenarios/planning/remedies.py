@@ -1,4 +1,4 @@
-"""What does not fit into the machines of a run, and which key of the scenario would make it fit."""
+"""Memory needs of each machine, and keys of the scenario that make a run fit."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from raydr.scenarios.schema.scenario import Scenario
 
 @dataclass(frozen=True)
 class NodeNeed:
-    """Memory that one machine needs, and has.
+    """Needed and available memory of one machine.
 
     Attributes
     ----------
     name : str
-        Of the machine.
+        Name of the machine.
     actors : int
-        That it hosts.
+        Number of client actors on it.
     needed, available : int
         Bytes.
     driver : bool
-        Whether driver, coordinator and evaluation are there.
+        Whether it runs driver, coordinator and evaluation.
     """
 
     name: str
@@ -34,20 +34,20 @@ class NodeNeed:
 
     @property
     def fits(self) -> bool:
-        """Whether it has what it needs."""
+        """Whether the machine has enough memory."""
         return self.needed <= self.available
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """Keys to set so that a run fits, and what it needs then.
+    """Keys that make a run fit.
 
     Attributes
     ----------
     keys : tuple of (str, str)
-        Dotted keys and their values, as ``--set`` takes them.
+        Dotted keys and values for ``--set``.
     why : str
-        What that saves.
+        Effect of the keys.
     """
 
     keys: tuple[tuple[str, str], ...]
@@ -55,7 +55,7 @@ class Remedy:
 
 
 def needs_of(load: Load, hosted: tuple[int, ...], capacity: Capacity) -> tuple[NodeNeed, ...]:
-    """Return what each machine needs that hosts so many actors."""
+    """Return the memory need of each machine for its number of actors."""
     return tuple(
         NodeNeed(
             machine.name,
@@ -69,18 +69,18 @@ def needs_of(load: Load, hosted: tuple[int, ...], capacity: Capacity) -> tuple[N
 
 
 def remedies(load: Load, scenario: Scenario, fixed: bool, capacity: Capacity) -> tuple[Remedy, ...]:
-    """Return every single key that would make a run fit, and where none does, keys that do together.
+    """Return every single key that makes a run fit; if there is none, a combination of keys that does.
 
     Parameters
     ----------
     load : Load
-        As the scenario has it.
+        Load of the scenario.
     scenario : Scenario
-        Whose keys they are.
+        Scenario whose keys may change.
     fixed : bool
-        Whether clients have files of their own, so that neither actors nor rows can be fewer.
+        Whether clients have their own files, so that actors and rows cannot be fewer.
     capacity : Capacity
-        That it must fit into.
+        Available machines.
     """
     changes = list(_changes(load, scenario, fixed, capacity))
     single = [
@@ -108,26 +108,29 @@ Change = Callable[[Load], "tuple[tuple[str, str], Load] | None"]
 
 
 def _changes(load: Load, scenario: Scenario, fixed: bool, capacity: Capacity) -> Iterator[tuple[Change, str]]:
-    """Ways to need less, the least harmful first; each leads to the largest value that fits, or the smallest."""
+    """Yield changes that need less memory, least harmful first; each uses the largest value that fits."""
     if load.actors > 1 and not fixed:
-        yield _fewer_actors(capacity), "fewer processes, each of which hosts more clients; no bit changes"
+        yield _fewer_actors(capacity), "fewer processes with more clients each; results are identical"
     if load.central:
         yield (
             lambda now: (("compare", "[]"), replace(now, central=False)),
-            "no pooled-data map beside the run's",
+            "no pooled-data map",
         )
     few = tuple(filter(is_light, load.metrics)) or ("npa_10",)
     if not set(load.metrics) <= set(few):
         yield (
             lambda now: (("metrics", f"[{', '.join(few)}]"), replace(now, metrics=few)),
-            "metrics that need less",
+            "metrics that need less memory",
         )
     points = next((name for name in ("landmarks", "anchors") if hasattr(scenario.method, name)), None)
     if points is not None and load.posted:
         width = load.posted // (8 * load.rows)
-        yield _fewer_points(points, width, capacity), "less of each record at the server; a coarser map"
+        yield (
+            _fewer_points(points, width, capacity),
+            "fewer numbers for each record at the server; a coarser map",
+        )
     if scenario.data.source is not None or scenario.data.path is not None or scenario.data.graph is not None:
-        yield _fewer_rows(capacity), "a sample of the rows, class by class"
+        yield _fewer_rows(capacity), "a sample of the rows, stratified by class"
 
 
 def _fewer_actors(capacity: Capacity) -> Change:
@@ -161,14 +164,14 @@ def _fewer_rows(capacity: Capacity) -> Change:
     def change(load: Load) -> tuple[tuple[str, str], Load]:
         rows = _largest(100, load.rows, lambda rows: _fits(fewer(load, rows), capacity))
         step = 10 ** max(0, len(str(rows)) - 2)
-        rows = max(2, rows - rows % step)  # two digits are as much as the model knows
+        rows = max(2, rows - rows % step)  # the memory model has two significant digits
         return ("data.rows", str(rows)), fewer(load, rows)
 
     return change
 
 
 def _largest(least: int, most: int, fits: Callable[[int], bool]) -> int:
-    """Largest number from ``least`` to ``most`` that fits; ``least`` where none does."""
+    """Return the largest number from ``least`` to ``most`` that fits; ``least`` if none does."""
     low, high = least, max(least, most)
     while low < high:
         middle = (low + high + 1) // 2
@@ -180,7 +183,7 @@ def _largest(least: int, most: int, fits: Callable[[int], bool]) -> int:
 
 
 def _fits(load: Load, capacity: Capacity) -> bool:
-    """Whether every machine has what it needs, actors spread evenly."""
+    """Return whether every machine has enough memory with actors spread evenly."""
     machines = capacity.machines
     each, over = divmod(load.actors, len(machines))
     hosted = tuple(each + (index < over) for index in range(len(machines)))

@@ -1,6 +1,6 @@
-"""Memory that a run will need, process by process: what it loads, and the arrays that it holds at its fullest.
+"""Memory model of a run: libraries and peak arrays of each process.
 
-docs/plan.md tells the model, how its constants were measured, and how far it was off.
+docs/plan.md describes the model, the measurement of its constants and its errors.
 """
 
 from __future__ import annotations
@@ -18,72 +18,72 @@ MEGABYTE = 2**20
 INTERPRETER = 60 * MEGABYTE
 """Python, numpy, scipy and raydr."""
 RAY = 105 * MEGABYTE
-"""Ray's library in each of its processes, pages included that all of them share."""
+"""Ray's library in each process, including shared pages."""
 RAY_SERVICES = 500 * MEGABYTE
-"""Ray's own processes on a node: raylet, control service, agents, and workers that wait."""
+"""Ray's own processes on a node: raylet, control service, agents and idle workers."""
 NEIGHBOURS = 135 * MEGABYTE
-"""numba, and the compiled search for neighbours."""
+"""numba and the compiled neighbour search."""
 LIBRARIES = {"tsne": 70 * MEGABYTE, "umap": 150 * MEGABYTE, "phate": 150 * MEGABYTE}
 OTHER_LIBRARY = 40 * MEGABYTE
-"""Of embedders compiled by numba alone."""
+"""Library of embedders that use only numba."""
 SCIKIT_LEARN = 60 * MEGABYTE
-"""Which most metrics need, and whoever reads a data set that comes with it."""
+"""Needed by most metrics and by bundled data sets."""
 TORCH = 220 * MEGABYTE
 LIGHT_METRICS = frozenset({"npa", "trustworthiness", "continuity", "distance_error", "f_score"})
-"""Metrics that need neither, of any number of neighbours."""
+"""Metrics that need neither scikit-learn nor blocks of distances, for any number of neighbours."""
 BYTES_OF_A_NEIGHBOUR, BYTES_OF_AN_INTERPOLATED_ONE = 70, 30
-"""Of the neighbour graph, and of what t-SNE and UMAP make of it, for each neighbour of a row; of t-SNE that is laid out
-by interpolation, 25 were measured of a million rows."""
+"""Bytes for each neighbour of a row, in the graph and in t-SNE or UMAP; the second for interpolated t-SNE, where 25
+were measured with a million rows."""
 INTERPOLATED_ROWS = 10_000
-"""From which on t-SNE is."""
+"""Rows from which t-SNE uses interpolation."""
 SAMPLED_ROWS = 2_000
-"""Among which metrics look for groups by matrices of all pairs, four of doubles."""
+"""Rows among which metrics search for groups with four float64 matrices of all pairs."""
 OF_A_SAMPLE = 20
-"""Numbers for each row beside the table, where metrics look at a sample: the map, its tree, its clusters."""
+"""Numbers for each row in addition to the table if metrics use a sample: the map, its tree, its clusters."""
 BYTES_OF_A_PAIR = 16
-"""Of rows that share neighbours, where all rows are looked at: 12 were measured among 10,000 of MNIST."""
+"""Bytes for a pair of rows with shared neighbours if metrics use all rows: 12 were measured with 10,000 of MNIST."""
 BLOCK_BYTES = 96 * MEGABYTE
-"""Blocks of distances in which metrics look at all pairs of rows, at most, for each thread."""
+"""Maximum bytes of a block of distances in which metrics compare all pairs of rows, for each thread."""
 
 
 @dataclass(kw_only=True, frozen=True)
 class Load:
-    """What a run's memory follows from.
+    """Quantities that determine the memory of a run.
 
     Attributes
     ----------
     rows, features, itemsize : int
-        Of the data, and bytes of a number.
+        Size of the data, and bytes of one number.
     clients, largest : int
-        How many, and rows of the largest client.
+        Number of clients, and rows of the largest one.
     actors : int
-        0 for a run in one process.
+        Number of client actors; 0 for a run in one process.
     posted : int
-        Bytes that the server holds at once of what clients post of each record.
+        Bytes of per-record messages that the server holds at once.
     message : int
         Bytes of the largest message of one client, up or down.
     embedder : str or None
-        Draws the map at the server; None where clients place their rows themselves.
+        Embedder at the server; None if clients place their rows themselves.
     neighbours : int
-        Of each row, that it needs.
+        Neighbours of each row that the embedder needs.
     torch : bool
         Whether clients train an encoder.
     central : bool
-        Whether the pooled rows are drawn too.
+        Whether the pooled-data map is drawn too.
     metrics : tuple of str
-        That the evaluation computes.
+        Metrics of the evaluation.
     threads : int
-        Of the evaluation.
+        Threads of the evaluation.
     bundled : bool
         Whether the data come with scikit-learn, which the driver then loads.
     read : int
-        Bytes of the rows that are read before some are drawn or set apart; 0 where all are mapped.
+        Bytes of rows that are read before some are sampled or separated; 0 if all are mapped.
     held_out : int
-        Rows that are placed on the map once it is drawn.
+        Rows that are placed on the finished map.
     copies : int
-        Of the coordinates of all rows, in double precision, that the server makes before it draws them.
+        Number of float64 copies of all coordinates that the server makes before it draws the map.
     server : int
-        Bytes that the server holds besides: :meth:`raydr.methods.method.MethodSettings.server_bytes`.
+        Other bytes of the server: :meth:`raydr.methods.method.MethodSettings.server_bytes`.
     """
 
     rows: int
@@ -113,12 +113,12 @@ class Load:
 
     @property
     def inline(self) -> bool:
-        """Whether everything is one process."""
+        """Whether the run is one process."""
         return not self.actors
 
     @property
     def rows_of_actor(self) -> int:
-        """Rows of the fullest actor, at most."""
+        """Maximum number of rows of an actor."""
         return min(self.rows, self.largest * -(-self.clients // max(1, self.actors)))
 
 
@@ -129,13 +129,13 @@ class ProcessMemory:
     Attributes
     ----------
     process : str
-        As ``peak_memory_bytes`` of environment.json has it.
+        Name, as in ``peak_memory_bytes`` of environment.json.
     count : int
-        How many there are.
+        Number of processes.
     bytes : int
-        Largest resident memory of one of them, shared pages included.
+        Peak resident memory of one process, including shared pages.
     arrays : int
-        How much of it is not libraries.
+        Bytes of it that are not libraries.
     """
 
     process: str
@@ -145,10 +145,10 @@ class ProcessMemory:
 
 
 def footprint(load: Load) -> tuple[ProcessMemory, ...]:
-    """Return the peak of each kind of process, in the order in which a run starts them."""
+    """Return the peak memory of each kind of process, in the order in which a run starts them."""
     driver = _of_driver(load)
     if load.inline:
-        # One part after the other: libraries of all, arrays of the fullest beside the table.
+        # The parts run in sequence: libraries of all, table, and arrays of the largest part.
         libraries = INTERPRETER + sum(_all_libraries(load).values())
         arrays = driver + max(_of_server(load), _of_client(load, load.rows), _of_evaluation(load))
         return (ProcessMemory("driver", 1, libraries + arrays, arrays),)
@@ -171,11 +171,11 @@ def footprint(load: Load) -> tuple[ProcessMemory, ...]:
 
 
 def node_bytes(load: Load, actors: int, *, driver: bool) -> int:
-    """Memory that one machine needs which hosts so many client actors; with the driver go server and evaluation.
+    """Return the memory need of a machine with this number of client actors, in bytes.
 
-    The server has ended when the evaluation begins, so the larger of the two counts. Pages that processes share count
-    once: an actor with its library is :data:`~raydr.actors.packing.ACTOR_BYTES` more, and the rows in Ray's store are
-    one copy.
+    With ``driver``, the machine also runs server and evaluation. The server ends before the evaluation starts, so only
+    the larger one counts. Shared pages count once: an actor with its library adds
+    :data:`~raydr.actors.packing.ACTOR_BYTES`, and Ray's store has one copy of the rows.
     """
     by_name = {process.process: process for process in footprint(load)}
     if load.inline:
@@ -197,7 +197,7 @@ def _of_driver(load: Load) -> int:
 
 
 def _of_server(load: Load) -> int:
-    """Posted blocks and what geometry is made of them, the graph, what else the method holds, and a few messages."""
+    """Return bytes at the server: per-record messages, geometry, graph, other arrays of the method, messages."""
     coordinates = 0 if load.embedder is None else load.copies * 8 * load.rows * load.features
     graph = _of_graph(load)
     held = max(2 * load.posted, load.posted + coordinates, coordinates + graph)
@@ -205,21 +205,21 @@ def _of_server(load: Load) -> int:
 
 
 def _of_graph(load: Load) -> int:
-    """The neighbour graph, and what an embedder makes of it."""
+    """Return bytes of the neighbour graph and of the embedder's copy."""
     interpolated = load.embedder == "tsne" and load.rows >= INTERPOLATED_ROWS
     each = BYTES_OF_AN_INTERPOLATED_ONE if interpolated else BYTES_OF_A_NEIGHBOUR
     return load.rows * load.neighbours * each
 
 
 def _of_client(load: Load, rows: int) -> int:
-    """Its rows as they came and as scaled, a block in double precision, and its messages."""
+    """Return bytes of a client: rows as read and scaled, a float64 block, messages."""
     table = rows * load.features * load.itemsize
     posted = load.posted * rows // max(1, load.rows)
     return 2 * table + min(8 * rows * load.features, 64 * MEGABYTE) + 2 * posted + 4 * load.message
 
 
 def _of_evaluation(load: Load) -> int:
-    """Rows as read, as scaled and in double precision, graphs, and blocks of distances."""
+    """Return bytes of the evaluation: rows as read, scaled and in float64, graphs, blocks of distances."""
     looked_at = load.rows if load.rows <= EXACT_ROWS else SAMPLED
     graph = looked_at * graph_size(load.metrics) * 24
     precise = 8 * load.rows * (load.features if looked_at == load.rows else OF_A_SAMPLE)
@@ -233,7 +233,7 @@ def _of_evaluation(load: Load) -> int:
 
 
 def _grouped(metric: str, load: Load) -> int:
-    """Rows among all of which a metric looks for groups; 0 where it looks at none, or at a sample."""
+    """Return the number of rows among which a metric searches for groups; 0 if it uses none or a sample."""
     if not metric.endswith(("steadiness_all", "cohesiveness_all")):
         return 0
     rows = load.held_out if metric.startswith("new_") else load.rows
@@ -245,12 +245,12 @@ def _measured(load: Load) -> bool:
 
 
 def is_light(metric: str) -> bool:
-    """Whether a metric of this name needs neither scikit-learn nor blocks of distances."""
+    """Return whether a metric needs neither scikit-learn nor blocks of distances."""
     return metric.rstrip("_0123456789") in LIGHT_METRICS
 
 
 Libraries = dict[str, int]
-"""What a process loads by name, and bytes of each."""
+"""Bytes of the libraries of a process, by name."""
 
 
 def _libraries_of_driver(load: Load) -> Libraries:
@@ -274,7 +274,7 @@ def _libraries_of_evaluation(load: Load) -> Libraries:
 
 
 def _all_libraries(load: Load) -> Libraries:
-    """Of one process that does everything."""
+    """Return the libraries of a run in one process."""
     parts = (_libraries_of_server, _libraries_of_client, _libraries_of_evaluation)
     together = _libraries_of_driver(load)
     for part in parts:

@@ -1,6 +1,6 @@
-"""How long a run will take, stage by stage, roughly: operations and messages over measured rates.
+"""Time model of a run by stage: operations and messages divided by measured rates.
 
-docs/plan.md tells where the rates come from; the promise is a factor of three on a machine of that sort.
+docs/plan.md has the source of the rates. The target is a factor of three on a similar machine.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS
 from raydr.scenarios.planning.run_memory import INTERPOLATED_ROWS, Load, is_light
 
 OPERATIONS_PER_S = 6e9
-"""Of one core, in products of matrices with what goes between them."""
+"""Operations of one core in matrix products, with the work between them."""
 BYTES_PER_S = 4e8
-"""Through Ray's store or this process: copied, checked against ranges, added up."""
+"""Bytes through Ray's store or this process: copied, checked against ranges, summed."""
 RAY_START_S, ACTOR_START_S = 6.0, 0.7
 CALL_S = {"ray": 4e-3, "inline": 5e-4}
-"""Of one question to one actor, and of one to all clients of one process."""
+"""Seconds of one request: to one actor, and to all clients of one process."""
 MESSAGE_S = 1e-4
-"""Of one client's answer, whatever it holds."""
+"""Seconds of one client's answer, of any size."""
 LOADING_S = {"tsne": 2.0, "umap": 8.0, "phate": 3.0}
-"""Importing an embedder, and what numba compiles."""
+"""Seconds to import an embedder, with numba's compilation."""
 PAIR_S, PAIR_FEATURE_S = 4e-9, 1e-11
-"""Of the neighbour search, on one core, for each pair of rows, and for each of their features."""
+"""Seconds of the neighbour search on one core, for each pair of rows and for each of their features."""
 LOOKED_INTO = 20
-"""Cells into which each of very many rows looks for neighbours, of data that are no better than usual."""
+"""Cells that the neighbour search visits for each row of a very large table, for ordinary data."""
 TSNE_ROW_S, TSNE_INTERPOLATED_ROW_S = 1.4e-5, 5.5e-7
-"""Of one iteration for each row, on one core: Barnes-Hut, and interpolation."""
+"""Seconds of one iteration for each row on one core: Barnes-Hut, and interpolation."""
 TSNE_GRID_S, FULL_GRID_ROWS = 0.15, 40_000
-"""Of one iteration's grids, on one core, by so many rows on as large as they become; their side grows as the map's."""
+"""Seconds of one iteration's full grid on one core, and the rows from which it is full; its side grows as the map's."""
 EDGE_S, SHARED_EDGE_S = 2e-7, 1e-7
-"""Of one epoch of UMAP and its like for each neighbour of a row, on one core: and of UMAP of more rows than that."""
+"""Seconds of one epoch of UMAP and similar embedders for each neighbour on one core; second, UMAP of many rows."""
 METRICS_S, METRIC_PAIR_S, METRIC_PAIR_FEATURE_S = 7.0, 7e-8, 1e-10
-"""Of all metrics, on one core: importing, and for each pair of rows."""
+"""Seconds of all metrics on one core: imports, each pair of rows, and each feature of a pair."""
 SAMPLED_PAIR_S, SAMPLED_PAIR_FEATURE_S = 1e-8, 1e-10
-"""The same where they look at a sample: for each pair of one of its rows with one of all."""
+"""The same with a sample: each pair of a sampled row and any row, and each feature of a pair."""
 FOLDER_S, FOLDER_ROW_S = 0.5, 5e-7
-"""Of the run folder."""
+"""Seconds to write the run folder, and for each row."""
 REPORT_S, REPORT_ROW_S = 5.0, 1e-5
-"""Of its picture and its page."""
+"""Seconds to write picture and report, and for each row."""
 REFERENCE_S = 2e-5
-"""Of a row, on one core, where the run keeps references by which new rows are placed."""
+"""Seconds for each row on one core to keep references that place new rows."""
 TABLE_BYTES_PER_S = 5e7
 
 
 @dataclass(frozen=True)
 class StageTime:
-    """A stage as environment.json has it, and its seconds."""
+    """A stage, named as in environment.json, and its seconds."""
 
     stage: str
     seconds: float
@@ -70,15 +70,15 @@ def stage_times(
     Parameters
     ----------
     load : Load
-        Rows, clients, actors.
+        Rows, clients and actors.
     efforts : mapping of stage to Effort
-        Of the federation's stages.
+        Work of the federation's stages.
     settings : MethodSettings
-        The method's, which say what draws the map.
+        Settings of the method, with its embedder.
     cores, threads : int
-        Of all machines together, and of the one that draws the map.
+        Cores of all machines together, and of the machine that draws the map.
     central_operations : float
-        What the pooled-data map costs where no embedder draws it.
+        Operations of the pooled-data map if no embedder draws it.
     """
     at = "inline" if load.inline else "ray"
     times = {"data": load.table / TABLE_BYTES_PER_S}
@@ -134,7 +134,7 @@ def _embedding(load: Load, settings: MethodSettings, threads: int) -> float:
 
 
 def _without_pairs(metric: str) -> bool:
-    """Whether a metric looks at neighbours alone, and so at no pair of rows that the search has not."""
+    """Return whether a metric uses only neighbours, not all pairs of rows."""
     return is_light(metric) or metric.startswith("ca_")
 
 

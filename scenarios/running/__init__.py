@@ -1,1 +1,1 @@
-"""A run: from a scenario and its data to the files of a run folder."""
+"""Running a scenario: from its data to the files of a run folder."""

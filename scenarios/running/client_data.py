@@ -40,21 +40,21 @@ from raydr.statistics.harmonizing import Harmonizing
 
 
 class SiteReader(Protocol):
-    """Counts and reads clients' own files, wherever they are."""
+    """Reads clients' own files on their nodes."""
 
     def lay_out_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> Layout:
-        """Which columns of all files are mapped, and as what; nobody learns more of a file than that."""
+        """Return the columns of all files to map, and how; nothing else of a file is revealed."""
 
     def count_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
-        """Everything but the rows, of each file."""
+        """Return everything about each file except the rows."""
 
     def pool(self, sites: Sequence[Site]) -> Callable[[], FloatArray]:
-        """Bring all rows to whoever calls the result: the evaluation."""
+        """Return a callable that brings all rows to its caller, the evaluation."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Pooled rows that the driver holds anyway."""
+    """Pooled rows that the driver already has."""
 
     rows: FloatArray
 
@@ -64,25 +64,25 @@ class Rows:
 
 
 _AT_ONCE = 16
-"""Columns whose rows are sorted at a time: some cache lines of each row, and no second copy of a table."""
+"""Columns that are sorted at a time: a few cache lines of each row, without a second copy of the table."""
 
 
 class Dealt:
-    """Rows of a table that are dealt to clients, in memory once, which nobody may write to.
+    """Rows of a table dealt to clients: one read-only copy in memory.
 
-    They lie client by client, and parts are views of them, until they are pooled: by then clients are done. Parts that
-    are asked for afterwards are copies.
+    Rows are ordered by client, and parts are views, until they are pooled; by then clients are done. Later parts are
+    copies.
 
     Parameters
     ----------
     table : (rows, features) array
         The rows.
     client_of_row : (rows,) int64
-        Which client holds each.
+        Client of each row.
     clients : int
-        How many there are.
+        Number of clients.
     taken : bool
-        Whether nobody else reads the table any more, so that it may be sorted where it is.
+        Whether the table may be sorted in place, because no other code reads it.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Dealt:
 
     @property
     def parts(self) -> tuple[FloatArray, ...]:
-        """Each client's rows."""
+        """Rows of each client."""
         rows = _read_only(self._rows[self._by_client]) if self._pooled else self._rows
         return tuple(np.split(rows, self._ends))
 
@@ -122,43 +122,43 @@ class Holdings:
     Attributes
     ----------
     names : tuple of str
-        Of the clients.
+        Names of the clients.
     held : Dealt, or tuple of Site
-        Each client's rows, or where they are.
+        Each client's rows, or the place of its file.
     client_of_row : (rows,) int64
-        Which client holds each row.
+        Client of each row.
     ids : (rows,)
-        Identities of the rows; told apart by client and id where clients have files of their own.
+        Identities of the rows; unique only within a client if clients have their own files.
     labels : (rows,) int64 or None
         Classes, indices of ``label_names``.
     label_names : tuple of str
         Names of the classes.
     feature_names : tuple of str
-        Of the columns.
+        Names of the columns.
     pooled : callable
-        Brings all rows together, in this order, for the evaluation.
+        Returns all rows in this order, for the evaluation.
     sources : tuple of Source
-        What was read: one table, or each client's own file.
+        Files or data set that were read: one table, or each client's own file.
     public : (rows, features) array or None
-        Rows that are nobody's secret.
+        Public rows.
     anchors : Source or None
-        The file that those come from, where it is one of their own.
+        The separate file of the public rows, if they have one.
     held_out : Table or None
-        Rows that nobody holds, to be placed on the map; None where there are none.
+        Rows that no client has, to be placed on the map; None if there are none.
     filling : str or None
-        What clients fill missing values in by; None where none may be missing.
+        Statistic that fills in missing values; None if no value may be missing.
     words : mapping of column to tuple of str
-        Columns of the data that are a feature of zeros and ones for each of these words.
+        Words of text columns; each word is a feature of zeros and ones.
     gaps : sequence of (features,) int64
-        How many values of each feature each client lacks; empty where none may be missing.
+        Number of missing values of each feature at each client; empty if no value may be missing.
     agreed : Agreement or None
-        What each client said to agree on columns and words; None where clients were not asked.
+        Size of the messages in which clients agree on columns and words; None if there were none.
     harmonizing : Harmonizing or None
-        How clients are to be adjusted to each other; None where not at all.
+        How sites are adjusted to each other; None if they are not.
     looked : bool
-        Whether the notices say what columns look like.
+        Whether the notices depend on the values of columns.
     notices : tuple of str
-        What whoever maps them should know of the columns.
+        Warnings about columns for the user.
     """
 
     names: tuple[str, ...]
@@ -183,7 +183,7 @@ class Holdings:
 
     @property
     def parts(self) -> tuple[FloatArray | Site, ...]:
-        """Each client's rows, or where they are."""
+        """Rows of each client, or the places of their files."""
         return self.held.parts if isinstance(self.held, Dealt) else self.held
 
     @property
@@ -198,14 +198,14 @@ class Holdings:
 
     @property
     def kept_classes(self) -> Int64Array | None:
-        """The class of each row among those that there are, where harmonizing keeps what goes with it."""
+        """Class of each row among the classes that occur, if harmonizing keeps the effect of the label; else None."""
         if self.harmonizing is None or self.labels is None or not self.harmonizing.covariates.classes:
             return None
         return np.unique(self.labels, return_inverse=True)[1].astype(np.int64)
 
     @property
     def own_classes(self) -> tuple[Int64Array, ...]:
-        """The same, client by client; empty where it is of no use."""
+        """:attr:`kept_classes` by client; empty if harmonizing does not keep them."""
         classes = self.kept_classes
         if classes is None:
             return ()
@@ -213,17 +213,17 @@ class Holdings:
         return tuple(np.split(classes[_by_client(self.client_of_row)], ends))
 
     def sites_of(self, table: Table) -> Int64Array:
-        """Which client's each row of a table is; raises as :func:`raydr.scenarios.running.harmony.owners_of`."""
+        """Return the client of each row of a table; raises as :func:`raydr.scenarios.running.harmony.owners_of`."""
         return owners_of(table, self.names)
 
     @property
     def layout(self) -> Layout:
-        """Which columns of the data are mapped, and as what."""
+        """Columns of the data that are mapped, and how."""
         return Layout.of(self.feature_names, self.words)
 
     @property
     def surveyed(self) -> tuple[Entry, ...]:
-        """Entries of the ledger for everything that was decided or said of columns by what rows hold."""
+        """Ledger entries for all messages and notices about columns that depend on values of rows."""
         if not self.looked:
             return agreement_on(self.agreed, len(self.names))
         notices = Entry(
@@ -238,7 +238,7 @@ class Holdings:
         return (*agreement_on(self.agreed, len(self.names)), notices)
 
     def provenance(self, scaling: str) -> Provenance:
-        """What is mapped, under which scaling."""
+        """Return the provenance of the mapped data with this scaling."""
         return Provenance(
             columns=self.feature_names,
             named=all(source.named for source in self.sources),
@@ -261,22 +261,22 @@ class Holdings:
 
     @property
     def in_table_order(self) -> Int64Array:
-        """Positions, among all rows client by client, of the rows in the table's order."""
+        """Positions of the table's rows among all rows ordered by client."""
         return np.argsort(_by_client(self.client_of_row))
 
 
 def _by_client(client_of_row: Int64Array) -> Int64Array:
-    """Rows of a table client by client, each client's in the table's order."""
+    """Return the row numbers of a table ordered by client, then by row."""
     return np.argsort(client_of_row, kind="stable")
 
 
 def dealt_out(
     scenario: Scenario, data_dir: Path | None, given: Table | None = None, *, progress: Progress = unheard
 ) -> Holdings:
-    """Read the scenario's table, or take the one that is given, and deal its rows to clients."""
+    """Read the scenario's table, or use ``given``, and deal its rows to clients."""
     data, clients = scenario.data, scenario.clients
     apart = scenario.method.offers("public_rows")
-    # Rows to hold out or to set apart are drawn from all.
+    # Held-out and public rows are drawn from all rows.
     from_all = data.holdout is not None or apart
     table = (
         given
@@ -294,11 +294,11 @@ def dealt_out(
     elif held_out is not None and mapped is not None:
         table, _ = set_apart(table, mapped, 0, scenario.seed)
     partition = clients.partition.deal(table, clients.count, scenario.seed)
-    # Of what comes with raydr it is known what its columns are; what follows from single rows, no noise covers.
+    # Columns of built-in data sets are known. With noise, print no notices: they depend on single rows.
     known = data.graph is not None or data.source not in (None, IN_MEMORY)
     looked = not (known or scenario.noisy)
     notices = of_columns(table.features, looks(table.rows), table.constant_features) if looked else ()
-    # What was read here nobody else reads.
+    # A table that was read here may be sorted in place.
     dealt = Dealt(table.rows, partition.client_of_row, partition.count, taken=given is None)
     return Holdings(
         names=partition.names,
@@ -325,14 +325,14 @@ def dealt_out(
 
 
 def present(labels: Int64Array | None, names: Sequence[str]) -> tuple[str, ...]:
-    """Names of the classes that there are rows of."""
+    """Return the names of the classes that occur."""
     return () if labels is None else tuple(names[code] for code in np.unique(labels))
 
 
 def read_table(
     scenario: Scenario, data_dir: Path | None, rows: int | None = None, progress: Progress = unheard
 ) -> Table:
-    """Read the rows of the scenario's table that can be used, whatever becomes of them; or a sub-sample of so many."""
+    """Read the usable rows of the scenario's table, or a random sample of ``rows`` of them."""
     data = scenario.data
     if data.graph is not None:
         table = load_graph(data.graph, data.dimensions, seed=scenario.seed)
@@ -357,13 +357,13 @@ def read_table(
 
 
 def with_public_file(holdings: Holdings, path: str) -> Holdings:
-    """Same, with the rows of a file as public rows: the columns of the data, in the same units."""
+    """Add the rows of a file as public rows; it must have the columns of the data, in the same units."""
     table = load(path=path, layout=holdings.layout, for_map=False)
     return replace(holdings, public=table.rows, anchors=table.source)
 
 
 def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
-    """Count the clients' own files; their rows stay where they are.
+    """Read sizes and names from the clients' own files; their rows stay where they are.
 
     Raises
     ------
@@ -382,12 +382,12 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
         if census.features != first.features:
             odd = sorted(set(census.features) ^ set(first.features)) or list(census.features)
             raise DataError(
-                f"{site.path} has other features than {described[0].path}, or another order of them"
+                f"{site.path} and {described[0].path} have different features, or in a different order"
                 f" ({', '.join(odd[:10])}): name the common ones in data.features."
             )
         if (census.labels is None) != (first.labels is None):
             raise DataError(
-                f"{site.path} and {described[0].path}: only one of them has labels; name the column in data.label."
+                f"Only one of {site.path} and {described[0].path} has labels: name the column in data.label."
             )
     if data.filling:
         lacking = np.sum([census.gaps for census in censuses], axis=0)
@@ -429,7 +429,7 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
 
 
 def site_file(data: DataSettings, site: SiteSettings) -> SiteFile:
-    """What a scenario says of how a client's own file is to be read."""
+    """Return how to read a client's own file, from the scenario."""
     return SiteFile(
         path=site.path,
         label=data.label,
@@ -443,7 +443,7 @@ def site_file(data: DataSettings, site: SiteSettings) -> SiteFile:
 
 
 def agreement_on(agreement: Agreement | None, clients: int) -> tuple[Entry, ...]:
-    """Return the ledger's entries for what this many clients said to agree on columns and words."""
+    """Return the ledger entries for the messages in which this many clients agree on columns and words."""
     if agreement is None:
         return ()
     survey = Entry(

@@ -1,4 +1,4 @@
-"""How a scenario has its sites harmonized, once it is known which columns and classes there are."""
+"""Harmonizing of sites for a scenario, given its columns and classes."""
 
 from __future__ import annotations
 
@@ -21,43 +21,43 @@ def harmonizing_of(
     words: Mapping[str, Sequence[str]],
     classes: Sequence[str] | None,
 ) -> Harmonizing | None:
-    """What clients are to be asked; None where nothing.
+    """Return how to harmonize sites; None without data.harmonize.
 
     Parameters
     ----------
     data : DataSettings
-        Of the scenario.
+        Data section of the scenario.
     features : sequence of str
-        Names of what is mapped.
+        Names of the mapped features.
     words : mapping of column to sequence of str
-        Columns that are a feature of zeros and ones for each of these words.
+        Words of text columns; each word is a feature of zeros and ones.
     classes : sequence of str or None
-        Names of the classes, where the data have labels.
+        Names of the classes; None if the data have no labels.
 
     Raises
     ------
     DataError
-        If something is to be kept that the data do not have.
+        If data.harmonize.keep names something that the data do not have.
     """
     if data.harmonize is None:
         return None
     columns: list[str] = []
     for name in data.harmonize.keep:
         if name in words:
-            # The first word is what the others differ from; of all of them each would follow from the others.
+            # The first word is the reference level; with all words, each would follow from the others.
             columns += [f"{name}={word}" for word in list(words[name])[min(1, len(words[name]) - 1) :]]
         elif name in features:
             columns.append(name)
         elif name not in (data.label, LABEL):
             known = [*words, *features]
             raise DataError(
-                f"data.harmonize.keep names {name!r}, which is neither a column that is mapped nor the label"
-                f"{did_you_mean(name, known)}. Mapped are {listing(known)}."
+                f"data.harmonize.keep names {name!r}, which is neither a mapped column nor the label"
+                f"{did_you_mean(name, known)}. Mapped columns: {listing(known)}."
             )
     kept = bool({data.label, LABEL} & set(data.harmonize.keep) - {*words, *features})
     if kept and not classes:
         raise DataError(
-            "data.harmonize.keep names the label, and the data have none: name its column in data.label."
+            "data.harmonize.keep names the label, but the data have none: name its column in data.label."
         )
     places = {name: place for place, name in enumerate(features)}
     covariates = Covariates(tuple(places[column] for column in columns), len(classes or ()) if kept else 0)
@@ -66,12 +66,12 @@ def harmonizing_of(
 
 
 def owners_of(table: Table, names: Sequence[str]) -> Int64Array:
-    """Which site's each row of a table is, as an index of ``names``.
+    """Return the site of each row of a table, as an index of ``names``.
 
     Raises
     ------
     DataError
-        If a row is that of a site which maps none: nothing says how to adjust it.
+        If a row belongs to a site without mapped rows, whose adjustment is unknown.
     """
     place = {name: client for client, name in enumerate(names)}
     keys = np.zeros(len(table.rows), np.int64) if table.client_keys is None else table.client_keys
@@ -80,15 +80,14 @@ def owners_of(table: Table, names: Sequence[str]) -> Int64Array:
     ]
     if strange or table.client_keys is None:
         raise DataError(
-            f"{table.name}: rows of {listing(strange) or 'nobody knows which site'} are to be placed, and"
-            " data.harmonize adjusts rows by what those of the same site say, of which none is mapped: leave these rows"
-            " out, or map some of them."
+            f"{table.name} has held-out rows of {listing(strange) or 'an unknown site'}, which has no mapped rows, so"
+            " data.harmonize cannot adjust them: leave these rows out, or map some rows of the site."
         )
     return np.array([place.get(name, -1) for name in table.client_names], np.int64)[keys]
 
 
 def harmonized_of(harmonizing: Harmonizing | None, features: Sequence[str]) -> Harmonized | None:
-    """What data.json says of it before anything has run."""
+    """Return the part of data.json about harmonizing, as known before the run."""
     if harmonizing is None:
         return None
     kept = tuple(features[column] for column in harmonizing.covariates.columns)
@@ -99,7 +98,7 @@ def harmonized_of(harmonizing: Harmonizing | None, features: Sequence[str]) -> H
 def notices_of_sites(
     harmonizing: Harmonizing | None, names: Sequence[str], client_of_row: Int64Array
 ) -> tuple[str, ...]:
-    """What there is to say of sites of a single row, which harmonizing takes all of."""
+    """Return a notice about sites with a single row, whose values harmonizing removes completely."""
     if harmonizing is None or harmonizing.kind == "combat":
         return ()
     sizes = np.bincount(client_of_row, minlength=len(names))
@@ -107,6 +106,6 @@ def notices_of_sites(
     if not alone:
         return ()
     return (
-        f"{listing(alone)}: a single row, which harmonizing takes for what its site is off by: it lies where the mean"
-        " of all rows does.",
+        f"{listing(alone)}: only one row. Harmonizing removes all its differences from the mean: it lies at the mean of"
+        " all rows.",
     )

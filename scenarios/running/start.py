@@ -1,4 +1,4 @@
-"""How a run begins: where its parts run, what they hold, what it is called, and where it goes on."""
+"""Start of a run: backend, client data, identity, and the checkpoint to resume from."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _LOOK_S = 0.2
 
 @dataclass(frozen=True)
 class Beginning:
-    """Data that fit the scenario, the run's name and secrets, and where it goes on, if it does.
+    """Checked data, the run's name and secrets, and where to resume.
 
-    ``start`` tells this start of the run from others; it is empty for the first.
+    ``start`` identifies this start of the run; it is empty for the first.
     """
 
     holdings: Holdings
@@ -43,7 +43,7 @@ class Beginning:
 def begin(
     scenario: Scenario, holdings: Holdings, checkpoints: Checkpoints, device: Found = "cpu"
 ) -> Beginning:
-    """Give the run its name and secrets, or find those that it goes on with."""
+    """Create the run's name and secrets, or read those of the run to resume."""
     identity = Identity.of(scenario, holdings, device)
     origin = origin_of(scenario)
     with unwritable(checkpoints.folder):
@@ -59,7 +59,7 @@ def begin(
 def held_by(
     scenario: Scenario, data_dir: Path | None, given: Table | None, address: str | None, journal: Journal
 ) -> Iterator[tuple[Backend, Holdings]]:
-    """Where the parts run, and what they hold: a table is read while Ray starts, and clients' own files by Ray."""
+    """Yield backend and client data. A table is read while Ray starts; clients' own files are read by Ray."""
 
     def table(progress: Progress) -> Holdings:
         return _usable(scenario, dealt_out(scenario, data_dir, given, progress=progress))
@@ -77,7 +77,7 @@ def held_by(
             reached = _Reached()
             with done_ahead(lambda: table(reached.note)) as reading:
                 backend = connection.enter_context(_backend(scenario, address, journal, reading))
-                with journal.stage("data"):  # what of it is left to wait for
+                with journal.stage("data"):  # wait for the rest
                     holdings = reached.awaited(reading, journal)
         for notice in holdings.notices:
             journal.tell(Incident(notice))
@@ -86,7 +86,7 @@ def held_by(
 
 @dataclass
 class _Reached:
-    """How far a thread is that reads ahead, for another that waits for it."""
+    """Progress of a thread that reads ahead, for the thread that waits for it."""
 
     done: float = 0.0
     total: int = 0
@@ -95,23 +95,22 @@ class _Reached:
         self.done, self.total = done, total
 
     def awaited(self, reading: Future[Holdings], journal: Journal) -> Holdings:
-        """What is read; meanwhile the journal hears how far it is."""
+        """Wait for the data and report progress to the journal."""
         while not wait([reading], timeout=_LOOK_S).done:
             journal.progress(self.done, self.total)
         return reading.result()
 
 
 def _usable(scenario: Scenario, holdings: Holdings) -> Holdings:
-    """Raise ScenarioError or DataError where the scenario asks what these data and clients cannot give."""
+    """Raise ScenarioError or DataError if the data or the clients do not fit the scenario."""
     scenario.require_clients(len(holdings.names))
     scenario.method.check(holdings.rows, holdings.features)
     scenario.require_columns(holdings.feature_names)
     harmonizing = holdings.harmonizing
     if scenario.privacy.strict and harmonizing is not None and harmonizing.covariates.classes:
         raise ScenarioError(
-            "data.harmonize.keep names the label, and privacy.strict lets nothing leave that no noise covers: noise on"
-            " data covers records, and not which class each is of. Leave the label out of keep, or leave"
-            " privacy.strict out."
+            "data.harmonize.keep names the label, but privacy.strict requires noise on every message, and noise on data"
+            " does not cover the classes of records. Leave the label out of keep, or leave privacy.strict out."
         )
     if harmonizing is not None and holdings.held_out is not None:
         holdings.sites_of(holdings.held_out)
@@ -123,14 +122,14 @@ def _usable(scenario: Scenario, holdings: Holdings) -> Holdings:
 def _backend(
     scenario: Scenario, address: str | None, journal: Journal, reading: Future[Holdings] | None = None
 ) -> Iterator[Backend]:
-    """Where the parts run; no Ray begins once data that are read meanwhile have turned out to be of no use."""
+    """Yield the backend. Ray does not start if the data, read meanwhile, turn out to be unusable."""
     runtime = scenario.runtime
     if runtime.federation == "inline":
         yield InlineBackend(device=found(runtime.device))
         return
     with ExitStack() as connection:
         with journal.stage("starting Ray"):
-            # What a handler raises in one of the import system's own callbacks is dropped.
+            # Python drops exceptions of signal handlers in callbacks of the import system.
             with signals_deferred():
                 from raydr.actors.backend import ray_backend
 

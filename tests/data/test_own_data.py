@@ -251,7 +251,7 @@ def test_init_writes_a_scenario_that_is_the_map_s(patients: Path, capsys: pytest
     assert "\n# show: [COLUMN]" in text, "only the user can choose the columns that the page shows"
     assert read("patients.yaml") == taken.scenario
     assert status(arguments) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists and was not changed" in capsys.readouterr().err
     assert status([*arguments, "--out", "other.yaml"]) == 0
 
 

@@ -351,7 +351,7 @@ def test_a_file_is_what_its_suffix_says_or_is_not_written(
     for arguments, said in {
         ("init", "data.csv"): "does not end in .yaml",
         ("compare", run): "does not end in .html",
-        ("transform", run, "data.csv"): "is written as .csv or .parquet, not '.pdf'",
+        ("transform", run, "data.csv"): "must end in .csv or .parquet, not '.pdf'",
     }.items():
         assert status([*arguments, "--out", "c.pdf"]) == 2
         assert said in paragraph(capsys)

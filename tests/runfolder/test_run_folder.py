@@ -391,7 +391,8 @@ def test_what_ends_the_drawing_leaves_the_folder_whole_and_says_so(tmp_path: Pat
     with pytest.raises(KeyboardInterrupt) as caught:
         run(tiny_scenario(), out=tmp_path / "out", listener=listen)
     assert caught.value.__notes__ == [
-        f"The run in {tmp_path / 'out'} is whole: `raydr report {tmp_path / 'out'}` makes its picture and its page."
+        f"The run in {tmp_path / 'out'} is complete: to write its picture and report, run `raydr report"
+        f" {tmp_path / 'out'}`."
     ]
     assert len(read_run(tmp_path / "out").federated) == 150
 

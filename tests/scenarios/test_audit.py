@@ -143,7 +143,7 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
     write(table)
     folder = tiny_run_with_report(tmp_path / "run", data={"path": str(file)})
     write(table + 0.5)
-    with pytest.raises(DataError, match=r"not those of the run .*rows\.csv"):
+    with pytest.raises(DataError, match=r"The data of the run .* have changed.*rows\.csv"):
         audit(folder)
     assert not (folder / AUDIT).exists()
 
@@ -157,7 +157,7 @@ def test_another_map_is_refused(plain: Path) -> None:
     x = table["x"].to_numpy().copy()
     x[3] = np.nextafter(x[3], np.float32(9.0))
     pq.write_table(table.set_column(2, "x", pa.array(x)), plain / EMBEDDING)
-    with pytest.raises(RunError, match=r"another map .*1 of 90 rows moved"):
+    with pytest.raises(RunError, match=r"a different map .*1 of 90 rows moved"):
         audit(plain)
 
 
@@ -166,7 +166,7 @@ def test_another_ledger_is_refused(plain: Path) -> None:
     ledger = json.loads((plain / LEDGER).read_text())
     ledger[0]["count"] += 1
     (plain / LEDGER).write_text(json.dumps(ledger))
-    with pytest.raises(RunError, match=f"same map but other messages \\({ledger[0]['kind']}"):
+    with pytest.raises(RunError, match=f"same map but different messages \\({ledger[0]['kind']}"):
         audit(plain)
 
 

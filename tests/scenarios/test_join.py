@@ -215,10 +215,10 @@ def refused(folder: Path, data: Path, site: str | None = None) -> str:
 
 def test_a_name_that_is_taken_is_refused(run: Path, tmp_path: Path) -> None:
     mapped = raydr.Result(run).to_frame("pyarrow")["client"].to_pylist()[0]
-    assert f"has a client {mapped!r} already" in refused(run, site_of(tmp_path), mapped)
+    assert f"already has a client {mapped!r}" in refused(run, site_of(tmp_path), mapped)
     assert "needs a name" in refused(run, site_of(tmp_path), " ")
     raydr.join(run, site_of(tmp_path))
-    assert "A site 'south' has joined" in refused(run, site_of(tmp_path))
+    assert "A site 'south' has already joined" in refused(run, site_of(tmp_path))
 
 
 def test_a_method_that_cannot_says_why(tmp_path: Path) -> None:

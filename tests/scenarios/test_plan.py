@@ -435,7 +435,7 @@ def test_a_budget_that_ends_the_run_is_told_beforehand(tmp_path: Path) -> None:
         },
     }
     plan = plan_of_scenario(quick("digits-fed-tsne", LEARNT | changes), capacity=ROOMY)
-    (note,) = [note for note in plan.notes if "will not come to its end" in note]
+    (note,) = [note for note in plan.notes if "The run would fail" in note]
     assert "epsilon_max" in note
     (steps,) = [entry.count for entry in plan.messages if entry.kind == "Step"]
     assert 0 < steps == 10 * (plan.rounds - 1)
@@ -544,7 +544,7 @@ def test_a_method_that_does_not_say_what_it_sends_leaves_the_rest_standing(tmp_p
 
     assert done.returncode == 0, done.stderr
     plan = json.loads((tmp_path / "plan.json").read_text())
-    assert "'power-pca' does not say beforehand" in done.stdout
+    assert "'power-pca' does not declare its messages in advance" in done.stdout
     assert not plan["privacy"]["known"]
     assert {"Enrolment", "Within", "ScaleRows"} <= {entry["kind"] for entry in plan["messages"]}
     assert plan["memory"]
@@ -600,18 +600,18 @@ def test_a_plan_of_more_rows_is_that_of_as_many_like_them(tmp_path: Path) -> Non
     assert planned(like) == planned(truth)
     assert like.memory == truth.memory
     assert like.seconds == pytest.approx(truth.seconds)
-    assert any("A sample of the rows answered for all" in note for note in like.notes)
+    assert any("the plan used a sample of the rows" in note for note in like.notes)
 
 
 def test_rows_that_leave_a_client_none_and_data_elsewhere_are_refused() -> None:
     scenario = read("digits-fed-tsne")
-    with pytest.raises(ScenarioError, match="Of 3 rows some of the 10 clients would have none"):
+    with pytest.raises(ScenarioError, match="--rows 3 leaves some of the 10 clients without rows"):
         plan_of_scenario(scenario, capacity=ROOMY, rows=3)
     sites = [{"path": "/nowhere/a.csv"}, {"path": "/nowhere/b.csv"}]
     elsewhere = read(
         {"name": "away", "data": {}, "clients": {"sites": sites}, "method": {"kind": "fed-umap"}}
     )
-    with pytest.raises(ScenarioError, match="--rows scales the data that are here"):
+    with pytest.raises(ScenarioError, match="--rows scales data on this machine"):
         plan_of_scenario(elsewhere, capacity=ROOMY, rows=100)
 
 

@@ -146,7 +146,7 @@ def test_a_missing_kind_is_refused_with_all() -> None:
         ("name", "_run", "'_run' (did you mean run?): it must be"),
         ("name", "名前", "'名前': it must be up to 100 letters"),
         ("name", "", "'': it must be up to 100 letters"),
-        ("name", "x" * 101, f"'{'x' * 59}...: it must be text of at most 100 letters"),
+        ("name", "x" * 101, f"'{'x' * 59}...: it must be text of at most 100 characters"),
         ("name", 3, "3: it must be text (put it in quotes)"),
         ("data", "iris", "'iris': it must be a section of keys"),
         ("data.label", 3, "3: it must be text (put it in quotes)"),

@@ -160,7 +160,7 @@ def test_columns_that_the_run_did_not_have_are_left_aside_and_said(
     new = write_csv(tmp_path / "new.csv", {"height": list(range(60))} | patients() | {"note": ["a"] * 60})
     for table, said in (
         (known, ""),
-        (new, f"{new}: the run had no such columns, which are left aside: 'height', 'note'\n"),
+        (new, f"{new}: columns that the run did not have are ignored: 'height', 'note'\n"),
     ):
         assert status(["transform", str(run), str(table), "--out", str(tmp_path / "placed.csv")]) == 0
         assert capsys.readouterr() == (f"{tmp_path / 'placed.csv'}\n", said)
@@ -252,7 +252,7 @@ def test_rows_too_large_to_compute_with_have_no_place(tmp_path: Path) -> None:
 
     names = load(source="iris").features
     far = write_csv(tmp_path / "far.csv", {name: [1.0, 1e308] for name in names})
-    assert "no place on the map, the first of them 1" in refusal(folder, far)
+    assert "no place on the map, first row 1" in refusal(folder, far)
 
 
 # --- what is written ------------------------------------------------------------------------------------------------

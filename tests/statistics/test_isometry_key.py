@@ -274,7 +274,7 @@ def test_what_only_clients_can_read_is_declared_so() -> None:
 @pytest.mark.parametrize("scale", ["none", "standard", "unit"])
 def test_all_scales_but_that_of_extremes_are_keyed(scale: Any) -> None:
     assert keyed_scale(scale) == scale
-    with pytest.raises(ScenarioError, match="would reveal the extremes of features"):
+    with pytest.raises(ScenarioError, match="extremes of features"):
         keyed_scale("minmax")
 
 

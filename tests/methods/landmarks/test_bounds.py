@@ -464,7 +464,7 @@ def test_other_data_are_refused_and_methods_without_landmarks_too(tmp_path: Path
     assert bounds_of(folder)
     path = tmp_path / "patients.csv"
     path.write_text(path.read_text().replace("0.", "1.", 1))
-    with pytest.raises(DataError, match=r"not those of the run .*patients\.csv"):
+    with pytest.raises(DataError, match=r"The data of the run .* have changed.*patients\.csv"):
         bounds_of(folder)
     for method in (
         {"kind": "fedne", "rounds": 1, "hidden": [4], "local_steps": 1},
