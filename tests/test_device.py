@@ -205,7 +205,7 @@ def test_a_run_that_began_on_a_gpu_does_not_go_on_without_one() -> None:
     scenario = read({"name": "there", **asked})
     holdings = dealt_out(scenario, None)
     began, now = (Identity.of(scenario, holdings, device) for device in ("cuda", "cpu"))
-    with pytest.raises(ScenarioError, match=r"runtime\.device was \"cuda\" and is not there"):
+    with pytest.raises(ScenarioError, match=r"runtime\.device was \"cuda\" and is missing"):
         now.require(began)
     began.require(Identity.of(scenario, holdings, "cuda"))
     assert began.study != now.study, "noise by a client's secret is not shared with messages of other bits"

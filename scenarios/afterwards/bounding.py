@@ -1,4 +1,4 @@
-"""What P1's theorems promise of a finished run, beside what came of it: only a simulation can load the rows anew."""
+"""Bounds of P1's theorems for a finished run, compared with measured values. The rows of the run are loaded again."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ from raydr.scenarios.schema.scenario import Scenario
 from raydr.threads import one_blas_thread
 
 SAMPLE = 600
-"""Rows of which dense matrices are made: with 500 landmarks, eigenvalues of 1,100 x 1,100 take a second."""
-_DRAWS = 20  # of columns, over which Theorem 2 is averaged
-_FAILURE = 0.01  # probability with which Lemma 1 may fail
-_EPSILON, _DELTA = 1.0, 1e-5  # at which Theorem 4 is asked for noise
+"""Number of rows for dense matrices: with 500 landmarks, eigenvalues of 1,100 x 1,100 take a second."""
+_DRAWS = 20  # draws of columns for the mean of Theorem 2
+_FAILURE = 0.01  # failure probability of Lemma 1
+_EPSILON, _DELTA = 1.0, 1e-5  # for the noise of Theorem 4
 
 
 @dataclass(frozen=True)
 class Line:
-    """A bound and what it bounds; one of them, or both, are None where there is nothing to say, and ``note`` says why.
+    """A bound and the measured value.
 
     Attributes
     ----------
     theorem : str
-        Which of P1's, in which printing.
+        Theorem of P1, and its version.
     what : str
-        What is bounded.
+        The bounded quantity.
     bound, measured : float or None
-        Infinite where the theorem's is.
+        Values; None if they do not apply, with the reason in ``note``. The bound can be infinite.
     note : str
-        What a reader must know of it.
+        Conditions of the bound.
     """
 
     theorem: str
@@ -63,24 +63,24 @@ class Line:
 
     @property
     def factor(self) -> float | None:
-        """How loose the bound is; below 1 it is broken. None where one of the two is not above 0."""
+        """Bound divided by measured value; below 1 the bound is broken. None if one of them is not above 0."""
         if self.bound is None or self.measured is None or min(self.bound, self.measured) <= 0:
             return None
         return self.bound / self.measured
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values; a number that is not finite as its name."""
+        """Return plain values for JSON; infinite and NaN values as text."""
         numbers = {"bound": self.bound, "measured": self.measured, "factor": self.factor}
-        said = {
+        values = {
             name: value if value is None or math.isfinite(value) else str(value)
             for name, value in numbers.items()
         }
-        return {"theorem": self.theorem, "what": self.what, **said, "note": self.note}
+        return {"theorem": self.theorem, "what": self.what, **values, "note": self.note}
 
 
 @dataclass(kw_only=True, frozen=True)
 class _Learnt:
-    """A run's landmarks and a seeded sample of the rows that they stand for, each client's part of it apart."""
+    """A run's landmarks and a random sample of its rows, by client."""
 
     run: RunFolder
     scenario: Scenario
@@ -95,16 +95,16 @@ class _Learnt:
 
 
 def bounds_of(folder: Path, data_dir: Path | None = None) -> list[Line]:
-    """Every bound of P1 that applies to a run, and what it bounds.
+    """Return all bounds of P1 for a run, with the measured values.
 
     Raises
     ------
     OutputError
-        If the folder is no whole run folder, or its model is damaged.
+        If the folder is not a complete run folder, or its model is damaged.
     ScenarioError
         If the run learnt no landmarks.
     DataError
-        If the data are not those of the run any more.
+        If the data have changed.
     """
     learnt = _learnt(folder, data_dir)
     with one_blas_thread():
@@ -122,8 +122,8 @@ def _learnt(folder: Path, data_dir: Path | None) -> _Learnt:
     scenario = read(folder / SCENARIO)
     if not isinstance(scenario.method, DistributionLearning) or scenario.method.origin != "learnt":
         raise ScenarioError(
-            f"P1's theorems are of landmarks that are learnt from the rows, and method.kind {scenario.method.kind!r}"
-            " learns none: give the run of one that does, such as fed-tsne."
+            f"P1's theorems need landmarks learnt from the rows, and this run of method.kind {scenario.method.kind!r}"
+            " learnt none: give a run that learns landmarks, such as one of fed-tsne."
         )
     sites = scenario.clients.sites
     holdings = from_sites(scenario, InlineBackend()) if sites else dealt_out(scenario, data_dir)
@@ -146,7 +146,7 @@ def _learnt(folder: Path, data_dir: Path | None) -> _Learnt:
 
 
 def _convergence(learnt: _Learnt) -> Iterator[Line]:
-    """Theorem 1 on the run's own rounds: F(Y^S) is the objective before the last one, which is left out."""
+    """Yield Theorem 1 on the rounds of the run: F(Y^S) is the objective before the last round, which is left out."""
     scenario, method = learnt.scenario, learnt.scenario.method
     assert isinstance(method, DistributionLearning)
     count, gamma = len(learnt.landmarks), learnt.gamma
@@ -159,16 +159,16 @@ def _convergence(learnt: _Learnt) -> Iterator[Line]:
     slope = 1.0 / (method.step or default_step(count, gamma))
     reason = ""
     if len(told) < 2:
-        reason = "fewer than two rounds say how far they went"
+        reason = "fewer than two rounds recorded their step"
     elif slope < lipschitz_constant(count, gamma):
         reason = f"the step is longer than 1 / L, with L = {lipschitz_constant(count, gamma):.3g}"
     elif scenario.privacy.noise is not None and scenario.privacy.noise.on != "data":
-        reason = "the theorem knows of no noise"
+        reason = "the theorem does not cover noise"
     elif not isinstance(method.aggregation, Mean) or scenario.clients.participation < 1:
-        reason = "the theorem is of the mean of all clients"
+        reason = "the theorem covers only the mean of all clients"
     elif method.local_steps > 1 and method.share == "gradient":
         reason = (
-            "of several local steps only the last one's gradient was shared, which Algorithm 1 leaves open"
+            "only the gradient of the last of several local steps was shared, which Algorithm 1 leaves open"
         )
     if reason:
         yield Line("Theorem 1", what, None, None, reason)
@@ -180,7 +180,7 @@ def _convergence(learnt: _Learnt) -> Iterator[Line]:
     same, weights = np.full(clients, slope), np.full(clients, 1.0 / clients)
     widest = bounds.zeta(count, gamma)
     seen = measured.disagreement(learnt.parts, learnt.landmarks, gamma)
-    negative = "; Q > 1: its second term is negative, and it promises nothing" if steps > 1 else ""
+    negative = "; Q > 1: its second term is negative, so the bound is vacuous" if steps > 1 else ""
     least = "; measured: at least" if steps > 1 else ""
     for zeta, how in ((widest, "zeta bounded for any data"), (seen, "zeta measured at the last landmarks")):
         bound = bounds.theorem_1(drop, rounds, steps, same, weights, zeta)
@@ -190,7 +190,7 @@ def _convergence(learnt: _Learnt) -> Iterator[Line]:
 
 
 def _perturbation(learnt: _Learnt) -> Iterator[Line]:
-    """Lemma 1 and Theorems 3 and 4, where clients add noise to their data; drawn anew here."""
+    """Yield Lemma 1 and Theorems 3 and 4 if clients add noise to their data; the noise is drawn again."""
     noise = learnt.scenario.privacy.noise
     if noise is None or noise.on != "data":
         yield Line("Lemma 1", "change of the kernel by noise on the data", None, None, "no noise on the data")
@@ -215,15 +215,15 @@ def _perturbation(learnt: _Learnt) -> Iterator[Line]:
     radius = float(np.linalg.norm(rows, axis=1).max())
     yield Line(
         "Theorem 4, corrected",
-        f"epsilon = {_EPSILON:g}, delta = {_DELTA:g}: multiple of the run's noise that is needed",
+        f"epsilon = {_EPSILON:g}, delta = {_DELTA:g}: required noise as a multiple of the run's noise",
         bounds.theorem_4(radius, _EPSILON, _DELTA) / deviation,
         2.0 * radius * gaussian_multiplier(_EPSILON, _DELTA) / deviation,
-        "measured: what is exactly enough; as printed it asks for no noise",
+        "measured: the exact requirement; as printed it requires no noise",
     )
 
 
 def _sampling(learnt: _Learnt) -> Iterator[Line]:
-    """Theorem 2 on the rows' own kernel, from as many of its columns as there are landmarks."""
+    """Yield Theorem 2 on the rows' own kernel, with as many columns as landmarks."""
     kernel = np.asarray(gaussian_kernel(learnt.rows, learnt.rows, learnt.gamma), np.float64)
     count = min(len(learnt.landmarks), len(kernel) // 2)
     rank = max(1, count // 2)
@@ -249,7 +249,7 @@ def _sampling(learnt: _Learnt) -> Iterator[Line]:
 
 
 def _estimate(learnt: _Learnt) -> Iterator[Line]:
-    """Theorem 5, whatever made the landmarks what they are."""
+    """Yield Theorem 5 for the run's landmarks."""
     rows, landmarks, gamma = learnt.rows, learnt.landmarks, learnt.gamma
     rank = bounds.numerical_rank(landmarks, gamma)
     bound = bounds.theorem_5(rows, landmarks, gamma, rank)
@@ -262,11 +262,11 @@ def _estimate(learnt: _Learnt) -> Iterator[Line]:
     ):
         what = f"error of the landmarks' kernel, {name}"
         yield Line("Theorem 5", what, printed, seen, note)
-        yield Line("Theorem 5, ours", what, own, seen, "what the trace leaves")
+        yield Line("Theorem 5, ours", what, own, seen, "the remainder of the trace")
 
 
 def _sensitivity(learnt: _Learnt) -> Iterator[Line]:
-    """Theorem 6's sensitivity for the client with the fewest rows."""
+    """Yield the sensitivity of Theorem 6 for the client with the fewest rows."""
     rows, count, gamma = learnt.rows, len(learnt.landmarks), learnt.gamma
     smallest = min(size for size in learnt.sizes if size)
     extents = measured.extents(rows, learnt.landmarks)

@@ -263,7 +263,7 @@ def placing_of(folder: Path, data: str) -> Placing:
     reason = scenario.method.unplaceable()
     wanted, placing = scenario.data.harmonize, Placing(folder, scenario, read_model(folder))
     if wanted is not None and wanted.kind != "center" and placing.keeps_classes:
-        reason = "sites were adjusted with the effect of the label kept (data.harmonize.keep), and new rows have no label"
+        reason = "it adjusted sites and kept the effect of the label (data.harmonize.keep), but new rows have no label"
     if reason is not None:
         raise ScenarioError(f"{folder} cannot place the rows of {data}: {reason}.")
     require_packages(scenario)

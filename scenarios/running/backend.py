@@ -1,4 +1,4 @@
-"""Where the parts of a simulation run: the contract, and its plainest form."""
+"""Backends of a simulation: the protocol, and the inline backend."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from raydr.scenarios.running.client_data import Rows
 
 
 class Backend(Protocol):
-    """Where the parts of a simulation run; which one changes no bit of the outcome."""
+    """Runs the parts of a simulation. All backends have identical results."""
 
     name: str
     device: Found
@@ -40,30 +40,30 @@ class Backend(Protocol):
         checkpoint: bytes | None = None,
         released: Sequence[str] = (),
     ) -> Served:
-        """Run clients and server; ``parts`` are each client's rows, or where they are.
+        """Run clients and server; ``parts`` has each client's rows, or the place of its file.
 
-        Each host is given what of ``withheld`` is its clients'; by default secrets are drawn. ``released`` has every
-        line about a release that the run has charged before.
+        Each host gets the part of ``withheld`` for its clients; by default secrets are drawn. ``released`` has the
+        lines about releases that the run has already charged.
         """
 
     def lay_out_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> Layout:
-        """Agree on which columns of clients' own files are mapped, and as what, where the files are."""
+        """Let clients agree on the columns of their own files to map, and how, on the nodes of the files."""
 
     def count_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
-        """Read clients' own files where they are, and say everything of them but the rows."""
+        """Read clients' own files on their nodes, and return everything about them except the rows."""
 
     def pool(self, sites: Sequence[Site]) -> Callable[[], FloatArray]:
-        """Bring the rows of clients' own files to whoever calls the result: the evaluation."""
+        """Return a callable that brings the rows of clients' own files to its caller, the evaluation."""
 
     def evaluate(self, work: Callable[..., Any], *arguments: Any, listener: Listener) -> Any:
-        """Call ``work(*arguments, listener=listener)`` where pooled rows may be seen."""
+        """Call ``work(*arguments, listener=listener)`` in the process that may see pooled rows."""
 
 
 @dataclass(kw_only=True)
 class InlineBackend:
-    """Everything in this process, one part after the other, large products on ``device``.
+    """Runs everything in this process, one part after the other, with large products on ``device``.
 
-    With a ``transcript``, what the server sees is written into it, and each client has a host of its own.
+    A ``transcript`` records what the server sees; each client then has its own host.
     """
 
     name: str = "inline"
@@ -83,11 +83,11 @@ class InlineBackend:
         checkpoint: bytes | None = None,
         released: Sequence[str] = (),
     ) -> Served:
-        """Run clients and server here; ``hosts`` are then those of the run."""
+        """Run clients and server in this process; ``hosts`` has the hosts of the run afterwards."""
         withheld = withheld or Withheld.derived(Secret.drawn(), range(len(parts)))
         read = [part.file.read().rows if isinstance(part, Site) else part for part in parts]
         seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(read)]
-        # Hosts of one client each, where crashes are to strike one client and not all, or each summand is to be seen.
+        # One host for each client if a crash must affect only one, or if the transcript must have each summand.
         apart = bool(plan.faults.crashes) or self.transcript is not None
         groups = [[seat] for seat in seats] if apart else [seats]
         hosts = [
@@ -114,18 +114,18 @@ class InlineBackend:
             )
 
     def lay_out_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> Layout:
-        """Survey the files here."""
+        """Survey the files in this process."""
         return laid_out(files[0][0], [file.survey() for file, _ in files])
 
     def count_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
-        """Read the files here; nodes do not matter."""
+        """Read the files in this process; nodes are ignored."""
         return [census(file) for file, _ in files]
 
     def pool(self, sites: Sequence[Site]) -> Callable[[], FloatArray]:
-        """Read the files here once more."""
+        """Read the files again in this process."""
         return Rows(np.concatenate([site.file.read().rows for site in sites]))
 
     def evaluate(self, work: Callable[..., Any], *arguments: Any, listener: Listener) -> Any:
-        """Call ``work`` here."""
+        """Call ``work`` in this process."""
         with computing_on(self.device):
             return work(*arguments, listener=listener)

@@ -1,8 +1,8 @@
-"""The part of an incomplete run folder from which the run can go on.
+"""Checkpoints of an incomplete run folder, from which the run can be resumed.
 
-``identity.json`` says what the run is made from and how it is called, ``releases.jsonl`` has two lines for each charged
-release, added before it is asked for and when it is answered, ``rounds.jsonl`` a line for each round, added as it ends,
-and the last two checkpoints stand beside them. A lock keeps other processes out.
+``identity.json`` has the identity and name of the run. ``releases.jsonl`` has two lines for each charged release: one
+before the request, one after the answer. ``rounds.jsonl`` has one line for each finished round. The last two
+checkpoints are kept. A lock keeps other processes out.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _KEPT = 2
 
 @dataclass(frozen=True)
 class Resumption:
-    """Where a run goes on.
+    """State from which a run is resumed.
 
     Attributes
     ----------
     content : bytes or None
-        Of the checkpoint; None before the first.
+        Content of the checkpoint; None before the first.
     rounds : tuple of RoundEnded
-        Every round that is done.
+        All finished rounds.
     damaged : tuple of str
         Later checkpoints that cannot be used, and why.
     run : RootedRun
-        Its name and its root.
+        Name and root secret of the run.
     released : tuple of str
-        Every line about a charged release.
+        All lines about charged releases.
     """
 
     content: bytes | None
@@ -71,35 +71,35 @@ class Checkpoints:
 
     @property
     def after(self) -> str:
-        """From where the run goes on, in words."""
+        """Where the run resumes, in words."""
         return "from the last checkpoint" if self._files() else "from the first round"
 
     @property
     def place(self) -> Path:
-        """Where they lie."""
+        """Folder of the checkpoints."""
         return self.folder / _FOLDER
 
     @property
     def there(self) -> bool:
-        """Whether there is any, or anything was released that the run can send again at no cost."""
+        """Whether there is a checkpoint, or a charged release that the run can send again at no cost."""
         return bool(self._files()) or (self._releases.is_file() and self._releases.stat().st_size > 0)
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keep every other process from the run, as :func:`locked`."""
+        """Lock the run against other processes, with :func:`locked`."""
         return locked(self.place, self.noun)
 
     def begin(self, identity: Identity, run: str) -> None:
-        """Write down what a new run is made from and how it is called, before anything is asked of its clients."""
+        """Write the identity and name of a new run, before the first request to a client."""
         self._releases.touch()
         self._write(self._identity, json.dumps(identity.to_json() | {"run": run}))
 
     def resumption(self, identity: Identity, origin: Origin) -> Resumption | None:
-        """Return where the run that is there goes on; None where none has begun.
+        """Return the state to resume from; None if no run has begun.
 
         Raises
         ------
         ScenarioError, DataError, OutputError
-            If it was made from something else, or it cannot be told what it has released.
+            If the run has another identity, or its releases are unknown.
         RunError
             If none of its checkpoints can be used.
         """
@@ -121,16 +121,16 @@ class Checkpoints:
             except RunError as error:
                 damaged.append(f"checkpoint {path.name}: {str(error).rstrip('.')}")
                 continue
-            # What was told after that checkpoint is told again.
+            # Rounds after that checkpoint are repeated.
             self._write(self._rounds, "".join(ended.line for ended in resumption.rounds))
             return resumption
         raise RunError(
-            f"None of the checkpoints in {self.place} can be used: {'; '.join(damaged) or self._unread}."
+            f"No checkpoint in {self.place} can be used: {'; '.join(damaged) or self._unread}."
             f" {self._new_run}"
         )
 
     def keep(self, event: CheckpointTaken) -> None:
-        """Keep a checkpoint, written under another name and renamed, and drop all but the one before it."""
+        """Write a checkpoint under a temporary name, rename it, and delete all but the previous one."""
         unfinished = self.place / "unfinished"
         unfinished.write_bytes(event.content)
         unfinished.replace(self.place / f"{event.round:08d}.npz")
@@ -138,14 +138,14 @@ class Checkpoints:
             old.unlink()
 
     def charge(self, event: Charged) -> None:
-        """Keep a line about a release, and return when it is on the disk."""
+        """Append a line about a release, and return when it is on disk."""
         with self._releases.open("a") as file:
             file.write(event.line)
             file.flush()
             os.fsync(file.fileno())
 
     def add(self, ended: RoundEnded) -> None:
-        """Keep a round's row."""
+        """Append the row of a round."""
         with self._rounds.open("a") as file:
             file.write(ended.line)
 
@@ -163,11 +163,11 @@ class Checkpoints:
 
     @property
     def _unread(self) -> str:
-        return f"{self._identity.name} cannot be read, and there is none"
+        return f"{self._identity.name} cannot be read, and there is no checkpoint"
 
     def _untold(self, why: str) -> OutputError:
         return OutputError(
-            f"What the run has released cannot be read from {self._releases} ({why}), so what it costs cannot be told."
+            f"Cannot read the charged releases from {self._releases} ({why}), so the run's privacy cost is unknown."
             f" {self._new_run}"
         )
 
@@ -179,9 +179,9 @@ class Checkpoints:
         return sorted(self.place.glob("*.npz"))
 
     def _begun(self, identity: Identity) -> str | None:
-        """Name of the run, which must be made from this; None where that cannot be read. Checkpoints know its digest.
+        """Return the name of the run after checking its identity; None if identity.json cannot be read.
 
-        Raises as :meth:`Identity.require`.
+        Checkpoints also have the digest of the identity. Raises as :meth:`Identity.require`.
         """
         try:
             described = json.loads(self._identity.read_text())
@@ -193,7 +193,7 @@ class Checkpoints:
         return run
 
     def _read_releases(self) -> tuple[str, ...]:
-        """Every whole line about a release: before one that was cut off was written down, nothing was asked for."""
+        """Return all complete lines about releases. A line that was cut off precedes its request: nothing is lost."""
         try:
             lines = self._releases.read_text().splitlines(keepends=True)
             whole = tuple(line for line in lines if line.endswith("\n"))
@@ -224,7 +224,7 @@ class Checkpoints:
         return Resumption(content, rounds, damaged, rooted(checkpoint.run), released)
 
     def _read_rounds(self, until: int) -> tuple[RoundEnded, ...]:
-        """Rows of the rounds up to a number; of one that was done again, the last."""
+        """Return the rows of rounds up to a number; for a repeated round, the last row."""
         rows: dict[int, RoundEnded] = {}
         try:
             lines = self._rounds.read_text().splitlines()
@@ -235,13 +235,13 @@ class Checkpoints:
                 row = json.loads(line)
                 ended = RoundEnded(**{**row, "incidents": tuple(row["incidents"])})
             except (ValueError, TypeError, KeyError):
-                continue  # cut off; where it is missed, the history says so
+                continue  # cut off; the history detects a missing row
             if isinstance(ended.round, int) and ended.round <= until:
                 rows[ended.round] = ended
         return tuple(rows[number] for number in sorted(rows))
 
     def _write(self, path: Path, content: str) -> None:
-        """Write a file under another name, and rename it when it is on the disk."""
+        """Write a file under a temporary name, and rename it when it is on disk."""
         unfinished = self.place / "unfinished"
         with unfinished.open("w") as file:
             file.write(content)

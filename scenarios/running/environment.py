@@ -1,4 +1,4 @@
-"""Where a run took place: versions, processor, memory."""
+"""Environment of a run: versions, processor, memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PACKAGES = ("numpy", "scipy", "scikit-learn", "openTSNE", "umap-learn", "numba"
 
 
 _DISTRIBUTIONS = {"mlflow": "mlflow-skinny"}
-"""Of extras whose packages are distributed by other names."""
+"""Distribution names of extras that differ from the extra's name."""
 
 
 def environment(
@@ -30,7 +30,7 @@ def environment(
     device: str,
     peak_memory_bytes: Mapping[str, int],
 ) -> Environment:
-    """Versions and hardware here, and what is known of a run before its seconds are."""
+    """Return versions and hardware of this machine, and the facts about a run except its seconds."""
     import psutil
 
     return Environment(
@@ -52,12 +52,12 @@ def environment(
 
 
 def versions() -> dict[str, str]:
-    """Versions of the packages that a run's bits hang on, here."""
+    """Return the installed versions of packages that a run's result depends on."""
     return {name: version(name) for name in _PACKAGES} | extensions()
 
 
 def described() -> str:
-    """What a report of an error has to say of the environment, a line each: raydr, Python, packages."""
+    """Return the environment for error reports, one line each: raydr, Python, packages."""
     lines = [
         f"raydr {version('raydr')}",
         f"Python {sys.version.split()[0]} on {platform.platform()}, {cores()} cores",

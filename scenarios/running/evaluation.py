@@ -1,4 +1,4 @@
-"""What only a simulation can know: the pooled-data map, and how faithful the federated one is to the pooled data."""
+"""Evaluation on pooled data, which only a simulation has: the pooled-data map and the metrics of both maps."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from raydr.statistics.scaling import Scale
 from raydr.threads import cores, one_blas_thread
 
 APART_ROWS = 5_000
-"""Of which it is told how far sites stand apart before and after they are harmonized."""
+"""Maximum number of rows for measuring the separation of sites before and after harmonizing."""
 
 
 @dataclass(frozen=True)
 class NewRows:
-    """Rows that were held out, in the table's order.
+    """Held-out rows, in the table's order.
 
     Attributes
     ----------
     rows : (rows, features) array
-        As read.
+        Rows as read.
     labels : (rows,) int or None
-        Classes, by the same codes as those of the mapped rows.
+        Classes, with the same codes as for the mapped rows.
     keyed : (rows, features) array or None
-        Under the run's isometry key, where it has one: what its model knows.
+        Rows transformed by the run's isometry key, as its model needs them; None without a key.
     owners : (rows,) int or None
-        Whose they are, where sites are harmonized.
+        Site of each row; None if sites are not harmonized.
     """
 
     rows: FloatArray
@@ -47,38 +47,38 @@ class NewRows:
 
 @dataclass(kw_only=True, frozen=True)
 class Question:
-    """Everything that the evaluation looks at; all arrays in the table's order.
+    """Input of the evaluation; all arrays are in the table's order.
 
     Attributes
     ----------
     pooled : callable
-        Brings the pooled data, (rows, features), as read; called by the evaluation and nobody else.
+        Returns the pooled data, (rows, features), as read; only the evaluation calls it.
     labels : (rows,) int or None
         Classes.
     outcome : Outcome
-        The federated map, what the server took the distances between rows to be, clusters, and what the run used.
+        The federated map, the server's estimate of distances between rows, clusters, and the model.
     prepared : Preparation
-        What the clients did to their rows.
+        The clients' filling, harmonizing and scaling.
     method : MethodSettings
-        The method, which knows the true distances and the central map.
+        The method, which defines true distances and the pooled-data map.
     central : bool
-        Whether to draw the central map too.
+        Whether to draw the pooled-data map too.
     metrics : sequence of str
         Names of metrics.
     seed : int
         The run's seed.
     snapshots : mapping of round to mapping of name to array
-        What the method had learnt along the way, to be drawn and scored too.
+        State of the method after some rounds; maps of it are drawn and scored too.
     client_of_row : (rows,) int
-        Which client holds each row: a map along the way is drawn in the clients' order, as the run's own.
+        Client of each row. Maps of rounds are drawn in client order, like the final map.
     new : NewRows or None
-        To be placed on the maps.
+        Rows to place on the maps.
     classes : (rows,) int or None
-        What harmonizing keeps of the labels.
+        Classes whose effect harmonizing keeps.
     scale : {"none", "standard", "minmax", "unit"}
-        By which rows are compared with what they were before sites were harmonized.
+        Scaling for the comparison of rows before and after harmonizing.
     show : sequence of int
-        Columns of the pooled data, as read, to hand back.
+        Columns of the pooled data, as read, to return.
     """
 
     pooled: Callable[[], FloatArray]
@@ -98,7 +98,7 @@ class Question:
 
     @property
     def asks(self) -> bool:
-        """Whether it asks for anything that only the pooled rows tell; else nobody need bring them together."""
+        """Whether the evaluation needs pooled rows; otherwise they are not pooled."""
         harmonized = self.prepared.harmonization is not None
         return bool(
             self.central or self.metrics or self.snapshots or self.show or self.new is not None or harmonized
@@ -107,7 +107,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Along:
-    """A map (rows, dimensions) that the run would have drawn had it ended earlier, and its scores."""
+    """A map (rows, dimensions) of the run after some round, and its scores."""
 
     embedding: FloatArray
     scores: Scores
@@ -115,12 +115,12 @@ class Along:
 
 @dataclass(kw_only=True, frozen=True)
 class Findings:
-    """Scores of both maps, the pooled-data map, the bytes of the rows that were pooled, and maps along the way.
+    """Scores of both maps, the pooled-data map, the bytes of the pooled rows, and maps of rounds.
 
-    ``placed`` (new rows, dimensions) is where the rows that were held out lie on the federated map, None where there
-    are none or they have no place. ``deviation`` (features,) is that of the rows as they were mapped. Where sites were
-    harmonized, ``before`` and ``after`` say how far their rows stood apart, by the names of metrics of sites.
-    ``shown`` (rows, columns) are the columns that were asked for.
+    ``placed`` (new rows, dimensions) has the positions of held-out rows on the federated map; None if there are none or
+    they have no place. ``deviation`` (features,) is the standard deviation of the mapped rows. ``before`` and ``after``
+    measure the separation of sites before and after harmonizing, by metric. ``shown`` (rows, columns) has the columns
+    of ``show``.
     """
 
     federated: Scores
@@ -136,7 +136,7 @@ class Findings:
 
     @classmethod
     def of_parts(cls, parts: Sequence[FloatArray], prepared: Preparation) -> Findings:
-        """Of a run that asks for nothing that pooled rows tell: of ``parts``, if any, the deviation, one at a time."""
+        """Return findings without pooled rows: only the standard deviation, from one part of ``parts`` at a time."""
         rows, mean, squares = 0, np.zeros(()), np.zeros(())
         for part in parts:
             if not len(part):
@@ -151,7 +151,7 @@ class Findings:
 
 
 def examine(question: Question, *, listener: Listener) -> Findings:
-    """Draw the central map, place new rows, and score both maps against the pooled, scaled rows."""
+    """Draw the pooled-data map, place new rows, and score both maps against the pooled, scaled rows."""
     journal = Journal(listener)
     read, prepared = question.pooled(), question.prepared
     shown = read[:, list(question.show)] if question.show else None
@@ -182,7 +182,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                 if pooled is not None and pooled.place is not None:
                     new_central = _placed(partial(pooled.place, scaled), scaled, labels, question, journal)
         with journal.stage("metrics"):
-            # The pooled rows' geometry is the truth itself, so its recovery is no question.
+            # The pooled-data map uses the true geometry, so recovery metrics do not apply.
             beside = [name for name in question.metrics if "recovered" not in metric_named(name).needs]
             sighted = [name for name in question.metrics if "new" not in metric_named(name).needs]
             truth = method.truth(rows)
@@ -229,7 +229,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
             }
             central = None if pooled is None else scores(beside, pooled, None, new_central)
     if pooled is not None:
-        pooled = replace(pooled, place=None)  # which holds all rows, and is not to travel with the findings
+        pooled = replace(pooled, place=None)  # it refers to all rows, which must not travel with the findings
     deviation = np.sqrt(variances(rows))
     placed = None if new is None else new.embedding
     return Findings(
@@ -247,7 +247,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
 
 
 def _apart(rows: FloatArray, question: Question) -> Mapping[str, float | None]:
-    """How far sites stand apart, not on a map but as their rows lie; of many rows of a sample."""
+    """Measure the separation of sites in the rows themselves, on a sample of large tables."""
     owners, chosen = question.client_of_row, np.arange(len(rows))
     if len(rows) > APART_ROWS:
         random = np.random.default_rng((question.seed, APART_ROWS))
@@ -262,7 +262,7 @@ def _placed(
     question: Question,
     journal: Journal,
 ) -> Evidence | None:
-    """New rows on a map, as evidence; None, and an incident that says why, where they have no place there."""
+    """Place new rows on a map and return evidence; None, with an incident, if they have no place."""
     method = question.method
     try:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -273,13 +273,13 @@ def _placed(
             rows=scaled, embedding=places, labels=labels, seed=question.seed, truth=truth, mapped=mapped
         )
     except DataError as error:
-        # Values that no mapped row comes near to, say: what else came of the run is not to be lost by them.
-        journal.tell(Incident(f"rows that were held out have no place on the map: {error}"))
+        # For example, values far from all mapped rows. The other results of the run must not be lost.
+        journal.tell(Incident(f"held-out rows have no place on the map: {error}"))
         return None
 
 
 def _sights(question: Question, rows: FloatArray, journal: Journal) -> Iterator[tuple[int, Outcome]]:
-    """Maps along the way, by round, in the table's order."""
+    """Yield maps of rounds in the table's order."""
     if not question.method.offers("redraw"):
         return
     owners = question.client_of_row

@@ -1,4 +1,4 @@
-"""The federation's plan, made from a scenario."""
+"""The federation's plan for a scenario."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ def plan_of(scenario: Scenario, clients: int, harmonizing: Harmonizing | None = 
 
 
 def with_public(plan: Plan, public: FloatArray | None) -> tuple[Plan, FloatArray | None]:
-    """Return the plan with rows that are set apart, or what clients hide of them from the server."""
+    """Return the plan with the public rows; with an isometry key, the rows that clients hide from the server."""
     if plan.isometry_key:
         return replace(plan, hidden=len(public) if public is not None else 0), public
     return replace(plan, public=public), None
 
 
 def with_scaling(served: Served, run: RootedRun, scenario: Scenario) -> Served:
-    """Return the same with the scaling that a keyed run's clients hide from the server: for the evaluation."""
+    """Return the result with the scaling that clients of a keyed run hide from the server, for the evaluation."""
     if served.sealed_scaling is None:
         return served
     known = opened(served.sealed_scaling, run.shared, run.name, keyed_scale(scenario.data.scale))
-    # Where rows lie in the features the server cannot tell: it knows them turned by the key.
+    # The server knows rows only as rotated by the key, so it cannot compute positions in the features.
     return replace(served, prepared=Preparation(known.scaling), outcome=replace(served.outcome, lift=None))

@@ -1,4 +1,4 @@
-"""What a run is made from: by which a checkpoint is known to be of this run and of no other."""
+"""Identity of a run: settings and fingerprints of data that a checkpoint must match."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ from raydr.scenarios.schema.scenario import Scenario
 from raydr.settings import path_mark
 
 _NAMED = 5
-"""Differences that are named; of more, their number."""
+"""Maximum number of differences that an error lists."""
 
 
 def origin_of(scenario: Scenario) -> Origin:
-    """Return where the secrets of a scenario's runs come from."""
+    """Return the origin of the secrets of a scenario's runs."""
     return Origin(scenario.resolved().privacy.secret, is_optional=not scenario.hides_by_secrets)
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What a run's bits follow from.
+    """Everything that determines the result of a run.
 
     Attributes
     ----------
     raydr : str
-        Version, and those of packages that add to it.
+        Version of raydr and of packages that extend it.
     scenario : mapping of dotted key to value
-        Every setting, paths resolved, but for those of ``runtime`` that change no bit, ``runtime.quorum``, under which
-        a run draws new noise whenever it starts, and the budget, which may end a run and changes nothing else.
+        All settings, with resolved paths. Not included: settings of ``runtime`` that do not change the result,
+        ``runtime.quorum``, with which each start draws new noise, and the budget, which can only end a run.
     data : mapping of name to fingerprint
-        Each client's rows, the public rows and those held out, and what the table says of its rows beside them.
+        Fingerprints of each client's rows, public and held-out rows, identities, owners, feature names and labels.
     paths : tuple of str
-        Keys of the scenario that say where files lie.
+        Keys of the scenario that name files.
     secret : str
-        By which the secret is known again that fingerprints are keyed with: without it they tell nothing of the rows.
+        Fingerprint of the secret that keys all fingerprints. Without the secret, they reveal nothing about rows.
     """
 
     raydr: str
@@ -59,12 +59,12 @@ class Identity:
 
     @classmethod
     def of(cls, scenario: Scenario, holdings: Holdings, device: Found = "cpu") -> Identity:
-        """Return what a scenario with these data is made from, where this computes its large products."""
+        """Return the identity of a run of the scenario with these data on this device."""
         settings = scenario.resolved().model_dump(mode="json")
-        # Clients that compute as one do so with other bits.
+        # Clients that are trained together have results that differ in rounding.
         settings["runtime"] = {"batch_clients": scenario.runtime.batch_clients}
         del settings["privacy"]["epsilon_max"]
-        if device != "cpu":  # what a GPU was found for by itself goes on where there is one
+        if device != "cpu":  # a run that found a GPU with device auto resumes on any GPU
             settings["runtime"]["device"] = device
         data = {
             f"the rows of client {name}": part.fingerprint if isinstance(part, Site) else fingerprint(part)
@@ -86,9 +86,9 @@ class Identity:
 
     @property
     def study(self) -> str:
-        """Digest of what the messages' bits follow from, wherever files lie and however the run is called and judged.
+        """Digest of everything that determines the messages; not of paths, the name, metrics or the audit.
 
-        Runs that differ in it have other secrets.
+        Runs with different digests have different secrets.
         """
         apart = ("name", "compare", "metrics", "audit")
         settings = {
@@ -99,7 +99,7 @@ class Identity:
         return _digest([self.raydr, settings, self.data])
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return plain values for a JSON file."""
         return {
             "raydr": self.raydr,
             "scenario": dict(self.scenario),
@@ -109,17 +109,17 @@ class Identity:
         }
 
     def require(self, was: Identity) -> None:
-        """Refuse to go on with a run that was made from something else.
+        """Check that an interrupted run with identity ``was`` can be resumed.
 
         Raises
         ------
         OutputError, ScenarioError, RunError, DataError
-            If it was another version, scenario, secret or data; with the names of what differs.
+            If version, scenario, secret or data differ; the message names the differences.
         """
         if was.raydr != self.raydr:
             raise OutputError(
-                f"The interrupted run is of raydr {was.raydr}, and this is raydr {self.raydr}: resume it with the raydr"
-                " that began it, or start it anew."
+                f"The interrupted run used raydr {was.raydr}, and this is raydr {self.raydr}: resume it with the"
+                " version that started it, or start a new run."
             )
         changed = [
             f"{key} was {_shown(was.scenario, key)} and is {_shown(self.scenario, key)}"
@@ -127,16 +127,16 @@ class Identity:
         ]
         if changed:
             raise ScenarioError(
-                f"scenario.yaml is not that of the interrupted run any more: {listed(changed, _NAMED)}. A run goes on"
-                " as it began: change that back, or start a new run from the changed scenario."
+                f"scenario.yaml was changed after the interruption: {listed(changed, _NAMED)}. Undo the change, or"
+                " start a new run with the changed scenario."
             )
         if was.secret != self.secret:
             raise Origin(self.scenario["privacy.secret"]).missing()
         others = _different(was.data, self.data)
         if others:
             raise DataError(
-                f"The data are not those of the interrupted run any more: {listed(others, _NAMED)} changed. Bring the"
-                " data back, or start the run anew."
+                f"The data have changed since the interruption: {listed(others, _NAMED)}. Restore the data, or start a"
+                " new run."
             )
 
 
@@ -146,7 +146,7 @@ def _version() -> str:
 
 
 def _paths(settings: BaseModel, prefix: str = "") -> tuple[str, ...]:
-    """Dotted keys that name files of this machine or of others."""
+    """Return the dotted keys that name files, on this machine or others."""
     found: tuple[str, ...] = ()
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
@@ -158,7 +158,7 @@ def _paths(settings: BaseModel, prefix: str = "") -> tuple[str, ...]:
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings by dotted key; lists are values."""
+    """Yield settings by dotted key; lists are values."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{key}.")
@@ -167,14 +167,14 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _different(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Keys whose values differ, or that one of the two lacks."""
+    """Return the keys whose values differ or that only one of the two has."""
     nothing = object()
     return [key for key in dict.fromkeys([*one, *other]) if one.get(key, nothing) != other.get(key, nothing)]
 
 
 def _shown(settings: Mapping[str, Any], key: str) -> str:
     if key not in settings:
-        return "not there"
+        return "missing"
     text = json.dumps(settings[key], ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:60]}..."
 

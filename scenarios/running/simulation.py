@@ -1,4 +1,4 @@
-"""One simulation, in a run folder that is there: data to clients, server part, evaluation, files."""
+"""One simulation in an existing run folder: client data, federation, evaluation, files."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def simulate(
     listener: Listener,
     table: Table | None = None,
 ) -> None:
-    """Run a scenario in a folder that is there, from the checkpoint that may be in it."""
+    """Run a scenario in an existing folder; resume from its checkpoint if it has one."""
     started = datetime.now().astimezone()
     journal, checkpoints = Journal(listener), Checkpoints(folder)
     with held_by(scenario, data_dir, table, address, journal) as (backend, holdings):
@@ -86,11 +86,11 @@ def _served(
     journal: Journal,
     checkpoints: Checkpoints,
 ) -> tuple[Served, Findings]:
-    """Run the federation, then judge it; everything that comes back is in the table's order."""
+    """Run the federation and evaluate it; all results are in the table's order."""
     method, holdings, resumption = scenario.method, beginning.holdings, beginning.resumption
     if resumption is not None:
         for damage in resumption.damaged:
-            journal.tell(Incident(f"{damage}; going on from the one before"))
+            journal.tell(Incident(f"{damage}; using the previous checkpoint"))
         journal.rounds[:] = resumption.rounds
         rounds = len(journal.rounds)
         journal.tell(
@@ -130,7 +130,7 @@ def _served(
     served = with_scaling(served.reordered(holdings.in_table_order), beginning.run, scenario)
     names = scenario.metrics
     if names == "default":
-        # What only methods that make clusters have, runs that hold rows out, or real sites, is no lack of the others.
+        # Leave out metrics that need clusters, held-out rows or real sites if the run has none.
         has: dict[Need, bool] = {
             "clusters": served.outcome.clusters is not None,
             "new": holdings.held_out is not None,
@@ -154,7 +154,7 @@ def _served(
         scale=scenario.data.scale,
         show=[holdings.feature_names.index(column) for column in scenario.show],
     )
-    if not question.asks:  # then nobody brings the rows together
+    if not question.asks:  # then the rows are not pooled
         unseen = scenario.data.scale == "none" and _summed_deviation(scenario, served) is None
         own = holdings.parts if unseen and isinstance(holdings.held, Dealt) else ()
         return served, Findings.of_parts(
@@ -178,20 +178,20 @@ def _served(
 
 
 def _recovery_is_asked_for(scenario: Scenario) -> bool:
-    """Whether a metric judges what the server takes the distances between rows to be."""
+    """Return whether a metric scores the server's estimate of the distances between rows."""
     if scenario.metrics == "default":
         return True
     return any("recovered" in metric_named(name).needs for name in scenario.metrics)
 
 
 def _summed_deviation(scenario: Scenario, served: Served) -> Float64Array | None:
-    """Deviation (features,) of the rows as mapped, by sums; None where no sum told it of the features as they are."""
+    """Return the standard deviation (features,) of the mapped rows, from sums; None if no sum has it."""
     return None if scenario.privacy.isometry_key else served.deviation
 
 
 @contextmanager
 def _features_named(scenario: Scenario, holdings: Holdings) -> Iterator[None]:
-    """Have errors speak of columns, where features are columns and not turned by a key."""
+    """Replace feature numbers with column names in errors, unless an isometry key rotates the features."""
     try:
         yield
     except FeatureError as error:
@@ -201,7 +201,7 @@ def _features_named(scenario: Scenario, holdings: Holdings) -> Iterator[None]:
 
 
 def new_rows(holdings: Holdings, served: Served, run: RootedRun, scenario: Scenario) -> NewRows | None:
-    """Return the rows that were held out, and what they are under the run's key where it has one."""
+    """Return the held-out rows, also transformed by the run's isometry key if it has one."""
     held_out, sealed, keyed = holdings.held_out, served.sealed_scaling, None
     if held_out is None:
         return None
@@ -212,7 +212,7 @@ def new_rows(holdings: Holdings, served: Served, run: RootedRun, scenario: Scena
 
 
 def _mapped(scenario: Scenario, holdings: Holdings, served: Served, findings: Findings) -> Provenance:
-    """What was mapped, with what the run has found out about it."""
+    """Return the provenance of the mapped data with the findings of the run."""
     data = holdings.provenance(scenario.data.scale)
     if data.harmonized is not None and served.prepared.harmonization is not None:
         adjusted = served.prepared.harmonization.common.adjusted

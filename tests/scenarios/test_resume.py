@@ -183,7 +183,7 @@ def test_where_none_is_whole_nothing_is_guessed(tmp_path: Path) -> None:
     for path in (kept / "checkpoints").glob("*.npz"):
         damage(path)
     said = refusal(kept, RunError)
-    assert "None of the checkpoints" in said
+    assert "No checkpoint in" in said
     assert "Start a new run with" in said
 
 

@@ -972,7 +972,7 @@ def test_a_site_that_joins_measures_itself(tmp_path: Path, table: Path, kind: Ki
 
 def test_no_site_joins_where_the_label_was_kept(tmp_path: Path, table: Path) -> None:
     folder = tiny_run(tmp_path / "run", **settings(table, harmonize={"kind": "center", "keep": ["label"]}))
-    with pytest.raises(ScenarioError, match="the adjustment for the site of .* is unknown"):
+    with pytest.raises(ScenarioError, match=r"the adjustment for the site of .* is unknown"):
         raydr.join(folder, table)
 
 
