@@ -61,13 +61,13 @@ def run(
     from raydr.scenarios.runner import run as run_scenario
     from raydr.scenarios.schema.reading import read
 
-    with _showing_progress(listener, verbose) as heard:
+    with _showing_progress(listener, verbose) as hear_both:
         folder = run_scenario(
             read(scenario, _dotted(overrides)),
             out=_path(out),
             address=address,
             data_dir=_path(data_dir),
-            listener=heard,
+            listener=hear_both,
         )
     return Result(folder)
 
@@ -120,8 +120,8 @@ def map(  # noqa: A001  raydr.map
     from raydr.scenarios.runner import run as run_scenario
 
     taken = own_data(data, site=site, label=label, method=method, overrides=_dotted(overrides))
-    with _showing_progress(listener, verbose) as heard:
-        folder = run_scenario(taken.scenario, out=_path(out), address=address, listener=heard)
+    with _showing_progress(listener, verbose) as hear_both:
+        folder = run_scenario(taken.scenario, out=_path(out), address=address, listener=hear_both)
     return Result(folder)
 
 
@@ -164,8 +164,8 @@ def transform(
     """
     from raydr.scenarios.afterwards.transforming import transform as place
 
-    with _showing_progress(listener, verbose) as heard:
-        return place(Path(folder), data, Path(out), site=site, listener=heard)
+    with _showing_progress(listener, verbose) as hear_both:
+        return place(Path(folder), data, Path(out), site=site, listener=hear_both)
 
 
 def join(
@@ -212,8 +212,8 @@ def join(
     """
     from raydr.scenarios.afterwards.joining import join as join_run
 
-    with _showing_progress(listener, verbose) as heard:
-        return Result(join_run(Path(folder), Path(data), site=site, listener=heard))
+    with _showing_progress(listener, verbose) as hear_both:
+        return Result(join_run(Path(folder), Path(data), site=site, listener=hear_both))
 
 
 def audit(
@@ -269,9 +269,9 @@ def audit(
     if public_rows is not None and public_rows < 0:
         raise ScenarioError(f"public_rows is {public_rows}: give 0 or more.")
     settings = auditing.asked(place, attacks, public_rows)
-    with _showing_progress(listener, verbose) as heard:
+    with _showing_progress(listener, verbose) as hear_both:
         written = auditing.audit(
-            place, settings, public=_path(public), data_dir=_path(data_dir), listener=heard
+            place, settings, public=_path(public), data_dir=_path(data_dir), listener=hear_both
         )
     return Result(written)
 
@@ -306,12 +306,12 @@ def resume(
     """
     from raydr.scenarios.runner import resume as resume_run
 
-    with _showing_progress(listener, verbose) as heard:
+    with _showing_progress(listener, verbose) as hear_both:
         whole = resume_run(
             Path(folder),
             address=address,
             data_dir=_path(data_dir),
-            listener=heard,
+            listener=hear_both,
         )
     return Result(whole)
 
@@ -359,13 +359,13 @@ def sweep(
     from raydr.tune.reading import read_sweep
     from raydr.tune.sweeping import sweep as run_sweep
 
-    with _showing_progress(listener, verbose) as heard:
+    with _showing_progress(listener, verbose) as hear_both:
         folder = run_sweep(
             read_sweep(sweep, _dotted(overrides), quick=quick),
             out=_path(out),
             address=address,
             data_dir=_path(data_dir),
-            listener=heard,
+            listener=hear_both,
         )
     return SweepResult(folder)
 
@@ -421,7 +421,7 @@ def reproduce(
     from raydr.tune.reproducing import read_table
     from raydr.tune.sweeping import sweep as run_sweep
 
-    with _showing_progress(listener, verbose) as heard:
+    with _showing_progress(listener, verbose) as hear_both:
         folder = run_sweep(
             read_table(
                 table, _dotted(overrides), quick=quick, only=tuple(only), seeds=seeds, published=published
@@ -429,7 +429,7 @@ def reproduce(
             out=_path(out),
             address=address,
             data_dir=_path(data_dir),
-            listener=heard,
+            listener=hear_both,
         )
     return SweepResult(folder)
 
@@ -465,12 +465,12 @@ def resume_sweep(
     """
     from raydr.tune.sweeping import resume as resume_run
 
-    with _showing_progress(listener, verbose) as heard:
+    with _showing_progress(listener, verbose) as hear_both:
         whole = resume_run(
             Path(folder),
             address=address,
             data_dir=_path(data_dir),
-            listener=heard,
+            listener=hear_both,
             retry_failed=retry_failed,
         )
     return SweepResult(whole)

@@ -87,7 +87,7 @@ def heard_on_terminal(
 
 
 def _titled(title: str, say: Callable[[str], None], hear: journal.Listener) -> journal.Listener:
-    """Say the title before the first stage that ends; every event also goes to ``hear``."""
+    """Print the title before the first stage that ends; every event also goes to ``hear``."""
 
     def both(event: journal.Event) -> None:
         nonlocal title

@@ -55,6 +55,7 @@ def print_result(folder: Path, *, verbose: bool = False) -> None:
     console = _console(Remarks(sys.stderr))
     console.print()
     console.print(_line(wording.summary(run)))
+    console.print(_line(mapped.line(run.data)))
     console.print()
     _print_metrics(console, run, verbose)
     for line in _privacy_lines(run):
@@ -115,7 +116,6 @@ def _print_details(console: Console, run: RunFolder) -> None:
     known = knowledge(run)
     if known.examples:
         console.print(_line(f"Example: {example(known)}."))
-    console.print(_line(mapped.line(run.data)))
     for fact in (*mapped.facts(run.data), *mapped.hashes(run.data)):
         console.print(_line(f"{fact.name}: {fact.text}"))
     if run.privacy.relation is not None:

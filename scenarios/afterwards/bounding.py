@@ -151,14 +151,14 @@ def _convergence(learnt: _Learnt) -> Iterator[Line]:
     assert isinstance(method, DistributionLearning)
     count, gamma = len(learnt.landmarks), learnt.gamma
     what = "mean squared step of the landmarks"
-    told = [
+    recorded = [
         (line.objective, line.moved)
         for line in learnt.run.rounds
         if line.objective is not None and line.moved is not None
     ]
     slope = 1.0 / (method.step or default_step(count, gamma))
     reason = ""
-    if len(told) < 2:
+    if len(recorded) < 2:
         reason = "fewer than two rounds recorded their step"
     elif slope < lipschitz_constant(count, gamma):
         reason = f"the step is longer than 1 / L, with L = {lipschitz_constant(count, gamma):.3g}"
@@ -173,9 +173,9 @@ def _convergence(learnt: _Learnt) -> Iterator[Line]:
     if reason:
         yield Line("Theorem 1", what, None, None, reason)
         return
-    rounds, steps = len(told) - 1, method.local_steps
-    drop = float(told[0][0] or 0.0) - float(told[-1][0] or 0.0)
-    moved = sum(float(step or 0.0) for _, step in told[:-1]) / (rounds * steps**2)
+    rounds, steps = len(recorded) - 1, method.local_steps
+    drop = float(recorded[0][0] or 0.0) - float(recorded[-1][0] or 0.0)
+    moved = sum(float(step or 0.0) for _, step in recorded[:-1]) / (rounds * steps**2)
     clients = len(learnt.sizes)
     same, weights = np.full(clients, slope), np.full(clients, 1.0 / clients)
     widest = bounds.zeta(count, gamma)

@@ -165,7 +165,7 @@ class Checkpoints:
     def _unread(self) -> str:
         return f"{self._identity.name} cannot be read, and there is no checkpoint"
 
-    def _untold(self, why: str) -> OutputError:
+    def _unknown_releases(self, why: str) -> OutputError:
         return OutputError(
             f"Cannot read the charged releases from {self._releases} ({why}), so the run's privacy cost is unknown."
             f" {self._new_run}"
@@ -199,7 +199,7 @@ class Checkpoints:
             whole = tuple(line for line in lines if line.endswith("\n"))
             by_name(whole)
         except (OSError, ValueError, RaydrError) as error:
-            raise self._untold(str(error)) from error
+            raise self._unknown_releases(str(error)) from error
         if len(whole) < len(lines):
             self._write(self._releases, "".join(whole))
         return whole
@@ -220,7 +220,7 @@ class Checkpoints:
         if History.of(ended.line for ended in rounds) != checkpoint.history:
             raise RunError(f"the rounds before it, in {self._rounds.name}, are damaged")
         if History.of(released[: checkpoint.released.lines]) != checkpoint.released:
-            raise self._untold(f"those before checkpoint {path.name} are damaged")
+            raise self._unknown_releases(f"those before checkpoint {path.name} are damaged")
         return Resumption(content, rounds, damaged, rooted(checkpoint.run), released)
 
     def _read_rounds(self, until: int) -> tuple[RoundEnded, ...]:

@@ -183,13 +183,15 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                     new_central = _placed(partial(pooled.place, scaled), scaled, labels, question, journal)
         with journal.stage("metrics"):
             # The pooled-data map uses the true geometry, so recovery metrics do not apply.
-            beside = [name for name in question.metrics if "recovered" not in metric_named(name).needs]
-            sighted = [name for name in question.metrics if "new" not in metric_named(name).needs]
+            compared = [name for name in question.metrics if "recovered" not in metric_named(name).needs]
+            scored_along = [name for name in question.metrics if "new" not in metric_named(name).needs]
             truth = method.truth(rows)
             graph = SharedGraph(
                 rows if truth is None else truth, neighbors=graph_size(question.metrics), threads=cores()
             )
-            steps = len(question.metrics) + len(sights) * len(sighted) + len(beside) * (pooled is not None)
+            steps = (
+                len(question.metrics) + len(sights) * len(scored_along) + len(compared) * (pooled is not None)
+            )
             scored = 0
 
             def scores(
@@ -224,10 +226,10 @@ def examine(question: Question, *, listener: Listener) -> Findings:
 
             federated = scores(question.metrics, outcome, outcome.geometry, new, outcome.lift)
             along = {
-                round: Along(sight.embedding, scores(sighted, sight, sight.geometry, None))
+                round: Along(sight.embedding, scores(scored_along, sight, sight.geometry, None))
                 for round, sight in sights.items()
             }
-            central = None if pooled is None else scores(beside, pooled, None, new_central)
+            central = None if pooled is None else scores(compared, pooled, None, new_central)
     if pooled is not None:
         pooled = replace(pooled, place=None)  # it refers to all rows, which must not travel with the findings
     deviation = np.sqrt(variances(rows))

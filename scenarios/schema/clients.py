@@ -17,7 +17,7 @@ else:
 
 
 class SiteSettings(Settings):
-    """One client with a file of its own."""
+    """A client with its own file."""
 
     path: Annotated[str, OfFile(elsewhere="node")] = Field(description="path of its file on its node")
     node: str | None = Field(

@@ -399,8 +399,8 @@ def test_a_path_of_a_home_that_does_not_exist_is_a_path_like_any_other(
     ("overrides", "said"),
     [
         ({"data.label": "\ud800"}, r"data.label contains '\ud800', which is not a valid character"),
-        ({"data.features": ["a", "\udcff"]}, r"data.features.1 holds '\udcff'"),
-        ({"data": {"path": "rows\0.csv"}}, r"data.path holds '\x00'"),
+        ({"data.features": ["a", "\udcff"]}, r"data.features.1 contains '\udcff'"),
+        ({"data": {"path": "rows\0.csv"}}, r"data.path contains '\x00'"),
     ],
 )
 def test_text_that_no_file_can_hold_is_refused(overrides: dict[str, Any], said: str) -> None:

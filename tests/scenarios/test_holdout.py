@@ -341,7 +341,7 @@ def test_the_page_and_the_terminal_show_them(tmp_path: Path, capsys: pytest.Capt
     assert "New rows: trustworthiness, k = 3" in page
     assert "Held out and placed on the map later" in page
     assert read_run(folder).data.held_out == len(HELD)
-    print_result(folder, verbose=True)
+    print_result(folder)
     said = capsys.readouterr().err
     assert "New rows: trustworthiness, k = 3" in said
     assert "72 of 90 rows of rows.csv, 4 columns, standard scaling; 18 rows held out." in said
@@ -428,7 +428,7 @@ def test_rows_without_a_place_cost_no_result(tmp_path: Path) -> None:
         ({"data": {"graph": "tree.csv", "holdout": 0.2}}, "no node can be new: leave holdout out"),
         (
             {"data": {"holdout": 0.2}, "clients": {"sites": [{"path": "a.csv"}, {"path": "b.csv"}]}},
-            "place them by raydr transform",
+            "place them with raydr transform",
         ),
         ({"data": {"source": "iris", "holdout": 1.0}}, "data.holdout.part is 1.0: it must be less than 1"),
         ({"data": {"source": "iris", "holdout": 0}}, "data.holdout.rows is 0: it must be at least 1"),

@@ -216,7 +216,7 @@ def refused(folder: Path, data: Path, site: str | None = None) -> str:
 def test_a_name_that_is_taken_is_refused(run: Path, tmp_path: Path) -> None:
     mapped = raydr.Result(run).to_frame("pyarrow")["client"].to_pylist()[0]
     assert f"already has a client {mapped!r}" in refused(run, site_of(tmp_path), mapped)
-    assert "needs a name" in refused(run, site_of(tmp_path), " ")
+    assert "has no name" in refused(run, site_of(tmp_path), " ")
     raydr.join(run, site_of(tmp_path))
     assert "A site 'south' has already joined" in refused(run, site_of(tmp_path))
 

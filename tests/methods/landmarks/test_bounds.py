@@ -471,5 +471,5 @@ def test_other_data_are_refused_and_methods_without_landmarks_too(tmp_path: Path
         {"kind": "fed-spectral", "clusters": 2},
     ):
         other = run(tiny_scenario(method=method), out=tmp_path / method["kind"])
-        with pytest.raises(ScenarioError, match="learns none"):
+        with pytest.raises(ScenarioError, match="learnt none"):
             bounds_of(other)
