@@ -1,12 +1,12 @@
-"""From a neighbour graph and a first layout to a map: one file for each embedder.
+"""Embedders, one file each: from a neighbour graph and an initial layout to a map.
 
-An embedder is its frozen settings: they know how many neighbours they need and how to embed. None of them sees a data
-matrix or forms a rows x rows array, and equal inputs give equal bits: on repeated runs, in any process, with any number
-of threads (``docs/determinism.md`` says how and at what price).
+An embedder is a frozen settings object. It knows how many neighbours it needs and how to embed. No embedder
+reads a data matrix or forms a rows x rows array. Equal inputs give bit-identical results: on repeated runs,
+in any process, with any number of threads (``docs/determinism.md`` explains how, and the cost).
 """
 
 # isort: off
-# In the order in which they are listed: the default first.
+# In listing order: the default first.
 from raydr.embedding.embedder import EMBEDDERS, Embedder, embedder
 from raydr.embedding.tsne import TSNE
 from raydr.embedding.umap import UMAP

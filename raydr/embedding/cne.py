@@ -17,30 +17,31 @@ from raydr.geometry.points import Progress, unheard
 _LARGEST_SLOPE = 4.0
 """Entries of a batch's gradient are clipped to this magnitude, as in the published method."""
 _DRAWN_EDGES = 2**16
-"""Edges whose negative samples are drawn at once, so that memory does not grow with the edges."""
+"""Edges per draw of negative samples, so that memory does not grow with the number of edges."""
 _LARGEST_S = 10
-"""Past this the normalisation constant leaves the range of double precision for large data."""
+"""For larger s the normalisation constant leaves the range of double precision on large data."""
 
 
 @embedder
 class CNE(GraphSettings):
     r"""Contrastive neighbour embedding (Neg-t-SNE), between t-SNE and UMAP.
 
-    The ``CNE(s)`` of SENSE (P3, A.2), of Damrich, Böhm, Hamprecht & Kobak, ICLR 2023. It minimises, by
-    mini-batches over the edges (i, j) of the symmetric neighbour graph and ``negative_samples`` = m random other rows l
-    for each,
+    ``CNE(s)`` of SENSE (P3, A.2), from Damrich, Böhm, Hamprecht & Kobak, ICLR 2023. It works in mini-batches
+    over the edges (i, j) of the symmetric neighbour graph, with ``negative_samples`` = m random other rows l
+    per edge, and minimises
 
     .. math::
 
         \sum_{(i, j)} \Big[ -\log \frac{\phi_{ij}}{\phi_{ij} + \nu} - \sum_{l = 1}^{m} \log \frac{\nu}{\phi_{il} + \nu}
         \Big], \quad \phi_{ij} = \frac{1}{1 + |y_i - y_j|^2}, \quad \nu = \frac{m \bar Z}{n^2},
 
-    whose minimum has similarities that sum to :math:`\bar Z`. t-SNE's sum is about 100 n, UMAP's is n^2 / 5, and
-    :math:`\log \bar Z` goes linearly from one at s = 0 to the other at s = 1. A larger :math:`\bar Z` means more
-    attraction: denser clusters, clearer global structure. For fewer than 500 rows the two ends change sides.
+    At the minimum the similarities sum to :math:`\bar Z`. For t-SNE the sum is about 100 n, for UMAP n^2 / 5,
+    and :math:`\log \bar Z` is linear in s between them. A larger :math:`\bar Z` means more attraction: denser
+    clusters, clearer global structure. With fewer than 500 rows the two ends swap.
     :mod:`raydr.embedding.kernels.contrastive` has objective and gradient term by term.
 
-    ``negative_samples`` does not move the map along the spectrum. Early exaggeration brings global structure first.
+    ``negative_samples`` does not move the map along the spectrum. Early exaggeration forms the global
+    structure first.
 
     Examples
     --------
@@ -55,23 +56,30 @@ class CNE(GraphSettings):
         0.5,
         ge=-_LARGEST_S,
         le=_LARGEST_S,
-        description="0: like t-SNE, 1: like UMAP; between and beyond: log scale",
+        description="spectrum parameter: 0 is like t-SNE, 1 like UMAP; other values interpolate or"
+        " extrapolate on a log scale",
     )
     neighbors: int | None = Field(
-        None, ge=1, description="neighbours, the row not included; default: 15, or rows - 1"
+        None, ge=1, description="neighbours of each row, not counting the row; default: 15, or rows - 1"
     )
-    negative_samples: int = Field(5, ge=1, description="repulsions for each attraction")
+    negative_samples: int = Field(5, ge=1, description="repulsive pairs per attractive pair")
     epochs: int = Field(200, ge=1, description="passes over the edges of the neighbour graph")
-    learning_rate: float = Field(1.0, gt=0, description="at the start; falls linearly to 0")
-    batch: int | None = Field(None, ge=1, description="edges of a batch; default: 1024, or rows / 64")
-    early_exaggeration: bool = Field(True, description="spend the first third of the epochs at s = 1 or more")
+    learning_rate: float = Field(1.0, gt=0, description="initial learning rate; falls linearly to 0")
+    batch: int | None = Field(None, ge=1, description="edges per batch; default: 1024, or rows / 64")
+    early_exaggeration: bool = Field(True, description="run the first third of the epochs at s = 1 or more")
 
     def neighbors_needed(self, rows: int) -> int:
-        """``neighbors``, or min(15, rows - 1); see :meth:`raydr.embedding.Embedder.neighbors_needed`."""
+        """Return ``neighbors``, or min(15, rows - 1) by default.
+
+        See :meth:`raydr.embedding.Embedder.neighbors_needed`.
+        """
         return neighbors_for("CNE", "neighbors", self.neighbors, rows, default=15, least_rows=3)
 
     def normalisation(self, rows: int, s: float | None = None) -> float:
-        r"""Fixed sum of similarities :math:`\bar Z = (100 n)^{1 - s} (n^2 / 5)^s` for n ``rows``; None: own s."""
+        r"""Return the sum of similarities :math:`\bar Z = (100 n)^{1 - s} (n^2 / 5)^s` for n ``rows``.
+
+        ``s`` defaults to ``self.s``.
+        """
         s = self.s if s is None else s
         return math.exp((1.0 - s) * math.log(100 * rows) + s * math.log(rows**2 / 5))
 
@@ -84,11 +92,11 @@ class CNE(GraphSettings):
         threads: int = 1,
         progress: Progress = unheard,
     ) -> Float64Array:
-        """Descend over shuffled edges; see :meth:`raydr.embedding.Embedder.embed`.
+        """Minimise the loss by gradient descent over shuffled edges; see :meth:`raydr.embedding.Embedder.embed`.
 
-        Starts from ``initialization`` scaled to standard deviation 1 in its first column. The seed draws the jitter
-        of that start, the order of the edges and the negative samples. ``threads`` is not used: batches follow from
-        each other. ``progress`` is in epochs.
+        The start is ``initialization`` scaled to standard deviation 1 in its first column. The seed draws the
+        jitter of the start, the order of the edges and the negative samples. ``threads`` is not used, because
+        each batch depends on the one before. ``progress`` counts epochs.
         """
         from raydr.embedding.kernels.contrastive import descend, draw_negatives, symmetric_edges
 

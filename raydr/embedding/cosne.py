@@ -19,14 +19,14 @@ from raydr.geometry.points import Progress, unheard
 from raydr.threads import one_blas_thread
 
 BALL_RADIUS = 1.0 - 1e-5
-"""Largest norm of a mapped row, 12.2 from the centre: past it a step of the layout is rounding error."""
+"""Largest norm of a mapped row, at distance 12.2 from the centre. Beyond it, steps are rounding errors."""
 EXACT_ROWS = 5000
-"""Up to so many rows every pair repels, which then takes a minute on one core; past that, random ones."""
+"""Up to this number of rows every pair repels, which then takes a minute on one core; with more rows, random pairs."""
 _SAMPLES = 256
-"""Rows that repel each row at each iteration, where they are drawn. On a tree of 3,000 rows the divergence becomes 0.69
-with 256 and 0.75 with 100, 0.65 with all; on one of 9,841 rows 1.10 with 256 and 1.09 with 512."""
+"""Random rows that repel each row per iteration. On a tree of 3,000 rows the divergence reaches 0.75 with
+100, 0.69 with 256 and 0.65 with all; on one of 9,841 rows 1.10 with 256 and 1.09 with 512."""
 _LONGEST_STEP = 5.0
-"""Longest step of a row, in units of gamma, as openTSNE's in its own."""
+"""Longest step of a row, in units of gamma (openTSNE has the same limit in its own units)."""
 
 Gradient = Callable[[Float64Array, float], Float64Array]
 
@@ -41,15 +41,16 @@ class COSNE(GraphSettings):
 
         \lambda_1 \sum_{ij} p_{ij} \log \frac{p_{ij}}{q_{ij}} + \lambda_2 \sum_i (|x_i|^2 - |y_i|^2)^2,
 
-    with :math:`p_{j|i} \propto \exp(-d(x_i, x_j)^2 / 2 \sigma_i^2)` over the 3 * perplexity nearest neighbours in the
-    hyperbolic distances that the neighbour graph holds, :math:`\sigma_i` set by the perplexity, p their symmetric
-    mean, and :math:`q_{ij} \propto \gamma^2 / (d(y_i, y_j)^2 + \gamma^2)` in the hyperbolic distances of the map. The
-    second term keeps each row's depth; it needs the norms |x_i| of the rows in their own ball.
-    :mod:`raydr.embedding.kernels.hyperbolic_cauchy` has the gradient.
+    with :math:`p_{j|i} \propto \exp(-d(x_i, x_j)^2 / 2 \sigma_i^2)` over the 3 * perplexity nearest
+    neighbours in the hyperbolic distances that the neighbour graph holds, :math:`\sigma_i` set by the
+    perplexity, p their symmetric mean, and :math:`q_{ij} \propto \gamma^2 / (d(y_i, y_j)^2 + \gamma^2)` in
+    the hyperbolic distances of the map. The second term keeps the depth of each row; it needs the norms |x_i|
+    of the rows in their own ball. :mod:`raydr.embedding.kernels.hyperbolic_cauchy` has the gradient.
 
-    Neighbours come as close as ``gamma``; a smaller one uses less of the ball. The default of lambda_2 balances the two
-    terms for any number of rows, as the similarities of a row fall as 1 / rows. The default learning rate is
-    gamma^2 * rows / (4 * lambda_1 * exaggeration), at most 1 / lambda_2 where norms are given.
+    Neighbours come as close as ``gamma``; a smaller gamma uses less of the ball. The default of lambda_2
+    balances the two terms for any number of rows, because the similarities of a row fall as 1 / rows. The
+    default learning rate is gamma^2 * rows / (4 * lambda_1 * exaggeration), at most 1 / lambda_2 if norms are
+    given.
 
     Examples
     --------
@@ -59,27 +60,29 @@ class COSNE(GraphSettings):
 
     kind: Literal["cosne"] = "cosne"
     perplexity: float | None = Field(
-        None, ge=1, description="default: 30, or (rows - 1) / 3 where that is less"
+        None, ge=1, description="perplexity; default: 30, or (rows - 1) / 3 if that is less"
     )
-    gamma: float = Field(0.1, gt=0, description="scale of the map's Cauchy kernel, a hyperbolic distance")
-    divergence_weight: float = Field(1.0, gt=0, description="lambda_1, of the neighbours")
+    gamma: float = Field(0.1, gt=0, description="scale of the map's Cauchy kernel, as a hyperbolic distance")
+    divergence_weight: float = Field(1.0, gt=0, description="lambda_1, the weight of the neighbour term")
     depth_weight: float | None = Field(
-        None, ge=0, description="lambda_2, of the norms; default: 10 * lambda_1 / rows"
+        None, ge=0, description="lambda_2, the weight of the norm term; default: 10 * lambda_1 / rows"
     )
-    early_exaggeration: float = Field(12.0, ge=1, description="factor on attraction in the first iterations")
-    learning_rate: float | None = Field(None, gt=0, description="default: t-SNE's, in units of gamma")
+    early_exaggeration: float = Field(12.0, ge=1, description="factor on attraction in the early iterations")
+    learning_rate: float | None = Field(
+        None, gt=0, description="learning rate; default: t-SNE's, in units of gamma"
+    )
     early_iterations: int = Field(250, ge=0, description="iterations with early exaggeration")
-    iterations: int = Field(500, ge=0, description="iterations after those")
+    iterations: int = Field(500, ge=0, description="iterations after the early ones")
     negative_samples: int | None = Field(
-        None, ge=1, description="repulsions of a row, drawn; default: all rows up to 5,000, 256 past that"
+        None, ge=1, description="random repulsions per row; default: all rows up to 5,000, else 256"
     )
 
     def effective_perplexity(self, rows: int) -> float:
-        """Perplexity used for this many rows; see :func:`raydr.embedding.embedder.perplexity_for`."""
+        """Return the perplexity for this many rows; see :func:`raydr.embedding.embedder.perplexity_for`."""
         return perplexity_for("CO-SNE", self.perplexity, rows)
 
     def neighbors_needed(self, rows: int) -> int:
-        """3 * perplexity; see :meth:`raydr.embedding.Embedder.neighbors_needed`."""
+        """Return 3 * perplexity; see :meth:`raydr.embedding.Embedder.neighbors_needed`."""
         return int(3 * self.effective_perplexity(rows))
 
     def embed(
@@ -94,16 +97,16 @@ class COSNE(GraphSettings):
     ) -> Float64Array:
         """Descend along the Riemannian gradient with momentum; see :meth:`raydr.embedding.Embedder.embed`.
 
-        Starts from ``initialization`` shrunk to a dot at the centre of the ball. A step goes along the gradient in
-        hyperbolic units of length and is taken in the ball's coordinates, which makes the factor
-        ``(1 - |y|^2)^2 / 4`` on the Euclidean gradient; what leaves the ball is pulled back along its radius.
-        The seed draws the start's jitter, and the repelling rows where they are drawn.
+        The start is ``initialization`` shrunk to a dot at the centre of the ball. A step follows the gradient
+        in hyperbolic units of length and is taken in the ball's coordinates, so the Euclidean gradient gets
+        the factor ``(1 - |y|^2)^2 / 4``. Rows that leave the ball are pulled back along their radius. The
+        seed draws the jitter of the start, and the repelling rows if they are random.
 
         Parameters
         ----------
         graph, initialization, seed, threads, progress
-            As for every embedder. The graph's distances are hyperbolic, of curvature -1. Threads share the repulsion
-            of all pairs, in parts that do not depend on their number.
+            As for every embedder. The graph's distances are hyperbolic, of curvature -1. Threads share the
+            repulsion of all pairs, in parts that do not depend on the number of threads.
         norms : array of shape (rows,), optional
             |x| of the rows in their own Poincaré ball, 0 or more and below 1. None leaves the depth term out.
 
@@ -132,14 +135,15 @@ class COSNE(GraphSettings):
                 exaggeration, momentum = (self.early_exaggeration, 0.5) if early else (1.0, 0.8)
                 if iteration == self.early_iterations:
                     velocity, gains = np.zeros_like(layout), np.ones_like(layout)
-                half_size = (1.0 - np.square(layout).sum(axis=0)) / 2.0  # of the ball's unit of length, here
+                half_size = (1.0 - np.square(layout).sum(axis=0)) / 2.0  # the unit of length at each row
                 slope = gradient(layout, exaggeration) * half_size
                 if samples is None:
-                    # t-SNE's gains (Jacobs, 1988): faster where the direction stays, slower where it turns.
+                    # t-SNE's gains (Jacobs, 1988): larger while the direction stays, smaller when it turns.
                     gains = np.maximum(np.where(slope * velocity < 0.0, gains + 0.2, gains * 0.8), 0.01)
                 elif not early:
                     # Gains would follow the noise of the samples; a falling rate averages it out (divergence
-                    # at 256 samples of 3,000 rows: 1.05 with gains, 0.91 without, 0.69 so).
+                    # at 256 samples of 3,000 rows: 1.05 with gains, 0.91 without, 0.69 with the falling
+                    # rate).
                     gains[:] = (total - iteration) / self.iterations
                 rate = self._rate(rows, exaggeration, targets is not None)
                 velocity = _shortened(momentum * velocity - rate * gains * slope, _LONGEST_STEP * self.gamma)
@@ -148,7 +152,7 @@ class COSNE(GraphSettings):
         return np.ascontiguousarray(layout.T)
 
     def effective_depth_weight(self, rows: int) -> float:
-        """lambda_2 used for this many rows: the setting, or 10 * lambda_1 / rows where it is None."""
+        """Return lambda_2 for this many rows: the setting, or 10 * lambda_1 / rows if it is None."""
         return 10.0 * self.divergence_weight / rows if self.depth_weight is None else self.depth_weight
 
     def _rate(self, rows: int, exaggeration: float, with_depth: bool) -> float:
@@ -162,7 +166,7 @@ class COSNE(GraphSettings):
     def gradient(
         self, affinities: Any, norms: Float64Array | None, samples: int | None, seed: int, threads: int
     ) -> Iterator[Gradient]:
-        """Open the Euclidean gradient of the objective, a function of a layout and the exaggeration of the attraction.
+        """Yield the Euclidean gradient of the objective, a function of a layout and an exaggeration.
 
         Parameters
         ----------
@@ -171,14 +175,14 @@ class COSNE(GraphSettings):
         norms : (rows,), optional
             |x|; None leaves the depth term out.
         samples : int, optional
-            Rows that repel each row, drawn anew at every call; None: all.
+            Rows that repel each row, drawn again at every call; None: all.
         seed, threads
             As in :meth:`embed`.
 
         Yields
         ------
         callable
-            From a layout and to a gradient of shape (components, rows).
+            From a layout and an exaggeration to a gradient of shape (components, rows).
         """
         from raydr.embedding.kernels.contrastive import draw_negatives
         from raydr.embedding.kernels.hyperbolic_cauchy import STRIPS, attract, repel_all, repel_some
@@ -214,16 +218,16 @@ class COSNE(GraphSettings):
 
 
 def joint_probabilities(graph: NeighborGraph, perplexity: float, threads: int = 1) -> Any:
-    """Symmetric similarities of the data, P3 (16): p = (p_j|i + p_i|j) / 2n, Gaussian in the graph's distances.
+    """Return the similarities of the data, P3 (16): p = (p_j|i + p_i|j) / 2n, Gaussian in the distances.
 
     Parameters
     ----------
     graph : NeighborGraph
-        Every neighbour in it is used.
+        All its neighbours are used.
     perplexity : float
-        Effective number of neighbours, by which each row's sigma is set.
+        Effective number of neighbours; it sets the sigma of each row.
     threads : int
-        Threads to use at most; rows do not depend on each other, so neither do the bits.
+        Largest number of threads. Rows do not depend on each other, so neither do the bits.
 
     Returns
     -------
@@ -252,12 +256,14 @@ def _shortened(vectors: Float64Array, longest: float) -> Float64Array:
 def _checked_norms(norms: FloatArray, rows: int) -> Float64Array:
     if norms.shape != (rows,):
         raise DataError(
-            f"CO-SNE was given norms of shape {norms.shape} for {rows} rows; give one norm for each row: ({rows},)."
+            f"CO-SNE expected one norm for each of {rows} rows, got norms of shape {norms.shape}. Give"
+            f" norms of shape ({rows},)."
         )
     if not ((norms >= 0) & (norms < 1)).all():
         row = int(np.flatnonzero(~((norms >= 0) & (norms < 1)))[0])
         raise DataError(
-            f"Row {row} has the norm {norms[row]}, but the points of a Poincaré ball have norms from 0 to below 1; "
-            "map the data into the ball first, or leave the norms out to embed without the depth term."
+            f"Row {row} has norm {norms[row]}. Points of a Poincaré ball have norms from 0 to below 1."
+            " Map the data into the ball first, or leave the norms out to embed without the depth"
+            " term."
         )
     return np.asarray(norms, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""What every embedder offers, what every embedder refuses, and the registry of all of them."""
+"""The embedder contract, its shared checks, and the registry of embedders."""
 
 from __future__ import annotations
 
@@ -17,37 +17,38 @@ from raydr.registry import Kinds
 from raydr.settings import Settings
 
 EMBEDDERS = Kinds("embedders", "raydr.embedding")
-"""Every embedder by its ``kind``."""
+"""All embedders by ``kind``."""
 embedder = EMBEDDERS
-"""Register frozen settings as an embedder: the decorator of a class that keeps the promises of :class:`Embedder`."""
+"""Register a class of frozen settings as an embedder; the class must implement :class:`Embedder`."""
 
 
 class GraphSettings(Settings):
-    """How the graph is searched that an embedder draws."""
+    """Settings of the neighbour search."""
 
     neighbor_recall: float = Field(
         0.98,
         gt=0,
         le=1,
-        description=f"part of the true neighbours that is found of more than {EXACT_ROWS:,} rows; 1: all, as of fewer",
+        description=f"share of the true neighbours to find if there are more than {EXACT_ROWS:,} rows;"
+        " 1: all, as with fewer rows",
     )
 
 
 @runtime_checkable
 class Embedder(Protocol):
-    """An embedding algorithm with its settings: the two questions a method asks of it.
+    """An embedding algorithm with its settings.
 
-    One that is a :class:`GraphSettings` also says which part of the true neighbours will do where there are very many
-    rows; any other is given all of them.
+    A :class:`GraphSettings` also sets the share of true neighbours to find if there are very many rows. Any
+    other embedder gets all of them.
     """
 
     def neighbors_needed(self, rows: int) -> int:
-        """Neighbours per row, without the row itself, that :meth:`embed` wants for this many rows.
+        """Return the neighbours per row, without the row itself, that :meth:`embed` needs for this many rows.
 
         Parameters
         ----------
         rows : int
-            Number of rows that will be embedded.
+            Number of rows to embed.
 
         Returns
         -------
@@ -71,7 +72,7 @@ class Embedder(Protocol):
         threads: int = 1,
         progress: Progress = unheard,
     ) -> FloatArray:
-        """Lay the rows of the graph out, starting from ``initialization``.
+        """Lay out the rows of the graph, starting from ``initialization``.
 
         Parameters
         ----------
@@ -79,15 +80,15 @@ class Embedder(Protocol):
             ``indices`` and ``distances`` of shape (rows, k), nearest first, without self, with k at least
             ``neighbors_needed(rows)``; further columns are not read.
         initialization : array of shape (rows, 2) or (rows, 3)
-            First layout in any units, for instance ``principal_components(coordinates)``; the embedder
-            scales it as its algorithm wants. Its width is the width of the map.
+            Initial layout in any units, for instance ``principal_components(coordinates)``. The embedder
+            scales it as its algorithm requires. Its width is the width of the map.
         seed : int
-            Non-negative. Equal seeds give equal bits.
+            Non-negative. Equal seeds give bit-identical results.
         threads : int
-            Threads to use at most, 1 or more; never changes a bit of the result.
+            Largest number of threads, 1 or more. The result does not depend on it.
         progress : callable, optional
-            Called as ``progress(done, total)`` in iterations, first with 0 done, last with all. What it
-            raises ends the embedding and reaches the caller.
+            Called as ``progress(done, total)`` in iterations, first with 0 done, last with all. An exception
+            that it raises ends the embedding and reaches the caller.
 
         Returns
         -------
@@ -97,19 +98,19 @@ class Embedder(Protocol):
         Raises
         ------
         DataError
-            If the graph is too narrow, or the initialisation has another shape or values that are not finite.
+            If the graph is too narrow, or the initial layout has another shape or values that are not finite.
         """
 
 
 def perplexity_for(embedder: str, wanted: float | None, rows: int) -> float:
-    """Perplexity that an embedder uses for so many rows: the one that is wanted, or min(30, (rows - 1) / 3).
+    """Return the perplexity of an embedder for this many rows: ``wanted``, or min(30, (rows - 1) / 3).
 
     Raises
     ------
     ScenarioError
         If 3 * perplexity exceeds rows - 1.
     DataError
-        If there are fewer than 4 rows, where even perplexity 1 has too few neighbours.
+        If there are fewer than 4 rows: even perplexity 1 then has too few neighbours.
     """
     _check_rows(embedder, rows, 4)
     largest = (rows - 1) / 3
@@ -117,9 +118,9 @@ def perplexity_for(embedder: str, wanted: float | None, rows: int) -> float:
         return min(30.0, largest)
     if wanted > largest:
         raise ScenarioError(
-            f"{embedder}'s perplexity is {wanted:g}, which asks for {int(3 * wanted)} neighbours of each row, but"
-            f" {rows} rows have {rows - 1} others; the largest perplexity that works for {rows} rows is"
-            f" {math.floor(100 * largest) / 100:g}. Lower it, or leave it out."
+            f"{embedder}'s perplexity is {wanted:g}, which needs {int(3 * wanted)} neighbours of each"
+            f" row, but each of {rows} rows has only {rows - 1} others. The largest perplexity for {rows} rows"
+            f" is {math.floor(100 * largest) / 100:g}. Lower it, or leave it out."
         )
     return float(wanted)
 
@@ -127,63 +128,63 @@ def perplexity_for(embedder: str, wanted: float | None, rows: int) -> float:
 def neighbors_for(
     embedder: str, knob: str, wanted: int | None, rows: int, *, default: int, least_rows: int
 ) -> int:
-    """Neighbours that an embedder uses for so many rows: as many as are wanted, or min(default, rows - 1).
+    """Return the neighbours of an embedder for this many rows: ``wanted``, or min(default, rows - 1).
 
     Raises
     ------
     ScenarioError
-        If more than rows - 1 are wanted.
+        If ``wanted`` is more than rows - 1.
     DataError
         If there are fewer than ``least_rows`` rows.
     """
     _check_rows(embedder, rows, least_rows)
     if wanted is not None and wanted > rows - 1:
         raise ScenarioError(
-            f"{embedder}'s {knob} is {wanted}, but {rows} rows have {rows - 1} others; the largest {knob} that works"
-            f" for {rows} rows is {rows - 1}. Lower it, or leave it out."
+            f"{embedder}'s {knob} is {wanted}, but each of {rows} rows has only {rows - 1} others. The"
+            f" largest {knob} for {rows} rows is {rows - 1}. Lower it, or leave it out."
         )
     return wanted or min(default, rows - 1)
 
 
 def _check_rows(embedder: str, rows: int, least: int) -> None:
     if rows < least:
-        raise DataError(
-            f"{embedder} was asked to embed {rows} rows; it needs at least {least}, so give it more rows."
-        )
+        raise DataError(f"{embedder} cannot embed {rows} rows. Give it at least {least} rows.")
 
 
 def fitting(graph: NeighborGraph, initialization: FloatArray, needed: int) -> NeighborGraph:
-    """Return the nearest neighbours that an embedder reads, of a graph and an initialisation that fit together.
+    """Check that a graph and an initial layout fit together, and return the ``needed`` nearest neighbours.
 
     Parameters
     ----------
     graph : NeighborGraph
         ``indices``: (rows, k).
     initialization : array of shape (rows, 2) or (rows, 3)
-        First layout.
+        Initial layout.
     needed : int
-        Neighbours per row that the embedder will read.
+        Neighbours per row that the embedder reads.
 
     Raises
     ------
     DataError
-        If k < ``needed``, or the initialisation has another shape or values that are not finite.
+        If k < ``needed``, or the initial layout has another shape or values that are not finite.
     """
     rows, neighbors = graph.rows, graph.k
     if neighbors < needed:
         raise DataError(
-            f"The neighbour graph holds {neighbors} neighbours of each row, but this embedder reads {needed} "
-            f"for {rows} rows; search for `neighbors_needed({rows})` neighbours, or lower its perplexity or neighbors."
+            f"The neighbour graph holds {neighbors} neighbours of each row, but this embedder needs"
+            f" {needed} for {rows} rows. Search for `neighbors_needed({rows})` neighbours, or lower the"
+            " embedder's perplexity or neighbors."
         )
     if initialization.ndim != 2 or initialization.shape[0] != rows or initialization.shape[1] not in (2, 3):
         raise DataError(
-            f"The initialisation has shape {initialization.shape}, but the neighbour graph has {rows} rows; "
-            f"give one position of 2 or 3 coordinates for each row: ({rows}, 2) or ({rows}, 3)."
+            f"The initial layout has shape {initialization.shape}, but the neighbour graph has {rows}"
+            f" rows. Give one position of 2 or 3 coordinates for each row: ({rows}, 2) or ({rows}, 3)."
         )
     if not np.isfinite(initialization).all():
         row = int(np.flatnonzero(~np.isfinite(initialization).all(axis=1))[0])
         raise DataError(
-            f"Row {row} of the initialisation is {initialization[row].tolist()}, which is not finite; "
-            "a layout starts from finite positions, so check the coordinates that it was computed from."
+            f"Row {row} of the initial layout is {initialization[row].tolist()}, which is not finite."
+            " Initial positions must be finite: check the coordinates that the layout was computed"
+            " from."
         )
     return graph.nearest(needed)

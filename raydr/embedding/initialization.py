@@ -1,4 +1,4 @@
-"""Where a layout starts: the principal components of the rows, in the scale that each embedder wants."""
+"""Initial layouts: principal components of the rows, scaled for each embedder."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from raydr.errors import DataError
 from raydr.threads import one_blas_thread
 
 _BLOCK_ROWS, _BLOCK_VALUES = 4096, 1 << 22
-"""Rows and values turned to float64 at a time, so that working memory grows neither with rows nor with features."""
+"""Rows and values converted to float64 at a time. Working memory grows neither with rows nor with features."""
 DENSE_FEATURES = 2048
-"""Widest data whose features x features covariance is formed (32 MB); wider data are iterated on instead."""
+"""Largest number of features for which the features x features covariance is formed (32 MB). Wider data use
+Lanczos iteration."""
 
 
 def principal_components(coordinates: FloatArray, components: int = 2) -> Float64Array:
-    """Scores of the rows on the leading principal axes, equal to the bit whenever the rows are.
+    """Return the scores of the rows on the leading principal axes, bit-identical for identical rows.
 
-    The axes are the eigenvectors of the covariance matrix with the largest eigenvalues; each is turned so
-    that its entry of largest magnitude is positive. Up to 2048 features the covariance is formed and
-    decomposed; past that Lanczos iteration from a fixed start applies it without forming it.
+    The axes are the eigenvectors of the covariance matrix with the largest eigenvalues. The sign of each
+    makes its entry of largest magnitude positive. Up to 2048 features the covariance is formed and
+    decomposed; with more, Lanczos iteration from a fixed start applies it without forming it.
 
     Parameters
     ----------
     coordinates : array of shape (rows, features)
         Finite values, float32 or float64; sums are taken in float64, in blocks of rows.
     components : int
-        Number of axes. Where there are fewer features, the further columns are zero.
+        Number of axes. If there are fewer features, the further columns are zero.
 
     Returns
     -------
@@ -46,8 +47,8 @@ def principal_components(coordinates: FloatArray, components: int = 2) -> Float6
     """
     if coordinates.ndim != 2 or 0 in coordinates.shape:
         raise DataError(
-            f"Principal components were asked of an array of shape {coordinates.shape}; "
-            "they need a matrix (rows, features) with at least one row and one feature."
+            f"Cannot compute principal components of an array of shape {coordinates.shape}. Give a"
+            " matrix (rows, features) with at least one row and one feature."
         )
     rows, features = coordinates.shape
     scores = np.zeros((rows, components), dtype=np.float64)
@@ -66,30 +67,30 @@ def principal_components(coordinates: FloatArray, components: int = 2) -> Float6
 
 
 def tsne_start(initialization: FloatArray, seed: int) -> Float64Array:
-    """Scale a layout as ``openTSNE.initialization`` does: first column of standard deviation 1e-4, jittered.
+    """Scale a layout as ``openTSNE.initialization`` does: first column of standard deviation 1e-4, with jitter.
 
-    The jitter, normal with standard deviation 1e-6, parts rows that start at one point, which Barnes-Hut's
-    tree could not split. See :func:`scaled_start`.
+    The jitter, normal with standard deviation 1e-6, separates rows that start at one point, because the
+    Barnes-Hut tree could not split them. See :func:`scaled_start`.
     """
     return scaled_start(initialization, seed, 1e-4)
 
 
 def random_of_descent(seed: int) -> np.random.Generator:
-    """Random numbers of what follows a start: a stream of its own, since the start has used the seed's first draws."""
+    """Return the generator for the descent, a separate stream because the start uses the first draws of the seed."""
     return np.random.default_rng(np.random.SeedSequence(seed).spawn(1)[0])
 
 
 def scaled_start(initialization: FloatArray, seed: int, deviation: float) -> Float64Array:
-    """Scale a layout to ``deviation`` in its first column, and jitter it by a hundredth of that.
+    """Scale a layout to ``deviation`` in its first column, and add jitter of a hundredth of that.
 
-    A first column that is constant has no scale to keep: the layout is then normal noise of that deviation.
+    A constant first column has no scale: the layout is then normal noise of that deviation.
 
     Parameters
     ----------
     initialization : array of shape (rows, components)
         Layout in any units.
     seed : int
-        Non-negative, of the noise.
+        Seed of the noise, non-negative.
     deviation : float
         Standard deviation of the first column, positive.
 
@@ -107,10 +108,10 @@ def scaled_start(initialization: FloatArray, seed: int, deviation: float) -> Flo
 
 
 def umap_start(initialization: FloatArray, seed: int) -> Float32Array:
-    """Scale a layout as UMAP does its own: largest coordinate 10, plus normal noise of deviation 1e-4.
+    """Scale a layout as UMAP does: largest coordinate 10, plus normal noise of deviation 1e-4.
 
     A constant layout becomes the noise alone; UMAP then stretches every axis to [0, 10]. Otherwise as
-    :func:`scaled_start`; float32.
+    :func:`scaled_start`, in float32.
     """
     generator = np.random.default_rng(seed)
     largest = float(np.abs(initialization).max())
@@ -120,7 +121,7 @@ def umap_start(initialization: FloatArray, seed: int) -> Float32Array:
 
 
 def _axes_of_covariance(coordinates: FloatArray, mean: Float64Array, components: int) -> Float64Array:
-    """Leading eigenvectors (features, components) of the covariance, formed block by block."""
+    """Return the leading eigenvectors (features, components) of the covariance, formed block by block."""
     from scipy.linalg import eigh
 
     features = coordinates.shape[1]
@@ -133,7 +134,7 @@ def _axes_of_covariance(coordinates: FloatArray, mean: Float64Array, components:
 
 
 def _axes_by_iteration(coordinates: FloatArray, mean: Float64Array, components: int) -> Float64Array:
-    """Leading eigenvectors (features, components) of the covariance by Lanczos iteration from a fixed start."""
+    """Return the leading eigenvectors (features, components) of the covariance by Lanczos iteration."""
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     features = coordinates.shape[1]
@@ -152,6 +153,6 @@ def _axes_by_iteration(coordinates: FloatArray, mean: Float64Array, components: 
 
 
 def _blocks(rows: int, features: int) -> list[slice]:
-    """Cut the rows into consecutive blocks, the same whatever the machine."""
+    """Cut the rows into consecutive blocks that do not depend on the machine."""
     block = max(1, min(_BLOCK_ROWS, _BLOCK_VALUES // features))
     return [slice(start, start + block) for start in range(0, rows, block)]

@@ -1,14 +1,14 @@
-"""Where rows go on a finished map: t-SNE of each row against points of the map that stand still.
+"""New rows on a finished map: t-SNE of each row against fixed points of the map.
 
-A row i is pulled by points near it in the data, by its affinities p_{l|i} to them (Gaussians of one perplexity), and
-repelled by all, each for as many rows as it stands for:
+A row i is pulled by the points near it in the data, by its affinities p_{l|i} to them (Gaussians of one
+perplexity). It is repelled by all points, each weighted by the number of rows that it represents:
 
     F_i = sum_l p_{l|i} w_il (y_i - y_l) - sum_l c_l w_il^2 (y_i - y_l) / Z,
 
     w_il = 1 / (1 + |y_i - y_l|^2),    Z = sum_{k != l} c_k c_l w_kl / L,    counts c scaled to sum to L, the points.
 
-It starts at the one of its points where the pull's energy is least: between two groups that lie far apart, the mean is
-a place that it does not leave, among rows it is not like.
+A row starts at the point at which the energy of its pull is least. Between two distant groups, the mean would
+be a trap among rows that are not similar.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _LONGEST_STEP, _MOMENTUM = 5.0, 0.8
 def affinities(
     squared_distances: Callable[[slice], FloatArray], rows: int, points: int, perplexity: float = PERPLEXITY
 ) -> Any:
-    """p_{l|i} of rows to the nearest of some points, (rows, points) scipy.sparse.csr_array.
+    """Return the affinities p_{l|i} of rows to their nearest points, (rows, points) scipy.sparse.csr_array.
 
     Parameters
     ----------
     squared_distances : callable
-        Of a slice of the rows to all points, (rows of the slice, points).
+        From a slice of the rows to their squared distances to all points, (rows of the slice, points).
     rows, points : int
-        How many there are.
+        Numbers of rows and points.
     perplexity : float
-        At most a third of the other points; thrice as many points pull each row.
+        At most a third of the other points; three times as many points pull each row.
     """
     from scipy.sparse import csr_array
 
@@ -47,7 +47,7 @@ def affinities(
     for start in range(0, rows, ROWS):
         block = slice(start, min(start + ROWS, rows))
         squared = squared_distances(block)
-        # Sorted by point, so that the sums' order is the same whatever the partition left.
+        # Sorted by point, so that the order of the sums does not depend on the partition.
         chosen = np.sort(np.argpartition(squared, few - 1, axis=1)[:, :few], axis=1)
         nearest[block] = chosen
         distances[block] = np.sqrt(np.take_along_axis(squared, chosen, axis=1))
@@ -56,7 +56,7 @@ def affinities(
 
 
 def conditional(distances: Float64Array, perplexity: float) -> Float64Array:
-    """Affinities p_{j|i} (rows, neighbours) of Gaussians whose entropy is log perplexity, by bisection."""
+    """Return the affinities p_{j|i} (rows, neighbours) of Gaussians whose entropy is log perplexity, by bisection."""
     if distances.shape[1] <= perplexity:
         return np.full(distances.shape, 1.0 / distances.shape[1])
     squared = distances**2 - (distances**2).min(axis=1, keepdims=True)
@@ -82,23 +82,23 @@ def place(
     own: Any = None,
     weight: float = 0.0,
 ) -> Float64Array:
-    """Places (rows, dimensions) of rows among points that stand still.
+    """Return the positions (rows, dimensions) of rows among fixed points.
 
     Parameters
     ----------
     pulls : (rows, points) csr_array
         Affinities p_{l|i}.
     places : (points, 2 or 3)
-        Of the points.
+        Positions of the points.
     counts : (points,)
-        For how many rows each stands, positive.
+        Number of rows that each point represents, positive.
     iterations : int
-        Steps.
+        Number of steps.
     own : (rows, rows) csr_array, optional
-        Affinities among the rows themselves, by which they pull each other. Without, each row's place is its own
-        matter, whatever rows are placed with it.
+        Affinities among the rows, by which they pull each other. Without them, the position of a row does not
+        depend on the other rows.
     weight : float
-        Of the rows' pull; the points have the rest.
+        Weight of the pull of rows; the points have the rest.
     """
     from raydr.embedding.kernels.student import least_pulled, nearness, pull, repel
 
@@ -128,12 +128,12 @@ def place(
 
 
 def _spatial(places: Float64Array) -> Float64Array:
-    """Places (points, 2 or 3) as (3, points)."""
+    """Return positions (points, 2 or 3) as (3, points)."""
     spatial = np.zeros((3, len(places)))
     spatial[: places.shape[1]] = places.T
     return spatial
 
 
 def _sparse(affinities: Any) -> tuple[IntArray, IntArray, Float64Array]:
-    """First entry of each row, columns and values of a csr_array."""
+    """Return row starts, columns and values of a csr_array."""
     return affinities.indptr, affinities.indices, affinities.data

@@ -1,4 +1,4 @@
-"""t-SNE by openTSNE, from a neighbour graph."""
+"""t-SNE by openTSNE, computed from a neighbour graph."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from raydr.signals import signals_deferred
 from raydr.threads import one_blas_thread
 
 _CALLBACK_ITERATIONS = 50
-"""openTSNE also evaluates its objective for every callback, so not at every iteration."""
+"""Iterations between two callbacks: openTSNE also evaluates its objective for each."""
 _INTERPOLATED_ROWS = 10_000
-"""Rows from which on openTSNE chooses FFT interpolation."""
+"""Number of rows from which openTSNE chooses FFT interpolation."""
 _SHARED_ROWS = 300
-"""Rows from which on threads share an iteration. Below, one takes 1.5 ms at most, and threads that wait for
-each other on a busy machine take more."""
+"""Number of rows from which threads share an iteration. With fewer rows an iteration takes at most 1.5 ms,
+and waiting threads on a busy machine cost more."""
 
 
 @embedder
 class TSNE(GraphSettings):
     """t-SNE as openTSNE computes it.
 
-    The defaults are openTSNE's, the learning rate's of Belkina et al. (2019). Attention goes to k = 3 * perplexity
-    neighbours of each row. The repulsion is Barnes-Hut's below 10,000 rows and for maps of 3 dimensions, FFT
-    interpolation otherwise, as openTSNE chooses.
+    The defaults are openTSNE's; the default learning rate is that of Belkina et al. (2019). Attraction uses
+    k = 3 * perplexity neighbours of each row. As in openTSNE, repulsion is computed by Barnes-Hut below 10,000
+    rows and for maps of 3 dimensions, by FFT interpolation otherwise.
 
     Examples
     --------
@@ -42,20 +42,20 @@ class TSNE(GraphSettings):
 
     kind: Literal["tsne"] = "tsne"
     perplexity: float | None = Field(
-        None, ge=1, description="default: 30, or (rows - 1) / 3 where that is less"
+        None, ge=1, description="perplexity; default: 30, or (rows - 1) / 3 if that is less"
     )
-    early_exaggeration: float = Field(12.0, ge=1, description="factor on attraction in the first iterations")
-    exaggeration: float = Field(1.0, ge=1, description="factor on attraction afterwards")
-    learning_rate: float | None = Field(None, gt=0, description="default: rows / exaggeration")
+    early_exaggeration: float = Field(12.0, ge=1, description="factor on attraction in the early iterations")
+    exaggeration: float = Field(1.0, ge=1, description="factor on attraction after the early iterations")
+    learning_rate: float | None = Field(None, gt=0, description="learning rate; default: rows / exaggeration")
     early_iterations: int = Field(250, ge=0, description="iterations with early exaggeration")
-    iterations: int = Field(500, ge=0, description="iterations after those")
+    iterations: int = Field(500, ge=0, description="iterations after the early ones")
 
     def effective_perplexity(self, rows: int) -> float:
-        """Perplexity used for this many rows; see :func:`perplexity_for`."""
+        """Return the perplexity for this many rows; see :func:`perplexity_for`."""
         return perplexity_for("t-SNE", self.perplexity, rows)
 
     def neighbors_needed(self, rows: int) -> int:
-        """3 * perplexity, as openTSNE; see :meth:`raydr.embedding.Embedder.neighbors_needed`."""
+        """Return 3 * perplexity, as in openTSNE; see :meth:`raydr.embedding.Embedder.neighbors_needed`."""
         return int(3 * self.effective_perplexity(rows))
 
     def embed(
@@ -67,10 +67,11 @@ class TSNE(GraphSettings):
         threads: int = 1,
         progress: Progress = unheard,
     ) -> Float64Array:
-        """Lay the graph out, as ``openTSNE.TSNE.fit`` does; see :meth:`raydr.embedding.Embedder.embed`.
+        """Lay out the graph as ``openTSNE.TSNE.fit`` does; see :meth:`raydr.embedding.Embedder.embed`.
 
-        The seed draws only the jitter of the first layout. Threads share the affinities, the attraction and
-        the repulsion row by row, and no sum crosses rows in parallel, so they change no bit.
+        The seed draws only the jitter of the initial layout. Threads share the affinities, the attraction and
+        the repulsion row by row. No parallel sum crosses rows, so the result does not depend on the number of
+        threads.
         """
         rows = graph.rows
         nearest = fitting(graph, initialization, self.neighbors_needed(rows))
@@ -82,7 +83,7 @@ class TSNE(GraphSettings):
     def _interpolated(
         self, nearest: NeighborGraph, initialization: FloatArray, seed: int, threads: int, progress: Progress
     ) -> Float64Array:
-        """Of many rows: openTSNE's iterations, shared by threads; half its seconds and half its memory on two."""
+        """Run openTSNE's iterations with shared threads: half the time and half the memory with two threads."""
         from raydr.embedding.kernels.affinities import joint_affinities, local_order
         from raydr.embedding.kernels.interpolation import Phase, descend
 
@@ -141,7 +142,10 @@ class TSNE(GraphSettings):
 
 
 def _barnes_hut(*arguments: Any, **options: Any) -> Any:
-    """Barnes-Hut's objective of openTSNE, whose tree crashes the process if a handler raises while it is made."""
+    """Return openTSNE's Barnes-Hut objective.
+
+    Its tree crashes the process if a signal handler raises during construction.
+    """
     from openTSNE.tsne import kl_divergence_bh
 
     with signals_deferred():
@@ -149,7 +153,7 @@ def _barnes_hut(*arguments: Any, **options: Any) -> Any:
 
 
 class _IterationReport:
-    """openTSNE's callback: adds the phases' iterations up, since each phase counts from one."""
+    """openTSNE callback that adds up the iterations of the phases, because each phase counts from one."""
 
     def __init__(self, progress: Progress, total: int, early_iterations: int) -> None:
         self._progress = progress

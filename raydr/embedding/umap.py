@@ -1,4 +1,4 @@
-"""UMAP by umap-learn, from a neighbour graph."""
+"""UMAP by umap-learn, computed from a neighbour graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from raydr.geometry.points import Progress, unheard
 from raydr.threads import one_blas_thread
 
 _FEW_ROWS = 10_000
-"""Rows up to which umap-learn takes more epochs, and lays out one edge after the other."""
+"""Largest number of rows for which umap-learn's own layout, edge by edge, is used, and for which it runs more
+epochs."""
 
 
 @embedder
@@ -35,27 +36,34 @@ class UMAP(GraphSettings):
 
     kind: Literal["umap"] = "umap"
     neighbors: int | None = Field(
-        None, ge=2, description="n_neighbors, the row included; default: 15, or rows - 1"
+        None, ge=2, description="n_neighbors, counting the row itself; default: 15, or rows - 1"
     )
-    min_dist: float = Field(0.1, ge=0, description="least distance in the map that neighbours are drawn to")
+    min_dist: float = Field(
+        0.1, ge=0, description="distance on the map below which neighbours are not pulled closer"
+    )
     spread: float = Field(1.0, gt=0, description="scale of the map")
-    epochs: int | None = Field(None, ge=1, description="default: 500 up to 10,000 rows, else 200")
-    negative_samples: int = Field(5, ge=1, description="repulsions for each attraction")
+    epochs: int | None = Field(
+        None, ge=1, description="passes over the edges; default: 500 up to 10,000 rows, else 200"
+    )
+    negative_samples: int = Field(5, ge=1, description="repulsive pairs per attractive pair")
 
     @model_validator(mode="after")
     def _no_farther_than_the_scale(self) -> UMAP:
         if self.min_dist > self.spread:
             raise ValueError(
-                f"UMAP's min_dist is {self.min_dist!r}; it must lie between 0 and spread, which is {self.spread:g}"
+                f"UMAP's min_dist is {self.min_dist!r}; it must be from 0 to spread, which is {self.spread:g}"
             )
         return self
 
     def effective_neighbors(self, rows: int) -> int:
-        """Neighbourhood size used for this many rows, counting the row itself; see :func:`neighbors_for`."""
+        """Return the neighbourhood size for this many rows, counting the row itself; see :func:`neighbors_for`."""
         return neighbors_for("UMAP", "neighbors", self.neighbors, rows, default=15, least_rows=3)
 
     def neighbors_needed(self, rows: int) -> int:
-        """The neighbourhood without the row itself; see :meth:`raydr.embedding.Embedder.neighbors_needed`."""
+        """Return the neighbourhood size without the row itself.
+
+        See :meth:`raydr.embedding.Embedder.neighbors_needed`.
+        """
         return self.effective_neighbors(rows) - 1
 
     def embed(
@@ -67,13 +75,14 @@ class UMAP(GraphSettings):
         threads: int = 1,
         progress: Progress = unheard,
     ) -> Float32Array:
-        """Lay the graph's fuzzy simplicial set out; see :meth:`raydr.embedding.Embedder.embed`.
+        """Lay out the graph's fuzzy simplicial set; see :meth:`raydr.embedding.Embedder.embed`.
 
-        Up to 10,000 rows umap-learn's two public steps are called directly: its class wants a data matrix beside the
-        graph and has a branch of rows x rows distances. ``threads`` is not used there: umap-learn's parallel layout
-        lets threads race on the positions. More rows are laid out by :mod:`raydr.embedding.kernels.fuzzy`, whose
-        threads do not. ``progress`` is in epochs; in a notebook's own process, where umap-learn draws a bar of its own
-        or none, it is called at the start and at the end alone.
+        Up to 10,000 rows, two public functions of umap-learn are called directly: its class also needs a data
+        matrix and has a branch of rows x rows distances. ``threads`` is not used there, because umap-learn's
+        parallel layout lets threads race on the positions. More rows are laid out by
+        :mod:`raydr.embedding.kernels.fuzzy`, whose threads do not race. ``progress`` counts epochs. In a
+        notebook's own process, where umap-learn draws its own bar or none, it is called at the start and at
+        the end alone.
         """
         find_ab_params = _umap_learn().find_ab_params
         rows = graph.rows
@@ -112,12 +121,12 @@ class UMAP(GraphSettings):
         seed: int,
         progress: Progress,
     ) -> Float32Array:
-        """Layout (rows, dimensions) of a fuzzy set by umap-learn."""
-        # umap-learn draws from the legacy generator; this one is seeded from any non-negative integer.
+        """Return the layout (rows, dimensions) of a fuzzy set by umap-learn."""
+        # umap-learn draws from the legacy generator; this one accepts any non-negative integer as a seed.
         random_state = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
         with one_blas_thread(), _one_numba_thread():
             layout, _ = _umap_learn().simplicial_set_embedding(
-                data=None,  # read by initialisations that umap-learn computes itself
+                data=None,  # read only by initialisations that umap-learn computes itself
                 graph=similar,
                 n_components=start.shape[1],
                 initial_alpha=1.0,
@@ -140,11 +149,11 @@ class UMAP(GraphSettings):
 
 
 def fuzzy_set(graph: NeighborGraph) -> Any:
-    """How similar rows are by their neighbours, as UMAP has it: (rows, rows) float32, sparse and symmetric, 0 to 1."""
+    """Return UMAP's similarity of rows by their neighbours: (rows, rows) float32, sparse and symmetric, from 0 to 1."""
     own = np.arange(graph.rows)
     with one_blas_thread(), _one_numba_thread():
         similar, _, _ = _umap_learn().fuzzy_simplicial_set(
-            X=own[:, None],  # read for its number of rows only, since the neighbours are given
+            X=own[:, None],  # only its number of rows is read, because the neighbours are given
             n_neighbors=graph.k + 1,
             random_state=None,
             metric="euclidean",
@@ -156,9 +165,9 @@ def fuzzy_set(graph: NeighborGraph) -> Any:
 
 @functools.cache
 def _umap_learn() -> Any:
-    """Import umap-learn's module of public steps, and have numba keep what it compiles of it.
+    """Import umap-learn's module of public functions, and let numba cache what it compiles.
 
-    umap-learn compiles these three functions in every process: 18 s on two cores, and under 1 s where they are kept.
+    umap-learn compiles three functions in every process: 18 s on two cores, and under 1 s from the cache.
     """
     from umap import layouts, umap_
 
@@ -167,14 +176,14 @@ def _umap_learn() -> Any:
         (umap_, "compute_membership_strengths"),
         (layouts, "_nb_optimize_layout_euclidean_single_epoch"),
     ):
-        # A version may not have it, and there may be no folder to write to.
+        # Other versions may lack the function, and there may be no folder to write to.
         with suppress(AttributeError, RuntimeError):
             getattr(module, name).enable_caching()
     return umap_
 
 
 def _told_to(progress: Progress) -> dict[str, Any]:
-    """What has umap-learn's bar of epochs tell us how far it is, and draw nothing."""
+    """Return arguments that make umap-learn's progress bar report to ``progress`` and draw nothing."""
     from tqdm.auto import tqdm
     from tqdm.notebook import tqdm_notebook
 
@@ -184,25 +193,25 @@ def _told_to(progress: Progress) -> dict[str, Any]:
 
 
 class _Epochs:
-    """A file to which tqdm writes how far it is."""
+    """File object to which tqdm writes its progress."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
     def write(self, text: str) -> int:
-        """Tell what a bar of the form ``{n} {total}`` says; what moves the cursor says nothing."""
+        """Report the progress in a bar of the form ``{n} {total}``; ignore cursor movements."""
         words = text.split()
         if len(words) == 2 and words[0] != "0":
             self._progress(int(words[0]), int(words[1]))
         return len(text)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: nothing is buffered."""
 
 
 @contextmanager
 def _one_numba_thread() -> Iterator[None]:
-    """Run numba's parallel kernels on one thread: umap-learn's take all cores, and one sums across threads."""
+    """Run numba's parallel kernels on one thread: umap-learn's use all cores, and one sums across threads."""
     import numba
 
     before = numba.get_num_threads()

@@ -55,16 +55,18 @@ class FedPCA(MethodSettings):
 
     noise_on: ClassVar[frozenset[str]] = frozenset({"data", "moments"})
     kind: Literal["fed-pca"] = "fed-pca"
-    dimensions: Literal[2, 3] = Field(2, description="of the map")
+    dimensions: Literal[2, 3] = Field(2, description="dimensions of the map")
     publish: Literal["server", "local"] = Field(
         "server",
-        description="where records' places go: to the server, which has the whole map; or nowhere: each client keeps"
-        " its own, and only the simulation's evaluation sees all",
+        description="who receives the positions of records. server: the server, which then has the"
+        " whole map; nowhere: each client keeps its own, and only the simulation's"
+        " evaluation sees all",
     )
     bounds: tuple[float, float] | None = Field(
         None,
-        description="least and largest value of any feature, as scaled: rows are then seen from the middle, and their"
-        " moments come by one sum that noise can cover, nothing before it",
+        description="least and largest value of any feature, after scaling. Rows are then centred on"
+        " the middle of the bounds, and one sum that noise can cover gives their moments;"
+        " nothing is sent before it",
     )
 
     @model_validator(mode="after")
@@ -88,7 +90,7 @@ class FedPCA(MethodSettings):
 
     def posts(self) -> str | None:
         """Places, unless these stay at home."""
-        return None if self.keeps_places else "where every record lies along the principal axes"
+        return None if self.keeps_places else "the position of every record along the principal axes"
 
     def unkeyable(self) -> str | None:
         """Why rows may not be turned: bounds are of the features as they are."""
@@ -138,7 +140,7 @@ class FedPCA(MethodSettings):
                     )
                     federation.reckon(at_clients=4.0 * federation.rows * directions.size)
                 federation.guess(
-                    f"{_REHEARSED_SUMS} sums were taken to bring the axes",
+                    f"{_REHEARSED_SUMS} sums were assumed for the axes to converge",
                     CovarianceRequest,
                     CovarianceProduct,
                 )
@@ -151,7 +153,8 @@ class FedPCA(MethodSettings):
 class Components(
     Reply,
     granularity=Granularity.PER_RECORD,
-    what="where every record lies along the first principal axes of all, which is its place on the map",
+    what="the position of every record along the first principal axes of all rows, which is its"
+    " position on the map",
     tells=Tells.PROJECTIONS,
 ):
     """``places`` (rows, dimensions) float64."""
@@ -194,7 +197,7 @@ def post_components(client: Client, request: ComponentRequest) -> Components:
 class ComponentsAtHome(
     Components,
     granularity=Granularity.PER_RECORD,
-    what="where every record lies along the first principal axes of all, which its client keeps",
+    what="the position of every record along the first principal axes of all rows, which its client keeps",
     stays=True,
 ):
     """Places that each client keeps."""
@@ -271,18 +274,19 @@ def _note(found: PrincipalAxes | Converged, settings: FedPCA) -> Note:
     """What the axes are, and what the server makes of them."""
     deviations = (found.axes if isinstance(found, Converged) else found).deviations
     brought = (
-        f"{found.sums} sums over all clients brought them, until the covariance of all rows turned none by more than"
+        f"{found.sums} sums over all clients computed them, until the covariance of all rows turned none by more than"
         f" {found.turned:.0e} of the largest variance"
         if isinstance(found, Converged)
-        else "One sum over all clients brought them"
+        else "One sum over all clients computed them"
     )
     known = (
-        "each client's own, and no other sees them"
+        "known to their own client alone"
         if settings.keeps_places
-        else "with the server, which has so many coordinates of each record in the features' own units"
+        else "known to the server, in the units of the features"
     )
     return Note(
-        "What the map is",
-        f"Principal components of all rows; their standard deviations are"
-        f" {' and '.join(f'{deviation:.4g}' for deviation in deviations)}. {brought}. Records' places are {known}.",
+        "What the map shows",
+        "The map shows the first principal components of all rows. Their standard deviations are"
+        f" {' and '.join(f'{deviation:.4g}' for deviation in deviations)}. {brought}. The positions of"
+        f" records are {known}.",
     )

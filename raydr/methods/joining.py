@@ -41,7 +41,7 @@ MEMBER = 1
 
 @dataclass(frozen=True)
 class SitePlaces(
-    Reply, granularity=Granularity.PER_RECORD, what="where every record of the site lies on the map"
+    Reply, granularity=Granularity.PER_RECORD, what="the position of every record of the site on the map"
 ):
     """``places`` (rows, dimensions) float64, and ``clusters`` (rows,) int64 where the method makes any, else none."""
 
@@ -59,14 +59,14 @@ class SitePlaces(
 class SitePlacesAtHome(
     SitePlaces,
     granularity=Granularity.PER_RECORD,
-    what="where every record of the site lies on the map, which the site keeps",
+    what="the position of every record of the site on the map, which the site keeps",
     stays=True,
 ):
     """Places that the site keeps."""
 
 
 @dataclass(frozen=True)
-class PlaceSite(Request[SitePlaces], what="what places new rows on the map, as the run left it behind"):
+class PlaceSite(Request[SitePlaces], what="the model that places new rows on the map, as the run left it"):
     """Ask a site to place its rows: a method's name and settings, its model, and the ``dimensions`` of the map."""
 
     kind: str
@@ -77,7 +77,7 @@ class PlaceSite(Request[SitePlaces], what="what places new rows on the map, as t
 
 @dataclass(frozen=True)
 class PlaceSiteAtHome(
-    Request[SitePlacesAtHome], what="what places new rows on the map, as the run left it behind"
+    Request[SitePlacesAtHome], what="the model that places new rows on the map, as the run left it"
 ):
     """As :class:`PlaceSite`, and the site tells nobody."""
 
@@ -117,7 +117,7 @@ def placed(settings: MethodSettings, model: Mapping[str, FloatArray], rows: Floa
     """
     reason = settings.unplaceable()
     if reason is not None:
-        raise ScenarioError(f"No new row has a place: {reason}.")
+        raise ScenarioError(f"New rows cannot be placed on this map: {reason}.")
     with np.errstate(over="ignore", invalid="ignore"):
         places = settings.transform(model, rows)
         clusters = settings.predict(model, rows) if settings.offers("predict") else None
@@ -211,8 +211,8 @@ def require_admissible(plan: Plan) -> None:
     noise = plan.coverage.mechanism
     if noise.on == "data" and noise.by_level:
         raise ScenarioError(
-            "No site can join: privacy.noise on data is told as a level, in units of how far all clients' rows spread,"
-            " and a run does not keep that unit."
+            "No site can join this run: the level of privacy.noise on data is relative to the spread"
+            " of all clients' rows, and a run does not keep that spread."
         )
 
 
@@ -228,7 +228,7 @@ def _prepare(federation: Federation, plan: Plan, scaled_by: ScaledBy) -> None:
         return
     scaling = scaled_by.scaling
     if scaling is None:
-        raise ValueError("a site's rows are scaled or keyed")
+        raise ValueError("the site's rows are neither scaled nor keyed")
     if scaling.fill is not None:
         federation.ask(FillRows(scaling.fill))
     noise = plan.mechanism("data")

@@ -131,7 +131,7 @@ class MethodSettings(Settings):
 
         They can where all that is computed depends on distances alone, or turns with the rows.
         """
-        return "nothing is known of what this method makes of rows that are turned: leave it out"
+        return "it is not known how this method treats rotated rows: leave it out"
 
     @property
     def keeps_places(self) -> bool:
@@ -162,7 +162,9 @@ class MethodSettings(Settings):
             return None
         able = ", ".join(name for name, method in METHODS.items() if method.settings.offers("transform"))
         because = f" ({self.no_new_rows})" if self.no_new_rows else ""
-        return f"maps of method.kind {self.kind!r} take no new rows{because}, and maps of these do: {able}"
+        return (
+            f"maps of method.kind {self.kind!r} take no new rows{because}; maps of these methods do: {able}"
+        )
 
     # What `raydr plan` tells before anything starts.
 

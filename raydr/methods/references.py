@@ -76,9 +76,12 @@ def placed(
     positions = np.asarray(model["reference_positions"], np.float64)
     counts = np.asarray(model["reference_counts"], np.float64)
     if positions.ndim != 2 or positions.shape[1] not in (2, 3):
-        raise ValueError(f"references lie at positions of shape {positions.shape}")
+        raise ValueError(f"references must have positions of 2 or 3 coordinates, got shape {positions.shape}")
     if {len(model["references"]), len(positions)} != {counts.size} or not (counts > 0.0).all():
-        raise ValueError(f"{len(positions)} references stand for {counts.size} numbers of records")
+        raise ValueError(
+            f"expected one positive number of records for each of {len(positions)}"
+            f" references, got {counts.size} numbers"
+        )
     pulls = _pulls(squared_distances, rows, len(positions))
     unit = _unit(positions)
     return unit * placing.place(pulls, positions / unit, counts, iterations=ITERATIONS)
@@ -111,7 +114,10 @@ def clusters_of(model: Mapping[str, FloatArray], rows: FloatArray) -> Int64Array
     """
     members = np.asarray(model["reference_clusters"], np.float64)
     if members.ndim != 2 or len(members) != len(model["references"]):
-        raise ValueError(f"{len(model['references'])} references have clusters of shape {members.shape}")
+        raise ValueError(
+            f"expected one row of cluster shares for each of {len(model['references'])}"
+            f" references, got shape {members.shape}"
+        )
     pulls = _pulls(_from_references(model, rows), rows.astype(np.float64), len(members))
     return np.asarray((pulls @ members).argmax(axis=1), np.int64)
 
@@ -123,7 +129,7 @@ def _from_references(
     known = np.asarray(model["references"], np.float64)
     if known.ndim != 2 or known.shape[1] != rows.shape[1]:
         raise ValueError(
-            f"references of shape {known.shape} have other columns than rows of shape {rows.shape}"
+            f"references of shape {known.shape} and rows of shape {rows.shape} differ in columns"
         )
     shift = common_shift(known)
     seen = known - shift

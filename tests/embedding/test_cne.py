@@ -226,9 +226,11 @@ def test_settings_out_of_range_are_refused(settings: dict[str, Any]) -> None:
 
 
 def test_too_many_neighbors_and_too_few_rows_are_refused() -> None:
-    with pytest.raises(ScenarioError, match="neighbors is 10, but 10 rows have 9 others; the largest"):
+    with pytest.raises(
+        ScenarioError, match=r"neighbors is 10, but each of 10 rows has only 9 others\. The largest"
+    ):
         CNE(neighbors=10).neighbors_needed(10)
-    with pytest.raises(DataError, match="2 rows; it needs at least 3"):
+    with pytest.raises(DataError, match=r"cannot embed 2 rows\. Give it at least 3"):
         CNE().neighbors_needed(2)
-    with pytest.raises(DataError, match="holds 5 neighbours of each row, but this embedder reads 15"):
+    with pytest.raises(DataError, match="holds 5 neighbours of each row, but this embedder needs 15"):
         CNE().embed(exact_graph(digits(50), 5), np.zeros((50, 2)), seed=0)

@@ -270,17 +270,17 @@ def test_settings_out_of_range_are_refused(settings: dict[str, Any]) -> None:
 
 
 def test_too_large_a_perplexity_and_too_few_rows_are_refused() -> None:
-    with pytest.raises(ScenarioError, match=r"CO-SNE's perplexity is 9, which asks for 27 .* is 3"):
+    with pytest.raises(ScenarioError, match=r"CO-SNE's perplexity is 9, which needs 27 .* is 3"):
         COSNE(perplexity=9).neighbors_needed(10)
-    with pytest.raises(DataError, match="CO-SNE was asked to embed 3 rows; it needs at least 4"):
+    with pytest.raises(DataError, match=r"CO-SNE cannot embed 3 rows\. Give it at least 4"):
         COSNE().neighbors_needed(3)
 
 
 @pytest.mark.parametrize(
     ("norms", "text"),
     [
-        (np.zeros(39), r"norms of shape \(39,\) for 40 rows"),
-        (np.append(np.zeros(39), 1.0), "Row 39 has the norm 1.0, but the points of a Poincaré ball"),
+        (np.zeros(39), r"one norm for each of 40 rows, got norms of shape \(39,\)"),
+        (np.append(np.zeros(39), 1.0), "Row 39 has norm 1.0. Points of a Poincaré ball"),
         (np.append(np.nan, np.zeros(39)), "Row 0 has the norm nan"),
         (np.append(-0.1, np.zeros(39)), "Row 0 has the norm -0.1"),
     ],

@@ -273,9 +273,9 @@ def test_neighbors_needed() -> None:
 
 
 def test_too_large_settings_name_the_largest_that_works() -> None:
-    with pytest.raises(ScenarioError, match=r"largest perplexity that works for 100 rows is 33\."):
+    with pytest.raises(ScenarioError, match=r"largest perplexity for 100 rows is 33\."):
         TSNE(perplexity=40).neighbors_needed(100)
-    with pytest.raises(ScenarioError, match=r"largest perplexity that works for 102 rows is 33\.66\."):
+    with pytest.raises(ScenarioError, match=r"largest perplexity for 102 rows is 33\.66\."):
         TSNE(perplexity=33.67).neighbors_needed(102)
     assert TSNE(perplexity=33.66).neighbors_needed(102) == 100
     with pytest.raises(ScenarioError, match=r"largest neighbors that works for 100 rows is 99\."):
@@ -298,7 +298,7 @@ def test_too_few_rows() -> None:
         (TSNE, {"learning_rate": 0.0}, "learning_rate\n"),
         (TSNE, {"iterations": -1}, "iterations\n"),
         (UMAP, {"neighbors": 1}, "neighbors\n"),
-        (UMAP, {"min_dist": 2.0}, "UMAP's min_dist is 2.0; it must lie between 0 and spread, which is 1"),
+        (UMAP, {"min_dist": 2.0}, "UMAP's min_dist is 2.0; it must be from 0 to spread, which is 1"),
         (UMAP, {"spread": 0.0}, "spread\n"),
         (UMAP, {"epochs": 0}, "epochs\n"),
     ],

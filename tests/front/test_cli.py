@@ -155,7 +155,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     ),
     "too large a perplexity": (
         ["--set", "method.perplexity=60"],
-        "the largest perplexity that works for 150 rows",
+        "The largest perplexity for 150 rows",
     ),
     "misspelt key": (
         ["--set", "method.landmark=5"],

@@ -429,7 +429,7 @@ def test_methods_without_places_for_new_rows_have_no_transform() -> None:
             "transform"
         )
         assert isinstance(quick(name), FederatedMap)
-    with pytest.raises(AttributeError, match=r"LocalNE has no transform.*: each client draws one of its own"):
+    with pytest.raises(AttributeError, match=r"LocalNE has no transform.*: each client draws its own map"):
         quick("LocalNE").transform  # noqa: B018
 
 

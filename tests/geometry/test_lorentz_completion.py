@@ -506,11 +506,11 @@ def test_expected_distances_are_nearer_on_average_than_those_of_any_placement() 
 
 def test_unusable_residuals_of_a_geometry_are_refused() -> None:
     points = exponential_map(np.eye(3))
-    with pytest.raises(DataError, match=r"3 points have as many heights.*\(2,\)"):
+    with pytest.raises(DataError, match=r"one height for each of 3 points, got \(2,\)"):
         ExpectedHyperboloid(points, np.zeros(2))
     with pytest.raises(DataError, match="finite and not negative"):
         ExpectedHyperboloid(points, np.array([0.0, -1.0, 0.0]))
-    with pytest.raises(DataError, match=r"from 0 to 1, not 1\.5"):
+    with pytest.raises(DataError, match=r"from 0 to 1, got 1\.5"):
         ExpectedHyperboloid(points, np.zeros(3), alignment=1.5)
 
 
@@ -518,12 +518,10 @@ def test_unusable_residuals_of_a_geometry_are_refused() -> None:
 
 
 def test_too_few_anchors_are_refused() -> None:
-    with pytest.raises(
-        DataError, match=r"at least 2 anchors that differ, but got 1; give a larger method.anchors"
-    ):
+    with pytest.raises(DataError, match=r"at least 2 different anchors, got 1. Raise method.anchors"):
         lorentz_frame(np.eye(1, 4))
     for one in (np.eye(1, 4).repeat(5, axis=0), exponential_map(np.full((3, 2), 4.0))):
-        with pytest.raises(DataError, match=r"anchors are one point .*data.scale"):
+        with pytest.raises(DataError, match=r"anchors are practically one point .*data.scale"):
             lorentz_frame(one)
 
 
@@ -534,7 +532,7 @@ def test_anchors_off_the_hyperboloid_or_the_ball_are_refused() -> None:
         lorentz_frame(from_ball(np.array([[1.5, 0.0], [0.0, 0.0]])))
     with pytest.raises(DataError, match=r"method\.curvature"):
         lorentz_frame(exponential_map(np.eye(2)), curvature=0.0)
-    with pytest.raises(DataError, match="noise of distances is -1"):
+    with pytest.raises(DataError, match="noise of distances must be a finite number of at least 0, got -1"):
         lorentz_frame(exponential_map(np.eye(2)), noise=-1.0)
 
 

@@ -543,10 +543,10 @@ def test_what_an_interrupted_run_left_does_not_keep_its_name(tmp_path: Path) -> 
     ("overrides", "said"),
     [
         ({"method__landmarks": 151}, "method.landmarks is 151, but the clients hold only 150 rows"),
-        ({"method__landmarks": 151, "data__rows": 150}, "choose at most 150 landmarks"),
+        ({"method__landmarks": 151, "data__rows": 150}, "Choose at most 150 landmarks"),
         (
             {"method__perplexity": 60.0},
-            "perplexity is 60.*the largest perplexity that works for 150 rows is 49.66",
+            "perplexity is 60.*The largest perplexity for 150 rows is 49.66",
         ),
         (
             {"method": {"kind": "fed-umap", "neighbors": 150}},

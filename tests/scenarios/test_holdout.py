@@ -422,8 +422,8 @@ def test_rows_without_a_place_cost_no_result(tmp_path: Path) -> None:
     [
         (
             {"method": {"kind": "local-ne"}},
-            "maps of method.kind 'local-ne' take no new rows (each client draws one of its own, by an encoder that"
-            " never leaves it), and maps of these do: fed",
+            "maps of method.kind 'local-ne' take no new rows (each client draws its own map, with an encoder that"
+            " never leaves the client); maps of these methods do: fed",
         ),
         ({"data": {"graph": "tree.csv", "holdout": 0.2}}, "no node can be new: leave holdout out"),
         (

@@ -223,9 +223,9 @@ def test_a_name_that_is_taken_is_refused(run: Path, tmp_path: Path) -> None:
 
 def test_a_method_that_cannot_says_why(tmp_path: Path) -> None:
     folder = tiny_run_with_report(tmp_path / "run", method={"kind": "local-ne", "rounds": 1, "hidden": [4]})
-    assert "each client draws one of its own" in refused(folder, site_of(tmp_path))
+    assert "each client draws its own map" in refused(folder, site_of(tmp_path))
     noisy = tiny_run_with_report(tmp_path / "noisy", privacy={"noise": {"on": "data", "level": 0.1}})
-    assert "a run does not keep that unit" in refused(noisy, site_of(tmp_path))
+    assert "a run does not keep that spread" in refused(noisy, site_of(tmp_path))
 
 
 def test_folders_that_are_not_whole_are_refused(run: Path, tmp_path: Path) -> None:

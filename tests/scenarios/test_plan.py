@@ -270,7 +270,7 @@ def test_a_plan_counts_what_algorithm_2_holds_over_all_pairs_and_refuses_too_man
     )
     assert dense - blocks == 6 * 8 * 1_040**2
     monkeypatch.setattr("raydr.methods.sense.algorithm_2.MOST_POINTS", 140)
-    with pytest.raises(ScenarioError, match=r"here 150, and takes at most 140"):
+    with pytest.raises(ScenarioError, match=r"here 150; the limit is 140"):
         planned_for("smacof-dense", rows=110)
 
 

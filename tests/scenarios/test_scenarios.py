@@ -113,7 +113,7 @@ def test_an_unknown_kind_is_refused_with_the_nearest(key: str, kind: str, propos
 
 def test_an_embedder_that_contradicts_itself_is_refused_when_it_is_read() -> None:
     said = refusal(tiny(), method={"kind": "fed-umap", "min_dist": 2.0})
-    assert "min_dist is 2.0; it must lie between 0 and spread" in said
+    assert "min_dist is 2.0; it must be from 0 to spread" in said
 
 
 def test_a_missing_kind_is_refused_with_all() -> None:

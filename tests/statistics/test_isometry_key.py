@@ -351,7 +351,7 @@ def test_sense_recovers_the_same_geometry() -> None:
     ("sections", "message"),
     [
         ({"data__scale": "minmax"}, "would reveal the extremes of features"),
-        ({"method__bounds": [0.0, 1.0]}, "method.bounds are of the features as they are"),
+        ({"method__bounds": [0.0, 1.0]}, "method.bounds limit the original features"),
         ({"evaluate_every": 1}, "leave out evaluate_every"),
         ({"privacy__noise": {"on": "data", "level": 0.1, "stage": "all"}}, "permanent noise on records"),
         ({"method": {"kind": "sense", "geometry": "hyperbolic"}}, "distance to its origin"),

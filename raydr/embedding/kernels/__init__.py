@@ -1,1 +1,1 @@
-"""Compiled inner loops of embedders: modules that import numba, and so are imported where they are used."""
+"""Compiled inner loops of the embedders. They import numba, so import these modules where they are used."""

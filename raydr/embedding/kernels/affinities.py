@@ -1,13 +1,13 @@
-r"""t-SNE's affinities of a neighbour graph, in single precision and without a matrix beside the one that is returned.
+r"""t-SNE affinities of a neighbour graph, in single precision, without any matrix besides the result.
 
 .. math::
 
     p_{j|i} = \frac{\exp(-\beta_i d_{ij}^2)}{\sum_l \exp(-\beta_i d_{il}^2)}, \qquad
     p_{ij} = \frac{p_{j|i} + p_{i|j}}{2 n}
 
-over the neighbours j, l of row i, with :math:`\beta_i` such that the entropy of :math:`p_{\cdot|i}` is the logarithm of
-the perplexity. openTSNE holds five tables of the size of the graph at a time, in double precision: 6 GB for a million
-rows of 90 neighbours.
+over the neighbours j, l of row i, with :math:`\beta_i` such that the entropy of :math:`p_{\cdot|i}` is the
+logarithm of the perplexity. For comparison, openTSNE holds five float64 tables of the size of the graph at
+once: 6 GB for a million rows of 90 neighbours.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from raydr.geometry.points import row_blocks, run_threaded
 
 BLOCK_ROWS = 8192
 _ORDERED_BY = 5
-"""Neighbours of each row by which rows are put in order."""
+"""Neighbours of each row used to order the rows."""
 _STEPS = 200
 _TOLERANCE = 1e-8
-"""Of the entropy, and the steps of bisection after which what there is counts: as openTSNE."""
+"""Tolerance of the entropy, and the largest number of bisection steps, as in openTSNE."""
 
 
 @dataclass(frozen=True, eq=False)
 class Affinities:
-    """Symmetric sparse matrix (rows, rows) by rows: columns ``tails[ends[i]:ends[i + 1]]``, sorted, and their weights.
+    """Symmetric sparse matrix (rows, rows): row i has columns ``tails[ends[i]:ends[i + 1]]``, sorted.
 
-    ``ends`` (rows + 1,) int64, ``tails`` (entries,) int32, ``weights`` (entries,) float32, which add up to 1.
+    ``ends`` (rows + 1,) int64, ``tails`` (entries,) int32, ``weights`` (entries,) float32, which sum to 1.
     """
 
     ends: Int64Array
@@ -45,7 +45,7 @@ class Affinities:
 def joint_affinities(
     graph: NeighborGraph, perplexity: float, threads: int, order: IntArray | None = None
 ) -> Affinities:
-    """Affinities of the rows of a graph, in ``order`` (rows,) where it is given, by a perplexity below its k.
+    """Return the affinities of the rows of a graph, in ``order`` (rows,) if given, for a perplexity below its k.
 
     >>> graph = NeighborGraph(np.array([[1, 2], [0, 2], [1, 0]]), np.array([[1, 2], [1, 1], [1, 2]], np.float32))
     >>> found = joint_affinities(graph, 1.5, 1)
@@ -89,10 +89,10 @@ def joint_affinities(
 
 
 def local_order(graph: NeighborGraph) -> IntArray:
-    """An order of rows, (rows,), in which neighbours stand near to each other (reverse Cuthill and McKee).
+    """Return an order of the rows, (rows,), in which neighbours are close together (reverse Cuthill-McKee).
 
-    What goes over the affinities then finds positions in the processor's cache: an iteration of t-SNE on 300,000 rows,
-    which came in no order, takes .12 s in place of .17.
+    Loops over the affinities then find positions in the processor's cache. An iteration of t-SNE on 300,000
+    shuffled rows takes 0.12 s instead of 0.17 s.
     """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import reverse_cuthill_mckee
@@ -119,7 +119,7 @@ def _conditional(
         for _ in range(_STEPS):
             total, moment = 0.0, 0.0
             for at in range(k):
-                # By how much farther than the nearest: the same probabilities, and the largest weight is 1.
+                # Relative to the nearest: the probabilities stay the same, and the largest weight is 1.
                 weight[at] = np.exp(-beta * (squared[at] - nearest))
                 total += weight[at]
                 moment += weight[at] * (squared[at] - nearest)
@@ -141,7 +141,10 @@ def _conditional(
 def _turn(
     neighbors: IntArray, own: Float32Array, at: Int64Array, heads: IntArray, others: Float32Array
 ) -> None:
-    """Of each row, who has it as a neighbour, in order, and by what probability; ``at`` (rows,) is used up."""
+    """List for each row, in order, the rows that have it as a neighbour, with the probability.
+
+    Overwrites ``at`` (rows,).
+    """
     for row in range(neighbors.shape[0]):
         for place in range(neighbors.shape[1]):
             tail = neighbors[row, place]
@@ -153,7 +156,7 @@ def _turn(
 def _union_sizes(
     neighbors: IntArray, heads: IntArray, starts: Int64Array, first: int, last: int, sizes: Int64Array
 ) -> None:
-    """How many rows are a neighbour of each of the rows first:last, or have it as one."""
+    """Count the rows that are a neighbour of, or have as a neighbour, each of the rows first:last."""
     k = neighbors.shape[1]
     for row in range(first, last):
         a, b, count = 0, starts[row], 0
@@ -178,7 +181,7 @@ def _merged(
     tails: IntArray,
     weights: Float32Array,
 ) -> None:
-    """Both directions added up, times ``factor``, for the rows first:last."""
+    """Add both directions, times ``factor``, for the rows first:last."""
     k = neighbors.shape[1]
     for row in range(first, last):
         a, b, at = 0, starts[row], ends[row]

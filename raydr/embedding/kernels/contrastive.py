@@ -1,17 +1,18 @@
-r"""Neg-t-SNE's objective and gradient (Damrich et al., 2023): neighbours against random pairs at a fixed normalisation.
+r"""Objective and gradient of Neg-t-SNE (Damrich et al., 2023): edges against random pairs, at a fixed normalisation.
 
-Each edge (i, j) of the neighbour graph is told from m pairs (i, l) whose l is any other row. With the Cauchy kernel
-:math:`\phi_{ij} = 1 / (1 + |y_i - y_j|^2)` and the noise level :math:`\nu = m \bar Z / n^2`, a pair is taken for an
-edge with probability :math:`\phi / (\phi + \nu)`, and the layout minimises the cross entropy
+Each edge (i, j) of the neighbour graph is discriminated from m pairs (i, l), where l is any other row. With
+the Cauchy kernel :math:`\phi_{ij} = 1 / (1 + |y_i - y_j|^2)` and the noise level
+:math:`\nu = m \bar Z / n^2`, a pair is classified as an edge with probability :math:`\phi / (\phi + \nu)`.
+The layout minimises the cross entropy
 
 .. math::
 
     \sum_{(i, j)} \underbrace{-\log \frac{\phi_{ij}}{\phi_{ij} + \nu}}_{\text{attraction}}
     + \sum_{(i, l)} \underbrace{-\log \frac{\nu}{\phi_{il} + \nu}}_{\text{repulsion}}.
 
-With :math:`c = 1 + |y_i - y_j|^2` the two terms are :math:`\log(1 + \nu c)` and :math:`\log(1 + 1 / (\nu c))`; their
-gradients by :math:`y_i` are :math:`2 \nu / (1 + \nu c) \cdot (y_i - y_j)` and
-:math:`-2 / (c (1 + \nu c)) \cdot (y_i - y_l)`, and the opposite by the other end.
+With :math:`c = 1 + |y_i - y_j|^2` the two terms are :math:`\log(1 + \nu c)` and :math:`\log(1 + 1 / (\nu c))`.
+Their gradients with respect to :math:`y_i` are :math:`2 \nu / (1 + \nu c) \cdot (y_i - y_j)` and
+:math:`-2 / (c (1 + \nu c)) \cdot (y_i - y_l)`, with the opposite sign for the other end.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from raydr.arrays import Float64Array, Int64Array, IntArray
 
 
 def attraction(layout: Float64Array, heads: IntArray, tails: IntArray, nu: float) -> float:
-    """Sum of the attractive terms of the edges ``heads[e], tails[e]``; ``layout``: (rows, components).
+    """Return the sum of the attractive terms of the edges ``heads[e], tails[e]``; ``layout``: (rows, components).
 
     >>> round(attraction(np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([0]), np.array([1]), 0.5), 6)  # log 2
     0.693147
@@ -35,7 +36,7 @@ def attraction(layout: Float64Array, heads: IntArray, tails: IntArray, nu: float
 
 
 def repulsion(layout: Float64Array, heads: IntArray, negatives: IntArray, nu: float) -> float:
-    """Sum of the repulsive terms of the pairs ``heads[e], negatives[e, sample]``.
+    """Return the sum of the repulsive terms of the pairs ``heads[e], negatives[e, sample]``.
 
     >>> round(repulsion(np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([0]), np.array([[1]]), 0.5), 6)  # log 2
     0.693147
@@ -81,7 +82,7 @@ def _add_repulsion(
 def _step(
     layout: Float64Array, gradient: Float64Array, row: int, learning_rate: float, largest: float
 ) -> None:
-    """Move one row against its clipped gradient and clear that, so that a row named twice moves once."""
+    """Move one row against its clipped gradient and clear the gradient, so that a row named twice moves once."""
     for axis in range(layout.shape[1]):
         slope = min(max(gradient[row, axis], -largest), largest)
         layout[row, axis] -= learning_rate * slope
@@ -99,11 +100,11 @@ def _descend(
     largest: float,
     gradient: Float64Array,
 ) -> None:
-    """Go once through the edges, ``batch`` at a time, each batch's gradient taken at one fixed layout.
+    """Process all edges once, ``batch`` at a time; each batch takes its gradient at one fixed layout.
 
-    ``heads`` and ``tails``: (edges,), ``negatives``: (edges, samples); ``layout`` is moved in place. ``gradient`` is
-    working memory of the layout's shape, zero before and after. Only rows that a batch names are touched, so a batch
-    costs the same however many rows there are.
+    ``heads`` and ``tails``: (edges,), ``negatives``: (edges, samples); ``layout`` is changed in place.
+    ``gradient`` is working memory of the layout's shape, zero before and after. Only rows that a batch names
+    are touched, so the cost of a batch does not depend on the number of rows.
     """
     for start in range(0, heads.shape[0], batch):
         stop = min(start + batch, heads.shape[0])
@@ -124,17 +125,17 @@ descend: Callable[..., None] = _compiled(_descend)
 
 
 def symmetric_edges(indices: Int64Array) -> tuple[IntArray, IntArray]:
-    """Edges of the symmetric neighbour graph: i to j and j to i, once each, if either is a neighbour of the other.
+    """Return the edges of the symmetric neighbour graph: i to j and j to i, once each, if either has the other.
 
     Parameters
     ----------
     indices : (rows, k)
-        Neighbours of each row, without itself.
+        Neighbours of each row, without the row itself.
 
     Returns
     -------
     heads, tails : (edges,) int32
-        In order of heads, then tails.
+        Sorted by heads, then tails.
 
     Examples
     --------
@@ -149,7 +150,7 @@ def symmetric_edges(indices: Int64Array) -> tuple[IntArray, IntArray]:
 
 
 def draw_negatives(generator: np.random.Generator, heads: IntArray, rows: int, samples: int) -> IntArray:
-    """Draw ``samples`` other rows for each of ``heads``, all equally likely: (heads, samples) int32."""
+    """Draw ``samples`` other rows for each of ``heads``, uniformly: (heads, samples) int32."""
     negatives = generator.integers(0, rows - 1, (heads.size, samples), np.int32)
-    negatives += negatives >= heads[:, None]  # a draw not below the head is moved up by one
+    negatives += negatives >= heads[:, None]  # a draw at or above the head moves up by one
     return negatives

@@ -1,15 +1,17 @@
-r"""UMAP's layout for many rows, by threads that never touch the same row.
+r"""UMAP's layout for many rows, with threads that never touch the same row.
 
-umap-learn goes through the edges of the fuzzy set one after the other: both ends of an edge are drawn together by the
-gradient of :math:`-\log w`, the head is pushed away from random rows by that of :math:`-\log (1 - w)`, with
-:math:`w = 1 / (1 + a |y_i - y_j|^{2b})`. Its threads do so all at once, on the same positions, so that no two runs
-agree. Here rows are dealt at random to :data:`BLOCKS` blocks, and the edges to the pairs of blocks that they join. Half
-as many pairs as there are blocks have no block in common, so that as many threads can go through their edges without a
-row in common; all pairs have their turn in an epoch, as in a tournament. The order is the same for any number of
-threads, and within a pair positions are few enough for a processor's cache.
+For each edge of the fuzzy set, umap-learn pulls both ends together along the gradient of :math:`-\log w`, and
+pushes the head away from random rows along that of :math:`-\log (1 - w)`, with
+:math:`w = 1 / (1 + a |y_i - y_j|^{2b})`. It processes edges one after the other; its threads do so at once,
+on the same positions, so no two runs agree.
 
-What differs from umap-learn: the order of the edges, and that the rows that push a head away are drawn from the two
-blocks of its pair, which are random rows themselves.
+Here rows are assigned at random to :data:`BLOCKS` blocks, and edges to the pairs of blocks that they join. Up
+to half as many pairs as blocks have no block in common, so that many threads can process their edges without
+sharing a row. All pairs have their turn in an epoch, as in a tournament. The order does not depend on the
+number of threads. The positions of one pair fit into a processor's cache.
+
+Two things differ from umap-learn: the order of the edges, and the rows that push a head away. These are drawn
+from the two blocks of the pair, which are random rows themselves.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from raydr.arrays import Float32Array, FloatArray, Int64Array, IntArray
 from raydr.geometry.points import Progress, unheard
 
 BLOCKS = 16
-"""Of rows; half as many threads can work at once. Even."""
+"""Number of blocks, even. Half as many threads can work at once."""
 
 
 def lay_out(
@@ -40,24 +42,25 @@ def lay_out(
     threads: int,
     progress: Progress = unheard,
 ) -> Float32Array:
-    """Lay a fuzzy set out.
+    """Lay out a fuzzy set.
 
     Parameters
     ----------
     graph : (rows, rows) sparse matrix
-        Symmetric, of weights above 0. An edge is gone along in as many of the epochs as its weight is of the largest.
+        Symmetric, with positive weights. An edge is processed in a share of the epochs: its weight over the
+        largest.
     start : (rows, dimensions)
-        First layout, of any scale: each axis is stretched to 0 to 10, as umap-learn does.
+        Initial layout, of any scale: each axis is stretched to 0 to 10, as in umap-learn.
     a, b : float
-        Of the curve that similarity on the map follows.
+        Parameters of the similarity curve on the map.
     epochs, negative_samples : int
-        Times that all edges are gone through, and rows that push a head away for each.
+        Passes over all edges, and repelling rows for each edge.
     seed : int
-        Of the blocks and of those rows.
+        Seed of the blocks and of the repelling rows.
     threads : int
-        At most; no bit depends on it.
+        Largest number of threads. The result does not depend on it.
     progress : callable
-        In epochs.
+        Called in epochs.
 
     Returns
     -------
@@ -103,7 +106,7 @@ def lay_out(
 
 
 def rounds() -> Iterator[list[tuple[int, int]]]:
-    """All pairs of blocks, and each block with itself: within a round no block occurs twice.
+    """Yield all pairs of blocks, and each block with itself, in rounds: within a round no block occurs twice.
 
     >>> met = [pair for pairs in rounds() for pair in pairs]
     >>> len(met) == len(set(met)) == BLOCKS * (BLOCKS + 1) // 2
@@ -119,7 +122,7 @@ def rounds() -> Iterator[list[tuple[int, int]]]:
 
 
 def _edges(graph: Any, epochs: int) -> tuple[IntArray, IntArray, Float32Array]:
-    """Ends of all edges that are gone along at least once, and every how many epochs that is."""
+    """Return the ends of all edges that are processed at least once, and the epochs between two of their turns."""
     found = graph.tocoo()
     weights = found.data
     kept = weights >= weights.max() / epochs
@@ -129,7 +132,7 @@ def _edges(graph: Any, epochs: int) -> tuple[IntArray, IntArray, Float32Array]:
 def _by_pair(
     heads: IntArray, tails: IntArray, every: Float32Array, ends: Int64Array
 ) -> tuple[IntArray, IntArray, Float32Array, Int64Array]:
-    """Edges in order of the pair of blocks that they join, the lower block first, and where each pair's begin."""
+    """Sort edges by the pair of blocks that they join, the lower block first, and return where each pair begins."""
     block = np.repeat(np.arange(BLOCKS, dtype=np.uint8), np.diff(ends))
     one, other = block[heads], block[tails]
     pair = np.minimum(one, other) * np.uint8(BLOCKS) + np.maximum(one, other)
@@ -139,7 +142,7 @@ def _by_pair(
 
 
 def _mixed(value: int) -> int:
-    """Sixty-four bits of a whole number that look random (SplitMix64)."""
+    """Return 64 bits that look random, computed from a whole number (SplitMix64)."""
     mask = 2**64 - 1
     value = (value + 0x9E3779B97F4A7C15) & mask
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & mask
@@ -161,10 +164,10 @@ def _go_along(
     negative_samples: int,
     random: Any,
 ) -> None:
-    """Go once along the edges that are due, which join two blocks, rows ``blocks`` [0]:[1] and [2]:[3]."""
+    """Process once the edges that are due and join two blocks, the rows ``blocks`` [0]:[1] and [2]:[3]."""
     dimensions = layout.shape[1]
     first = blocks[1] - blocks[0]
-    # A block with itself is counted once.
+    # A block with itself counts once.
     count = first if blocks[0] == blocks[2] else first + blocks[3] - blocks[2]
     one, clip = np.float32(1.0), np.float32(4.0)
     for edge in range(heads.shape[0]):

@@ -1,9 +1,9 @@
-r"""CO-SNE's objective (P3 (16)) in the Poincaré ball, and its Euclidean gradient.
+r"""Objective of CO-SNE (P3 (16)) in the Poincaré ball, and its Euclidean gradient.
 
 With :math:`u_{ij} = 2 |y_i - y_j|^2 / (a_i a_j)`, :math:`a_i = 1 - |y_i|^2`, the hyperbolic distance is
 :math:`d_{ij} = \operatorname{arcosh}(1 + u_{ij})`. The map's similarities are Cauchy in it:
 :math:`q_{ij} = w_{ij} / Z`, :math:`w_{ij} = 1 / (d_{ij}^2 + \gamma^2)`, :math:`Z = \sum_{i \ne j} w_{ij}` (the
-numerator :math:`\gamma^2` cancels). Of the objective
+numerator :math:`\gamma^2` cancels). For the objective
 
 .. math::
 
@@ -11,16 +11,16 @@ numerator :math:`\gamma^2` cancels). Of the objective
     + \underbrace{\log Z}_{\text{repulsion}} + \sum_{ij} p_{ij} \log p_{ij} \Big]
     + \lambda_2 \underbrace{\sum_i (|x_i|^2 - |y_i|^2)^2}_{\text{depth}}
 
-the derivative by :math:`d_{ij}` is :math:`4 d_{ij} (p_{ij} - q_{ij}) w_{ij}` for both orders of a pair, and
-:math:`\partial d / \partial y_i = (\partial u / \partial y_i) / \sinh d`, so
+the derivative with respect to :math:`d_{ij}` is :math:`4 d_{ij} (p_{ij} - q_{ij}) w_{ij}` for both orders of
+a pair, and :math:`\partial d / \partial y_i = (\partial u / \partial y_i) / \sinh d`, so
 
 .. math::
 
     \nabla_i = 16 \lambda_1 \sum_j (p_{ij} - q_{ij}) \, w_{ij} \, \frac{d_{ij} / \sinh d_{ij}}{a_i a_j}
     \Big[ y_i - y_j + \frac{|y_i - y_j|^2}{a_i} y_i \Big] - 4 \lambda_2 (|x_i|^2 - |y_i|^2) y_i.
 
-It is smooth where points meet, since :math:`d / \sinh d \to 1`. Layouts here are (components, rows): sums over other
-rows then run along memory.
+It is smooth where points meet, because :math:`d / \sinh d \to 1`. Layouts here are (components, rows), so
+that sums over other rows run along memory.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from raydr.arrays import Float64Array, Int64Array, IntArray
 from raydr.geometry.points import row_blocks
 
 STRIPS = 16
-"""Parts of the sum over all pairs, whatever the threads, so that threads change no bit."""
+"""Parts of the sum over all pairs. The number is fixed, so the bits do not depend on the number of threads."""
 _MANTISSA = 0x000FFFFFFFFFFFFF
 _EXPONENT_OF_ONE = 0x3FF0000000000000
 
 
 def divergence(layout: Float64Array, affinities: Any, gamma: float) -> float:
-    """Kullback-Leibler divergence of the map's similarities from ``affinities``, over all pairs, in row blocks.
+    """Return the Kullback-Leibler divergence of the map's similarities from ``affinities``, in row blocks.
 
     Parameters
     ----------
@@ -61,14 +61,14 @@ def divergence(layout: Float64Array, affinities: Any, gamma: float) -> float:
     attraction = float(
         (p.data * np.log(p.data * _inverse_cauchy(layout[:, p.row], layout[:, p.col], gamma))).sum()
     )
-    total = -layout.shape[1] / gamma**2  # a row is no pair with itself, where the kernel is 1 / gamma^2
+    total = -layout.shape[1] / gamma**2  # a row is not a pair with itself; the kernel there is 1 / gamma^2
     for start, stop in row_blocks(layout.shape[1], 256):
         total += float((1.0 / _inverse_cauchy(layout[:, start:stop, None], layout[:, None, :], gamma)).sum())
     return attraction + math.log(total)
 
 
 def depth(layout: Float64Array, norms: Float64Array) -> float:
-    """Sum over rows of ``(|x|^2 - |y|^2)^2``; ``norms``: (rows,), the |x| of the data in their ball."""
+    """Return the sum over rows of ``(|x|^2 - |y|^2)^2``; ``norms``: (rows,), the |x| of the data in their ball."""
     return float(np.square(norms**2 - np.square(layout).sum(axis=0)).sum())
 
 
@@ -79,9 +79,10 @@ def _inverse_cauchy(a: Float64Array, b: Float64Array, gamma: float) -> Float64Ar
 
 
 def _logarithms(values: Float64Array, mantissas: Float64Array) -> None:
-    """Replace ``values``, 1 or more, by their logarithms; ``mantissas`` is working memory of their shape.
+    """Replace ``values``, 1 or more, by their logarithms; ``mantissas`` is working memory of the same shape.
 
-    2^power * part, with part within sqrt(2) of 1; log(part) = 2 artanh(ratio) by its series, to 1e-16.
+    A value is 2^power * part, with part within sqrt(2) of 1; log(part) = 2 artanh(ratio) by its series, to
+    1e-16.
     """
     value_bits, mantissa_bits = values.view(np.int64), mantissas.view(np.int64)
     for at in range(values.shape[0]):
@@ -121,8 +122,8 @@ def _pairs(
 ) -> None:
     """Fill the terms of ``row`` with ``others``, (components, m): |y - y'|^2, w, and d / sinh(d) / (a a').
 
-    The loops are separate, and the logarithm is written out, so that the compiler makes vectors of them: 6.4 ns a
-    pair against 11.8 with the library's scalar logarithm and 21 with its log1p.
+    The loops are separate, and the logarithm is written out, so that the compiler vectorises them: 6.4 ns a
+    pair, compared with 11.8 with the library's scalar logarithm and 21 with its log1p.
     """
     pairs = squared.shape[0]
     for other in range(pairs):
@@ -199,7 +200,7 @@ def _repel_all(
 ) -> float:
     """Add to ``forces`` w^2 slope [...] of the pairs of rows ``first, first + STRIPS, ...`` with every later row.
 
-    Each pair acts on both its rows. Returns the sum of w over these pairs, each counted twice.
+    Each pair acts on both its rows. Return the sum of w over these pairs, each counted twice.
     """
     components, rows = layout.shape
     squared, cauchy, slope = np.empty(rows), np.empty(rows), np.empty(rows)
@@ -271,8 +272,8 @@ def _repel_some(
     return total
 
 
-# No fastmath: with sums that may be reordered the bits depend on whether numba compiled these functions together or
-# found some of them in its cache. A division by zero is never kept (see `share`).
+# No fastmath: if sums may be reordered, the bits depend on whether numba compiled these functions together or
+# found some of them in its cache. The result of a division by zero is never kept (see `share`).
 _compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
 _log: Callable[..., None] = _compiled(_logarithms)
 _fill: Callable[..., None] = _compiled(_pairs)

@@ -1,17 +1,17 @@
 r"""t-SNE's gradient for many rows: attraction over the affinities' entries, repulsion by interpolation on a grid.
 
-With :math:`K = (1 + |y_i - y_j|^2)^{-2}` and :math:`Z = \sum_{i \neq j} (1 + |y_i - y_j|^2)^{-1}`, a quarter of
-the gradient of Kullback and Leibler's divergence is
+With :math:`K = (1 + |y_i - y_j|^2)^{-2}` and :math:`Z = \sum_{i \neq j} (1 + |y_i - y_j|^2)^{-1}`, a quarter
+of the gradient of the Kullback-Leibler divergence is
 
 .. math::
 
     \sum_j \frac{p_{ij}}{1 + |y_i - y_j|^2} (y_i - y_j) - \frac{1}{Z} \sum_j K(y_i - y_j) (y_i - y_j).
 
-The second sum is a convolution of the charges 1, y and |y|^2 with K, which also gives Z, since
-:math:`(1 + |y_i - y_j|^2) K` is its summand (FIt-SNE, Linderman et al. 2019). Charges are spread over the three nodes
-of each of a box's two axes by Lagrange's polynomials, convolved by FFT, and read off again by the same polynomials.
-openTSNE does so on one thread; here rows are cut into a number of strips that no setting changes, each with a grid of
-its own, which are added up in order. So threads change no bit.
+The second sum is a convolution of the charges 1, y and |y|^2 with K. It also gives Z, because
+:math:`(1 + |y_i - y_j|^2) K` is its summand (FIt-SNE, Linderman et al. 2019). Lagrange polynomials spread the charges
+over the three nodes on each of a box's two axes, an FFT convolves them, and the same polynomials interpolate
+the result. openTSNE does this on one thread. Here rows are cut into a fixed number of strips, each with its
+own grid, and the grids are added in order, so the bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from raydr.embedding.kernels.affinities import Affinities
 from raydr.geometry.points import Progress, map_threaded, row_blocks, run_threaded, unheard
 
 NODES = 3
-"""Of a box, along each axis."""
+"""Nodes of a box along each axis."""
 LEAST_BOXES, MOST_BOXES = 50, 800
-"""Along each axis: one for each unit that the layout is wide, some 300 for a million rows. The grids of the most
-take 1.5 GB; a row that flies off would ask for any number."""
+"""Boxes along each axis: one per unit of the layout's width, about 300 for a million rows. The grids of
+``MOST_BOXES`` take 1.5 GB; without a limit, one row that flies off would need any number."""
 _CHARGES = 4
 _STRIPS = 8
 BLOCK_ROWS = 8192
@@ -41,9 +41,9 @@ _MOMENTUM, _LONGEST_STEP = 0.8, 5.0
 def gradient(
     layout: Float64Array, affinities: Affinities, exaggeration: float, threads: int, into: Float64Array
 ) -> float:
-    """Fill ``into`` (rows, 2) with the gradient at ``layout`` (rows, 2), as openTSNE scales it, and return Z.
+    """Fill ``into`` (rows, 2) with the gradient at ``layout`` (rows, 2), scaled as in openTSNE, and return Z.
 
-    Attraction counts ``exaggeration`` times.
+    Attraction is multiplied by ``exaggeration``.
     """
     total = repulsion(layout, threads, into)
 
@@ -71,7 +71,7 @@ def repulsion(layout: Float64Array, threads: int, into: Float64Array) -> float:
     least, most = float(layout.min()), float(layout.max())
     middle = (least + most) / 2.0
     boxes = min(max(LEAST_BOXES, int(most - least)), MOST_BOXES)
-    # The padded grid has twice as many nodes: a number of boxes whose FFT is fast.
+    # The padded grid has twice as many nodes: choose a number of boxes whose FFT is fast.
     boxes = -(-fft.next_fast_len(2 * NODES * boxes, real=True) // (2 * NODES))
     nodes = NODES * boxes
     width = max(most - least, 1e-12) * (1.0 + 1e-9) / boxes
@@ -98,12 +98,12 @@ def repulsion(layout: Float64Array, threads: int, into: Float64Array) -> float:
     def gathered(block: tuple[int, int]) -> float:
         return gather(layout, *block, least, width, middle, potential, into)
 
-    # Each row's own summand, 1, is in the sum.
+    # The sum includes each row's own summand, 1.
     return sum(map_threaded(gathered, row_blocks(rows, BLOCK_ROWS), threads)) - rows
 
 
 def _polynomials(place: float, weights: Float64Array) -> None:
-    """Lagrange's three polynomials of the nodes 1/6, 1/2 and 5/6 at ``place``, from 0 to 1 in its box."""
+    """Compute the three Lagrange polynomials of the nodes 1/6, 1/2 and 5/6 at ``place``, from 0 to 1 in its box."""
     a, b, c = place - 1.0 / 6.0, place - 0.5, place - 5.0 / 6.0
     weights[0] = 4.5 * b * c
     weights[1] = -9.0 * a * c
@@ -150,7 +150,7 @@ def _gather(
     potential: Float64Array,
     into: Float64Array,
 ) -> float:
-    """Repulsion of the rows first:last, and their part of Z, from the convolved charges (charges, nodes, nodes)."""
+    """Compute the repulsion of the rows first:last, and their part of Z, from ``potential`` (charges, nodes, nodes)."""
     boxes = potential.shape[1] // NODES
     by_x, by_y = np.empty(NODES), np.empty(NODES)
     total = 0.0
@@ -187,7 +187,7 @@ def _add_attraction(
     last: int,
     into: Float64Array,
 ) -> None:
-    """Add the attraction of the rows first:last to ``factor`` times what is there."""
+    """Multiply ``into`` by ``factor`` and add the attraction of the rows first:last."""
     for row in range(first, last):
         x, y = layout[row, 0], layout[row, 1]
         pull_x, pull_y = 0.0, 0.0
@@ -212,7 +212,7 @@ def _step(
     first: int,
     last: int,
 ) -> None:
-    """Move the rows first:last by momentum and gains, at most ``longest`` each: the rule of openTSNE."""
+    """Move the rows first:last by momentum and gains, at most ``longest`` each, as in openTSNE."""
     for row in range(first, last):
         squared = 0.0
         for axis in range(2):
@@ -242,7 +242,7 @@ step: Callable[..., None] = _compiled(_step)
 
 @dataclass(frozen=True)
 class Phase:
-    """Iterations at an exaggeration of the attraction and a learning rate."""
+    """Iterations with one exaggeration of the attraction and one learning rate."""
 
     iterations: int
     exaggeration: float
@@ -257,9 +257,9 @@ def descend(
     threads: int,
     progress: Progress = unheard,
 ) -> None:
-    """Move ``layout`` (rows, 2) in place, phase by phase, with momentum and gains that go on from one to the next.
+    """Move ``layout`` (rows, 2) in place, phase by phase; momentum and gains carry over between phases.
 
-    The rule is openTSNE's: momentum .8, steps of at most 5, the layout's mean at 0. ``progress`` is in iterations.
+    As in openTSNE: momentum 0.8, steps of at most 5, the layout's mean at 0. ``progress`` counts iterations.
     """
     slope, velocity, gains = np.empty_like(layout), np.zeros_like(layout), np.ones_like(layout)
 

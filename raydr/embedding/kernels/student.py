@@ -1,11 +1,11 @@
-r"""Forces of t-SNE on rows that move among points, where each row's force is its own alone.
+r"""t-SNE forces on rows that move among fixed points; the force on a row does not depend on the other rows.
 
 With the Student kernel :math:`w_{ij} = 1 / (1 + |y_i - z_j|^2)`, rows :math:`y` are pulled to points :math:`z` by
 :math:`\sum_j p_{ij} w_{ij} (y_i - z_j)` and repelled by :math:`\sum_j c_j w_{ij}^2 (y_i - z_j)`.
 
-Places are (3, points), on a plane with a third coordinate of 0, so that one instruction serves several rows: 1.3 ns a
-pair, where rows that are not taken out of their array beforehand cost 6.9. No fastmath: sums that may be reordered have
-other bits on other processors.
+Positions are (3, points), with a third coordinate of 0 on a plane, so that one instruction handles several
+rows: 1.3 ns a pair, compared with 6.9 if rows are read from their array each time. No fastmath: sums that may
+be reordered have other bits on other processors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from raydr.arrays import Float64Array, IntArray
 
 _ROWS = 256
-"""Of a block: 6 KB, which stay in a core's nearest cache while all points pass."""
+"""Rows per block: 6 KB, which stay in a core's nearest cache while all points pass."""
 
 
 def _pull(
@@ -30,7 +30,7 @@ def _pull(
     points: Float64Array,
     force: Float64Array,
 ) -> None:
-    """Add ``scale`` times the pull of sparse affinities, by row (compressed sparse rows), to ``force`` (3, rows)."""
+    """Add ``scale`` times the pull of sparse affinities, in compressed sparse rows, to ``force`` (3, rows)."""
     for row in range(rows.shape[1]):
         along = across = upwards = 0.0
         for place in range(starts[row], starts[row + 1]):
@@ -49,7 +49,7 @@ def _pull(
 def _repel(
     counts: Float64Array, scale: float, rows: Float64Array, points: Float64Array, force: Float64Array
 ) -> None:
-    """Take ``scale`` times the repulsion of points, as often as ``counts`` (points,) say, from ``force`` (3, rows)."""
+    """Subtract ``scale`` times the repulsion of points, weighted by ``counts`` (points,), from ``force`` (3, rows)."""
     for start in range(0, rows.shape[1], _ROWS):
         stop = min(start + _ROWS, rows.shape[1])
         xs, ys, zs = rows[0, start:stop], rows[1, start:stop], rows[2, start:stop]
@@ -69,7 +69,7 @@ def _repel(
 def _least_pulled(
     starts: IntArray, columns: IntArray, affinities: Float64Array, points: Float64Array, chosen: IntArray
 ) -> None:
-    """Choose of each row's points the one, (rows,), where the energy of its pull, ``sum p log(1 + d^2)``, is least."""
+    """Choose for each row the point, (rows,), at which the energy of its pull, ``sum p log(1 + d^2)``, is least."""
     for row in range(chosen.shape[0]):
         least = np.inf
         for candidate in range(starts[row], starts[row + 1]):
@@ -87,7 +87,7 @@ def _least_pulled(
 
 
 def _nearness(counts: Float64Array, points: Float64Array) -> float:
-    """Sum over pairs of different points of ``c_k c_l / (1 + d^2)``."""
+    """Return the sum over pairs of different points of ``c_k c_l / (1 + d^2)``."""
     total = 0.0
     for one in range(points.shape[1]):
         near = 0.0

@@ -22,7 +22,7 @@ LARGEST_DIVERGENCE = 100.0
 class Ready(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="word that a client has done as it was told",
+    what="confirmation that a client has followed the request",
     public=Public.EMPTY,
 ):
     """An answer without content."""
@@ -53,7 +53,9 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class BeginRequest(Request[Ready], what="the public reference rows, and where to begin", sets_state=True):
+class BeginRequest(
+    Request[Ready], what="the public reference rows, and the axes of the first layout", sets_state=True
+):
     """Told once: each site finds its affinities, and puts its own rows on the reference rows' principal axes."""
 
     settings: DsneSettings
@@ -95,7 +97,9 @@ def _site(settings: DsneSettings, reference: Reference, own: Float64Array, place
 def _site_of(client: Client) -> Site:
     site = client.memory.get("dsne")
     if not isinstance(site, Site):
-        raise RunError(f"client {client.index} was asked for an iteration before it was told to begin")
+        raise RunError(
+            f"client {client.index} was asked for an iteration before it received the reference rows"
+        )
     return site
 
 
@@ -103,7 +107,8 @@ def _site_of(client: Client) -> Site:
 class Forces(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="in which direction a client's records would move each public reference row on the map, and how well they lie",
+    what="the force of a client's records on each public reference row of the map, and the client's"
+    " divergence",
 ):
     """What a site adds to an iteration.
 
@@ -129,7 +134,9 @@ class Forces(
 
 
 @dataclass(frozen=True)
-class StepRequest(Request[Forces], what="where the public reference rows are on the map", sets_state=True):
+class StepRequest(
+    Request[Forces], what="the positions of the public reference rows on the map", sets_state=True
+):
     """One iteration: each site moves its own rows, and tells how the reference rows (references, dimensions) would."""
 
     places: Float64Array
@@ -147,7 +154,7 @@ def step(client: Client, request: StepRequest) -> Forces:
 @dataclass(frozen=True)
 class CatchUpRequest(
     Request[Ready],
-    what="where the public reference rows were on the map in all iterations so far",
+    what="the positions of the public reference rows in all iterations so far",
     sets_state=True,
 ):
     """Told after a resumption: each site goes through the iterations that it took part in once more.
@@ -187,7 +194,7 @@ class SitePlaces(
 
 
 @dataclass(frozen=True)
-class SitePlacesRequest(Request[SitePlaces], what="word that the iterations are over"):
+class SitePlacesRequest(Request[SitePlaces], what="notice that the iterations are over"):
     """Asked once, at the end."""
 
     dimensions: int

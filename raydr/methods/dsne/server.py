@@ -60,22 +60,25 @@ def reference_of(federation: Federation, settings: DsneSettings) -> Reference:
     public = federation.public
     if public is None or len(public) < FEWEST:
         raise DataError(
-            f"dSNE joins sites by public reference rows, at least {FEWEST}, and there are"
-            f" {0 if public is None else len(public)}: set method.reference_rows, or give method.reference_path, a file"
-            " of rows that are nobody's secret."
+            f"dSNE joins sites by at least {FEWEST} public reference rows, and there are"
+            f" {0 if public is None else len(public)}. Set method.reference_rows, or set"
+            " method.reference_path to a file of rows that are not secret."
         )
     rows = np.asarray(public, np.float64)
     if rows.shape[1] != federation.features:
         raise DataError(
-            f"The reference rows have {rows.shape[1]} features and the data {federation.features}:"
-            " method.reference_path must hold the columns of data.features, in their order, and no other."
+            f"The reference rows have {rows.shape[1]} features and the data {federation.features}. The"
+            " file of method.reference_path must hold the columns of data.features, in the same order,"
+            " and no others."
         )
     centre = rows.mean(axis=0)
     centre += (rows - centre).mean(axis=0)
     with one_blas_thread():
         _, lengths, turned = np.linalg.svd(rows - centre, full_matrices=False)
     if not lengths[0] > 0.0:
-        raise DataError("All reference rows are equal, so they say nothing of where rows lie: give others.")
+        raise DataError(
+            "All reference rows are equal, so they cannot align the sites. Give reference rows that differ."
+        )
     axes = np.zeros((federation.features, settings.dimensions))
     found = signed(turned[: settings.dimensions].T)
     axes[:, : found.shape[1]] = found * (_FIRST_DEVIATION * np.sqrt(len(rows)) / lengths[0])
@@ -222,8 +225,9 @@ def _present(federation: Federation) -> BoolArray:
 def _note(federation: Federation, references: int) -> Note:
     """What the map can say, and what it cannot."""
     return Note(
-        "How sites lie to each other",
-        f"Each record was drawn beside records of its own client and {references:,} public reference rows. No record of"
-        " another client pulled or pushed it: how clients lie to each other came through the reference rows alone, and"
-        " kinds of records that these lack may lie anywhere, once for each client that has them.",
+        "How clients lie relative to each other",
+        f"Each record was placed next to records of its own client and {references:,} public reference"
+        " rows. No record of another client attracted or repelled it, so only the reference rows"
+        " determine how clients lie relative to each other. Kinds of records that the reference rows"
+        " lack may lie anywhere on the map, in a different place for each client.",
     )

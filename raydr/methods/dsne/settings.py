@@ -22,25 +22,26 @@ class DsneSettings(TSNE, MethodSettings):
     kind: Literal["dsne"] = "dsne"  # type: ignore[assignment]
     shots: Literal["multi", "single"] = Field(
         "multi",
-        description="multi: in each iteration all sites move the reference rows together; single: the server maps these"
-        " alone, and each site its own rows around them",
+        description="multi: in each iteration all sites move the reference rows together; single: the"
+        " server maps the reference rows alone, and each site maps its own rows around"
+        " them",
     )
     reference_rows: int | None = Field(
         None,
         ge=FEWEST,
-        description="rows of the data that are set apart, public, and mapped for nobody; default: a tenth of the data,"
-        " at most 500",
+        description="number of public reference rows, set apart from the data and not mapped;"
+        " default: a tenth of the data, at most 500",
     )
     reference_path: LocalPath | None = Field(
-        None, description="a file of public rows instead, with the columns of the data"
+        None, description="a file of public rows to use instead, with the columns of the data"
     )
-    dimensions: Literal[2, 3] = Field(2, description="of the map")
+    dimensions: Literal[2, 3] = Field(2, description="dimensions of the map")
 
     @model_validator(mode="after")
     def _one_reference(self) -> DsneSettings:
         if self.reference_rows is not None and self.reference_path is not None:
             raise ValueError(
-                "reference_rows are set apart from the data, and reference_path is another file: give one"
+                "give either reference_rows (set apart from the data) or reference_path (a file), not both"
             )
         return self
 
@@ -75,9 +76,9 @@ class DsneSettings(TSNE, MethodSettings):
         wanted = self.reference_rows or max(FEWEST, min(_MOST_BY_DEFAULT, rows // 10, left))
         if wanted > left:
             raise DataError(
-                f"method.kind dsne sets {wanted} rows apart as reference, but of {rows} rows only {max(left, 0)}"
-                " are not to be mapped: lower method.reference_rows or data.rows, or give method.reference_path, a file"
-                " of public rows."
+                f"method.kind dsne sets {wanted} reference rows apart, but only {max(left, 0)} of"
+                f" {rows} rows are left over from the map. Lower method.reference_rows or data.rows, or"
+                " set method.reference_path to a file of public rows."
             )
         return wanted
 
@@ -86,6 +87,6 @@ class DsneSettings(TSNE, MethodSettings):
         if self.reference_path is not None:
             return None
         return (
-            "method.kind dsne sets rows of a table apart as reference, and sites keep theirs: give"
-            " method.reference_path, a file of public rows"
+            "method.kind dsne sets reference rows of one table apart, which is not possible with sites"
+            " that keep their own files: set method.reference_path to a file of public rows"
         )

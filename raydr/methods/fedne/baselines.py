@@ -41,7 +41,7 @@ class LocalNE(Published, PooledEncoder):
     """An encoder for each client alone: no messages, and no common map (P2's LocalNE)."""
 
     kind: Literal["local-ne"] = "local-ne"
-    no_new_rows: ClassVar[str] = "each client draws one of its own, by an encoder that never leaves it"
+    no_new_rows: ClassVar[str] = "each client draws its own map, with an encoder that never leaves the client"
 
     def rehearse(self, federation: Rehearsal) -> None:
         """Ask what :func:`serve_local` asks."""
@@ -68,7 +68,7 @@ class Loss(Reply, granularity=Granularity.AGGREGATE, what="the mean loss of a cl
 
 
 @dataclass(frozen=True)
-class AloneRequest(Request[Loss], what="word that a round has begun"):
+class AloneRequest(Request[Loss], what="notice that a round has begun"):
     """Asked in each round; ``round`` counts from 1."""
 
     settings: LocalNE
@@ -82,7 +82,7 @@ def train_alone(client: Client, request: AloneRequest) -> Loss:
 
 
 @dataclass(frozen=True)
-class AlonePositionRequest(Request[Positions], what="word that the rounds are over"):
+class AlonePositionRequest(Request[Positions], what="notice that the rounds are over"):
     """Asked once, at the end."""
 
     settings: LocalNE
@@ -146,7 +146,7 @@ class GlobalNE(Published, SharedEncoder):
 class Rows(
     Reply,
     granularity=Granularity.PER_RECORD,
-    what="every record itself, which no federation would allow",
+    what="every record itself, which a real federation would not allow",
     tells=Tells.VALUES,
 ):
     """``rows`` (rows, features) float32."""
@@ -165,7 +165,7 @@ class Rows(
 
 
 @dataclass(frozen=True)
-class RowsRequest(Request[Rows], what="a request for everything"):
+class RowsRequest(Request[Rows], what="a request for all records"):
     """Asked once."""
 
     features: int

@@ -45,7 +45,7 @@ second: 7.27 with decays 0.9 and 0.999, and bias correction makes it less.
 class Prototypes(
     Reply,
     granularity=Granularity.PER_CLIENT,
-    what="means of groups of a client's records, so many in each at least",
+    what="means of groups of a client's records, each group with at least the given number of records",
 ):
     """``means`` (prototypes, features) float32; their number follows from the number of rows."""
 
@@ -60,7 +60,7 @@ class Prototypes(
 
 
 @dataclass(frozen=True)
-class PrototypeRequest(Request[Prototypes], what="how many records a group is to hold"):
+class PrototypeRequest(Request[Prototypes], what="the least number of records in a group"):
     """Asked once, before the first round."""
 
     least: int
@@ -79,8 +79,8 @@ def show_prototypes(client: Client, request: PrototypeRequest) -> Prototypes:
 class Change(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="by how much a client's training changed each weight of the encoder, its mean loss, by how much its mean"
-    " gradient differs from that of its last round, and that gradient sealed for itself",
+    what="the change of each encoder weight by a client's training, its mean loss, the change of its"
+    " mean gradient since its last round, and that gradient, sealed for the client itself",
     covers=("weights",),
 ):
     """What training changed at one client.
@@ -165,7 +165,7 @@ class Training:
 
 @dataclass(kw_only=True, frozen=True)
 class TrainRequest(
-    Request[Change], what="the present encoder and the others' summed repulsion or surrogates"
+    Request[Change], what="the current encoder and the summed repulsion or surrogates of the other clients"
 ):
     """One round of local training.
 
@@ -270,8 +270,8 @@ def _trained(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> lis
         )
     if not np.isfinite(trained.losses).all() or not np.isfinite(trained.weights).all():
         raise RunError(
-            "training left the numbers: the loss is not finite. Look for values that are not finite or far out of"
-            " scale in the client's rows, or lower method.learning_rate."
+            "Training diverged: the loss is not finite. Check the client's rows for values that are"
+            " not finite or far out of scale, or lower method.learning_rate."
         )
     changes = trained.weights - request.weights
     if request.mechanism is not None:
@@ -326,9 +326,9 @@ def _controls(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> Fl
         newest = client.memory.get("control variate of round", 0)
         if sealed_in < newest:
             raise RunError(
-                f"client {client.index} was handed its control variate of round {sealed_in}, after it had been handed"
-                f" that of round {newest}: the server's state is out of order. Resume from a checkpoint, or start the"
-                " run anew."
+                f"client {client.index} received its control variate of round {sealed_in} after that of"
+                f" round {newest}: the server's state is out of order. Resume from a checkpoint, or"
+                " start the run again."
             )
         client.memory["control variate of round"] = sealed_in
         if sealed_in:

@@ -93,7 +93,7 @@ def moments_noise(federation: Federation, settings: AveragedEncoder) -> Mechanis
 class MeanAndLength(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="where a client's rows lie on average, and how far from the middle",
+    what="the mean of a client's rows, and their mean squared distance from the centre",
     covers=("packed",),
 ):
     """``packed`` (features + 1,) float64: mean of x, then of |x|^2, in units of the longest that x may be."""
@@ -111,7 +111,7 @@ class MeanAndLength(
 
 
 @dataclass(frozen=True)
-class MeanRequest(Request[MeanAndLength], what="a common centre, and the length to shorten rows to"):
+class MeanRequest(Request[MeanAndLength], what="a common centre, and the clip norm of rows"):
     """Ask for the moments of rows seen from ``centre`` (features,), none of which counts as longer than ``clip``."""
 
     centre: Float64Array
@@ -165,7 +165,7 @@ def moments_request(federation: Federation, settings: AveragedEncoder) -> MeanRe
 
 def _bounds(settings: AveragedEncoder) -> tuple[float, float]:
     if settings.bounds is None:
-        raise ScenarioError("moments within bounds need bounds: give method.bounds.")
+        raise ScenarioError("moments within bounds need bounds: set method.bounds.")
     return settings.bounds
 
 

@@ -51,8 +51,8 @@ class FedProxNE(AveragedMap):
         if noise.protects != "record":
             return None
         return (
-            "by record the server takes all steps, from where nothing pulls back: choose fedavg-ne, or"
-            " privacy.noise.unit: client"
+            "with noise per record the server takes all steps, so no client training can be held back:"
+            " choose fedavg-ne, or privacy.noise.unit: client"
         )
 
     def training(self, federation: Federation) -> Training:
@@ -67,33 +67,37 @@ class FedNE(AveragedMap):
     local_neighbors: int | None = Field(
         None,
         ge=1,
-        description="how many of these neighbours attract a row at its client, the nearest; default: all (P2)",
+        description="number of these neighbours that attract a row at its client, nearest first;"
+        " default: all (P2)",
     )
     rounds: int = Field(200, ge=1, description="rounds")
-    learning_rate: float = Field(3e-3, gt=0, le=1, description="of Adam in the first rounds")
+    learning_rate: float = Field(3e-3, gt=0, le=1, description="Adam's learning rate in the first rounds")
     local_epochs: int = Field(
         4,
         ge=1,
-        description="passes over a client's edges in a round, at most: small clients take several for their batches",
+        description="largest number of passes over a client's edges in a round; small clients take"
+        " several to fill their batches",
     )
     local_steps: int | None = Field(
-        10, ge=1, description="batches of a client in a round, at most; null: all of its local epochs"
+        10, ge=1, description="largest number of batches per client and round; null: all of its local epochs"
     )
     schedule: Literal["steps", "cosine"] = Field("cosine", description=SCHEDULE)
     control_variates: bool | None = Field(
         None,
-        description="whether clients correct their course by the mean gradient of all (SCAFFOLD); default: true, but"
-        " false under a robust `aggregation`, which cannot do with them",
+        description="whether clients correct their steps by the mean gradient of all clients"
+        " (SCAFFOLD); default: true, but false with a robust `aggregation`, which does"
+        " not allow it",
     )
     surrogate: Literal["field", "mlp", "none"] = Field(
         "field",
-        description="repulsion by other clients: summed tables, one network for each client (P2), or none",
+        description="repulsion by other clients: summed density tables, one network per client (P2), or none",
     )
     surrogate_from: float | None = Field(
         None,
         ge=0,
         le=1,
-        description="part of the rounds that go by without surrogates; default: 0 for the field, 0.3 for mlp (P2)",
+        description="share of the rounds that run without surrogates; default: 0 for the field, 0.3"
+        " for mlp (P2)",
     )
     surrogate_every: int = Field(1, ge=1, description="rounds between updates of the surrogates")
     surrogate_points: Literal["grid", "local"] = Field(
@@ -103,26 +107,32 @@ class FedNE(AveragedMap):
         0.0,
         ge=0,
         lt=1,
-        description="part of the others' mlp surrogates that each client leaves out of a round, drawn anew (P2 6)",
+        description="share of the other clients' mlp surrogates that each client leaves out, drawn"
+        " again in each round (P2 6)",
     )
-    grid_step: float = Field(0.3, gt=0, description="distance of the grid's nodes, in units of the map")
-    mixing: float | None = Field(0.2, gt=0, description="alpha of Beta(alpha, alpha), or null for no mixing")
+    grid_step: float = Field(0.3, gt=0, description="distance between the nodes of the grid, in map units")
+    mixing: float | None = Field(
+        0.2, gt=0, description="alpha of Beta(alpha, alpha) for data mixing; null: no mixing"
+    )
     mixed: Literal["edges", "rows"] = Field(
         "edges",
-        description="what mixing makes: heads of edges, in each batch; or a second row for each, anew in each round,"
-        " and clients train on the neighbour graph of both (P2)",
+        description="use of mixed rows: as heads of edges, in each batch; or as a second row for each"
+        " row, made again in each round, with clients training on the neighbour graph of"
+        " both (P2)",
     )
     start: Literal["principal", "random"] = Field(
         "principal",
-        description="first encoder: near the map of the first principal components, learnt by sums, or random (P2)",
+        description="first encoder: close to the map of the first principal components, learnt by"
+        " sums, or random (P2)",
     )
     prototypes: int | None = Field(
         None,
         ge=2,
-        description="rows of which each prototype is the mean, at least: the server first trains the encoder on the"
-        " prototypes that clients show it; default: clients show none",
+        description="least number of rows per prototype. Clients send prototypes (means of groups of"
+        " rows), and the server first trains the encoder on them; default: clients send"
+        " none",
     )
-    warm_steps: int = Field(4000, ge=1, description="batches that the server trains on prototypes")
+    warm_steps: int = Field(4000, ge=1, description="batches of the server's training on prototypes")
 
     @property
     def first_surrogate_round(self) -> int:
@@ -152,7 +162,8 @@ class FedNE(AveragedMap):
     def _rows_about_their_mean(self) -> Self:
         if self.start == "principal" and not self.standardise:
             raise ValueError(
-                "start: principal is of rows about their mean, and standardise is false: choose start: random"
+                "start: principal needs rows centred on their mean, but standardise is false: choose"
+                " start: random"
             )
         return self
 
@@ -160,8 +171,8 @@ class FedNE(AveragedMap):
     def _surrogates_to_leave_out(self) -> Self:
         if self.surrogates_left_out and self.surrogate != "mlp":
             raise ValueError(
-                f"surrogates_left_out is of the others' networks, and surrogate is {self.surrogate!r}: leave it out, or"
-                " choose surrogate: mlp"
+                f"surrogates_left_out applies to surrogate: mlp, but surrogate is {self.surrogate!r}:"
+                " leave it out, or choose surrogate: mlp"
             )
         return self
 
@@ -169,8 +180,8 @@ class FedNE(AveragedMap):
     def _mean_with_control_variates(self) -> Self:
         if self.control_variates and not isinstance(self.aggregation, Mean):
             raise ValueError(
-                "control_variates need the exact mean of what clients send; a robust aggregation has none. Leave"
-                " control_variates out, or take aggregation: mean."
+                "control_variates need the exact mean of the clients' uploads, which a robust"
+                " aggregation does not give. Leave control_variates out, or choose aggregation: mean."
             )
         return self
 
@@ -200,11 +211,11 @@ class FedNE(AveragedMap):
     def uncovered(self, noise: Mechanism) -> str | None:
         """Further uploads, and networks, which nothing bounds."""
         if self.control_variates:
-            return "control variates are one more upload, which nothing covers: leave control_variates out"
+            return "the noise does not cover control variates, one more upload: leave control_variates out"
         if self.surrogate == "mlp":
-            return "nothing bounds what a network learns: choose method.surrogate: field or none"
+            return "what a surrogate network learns has no bound: choose method.surrogate: field or none"
         if self.prototypes is not None:
-            return "prototypes are means of records in the clear: leave method.prototypes out"
+            return "prototypes are means of records, sent without noise: leave method.prototypes out"
         return None
 
     def training(self, federation: Federation) -> Training:
@@ -265,9 +276,10 @@ class FedNE(AveragedMap):
         shape = federation.clients, kept_size(parameters)
         if shape[0] * shape[1] > MOST_KEPT_BYTES:
             raise ScenarioError(
-                f"the control variates of {shape[0]:,} clients, for {parameters:,} parameters each, would take"
-                f" {shape[0] * shape[1] / 2**30:.1f} GiB of the server's memory, of which they may have"
-                f" {MOST_KEPT_BYTES / 2**30:g}: set method.control_variates to false, or method.hidden to fewer units."
+                f"The control variates of {shape[0]:,} clients, with {parameters:,} parameters each,"
+                f" need {shape[0] * shape[1] / 2**30:.1f} GiB of server memory; the limit is"
+                f" {MOST_KEPT_BYTES / 2**30:g} GiB. Set method.control_variates to false, or give"
+                " method.hidden fewer units."
             )
         return {
             "control": np.zeros(parameters),
@@ -341,7 +353,7 @@ class FedNE(AveragedMap):
             return
         reach = planned_reach(federation.rows)
         federation.guess(
-            f"its grid is as large as the map, which was taken to reach {reach:.0f} units",
+            f"its grid is as large as the map, which was assumed to reach {reach:.0f} units",
             DensityRequest,
             Density,
             TrainRequest,

@@ -39,17 +39,18 @@ class LandmarkNE(SharedEncoder):
     """One encoder on rows' coordinates among landmarks, which the server tells from distances as Fed-tSNE's does."""
 
     kind: Literal["landmark-ne"] = "landmark-ne"
-    learning_rate: float = Field(3e-3, gt=0, le=1, description="of Adam in the first rounds")
+    learning_rate: float = Field(3e-3, gt=0, le=1, description="Adam's learning rate in the first rounds")
     schedule: Literal["steps", "cosine"] = Field("cosine", description=SCHEDULE)
     landmarks: int | None = Field(
         None,
         ge=2,
-        description="number of landmarks, one more than the directions that they span, of which features + 1 are all;"
-        " default: at most 500",
+        description="number of landmarks: one more than the directions that they span; features + 1"
+        " span all; default: at most 500",
     )
     landmarks_from: Literal["principal", "random"] = Field(
         "principal",
-        description="where they stand: along the principal axes of all rows, or along random directions",
+        description="position of the landmarks: along the principal axes of all rows, or along random"
+        " directions",
     )
     noise_on: ClassVar[frozenset[str]] = frozenset({"data", "moments"})
 

@@ -52,7 +52,7 @@ Member: TypeAlias = "slice | Int64Array"
 class PairGradient(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="in which direction a client's pairs of like records would change each weight of the encoder",
+    what="the summed gradient of a client's pairs of similar records, for each encoder weight",
     covers=("gradient",),
 ):
     """``gradient`` (parameters,) float64: sum over pairs, each cut to the clip, over the client's rows."""
@@ -71,7 +71,7 @@ class PairGradient(
 
 @dataclass(kw_only=True, frozen=True)
 class PairRequest(
-    Request[PairGradient], what="the present encoder, the directions of a curve, and the summed repulsion"
+    Request[PairGradient], what="the current encoder, the directions of a curve, and the summed repulsion"
 ):
     """Asked in each round.
 

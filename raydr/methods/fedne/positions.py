@@ -30,7 +30,7 @@ def positions_of(rows: FloatArray, weights: Float32Array, hidden: tuple[int, ...
 class Positions(
     Reply,
     granularity=Granularity.PER_RECORD,
-    what="where every record lies on the map",
+    what="the position of every record on the map",
     tells=Tells.PLACES,
 ):
     """``places`` (rows, 2) float32."""
@@ -59,7 +59,7 @@ def post_positions(client: Client, request: PositionRequest) -> Positions:
 
 @dataclass(frozen=True)
 class PositionsAtHome(
-    Positions, granularity=Granularity.PER_RECORD, what="where every record lies on the map", stays=True
+    Positions, granularity=Granularity.PER_RECORD, what="the position of every record on the map", stays=True
 ):
     """Places that each client keeps."""
 

@@ -67,9 +67,10 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
 
     noise_on: ClassVar[frozenset[str]] = frozenset({"data", "update", "surrogate"})
     objective: ClassVar[str] = (
-        "The objective is the mean loss that clients meet while they train on their own records. Between rounds their"
-        " encoders are averaged, and what else repels records is told anew, so no two rounds measure the same function:"
-        " it may rise while the map gets better. How faithful the map is, the metrics say."
+        "The objective is the mean loss of the clients while they train on their own records. Between"
+        " rounds the encoders are averaged and the repulsion is updated, so no two rounds measure the"
+        " same function: the objective may rise while the map gets better. Use the metrics to judge"
+        " how faithful the map is."
     )
 
     # Where FedNE and FedProx-NE differ.
@@ -144,29 +145,29 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
         if noise.on != "update":
             return None
         if not self.standardise:
-            return "rows are scaled to their bounds under it: leave method.standardise: false out"
+            return "noise on updates needs rows scaled to their bounds: leave method.standardise: false out"
         if self.bounds is None:
             return (
-                "nothing bounds how far a record moves the rows' mean and scale: give method.bounds, the least and the"
-                " largest value of any feature"
+                "one record can move the rows' mean and scale without a bound: set method.bounds, the"
+                " least and the largest value of any feature"
             )
         reason = self.uncovered(noise)
         if reason is None and noise.protects == "record" and self.server_optimizer != "fedavg":
             return (
-                "by record the server takes Adam's steps at method.learning_rate: leave method.server_optimizer out,"
-                " or choose privacy.noise.unit: client"
+                "with noise per record the server takes Adam's steps at method.learning_rate: leave"
+                " method.server_optimizer out, or choose privacy.noise.unit: client"
             )
         return reason
 
     def posts(self) -> str | None:
         """Places, unless these stay at home."""
-        return None if self.keeps_places else "where every record lies on the map"
+        return None if self.keeps_places else "the position of every record on the map"
 
     def unkeyable(self) -> str | None:
         """Why rows may not be turned: bounds are of the features as they are."""
         if self.bounds is None:
             return None
-        return "method.bounds are of the features as they are, which the key hides: leave them out"
+        return "method.bounds limit the original features, which the key rotates: leave them out"
 
     def redraw(
         self, snapshot: Mapping[str, FloatArray], parts: Sequence[FloatArray], seed: int, journal: Journal

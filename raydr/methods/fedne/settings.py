@@ -13,8 +13,8 @@ from raydr.robust import Aggregation, Mean
 from raydr.settings import require_in_order
 
 SCHEDULE = (
-    "how the learning rate falls: by `decay` after 30% and again after 60% of the rounds (P2), or along"
-    " a half cosine to 0"
+    "how the learning rate falls: by the factor `decay` after 30% and again after 60% of the rounds"
+    " (P2), or along half a cosine to 0"
 )
 
 POOLED_ROUNDS = 60
@@ -72,36 +72,43 @@ class ContrastiveEncoder(MethodSettings):
         (128, 128, 128), description="widths of the encoder's hidden layers"
     )
     neighbors: int = Field(
-        7, ge=1, description="k: neighbours that attract each row; fewer in smaller clients"
+        7, ge=1, description="k, the number of neighbours that attract each row; fewer in smaller clients"
     )
     rounds: int = Field(POOLED_ROUNDS, ge=1, description="rounds")
-    local_epochs: int = Field(1, ge=1, description="passes over a client's edges in a round")
+    local_epochs: int = Field(1, ge=1, description="passes over a client's edges per round")
     local_steps: int | None = Field(
-        None, ge=1, description="batches of a client in a round, at most; default: all of its local epochs"
+        None,
+        ge=1,
+        description="largest number of batches per client and round; default: all of its local epochs",
     )
-    batch: int = Field(512, ge=2, description="edges of a batch")
-    negatives: int = Field(5, ge=1, description="b: negatives of each edge, the weight of repulsion")
-    learning_rate: float = Field(1e-3, gt=0, le=1, description="of Adam in the first rounds")
+    batch: int = Field(512, ge=2, description="edges per batch")
+    negatives: int = Field(
+        5, ge=1, description="b, the number of negatives per edge and the weight of repulsion"
+    )
+    learning_rate: float = Field(1e-3, gt=0, le=1, description="Adam's learning rate in the first rounds")
     schedule: Literal["steps", "cosine"] = Field("steps", description=SCHEDULE)
-    decay: float = Field(0.1, gt=0, le=1, description="factor on the learning rate at each of the steps")
+    decay: float = Field(
+        0.1, gt=0, le=1, description="factor on the learning rate at each step of the schedule"
+    )
     negatives_from: Literal["batch", "rows"] = Field(
         "batch",
-        description="what repels an edge's head: tails of other edges of the batch, or any other rows of the client,"
-        " each alike (P2)",
+        description="what repels the head of an edge: tails of other edges of the batch, or any other"
+        " rows of the client, drawn uniformly (P2)",
     )
     standardise: bool = Field(
         True,
-        description="whether rows are shifted to mean 0 and divided by one number, learnt by sums; false: as they are"
-        " (P2), in single precision, which loses what is small beside a common offset",
+        description="whether rows are shifted to mean 0 and divided by one number, both learnt by"
+        " sums; false: rows are used as they are (P2), in single precision, which loses"
+        " details that are small compared with a common offset",
     )
     softening: float = Field(
         SOFTENING,
         ge=0,
         lt=1,
-        description="what is added to squared distances under the repulsion's logarithm; 0: nothing (P2)",
+        description="number added to squared distances under the logarithm of the repulsion; 0: none (P2)",
     )
     adam_floor: float = Field(
-        FLOOR, gt=0, description="what is added to the root of Adam's second moment; 1e-8 is its authors'"
+        FLOOR, gt=0, description="number added to the root of Adam's second moment; Adam's authors use 1e-8"
     )
 
     @property
@@ -127,7 +134,7 @@ class Published(ContrastiveEncoder):
 
     preset: Literal["published"] | None = Field(
         None,
-        description="published: the defaults of all other keys are P2's (docs/fedne.md), and keys that are given stand",
+        description="published: all keys that are not given take P2's values (docs/fedne.md)",
     )
 
     @model_validator(mode="before")
@@ -142,22 +149,24 @@ class AveragedEncoder(Published):
     """What methods share that average encoders."""
 
     aggregation: Aggregation = Field(
-        Mean(), description="how the server combines what clients upload; robust rules see each upload"
+        Mean(), description="how the server combines the clients' uploads; robust rules see each upload"
     )
     server_optimizer: Literal["fedavg", "fedavgm", "fedadam", "nesterov"] = Field(
         "fedavg",
-        description="what the server makes of the clients' mean change: it adds it (P2), or has momentum",
+        description="how the server uses the clients' mean change: adds it (P2), or keeps a momentum",
     )
     server_learning_rate: float = Field(1.0, gt=0, description="factor on the server's step")
     publish: Literal["server", "local"] = Field(
         "server",
-        description="where records' places go: to the server, which has the whole map; or nowhere: each client keeps"
-        " its own, and only the simulation's evaluation sees all",
+        description="who receives the positions of records. server: the server, which then has the"
+        " whole map; nowhere: each client keeps its own, and only the simulation's"
+        " evaluation sees all",
     )
     bounds: tuple[float, float] | None = Field(
         None,
-        description="least and largest value of any feature, as scaled: rows' mean and scale, and principal axes, then"
-        " come by one sum that noise can cover, and nothing is voted on",
+        description="least and largest value of any feature, after scaling. One sum that noise can"
+        " cover then gives the mean, the scale and the principal axes of the rows, and"
+        " clients do not vote on ranges",
     )
 
     @property
@@ -174,7 +183,5 @@ class AveragedEncoder(Published):
     def _bounds_in_order(self) -> Self:
         require_in_order(self.bounds)
         if self.bounds is not None and not self.standardise:
-            raise ValueError(
-                "bounds are what rows are scaled by, and standardise is false: leave one of them out"
-            )
+            raise ValueError("bounds scale the rows, but standardise is false: leave one of them out")
         return self

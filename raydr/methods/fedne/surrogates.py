@@ -29,7 +29,7 @@ seed does (MNIST, 60,000 rows, 20 clients)."""
 class Density(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="what part of a client's rows lies at which place of the map's grid, and how large its part of the map is",
+    what="the share of a client's rows in each cell of the map's grid, and the extent of its part of the map",
     covers=("share",),
 ):
     """What a client tells of its part of the map.
@@ -59,7 +59,7 @@ class Density(
 
 
 @dataclass(kw_only=True, frozen=True)
-class DensityRequest(Request[Density], what="the present encoder and a grid over the map"):
+class DensityRequest(Request[Density], what="the current encoder and a grid over the map"):
     """Asked for the field surrogate: the grid has ``nodes`` nodes from -reach to reach along both axes."""
 
     weights: Float32Array
@@ -113,7 +113,7 @@ def positions_by_row(rows: FloatArray, weights: Float32Array, hidden: tuple[int,
 class Surrogate(
     Reply,
     granularity=Granularity.PER_CLIENT,
-    what="a small network that tells how a client's part of the map repels points",
+    what="a small network that gives the repulsion of a client's part of the map at any point",
 ):
     """``parameters`` of one client's surrogate network, float32."""
 
@@ -136,7 +136,7 @@ class Surrogate(
 
 @dataclass(kw_only=True, frozen=True)
 class SurrogateRequest(
-    Request[Surrogate], what="the present encoder, and a client's own surrogate of the round before"
+    Request[Surrogate], what="the current encoder, and the client's own surrogate of the round before"
 ):
     """Ask for the surrogate of P2 (8); ``surrogates`` (clients, parameters) float32, or a client's own alone."""
 

@@ -85,9 +85,9 @@ def require_places(rows: FloatArray, clusters: int, of: int | None = None) -> No
                 return
     if len(places) < clusters:
         raise DataError(
-            f"The kernel tells only {len(places)} of the {of or len(rows)} rows apart, of which {clusters} clusters"
-            " cannot be made: ask for fewer method.clusters; if rows differ after all, the kernel is too narrow or too"
-            " wide for them: leave method.gamma out."
+            f"The kernel separates only {len(places)} of the {of or len(rows)} rows, too few for"
+            f" {clusters} clusters. Ask for fewer method.clusters. If the rows do differ, the kernel is"
+            " too narrow or too wide for them: leave method.gamma out."
         )
 
 

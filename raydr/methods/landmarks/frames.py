@@ -126,9 +126,9 @@ def axes_request(federation: Federation, moments: Spread, count: int) -> SecondM
         clip = noise.cut or (10.0 * farthest if noise.on == "data" else None)
         if clip is None:
             raise ScenarioError(
-                "privacy.noise covers the moments of principal axes, and a record of any length moves those any far:"
-                " give privacy.noise.clip, a norm seen from the middle of method.bounds, or set method.frequencies_in:"
-                " random."
+                "privacy.noise covers the moments for the principal axes, which a record of any length"
+                " could move without a bound. Set privacy.noise.clip, a clip norm measured from the"
+                " middle of method.bounds, or set method.frequencies_in: random."
             )
         return SecondMomentsRequest(moments.mean, clip, noise, moments.width)
     if features <= MOST_FEATURES and features + 3 <= 2 * ITERATIONS * count:

@@ -194,8 +194,8 @@ def landmarks_reach(landmarks: Float64Array, gamma: float) -> float:
     reach = spread + _NOTHING / math.sqrt(gamma)
     if not gamma * reach**2 <= 1e8:
         raise DataError(
-            f"landmarks lie {spread * math.sqrt(gamma):.3g} bandwidths apart, where the noise on gradients claims"
-            " nothing any more: give a smaller method.step, or a smaller method.gamma."
+            f"Landmarks lie {spread * math.sqrt(gamma):.3g} bandwidths apart, too far for the privacy"
+            " claim of noise on gradients. Set a smaller method.step, or a smaller method.gamma."
         )
     return reach
 

@@ -35,7 +35,8 @@ _BLOCK_ROWS = 2048
 class GroupSums(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="by landmark, how many of a client's records are nearest to it, and their sum: of a single one, the record",
+    what="for each landmark, the number of a client's records nearest to it and their sum, which for"
+    " one record is the record itself",
 ):
     """What a client adds to the groups.
 
@@ -67,7 +68,7 @@ class GroupSums(
 
 
 @dataclass(frozen=True)
-class GroupRequest(Request[GroupSums], what="the present landmarks, and the range of each feature"):
+class GroupRequest(Request[GroupSums], what="the current landmarks, and the range of each feature"):
     """One round; ``landmarks`` (landmarks, features) and rows are seen from ``centre``, no farther than ``reach``."""
 
     landmarks: Float64Array
@@ -137,8 +138,9 @@ def k_means(federation: Federation, settings: LandmarkSettings, moments: Spread)
     enough = state["counts"] >= LEAST_GROUP
     if enough.sum() < 2:
         raise ScenarioError(
-            f"Of {len(enough)} groups of k-means {int(enough.sum())} have {LEAST_GROUP} rows or more, and two are"
-            " needed: set other method.rounds or method.landmarks, or method.landmarks_from: principal."
+            f"Only {int(enough.sum())} of {len(enough)} k-means groups have {LEAST_GROUP} rows or more,"
+            " and at least two are needed. Change method.rounds or method.landmarks, or set"
+            " method.landmarks_from: principal."
         )
     return Groups(state["landmarks"][enough], kept(state))
 

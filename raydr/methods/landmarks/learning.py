@@ -47,7 +47,7 @@ from raydr.threads import one_blas_thread
 class Step(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="the direction in which a client would move each landmark, averaged over the client's rows",
+    what="the direction in which a client would move each landmark, averaged over its rows",
     covers=("direction",),
 ):
     """What a client uploads in a round.
@@ -75,16 +75,14 @@ class Step(
     def quantities(self, on: str, request: StepRequest) -> dict[str, Quantity]:
         """The direction, in units of the deviation of all entries of the whole gradient (13), K_yy part included."""
         if on != ON[request.share]:
-            raise TypeError(
-                f"a step with share {request.share!r} holds no {on} that a mechanism could change"
-            )
+            raise TypeError(f"a step with share {request.share!r} holds no {on} for a mechanism to change")
         if not request.objective:  # noise that claims something is in no units of the gradient's
             return {"direction": Quantity(self.direction)}
         return {"direction": Quantity(self.direction, float((self.direction + request.common).std()))}
 
 
 @dataclass(kw_only=True, frozen=True)
-class StepRequest(Request[Step], what="the present landmarks"):
+class StepRequest(Request[Step], what="the current landmarks"):
     """One round of Algorithm 1: Q = ``local_steps`` steps of size ``step`` from these landmarks."""
 
     landmarks: Float64Array

@@ -57,21 +57,23 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
 
     estimator: Literal["trilateration", "nystrom", "nystrom-squared"] = Field(
         "trilateration",
-        description="geometry from distances: trilateration, or Nystrom (22) on distances or on squared distances",
+        description="how geometry is recovered from distances: trilateration, or Nystrom (22) on"
+        " distances or on squared distances",
     )
     ridge: float = Field(0.0, ge=0, description="lambda of W + lambda I, for the Nystrom estimators")
     rank: int | None = Field(
         None, ge=1, description="rank k of W_k, for the Nystrom estimators; default: by rank_tolerance"
     )
     rank_tolerance: float = Field(
-        1e-10, ge=0, lt=1, description="relative cut of W's eigenvalues, for the Nystrom estimators"
+        1e-10, ge=0, lt=1, description="relative cutoff of W's eigenvalues, for the Nystrom estimators"
     )
 
     @model_validator(mode="after")
     def _rank_is_used(self) -> LandmarkMap:
         if self.rank is not None and self.estimator == "trilateration":
             raise ValueError(
-                "rank is of the Nystrom estimators, and estimator is trilateration: choose another, or leave rank out"
+                "rank applies to the Nystrom estimators, but estimator is trilateration: choose"
+                " another estimator, or leave rank out"
             )
         return self
 
@@ -135,7 +137,7 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
             federation.ask(DistanceRequest(landmarks))
             federation.reckon(at_clients=2.0 * federation.rows * landmarks.size)
             if self.origin == "k-means":
-                federation.guess("no group was taken to be dropped", DistanceRequest, Distances)
+                federation.guess("no group was assumed to be dropped", DistanceRequest, Distances)
         with federation.stage("geometry"):
             federation.reckon(at_server=2.0 * federation.rows * len(landmarks) * min(landmarks.shape))
 
@@ -292,15 +294,16 @@ def _notes(count: int, settings: LandmarkMap) -> tuple[Note, ...]:
         return (
             Note(
                 "Fewer landmarks than asked for",
-                f"method.landmarks is {settings.landmarks}, and {count} were kept: the others had fewer than"
-                f" {LEAST_GROUP} records, of whose means the run is to keep none.",
+                f"method.landmarks is {settings.landmarks}, and {count} were kept. The others had fewer"
+                f" than {LEAST_GROUP} records, and the run does not keep means of fewer.",
             ),
         )
     return (
         Note(
             "Fewer landmarks than asked for",
-            f"method.landmarks is {settings.landmarks}, and {count} were placed: {count - 1} {settings.origin}"
-            " directions already span all that the rows' distances depend on, and more would tell the server nothing.",
+            f"method.landmarks is {settings.landmarks}, and {count} were placed: {count - 1}"
+            f" {settings.origin} directions already span everything that the distances depend on, and"
+            " more landmarks would give the server no more information.",
         ),
     )
 
@@ -369,17 +372,18 @@ def told_note(found: Recovered, solver: Trilateration, origin: str, *, keyed: bo
     beside = np.sqrt(found.squared_residuals / np.where(squared > 0.0, squared, 1.0))
     told, (span, features) = int((beside < TOLD).sum()), solver.basis.shape
     written = (
-        "knows which, but not how the clients' key turned them"
+        "knows which, but not how the clients' key rotated them"
         if keyed
-        else "knows which, and can write them down, feature by feature"
-        + (" and with their noise" if noisy else "")
+        else "knows which, and can reconstruct them, feature by feature"
+        + (", including their noise" if noisy else "")
     )
     return Note(
-        "What the landmarks tell, and what the map leaves out",
-        f"Each client showed the server the distance of every record to {len(solver.squared_norms)} landmarks"
-        f" ({origin}), which span {span} of {features} dimensions; in those the server can tell each record's"
-        f" coordinates by solving linear equations. Here {told:,} of {len(beside):,} records"
-        f" ({told / len(beside):.0%}) lie within {TOLD:.1%} of the span: the server {written}. What lies beside the"
-        f" span is not in the map's distances: for the median record {np.median(beside):.2%} of its distance from the"
-        " landmarks' mean. Where that is much, a more faithful map takes more landmarks, which tell more.",
+        "What the landmarks reveal, and what the map leaves out",
+        f"Each client sent the server the distance of every record to {len(solver.squared_norms)}"
+        f" landmarks ({origin}), which span {span} of {features} dimensions. Within the span, the"
+        f" server can compute each record's coordinates by solving linear equations. Here {told:,} of"
+        f" {len(beside):,} records ({told / len(beside):.0%}) lie within {TOLD:.1%} of the span: the"
+        f" server {written}. The part of a record outside the span is not in the map's distances. For"
+        f" the median record it is {np.median(beside):.2%} of its distance from the landmarks' mean. If"
+        " that share is large, more landmarks make the map more faithful, and reveal more.",
     )

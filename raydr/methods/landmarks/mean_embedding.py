@@ -43,7 +43,7 @@ _WITNESSES = 4
 class MeanEmbedding(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="how a client's rows are distributed, as the mean of random waves over them",
+    what="the distribution of a client's rows, as the mean of random features",
     covers=("embedding",),
 ):
     """``embedding`` (D,) float64: the mean of z over the client's rows. One row's z has length 1."""
@@ -62,7 +62,7 @@ class MeanEmbedding(
 
 @dataclass(kw_only=True, frozen=True)
 class MeanEmbeddingRequest(
-    Request[MeanEmbedding], what="the seed of random waves, and from where they are measured"
+    Request[MeanEmbedding], what="the seed of the random features, and the point from which rows are measured"
 ):
     """Ask for the mean of the random features of :func:`fourier_features`, which has the meaning of the fields.
 
@@ -102,8 +102,8 @@ def mean_embedding(client: Client, request: MeanEmbeddingRequest) -> MeanEmbeddi
     own = _witnesses(features)
     if not np.allclose(own, request.witnesses, rtol=1e-6, atol=1e-9 * float(np.abs(own).max())):
         raise RunError(
-            "This client's numpy draws other random frequencies from the server's seed than the server's own: have both"
-            " run the same version of numpy."
+            "This client's numpy draws other random frequencies from the server's seed than the"
+            " server's numpy. Use the same version of numpy on both."
         )
     return MeanEmbedding(features.mean(client.rows))
 

@@ -92,8 +92,8 @@ def nystrom(
     kept = _largest(np.abs(values), rank, rank_tolerance)
     if not np.any(kept):
         raise DataError(
-            f"All {landmark_distances.shape[0]} landmarks are the same point, so distances to them estimate nothing:"
-            " scale the data, or give a larger method.initial_spread."
+            f"All {landmark_distances.shape[0]} landmarks are the same point, so distances to them"
+            " cannot be used. Scale the data, or set a larger method.initial_spread."
         )
     right = np.concatenate([block @ vectors[:, kept] for block in distances_to_landmarks])
     left = right / values[kept]
@@ -149,8 +149,8 @@ def require_rank(rank: int | None, landmarks: int) -> None:
     """Raise ScenarioError where W, (landmarks, landmarks), has no such rank."""
     if rank is not None and rank > landmarks:
         raise ScenarioError(
-            f"method.rank is {rank}, but a matrix of {landmarks} landmarks has at most rank {landmarks}: choose at most"
-            f" {landmarks}, or more method.landmarks."
+            f"method.rank is {rank}, but a matrix of {landmarks} landmarks has rank {landmarks} at"
+            f" most. Choose at most {landmarks}, or more method.landmarks."
         )
 
 

@@ -34,19 +34,22 @@ class DistributionLearning(Settings):
     landmarks: int | None = Field(
         None,
         ge=2,
-        description="number of landmarks n_y; default: twice the features, 50 to 500, at most half the rows",
+        description="number of landmarks n_y; default: twice the features, from 50 to 500, at most"
+        " half the rows",
     )
     rounds: int | None = Field(
-        None, ge=0, description="rounds S of learning, if share is embedding steps of the server; default: 50"
+        None,
+        ge=0,
+        description="rounds S of learning; with share: embedding, steps of the server; default: 50",
     )
-    local_steps: int = Field(1, ge=1, description="gradient steps Q of each client in a round")
+    local_steps: int = Field(1, ge=1, description="gradient steps Q of each client per round")
     share: Share = Field(
         "gradient",
-        description="what clients upload: gradients (16) or their landmarks (15) in each round, or once the mean of"
-        " random features of their rows, from which the server learns by itself",
+        description="what clients upload: gradients (16) or their landmarks (15) in each round, or"
+        " one mean of random features of their rows, from which the server learns alone",
     )
     weights: Literal["clients", "rows"] = Field(
-        "clients", description="omega_p: the same for each client, or by its number of rows"
+        "clients", description="omega_p: equal for all clients, or by number of rows"
     )
     gamma: float | None = Field(
         None, gt=0, description="kernel bandwidth; default: 1 / median squared distance"
@@ -59,31 +62,32 @@ class DistributionLearning(Settings):
         0.0,
         ge=0,
         lt=1,
-        description="of the server's steps, as Nesterov's: with 0.9, twenty rounds do what fifty do without",
+        description="Nesterov momentum of the server's steps; 20 rounds with 0.9 match 50 rounds without",
     )
     initial_spread: float = Field(
         0.4,
         gt=0,
-        description="standard deviation of the first landmarks around the mean, in those of the data",
+        description="standard deviation of the first landmarks around the mean, relative to that of the data",
     )
     aggregation: Aggregation = Field(
-        Mean(), description="how the server combines what clients upload; robust rules see each upload"
+        Mean(), description="how the server combines the clients' uploads; robust rules see each upload"
     )
     random_features: int = Field(
         4096, ge=64, multiple_of=2, description="numbers D that a client uploads if share is embedding"
     )
     frequencies_in: Literal["full", "principal", "random"] = Field(
         "principal",
-        description="where the random features' frequencies lie: anywhere, or along so many principal axes of all rows"
-        " or random directions; landmarks move there alone",
+        description="where the frequencies of the random features lie: full (all directions), or"
+        " along frequency_axes principal axes of all rows, or random directions;"
+        " landmarks move in these directions alone",
     )
     frequency_axes: int | None = Field(
-        None, ge=1, description="how many axes or directions; default: 50, at most all"
+        None, ge=1, description="number of axes or directions; default: 50, at most all"
     )
     bounds: tuple[float, float] | None = Field(
         None,
-        description="least and largest value of any feature, as scaled: landmarks then begin, or stand, where these"
-        " say, and no moments are asked of the data",
+        description="least and largest value of any feature, after scaling. Landmarks then start, or"
+        " stand, where the bounds say, and clients are not asked for moments",
     )
 
     def landmark_count(self, rows: int, features: int) -> int:
@@ -97,8 +101,8 @@ class DistributionLearning(Settings):
         count = self.landmarks or default_landmarks(rows, features)
         if count > rows:
             raise ScenarioError(
-                f"method.landmarks is {count}, but the clients hold only {rows} rows:"
-                f" choose at most {rows} landmarks, or leave it out."
+                f"method.landmarks is {count}, but the clients hold only {rows} rows. Choose at most"
+                f" {rows} landmarks, or leave it out."
             )
         return count
 
@@ -134,7 +138,7 @@ class DistributionLearning(Settings):
         """Why rows may not be turned: bounds are of the features as they are."""
         if self.bounds is None:
             return None
-        return "method.bounds are of the features as they are, which the key hides: leave them out"
+        return "method.bounds limit the original features, which the key rotates: leave them out"
 
     @model_validator(mode="after")
     def _bounds_in_order(self) -> DistributionLearning:
@@ -145,8 +149,9 @@ class DistributionLearning(Settings):
     def _weigh_alike(self) -> DistributionLearning:
         if self.weights == "rows" and not isinstance(self.aggregation, Mean):
             raise ValueError(
-                f"weights are 'rows', but an aggregation of kind {self.aggregation.kind!r} counts every client the"
-                " same, since a liar could claim any number of rows: choose weights 'clients' or aggregation 'mean'"
+                f"weights is 'rows', but aggregation {self.aggregation.kind!r} counts every client the"
+                " same, because a malicious client could claim any number of rows: choose weights:"
+                " clients or aggregation: mean"
             )
         return self
 
@@ -155,28 +160,29 @@ class DistributionLearning(Settings):
         idle = _changed(self, ("random_features", "frequencies_in", "frequency_axes"))
         if self.share != "embedding" and idle:
             raise ValueError(
-                f"{' and '.join(idle)} say how rows become random features, and share: {self.share} sends none: set"
-                " share: embedding, or leave out what is of it"
+                f"random features need share: embedding, but share is {self.share}: set share:"
+                f" embedding, or leave {' and '.join(idle)} out"
             )
         if self.share == "embedding" and self.local_steps > 1:
             raise ValueError(
-                f"local_steps is {self.local_steps}, and with share: embedding clients take no steps, the server does:"
-                " leave local_steps out, or choose share: gradient or landmarks"
+                f"local_steps is {self.local_steps}, but with share: embedding only the server takes"
+                " steps: leave local_steps out, or choose share: gradient or landmarks"
             )
         if self.frequencies_in == "full" and self.frequency_axes is not None:
             raise ValueError(
-                "frequency_axes are of frequencies_in: principal or random, and full has them all: leave frequency_axes"
-                " out, or choose another"
+                "frequency_axes applies to frequencies_in: principal or random, but frequencies_in is"
+                " full, which uses all axes: leave frequency_axes out, or choose another"
+                " frequencies_in"
             )
         if self.server_step is not None and self.share != "gradient":
             raise ValueError(
-                f"server_step is of averaged gradients, and share is {self.share}: leave server_step out and set step,"
-                " or choose share: gradient"
+                f"server_step applies to averaged gradients, but share is {self.share}: leave"
+                " server_step out and set step, or choose share: gradient"
             )
         if None not in (self.step, self.server_step) and self.local_steps == 1:
             raise ValueError(
-                "step is of local steps where server_step is given, and with local_steps 1 clients take none: leave"
-                " step out, or choose more local_steps"
+                "with server_step given, step sets the clients' local steps, but local_steps is 1, so"
+                " they take none: leave step out, or raise local_steps"
             )
         return self
 
@@ -190,16 +196,17 @@ class LandmarkSettings(DistributionLearning):
 
     landmarks_from: Origin | None = Field(
         None,
-        description="learnt: by Algorithm 1; principal: along the principal axes of all rows; random: along random"
-        " directions; k-means: means of groups of rows, by sums in rounds (default 20); default: learnt if rounds are"
-        " given or share is embedding, else principal",
+        description="where landmarks come from. learnt: Algorithm 1; principal: along the principal"
+        " axes of all rows; random: along random directions; k-means: means of groups of"
+        " rows, by sums in rounds (20 by default); default: learnt if rounds are given or"
+        " share is embedding, else principal",
     )
     landmarks: int | None = Field(
         None,
         ge=2,
-        description="number of landmarks n_y, one more than the directions of a frame, which has no use for more than"
-        " features + 1; default: at most 500, if learnt 50 to 500, twice the features, at most half the rows, by"
-        " k-means at most a tenth",
+        description="number of landmarks n_y. A frame uses one more than its directions, and features"
+        " + 1 at most; default: at most 500; learnt: twice the features, from 50 to 500,"
+        " at most half the rows; k-means: at most a tenth of the rows",
     )
     frame_keys: ClassVar[frozenset[str]] = frozenset({"landmarks", "bounds"})
     """Keys of learning that say something of a frame too."""
@@ -232,9 +239,9 @@ class LandmarkSettings(DistributionLearning):
         most = rows // LEAST_GROUP
         if most < max(2, self.landmarks or 0):
             raise ScenarioError(
-                f"method.landmarks_from: k-means makes each landmark the mean of {LEAST_GROUP} rows at least, and"
-                f" {rows} rows make {most} of method.landmarks {self.landmarks or 2}: choose fewer, or"
-                " landmarks_from: principal."
+                f"method.landmarks_from: k-means needs at least {LEAST_GROUP} rows per landmark, so"
+                f" {rows} rows allow {most}, not {self.landmarks or 2}. Choose fewer method.landmarks,"
+                " or landmarks_from: principal."
             )
         return self.landmarks or min(max(2, rows // (2 * LEAST_GROUP)), max(50, 2 * features), 500)
 
@@ -257,12 +264,12 @@ class LandmarkSettings(DistributionLearning):
             verb, they = ("are", "them") if len(idle) > 1 else ("is", "it")
             kind = "by k-means" if origin == "k-means" else f"from {origin} directions"
             raise ValueError(
-                f"{' and '.join(idle)} {verb} of learning, and landmarks {kind} are not learnt: leave"
-                f" {they} out, or set landmarks_from: learnt"
+                f"{' and '.join(idle)} {verb} for learnt landmarks, but landmarks {kind} are not"
+                f" learnt: leave {they} out, or set landmarks_from: learnt"
             )
         if origin == "k-means" and self.rounds == 0:
             raise ValueError(
-                "rounds is 0, and k-means moves landmarks to means of rows in rounds: set rounds: 1 or more"
+                "rounds is 0, but k-means needs rounds to move the landmarks: set rounds: 1 or more"
             )
         return self
 
@@ -271,9 +278,10 @@ def require_among_rows(estimator: str, origin: Origin) -> None:
     """Raise ValueError where a Nystrom estimate would be made of landmarks that stand in a frame."""
     if origin not in ("learnt", "k-means") and estimator != "trilateration":
         raise ValueError(
-            f"estimator {estimator!r} needs landmarks that lie among the rows, since it takes what stands between them"
-            f" for a sample of what stands between rows, and landmarks from {origin} directions lie around them: choose"
-            " estimator trilateration, or set landmarks_from: learnt or k-means"
+            f"estimator {estimator!r} needs landmarks that lie among the rows, because it uses"
+            " distances between landmarks as a sample of distances between rows. Landmarks from"
+            f" {origin} directions lie around the rows: choose estimator: trilateration, or set"
+            " landmarks_from: learnt or k-means"
         )
 
 

@@ -17,7 +17,9 @@ _OBJECTIVE_SAMPLE = 500  # rows of each client, since only the reported objectiv
 
 @dataclass(frozen=True)
 class SelfSimilarity(
-    Reply, granularity=Granularity.AGGREGATE, what="how alike a client's rows are on average (one number)"
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="the average similarity between a client's rows (one number)",
 ):
     """K_xx of the objective (9), estimated on a sample."""
 

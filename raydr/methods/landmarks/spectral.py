@@ -92,25 +92,28 @@ class FedSpectral(LandmarkSettings, MethodSettings):
 
     frame_keys: ClassVar[frozenset[str]] = LandmarkSettings.frame_keys | {"gamma"}
     kind: Literal["fed-spectral"] = "fed-spectral"
-    clusters: int = Field(ge=2, description="how many clusters")
+    clusters: int = Field(ge=2, description="number of clusters")
     estimator: Literal["trilateration", "nystrom"] = Field(
         "trilateration",
-        description="kernel between rows: that of the places to which their distances put them, or C W_k^+ C^T (19)",
+        description="how the kernel between rows is computed: trilateration: from the positions that"
+        " the distances give; nystrom: C W_k^+ C^T (19)",
     )
     affinity: Literal["nearest-neighbors", "rbf"] | None = Field(
         None,
-        description="what is clustered: UMAP's fuzzy set of nearest neighbours, or the Gaussian kernel between all"
-        " rows; default: nearest-neighbors, with nystrom rbf",
+        description="similarity to cluster: UMAP's fuzzy set of nearest neighbours, or the Gaussian"
+        " kernel between all rows; default: nearest-neighbors, with nystrom rbf",
     )
     neighbors: int | None = Field(
-        None, ge=2, description="nearest neighbours of a row, itself included; default: 15, or all rows"
+        None, ge=2, description="nearest neighbours of a row, counting itself; default: 15, or all rows"
     )
     step: float | None = Field(None, gt=0, description="step eta; default: n_y / (2 gamma)")
     rank: int | None = Field(None, ge=1, description="rank k of W_k; default: by rank_tolerance")
-    rank_tolerance: float = Field(1e-10, ge=0, lt=1, description="relative cut of W's eigenvalues")
+    rank_tolerance: float = Field(1e-10, ge=0, lt=1, description="relative cutoff of W's eigenvalues")
     ridge: float = Field(0.0, ge=0, description="lambda of W + lambda I")
-    dimensions: Literal[2, 3] = Field(2, description="of the map")
-    embedder: AnyEmbedder = Field(TSNE(), description="draws the map: a kind alone, or with its settings")
+    dimensions: Literal[2, 3] = Field(2, description="dimensions of the map")
+    embedder: AnyEmbedder = Field(
+        TSNE(), description="method that draws the map: a kind alone, or with its settings"
+    )
 
     @model_validator(mode="after")
     def _landmarks_among_the_data(self) -> FedSpectral:
@@ -128,20 +131,23 @@ class FedSpectral(LandmarkSettings, MethodSettings):
         ]
         if self.estimator != "nystrom" and idle:
             raise ValueError(
-                f"{' and '.join(idle)} {'are' if len(idle) > 1 else 'is'} of the estimator nystrom: set estimator:"
-                " nystrom, or leave it out"
+                f"{' and '.join(idle)} {'apply' if len(idle) > 1 else 'applies'} to the estimator"
+                f" nystrom alone: set estimator: nystrom, or leave {' and '.join(idle)} out"
             )
         if self.estimator == "nystrom" and self.affinity == "nearest-neighbors":
             raise ValueError(
-                "estimator nystrom estimates a kernel, in which nobody is nearest: leave affinity out, or set"
-                " estimator: trilateration"
+                "estimator nystrom estimates the whole kernel, which has no nearest neighbours: leave"
+                " affinity out, or set estimator: trilateration"
             )
         if self.neighbors is not None and not self.by_neighbors:
-            raise ValueError("neighbors are of affinity nearest-neighbors: leave them out, or set it")
+            raise ValueError(
+                "neighbors apply to affinity: nearest-neighbors alone: leave neighbors"
+                " out, or set that affinity"
+            )
         if self.rank is not None and self.rank < self.clusters:
             raise ValueError(
-                f"rank is {self.rank}, but {self.clusters} clusters need as many eigenvectors: choose at least"
-                f" {self.clusters}, or leave rank out"
+                f"rank is {self.rank}, but {self.clusters} clusters need {self.clusters} eigenvectors:"
+                f" choose at least {self.clusters}, or leave rank out"
             )
         return self
 
@@ -158,27 +164,27 @@ class FedSpectral(LandmarkSettings, MethodSettings):
         """Clusters, landmarks, rank and neighbours must be there for so many rows."""
         if self.neighbors is not None and self.neighbors > rows:
             raise ScenarioError(
-                f"method.neighbors is {self.neighbors}, each row among its own, but the clients hold only {rows} rows:"
-                f" choose at most {rows}."
+                f"method.neighbors is {self.neighbors}, which counts the row itself, but the clients"
+                f" hold only {rows} rows. Choose at most {rows}."
             )
         if self.clusters > rows:
             raise ScenarioError(
-                f"method.clusters is {self.clusters}, but the clients hold only {rows} rows: choose at most {rows}"
-                " clusters."
+                f"method.clusters is {self.clusters}, but the clients hold only {rows} rows. Choose at"
+                f" most {rows} clusters."
             )
         if self.origin in ("learnt", "k-means"):
             landmarks = self.landmark_count(rows, features)
             if self.clusters > landmarks:
                 raise ScenarioError(
-                    f"method.clusters is {self.clusters}, but {landmarks} landmarks tell no more than {landmarks}"
-                    " clusters apart: choose more method.landmarks, or fewer clusters."
+                    f"method.clusters is {self.clusters}, but {landmarks} landmarks separate at most"
+                    f" {landmarks} clusters. Choose more method.landmarks, or fewer clusters."
                 )
             require_rank(self.rank, landmarks)
         self.embedder.neighbors_needed(rows)
 
     def posts(self) -> str:
         """Every kernel value, as it is."""
-        return "the kernel value of every record with every landmark, which is its distance,"
+        return "the kernel value of every record with every landmark, which gives the distance,"
 
     def central(
         self, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
@@ -230,7 +236,7 @@ class FedSpectral(LandmarkSettings, MethodSettings):
             federation.ask(KernelRequest(landmarks, learnt.gamma))
             federation.reckon(at_clients=2.0 * rows * landmarks.size)
             if self.origin == "k-means":
-                federation.guess("no group was taken to be dropped", KernelRequest, Kernels)
+                federation.guess("no group was assumed to be dropped", KernelRequest, Kernels)
         with federation.stage("geometry"):
             federation.reckon(at_server=2.0 * rows * len(landmarks) * min(landmarks.shape))
         with federation.stage("clusters"):
@@ -245,8 +251,8 @@ class FedSpectral(LandmarkSettings, MethodSettings):
 class Kernels(
     Reply,
     granularity=Granularity.PER_RECORD,
-    what="the kernel value of every record with every landmark, which is its distance to each"
-    " (d² = −ln K / γ)",
+    what="the kernel value of every record with every landmark, which gives its distance to each (d²"
+    " = −ln K / γ)",
     tells=Tells.DISTANCES,
 ):
     """K_{X_p,Y} of one client, (rows, landmarks) float64.
@@ -400,7 +406,7 @@ def place_clusters(
         )
     if not converged:
         journal.tell(
-            Incident("the eigenvectors that are clustered are not exact: they did not converge in time")
+            Incident("the eigenvectors for the clusters are not exact: they did not converge in time")
         )
     return PlaceClusters(spectral_clusters(spectrum.vectors, settings.clusters, seed), neighbors, converged)
 
@@ -410,14 +416,15 @@ def places_note(coordinates: FloatArray, unknown: int, vanished: int, found: Pla
     rows, dimensions = coordinates.shape
     if found.neighbors is None:
         said = [
-            f"The kernel between all {rows:,} rows is that of the places in {dimensions:,} dimensions to which their"
-            " kernel with the landmarks, which is their distance to each, puts them."
+            f"The kernel between all {rows:,} rows was computed from their positions in {dimensions:,}"
+            " dimensions. Each row's kernel values with the landmarks, which give its distances to"
+            " them, determine its position."
         ]
     else:
         said = [
-            f"Each of the {rows:,} rows is similar to its {found.neighbors - 1:,} nearest others, among the places"
-            f" in {dimensions:,} dimensions to which its kernel with the landmarks, which is its distance to each, puts"
-            " it."
+            f"Each of the {rows:,} rows is similar to its {found.neighbors - 1:,} nearest neighbours,"
+            f" by positions in {dimensions:,} dimensions. Each row's kernel values with the landmarks,"
+            " which give its distances to them, determine its position."
         ]
     if unknown:
         said.append(_unknown(unknown))
@@ -425,23 +432,23 @@ def places_note(coordinates: FloatArray, unknown: int, vanished: int, found: Pla
         said.append(_vanished(vanished))
     if not found.converged:
         said.append(
-            "The leading eigenvectors did not converge in time: clusters that hang together by few rows may be cut"
-            " differently in another run."
+            "The leading eigenvectors did not converge in time: clusters that only a few rows connect"
+            " may be split differently in another run."
         )
     return Note("What was clustered", "\n\n".join(said))
 
 
 def _unknown(count: int) -> str:
     return (
-        f"{count:,} rows are so far from every landmark that their kernel with all of them is 0: nothing is known of"
-        " them, and they were counted to the largest cluster."
+        f"{count:,} rows are so far from every landmark that their kernel with all of them is 0."
+        " Nothing is known about these rows, and they were assigned to the largest cluster."
     )
 
 
 def _vanished(count: int) -> str:
     return (
-        f"{count:,} kernel values are too small for a number: for the map, those distances were taken to be the"
-        " farthest that can be told. A smaller method.gamma reaches farther."
+        f"{count:,} kernel values are too small to be represented. For the map, those distances were"
+        " set to the largest that can be represented. A smaller method.gamma reaches farther."
     )
 
 
@@ -479,13 +486,15 @@ def estimate_note(found: Clustered, vanished: int) -> Note:
     ]
     if factor.left_out:
         said.append(
-            f"{factor.left_out:,} eigenvalues of the landmarks' own kernel were left out as too small to be told from"
-            f" rounding, or by method.rank; {factor.negative:,} of them were negative and counted as 0."
+            f"{factor.left_out:,} eigenvalues of the landmarks' own kernel were left out, because they"
+            f" are no larger than rounding or because of method.rank; {factor.negative:,} of them were"
+            " negative and counted as 0."
         )
     if spectrum.raised:
         said.append(
-            f"{spectrum.raised:,} rows are like hardly any landmark: their estimated similarities to all rows add up to"
-            " less than 1, which is what each has to itself, and 1 was taken instead."
+            f"{spectrum.raised:,} rows are similar to hardly any landmark: their estimated similarities"
+            " to all rows add up to less than 1, the similarity of a row to itself, so 1 was used"
+            " instead."
         )
     unknown = int(unknown_rows(spectrum.vectors).sum())
     if unknown:

@@ -92,7 +92,7 @@ class Frame:
 class FirstMoments(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="the sum of a client's records, and of their squared lengths",
+    what="the sum of a client's records, and the sum of their squared lengths",
     covers=("packed",),
 ):
     """``packed`` (sums + 1,) float64: of records in units of the clip, then of their squared lengths."""
@@ -110,7 +110,9 @@ class FirstMoments(
 
 
 @dataclass(frozen=True)
-class FirstMomentsRequest(Request[FirstMoments], what="how to see records, and the norm to cut them to"):
+class FirstMomentsRequest(
+    Request[FirstMoments], what="the centre from which records are measured, and their clip norm"
+):
     """Ask for sums of records as they are seen; ``rows`` are everybody's."""
 
     view: View
@@ -142,7 +144,7 @@ def first_moments(client: Client, request: FirstMomentsRequest) -> FirstMoments:
 class Scatter(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="how each pair of features varies together in a client's records",
+    what="the second moments of each pair of features in a client's records",
     covers=("triangle",),
 ):
     """``triangle`` (sums (sums + 1) / 2,) float64: upper triangle of the sum of x x^T, x in units of the clip."""
@@ -161,9 +163,7 @@ class Scatter(
 
 
 @dataclass(frozen=True)
-class ScatterRequest(
-    Request[Scatter], what="the noisy mean, and the norm to cut records to, seen from there"
-):
+class ScatterRequest(Request[Scatter], what="the noisy mean, and the clip norm of records measured from it"):
     """Ask for second moments around ``mean``."""
 
     view: View
@@ -197,7 +197,8 @@ def scatter(client: Client, request: ScatterRequest) -> Scatter:
 class CellSums(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="by cell of the frame, how many of a client's records lie there, and where from its centre",
+    what="for each cell of the frame, the number of a client's records in it and the sum of their"
+    " offsets from its centre",
     covers=("residuals", "counts"),
 ):
     """Sums by cell.
@@ -226,7 +227,7 @@ class CellSums(
 
 
 @dataclass(frozen=True)
-class CellSumsRequest(Request[CellSums], what="the frame, and the centres of cells in it"):
+class CellSumsRequest(Request[CellSums], what="the frame, and the centres of its cells"):
     """One round on cells: each record counts in the cell whose ``centres`` (cells, axes) is nearest."""
 
     frame: Frame
@@ -263,7 +264,7 @@ def cell_sums(client: Client, request: CellSumsRequest) -> CellSums:
 class Places(
     Reply,
     granularity=Granularity.PER_RECORD,
-    what="where each record lies on the map, which its client keeps",
+    what="the position of each record on the map, which its client keeps",
     stays=True,
 ):
     """``places`` (rows, 2) float64: for the client itself, and in a simulation for the evaluation."""

@@ -85,7 +85,10 @@ class PrivateMap(PrivateMapSettings):
 
     def unkeyable(self) -> str:
         """Why rows may not be turned: what cuts them is of the features as they are."""
-        return "clip and bounds are of the features as they are, and noise guards more: leave it out"
+        return (
+            "clip and bounds limit the original features, which the key rotates, and noise protects more than a key:"
+            " leave it out"
+        )
 
     def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
         """Places of new rows: each against the landmarks alone."""
@@ -122,7 +125,7 @@ class PrivateMap(PrivateMapSettings):
             landmarks = Landmarks(centres, shaped((len(centres),)), shaped((len(centres), 2)))
             federation.ask(PlaceRequest(frame, landmarks, self.own, self.placing_iterations))
             federation.reckon(at_clients=10.0 * self.placing_iterations * rows * len(centres))
-            federation.guess("all cells were taken to be spoken for", CellSums, CellSumsRequest, PlaceRequest)
+            federation.guess("all cells were assumed to be in use", CellSums, CellSumsRequest, PlaceRequest)
 
 
 @method(PrivateMap, "Private map")
@@ -154,7 +157,9 @@ def _note(settings: PrivateMap, axes: Axes, landmarks: Landmarks) -> Note:
     covered = "sums" if settings.per == "sum" else "each client's uploads"
     return Note(
         "What the server learnt",
-        f"Noise on {covered} was divided so that all of them together come to epsilon {settings.epsilon:g}. From them"
-        f" the server has {len(axes.variances)} axes and {len(landmarks.counts)} landmarks, and a map of these. Where"
-        " each record lies on it, its client alone knows; scores and pictures of all records are of this simulation.",
+        f"Noise on {covered} was divided so that all uploads together cost epsilon"
+        f" {settings.epsilon:g}. From them the server has {len(axes.variances)} axes and"
+        f" {len(landmarks.counts)} landmarks, and a map of the landmarks. The position of each record"
+        " on this map is known to its client alone. Only this simulation can score and picture all"
+        " records.",
     )

@@ -56,42 +56,48 @@ class PrivateMapSettings(TSNE, MethodSettings):
     kind: Literal["private-map"] = "private-map"  # type: ignore[assignment]
     epsilon: float = Field(
         gt=0,
-        description="what all releases come to together, at delta, for who sees sums alone and knows the shares of one"
-        " client, or of privacy.colluding of them",
+        description="total privacy cost of all releases, at delta, against an adversary who sees sums"
+        " alone and knows the shares of one client, or of the colluding ones (privacy.colluding)",
     )
-    delta: Delta | None = Field(None, description="of epsilon; default: privacy.delta")
+    delta: Delta | None = Field(None, description="delta of the total cost; default: privacy.delta")
     relation: Relation = Field(
         "zero-out",
-        description="what neighbouring data have in a record's place: nothing, so that it adds zero to every sum, or"
-        " any other record, for 1.4 to 1.8 times the noise",
+        description="neighbouring data sets: zero-out replaces one record by zero, so that it adds nothing"
+        " to any sum; replace-one replaces it by any other record, for 1.4 to 1.8 times the noise",
     )
     per: Literal["client", "sum"] = Field(
         "sum",
-        description="whether each client's summand is covered by itself, or the sum, to which each adds its share",
+        description="where noise is added: to each client's summand, or to the sum, with a share from"
+        " each client",
     )
     bounds: tuple[float, float] | None = Field(
         None,
-        description="least and largest value of any feature, as scaled: rows are seen from the middle, and are no"
-        " longer than these say; default: seen from 0",
+        description="least and largest value of any feature, after scaling. Rows are then centred on"
+        " the middle of the bounds, and the bounds limit their length; default: rows are"
+        " centred on 0",
     )
     clip: float | None = Field(
         None,
         gt=0,
-        description="norm to which rows are cut, as seen from the middle; default: the longest that bounds allow",
+        description="clip norm of rows, measured from the middle of the bounds; default: the longest"
+        " row that bounds allow",
     )
     axes: int = Field(
-        20, ge=1, le=200, description="axes of the frame at most; those lost in their noise are left out"
+        20,
+        ge=1,
+        le=200,
+        description="largest number of axes of the frame; axes hidden by their noise are left out",
     )
     cells: int | None = Field(
-        None, ge=2, le=20_000, description="cells at most; default: as many as noise and rows allow"
+        None, ge=2, le=20_000, description="largest number of cells; default: as many as noise and rows allow"
     )
-    rounds: int = Field(5, ge=1, le=100, description="rounds in which the cells' centres are moved")
+    rounds: int = Field(5, ge=1, le=100, description="rounds in which the centres of the cells move")
     own: float = Field(
         0.4,
         ge=0,
         lt=1,
-        description="weight of a client's own neighbours beside the landmarks when it places its rows; 0: landmarks"
-        " alone, as for new rows",
+        description="weight of a client's own neighbours, relative to the landmarks, when it places"
+        " its rows; 0: landmarks alone, as for new rows",
     )
     placing_iterations: int = Field(100, ge=0, description="iterations in which clients place their rows")
 
@@ -99,8 +105,9 @@ class PrivateMapSettings(TSNE, MethodSettings):
     def _known_extent(self) -> PrivateMapSettings:
         if self.bounds is None and self.clip is None:
             raise ValueError(
-                "rows of any length have no sensitivity, and lengths read off the data would have to be paid for: give"
-                " bounds, the least and largest value of any feature, or clip, a norm"
+                "rows of unlimited length have no sensitivity, and measuring their length would cost"
+                " privacy budget: set bounds, the least and largest value of any feature, or clip, a"
+                " norm"
             )
         require_in_order(self.bounds)
         return self

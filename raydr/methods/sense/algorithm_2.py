@@ -56,9 +56,9 @@ def require_small(points: int) -> None:
     """Refuse more anchors and rows than dense matrices are made for."""
     if points > MOST_POINTS:
         raise ScenarioError(
-            f"method.solver: smacof-dense holds matrices over all anchors and rows, here {points:,}, and takes at most"
-            f" {MOST_POINTS:,}: choose method.solver: smacof, which makes the same steps without them, or lower"
-            " data.rows."
+            f"method.solver: smacof-dense holds matrices over all anchors and rows, here {points:,};"
+            f" the limit is {MOST_POINTS:,}. Choose method.solver: smacof, which takes the same steps"
+            " without these matrices, or lower data.rows."
         )
 
 

@@ -26,43 +26,46 @@ class AnchorSettings(Settings):
 
     visibility: Visibility = Field(
         "full",
-        description="full: all clients see the same anchors; partial: each also sees some that no other does",
+        description="full: all clients see the same anchors; partial: each client also sees some that"
+        " no other client sees",
     )
     anchors: int | None = Field(
         None,
         ge=2,
-        description="anchors that each client sees; default: features - 1, at most half the rows of the data",
+        description="number of anchors that each client sees; default: features - 1, at most half the"
+        " rows of the data",
     )
     local_anchors: int | None = Field(
-        None, ge=1, description="how many of them no other client sees, if partial; default: half"
+        None,
+        ge=1,
+        description="how many of them no other client sees, with visibility: partial; default: half",
     )
     anchor_source: AnchorSource | None = Field(
         None,
-        description="sample: rows of the data that are set apart and mapped for nobody; random: Gaussian, as wide as"
-        " the data; learnt: landmarks of federated distribution learning; file: your own; default: sample where at"
-        " least half of the rows are left to map, and one for each client; else random",
+        description="where anchors come from. sample: rows of the data that are set apart and not"
+        " mapped; random: Gaussian, as wide as the data; learnt: landmarks of federated"
+        " distribution learning; file: the file at anchor_path; default: sample if at"
+        " least half of the rows, and one per client, are left to map, else random",
     )
-    anchor_path: LocalPath | None = Field(
-        None, description="the file of anchors, with the columns of the data"
-    )
+    anchor_path: LocalPath | None = Field(None, description="a file of anchors, with the columns of the data")
     anchor_rank: int | None = Field(
-        None, ge=1, description="flatten the anchors to so many affine dimensions; default: as they are"
+        None, ge=1, description="project the anchors to this many affine dimensions; default: no projection"
     )
     learning: DistributionLearning = Field(
-        DistributionLearning(), description="how anchors are learnt; its landmarks are the anchors"
+        DistributionLearning(), description="how anchors are learnt: they are the landmarks of this learning"
     )
 
     @model_validator(mode="after")
     def _source_fits(self) -> AnchorSettings:
         if (self.anchor_path is not None) != (self.anchor_source == "file"):
-            raise ValueError("anchor_source: file and anchor_path belong together: give both or neither")
+            raise ValueError("anchor_source: file and anchor_path need each other: give both or neither")
         if self.visibility == "full" and self.local_anchors is not None:
             raise ValueError(
-                "local_anchors are seen by one client alone, which visibility: full excludes: set visibility: partial,"
-                " or leave local_anchors out"
+                "local_anchors need visibility: partial, because each is seen by one client alone: set"
+                " visibility: partial, or leave local_anchors out"
             )
         if self.learning.landmarks is not None:
-            raise ValueError("learning.landmarks is given by anchors: leave it out")
+            raise ValueError("the number of learnt landmarks is set by anchors: leave learning.landmarks out")
         return self
 
     def per_client(self, features: int, rows: int) -> tuple[int, int]:
@@ -86,8 +89,8 @@ class AnchorSettings(Settings):
         local = self.local_anchors or seen // 2
         if local >= seen:
             raise ScenarioError(
-                f"method.local_anchors is {local} of method.anchors {seen}, which leaves none that all clients see:"
-                f" choose at most {seen - 1}."
+                f"method.local_anchors is {local} of method.anchors {seen}, so no anchor is left for"
+                f" all clients to see. Choose at most {seen - 1}."
             )
         return seen - local, local
 
@@ -122,9 +125,9 @@ class AnchorSettings(Settings):
         if wanted > left:
             each = f" and {local} for each of {clients} clients" if local else ""
             raise DataError(
-                f"method.anchor_source: sample sets {wanted} rows apart ({common} for all{each}), but of {rows} rows"
-                f" only {max(left, 0)} are not to be mapped: lower method.anchors, method.local_anchors or data.rows,"
-                " or choose method.anchor_source: random."
+                f"method.anchor_source: sample sets {wanted} rows apart ({common} for all{each}), but"
+                f" only {max(left, 0)} of {rows} rows are left over from the map. Lower method.anchors,"
+                " method.local_anchors or data.rows, or choose method.anchor_source: random."
             )
         return wanted
 
@@ -137,8 +140,8 @@ class AnchorSettings(Settings):
         if self.anchor_source != "sample":
             return None
         return (
-            "method.anchor_source: sample sets rows of a table apart, and sites keep theirs: choose random, learnt or"
-            " file"
+            "method.anchor_source: sample sets rows of one table apart, which is not possible with"
+            " sites that keep their own files: choose random, learnt or file"
         )
 
 
@@ -192,8 +195,8 @@ def chosen_anchors(
     source = settings.source(public)
     if source in ("sample", "file") and public is None:
         raise DataError(
-            f"method.anchor_source: {source} needs rows that are set apart, and there are none; with"
-            " sites that hold files of their own, choose random, learnt or file."
+            f"method.anchor_source: {source} needs rows that are set apart, and there are none. If"
+            " sites hold their own files, choose random, learnt or file."
         )
     known = federation.rows + (len(public) if public is not None else 0)
     common, local = settings.per_client(features, known)
@@ -227,8 +230,8 @@ def flattened(rows: Float64Array, rank: int) -> Float64Array:
     spanned = int((singular > singular[0] * 1e-9).sum())
     if rank > spanned:
         raise ScenarioError(
-            f"method.anchor_rank is {rank}, but the {len(rows)} anchors span {spanned} affine dimensions: choose at"
-            f" most {spanned}, or more anchors."
+            f"method.anchor_rank is {rank}, but the {len(rows)} anchors span {spanned} affine"
+            f" dimensions. Choose at most {spanned}, or more anchors."
         )
     return np.asarray(centre + (left[:, :rank] * singular[:rank]) @ basis[:rank])
 
@@ -237,11 +240,13 @@ def _public(public: FloatArray | None, features: int, wanted: int) -> Float64Arr
     rows = np.zeros((0, features)) if public is None else np.asarray(public, dtype=np.float64)
     if rows.shape[1] != features:
         raise DataError(
-            f"The anchors have {rows.shape[1]} features and the data {features}: method.anchor_path must hold the"
-            " columns of data.features, in their order, and no other."
+            f"The anchors have {rows.shape[1]} features and the data {features}. The file of"
+            " method.anchor_path must hold the columns of data.features, in the same order, and no"
+            " others."
         )
     if len(rows) < wanted:
         raise DataError(
-            f"{wanted} anchors are needed and there are {len(rows)}: lower method.anchors or method.local_anchors."
+            f"The run needs {wanted} anchors, but there are only {len(rows)}. Lower method.anchors or"
+            " method.local_anchors."
         )
     return rows[:wanted]

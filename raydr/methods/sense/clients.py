@@ -21,8 +21,8 @@ from raydr.privacy.mechanism import Mechanism, Quantity
 class AnchorDistances(
     Reply,
     granularity=Granularity.PER_RECORD,
-    what="the distance of every record to every anchor that its client sees, and the shape that distances between the"
-    " client's own records add",
+    what="the distance of every record to every anchor that its client sees, and the distances"
+    " between the client's own records",
     tells=Tells.DISTANCES,
 ):
     """One client's part of the observed distances.
@@ -74,7 +74,7 @@ class AnchorDistances(
     def quantities(self, on: str, request: object) -> dict[str, Quantity]:
         """Distances in units of a record's mean one; what is inside in units of its root mean square."""
         if on != "distances":
-            raise TypeError(f"distances to anchors hold no {on} that a mechanism could change")
+            raise TypeError(f"distances to anchors hold no {on} for a mechanism to change")
         distances = np.sqrt(self.squared)
         found = {"distances": Quantity(distances, distances.mean(axis=1, keepdims=True))}
         if self.inside.size:

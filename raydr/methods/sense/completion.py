@@ -420,7 +420,7 @@ _SOURCES: dict[AnchorSource, str] = {
     "sample": "rows of the data that were set apart",
     "random": "drawn at random, as wide as the data",
     "learnt": "learnt from all clients' rows",
-    "file": "from a file of their own",
+    "file": "from a file",
 }
 
 
@@ -431,15 +431,15 @@ def notes(
     source: AnchorSource,
     coverage: Coverage | None = None,
 ) -> tuple[Note, ...]:
-    """What the anchors protect and what they do not, from what the server saw in this run."""
+    """Return notes on what the anchors protect and what they reveal, from what the server received in this run."""
     seen, open_ones = observations.seen_by_each, known.codimension
     paragraphs = [
-        f"Each client showed the server the distance of every record to {seen} anchors, {_SOURCES[source]}, in a space"
-        f" of {known.rank + open_ones} dimensions. The anchors span {known.rank} of them, and in those the server can"
-        " tell each record's coordinates by solving linear equations."
+        f"Each client sent the server the distance of every record to {seen} anchors, {_SOURCES[source]}, in a space"
+        f" of {known.rank + open_ones} dimensions. The anchors span {known.rank} of them. Within the span, the server"
+        " can compute each record's coordinates by solving linear equations."
         + (
-            f" Beside the span, {open_ones} dimension{'s' if open_ones > 1 else ''} stay{'s' if open_ones == 1 else ''}"
-            " open (P3, theorems 3.1 and 3.2): another record, which differs there, could have the same distances. That"
+            f" Outside it, {open_ones} dimension{'s' if open_ones > 1 else ''} stay{'s' if open_ones == 1 else ''}"
+            " open (P3, theorems 3.1 and 3.2): another record that differs there could have the same distances. This"
             " does not mean that a record is hidden."
             if open_ones
             else f" They leave no dimension open{', so distances hide nothing' if coverage is None else ''}."
@@ -450,17 +450,17 @@ def notes(
     if coverage is not None:
         paragraphs.append(
             f"{coverage.mechanism.words} was added by {coverage.count(len(observations.sizes))} of"
-            f" {len(observations.sizes)} clients. It blurs what the server can tell of their records, by an amount that"
-            " nobody bounds here: no differential privacy is claimed."
+            f" {len(observations.sizes)} clients. It blurs what the server can learn about their records, but raydr"
+            " does not bound by how much: no differential privacy is claimed."
         )
     if len(share):
         spoilt = len(known.open_share) - len(share)
         paragraphs.append(
             f"Here {told:,} of {len(share):,} records ({told / len(share):.0%})"
             + (" of clients without noise" if spoilt else "")
-            + f" lie within {TOLD:.1%} of the span. The server knows which, and can write them down, feature by"
+            + f" lie within {TOLD:.1%} of the span. The server knows which, and can reconstruct them, feature by"
             + " feature"
-            + (" and with their noise" if coverage is not None and coverage.mechanism.on == "data" else "")
+            + (", including their noise" if coverage is not None and coverage.mechanism.on == "data" else "")
             + f". For the median record, {np.median(share):.2%} of its distance from the anchors' mean is left open."
         )
     if known.aligned is not None and open_ones:
@@ -469,67 +469,70 @@ def notes(
         turned, settled = int(aligned.turned.sum()), int(aligned.settled.sum())
         clients = len(aligned.turned)
         paragraphs.append(
-            f"The {between:,} distances between records of the same client add the shape of that open part, up to a"
-            f" rotation. By the likeness of records, the server turned {turned} of {clients} clients' open parts to fit"
-            f" the others'"
+            f"The {between:,} distances between records of the same client add the shape of the open part, up to a"
+            f" rotation. From the similarity of records, the server rotated the open parts of {turned} of {clients}"
+            f" clients to fit the others'"
             + (
-                f": {settled} of them surely, since each half of the other clients, by itself, bears it out"
-                + (f", and {turned - settled} by what is likely" if settled < turned else "")
+                f": {settled} of them with confidence, because each half of the other clients confirms the rotation"
+                + (f", and {turned - settled} by the likeliest rotation" if settled < turned else "")
                 if turned
                 else ""
             )
             + "."
             + (
-                " Where a client's open part points another way than it should, distances between its records and those"
-                " of others are wrong by that."
+                " If a client's open part is rotated wrongly, the distances between its records and those of other"
+                " clients are wrong too."
                 if settled < clients - 1
                 else ""
             )
-            + f" {known.rank + open_ones + 1} anchors that span all dimensions would leave nothing open: the geometry"
-            " would be exact, and the server could write down every record."
+            + f" With {known.rank + open_ones + 1} anchors that span all dimensions, nothing would stay open: the"
+            " geometry would be exact, and the server could reconstruct every record."
         )
         if aligned.recurring:
             paragraphs[-1] += (
-                f" Values recur in {aligned.recurring} columns, as counts and codes do, and only where the open part is"
-                " turned as it is in the data. So take it for known to the server, feature by feature."
+                f" Values recur in {aligned.recurring} columns, as counts and codes do, and only if the open part is"
+                " rotated as in the data. So assume that the server knows the open part, feature by feature."
             )
         if turned > 1 and settings.visibility == "partial":
             paragraphs[-1] += (
-                " Their anchors differ, so what one client's leave open another's tell: turned parts point the way"
-                " they do in the data, and the server's points come nearer to the records themselves than the open part"
-                " says."
+                " The clients see different anchors, so the anchors of one client cover what those of another leave"
+                " open. Rotated parts point as they do in the data, and the server's points are closer to the records"
+                " than the open part suggests."
             )
         elif turned > 1:
-            paragraphs[-1] += " That leaves one rotation unknown for those together, not one for each."
+            paragraphs[-1] += " One rotation stays unknown for these clients together, not one for each."
     if settings.regime == "pointwise" and open_ones:
         paragraphs.append(_directions(open_ones, len(share) - told, len(share), known.rank + open_ones + 1))
     if settings.regime == "pointwise" and open_ones and settings.visibility == "full":
         paragraphs[-1] += (
-            " So from these messages alone no method can tell the open part of the distance between two records; it is"
-            " guessed, and a more faithful map takes more anchors."
+            " From these messages alone, no method can find the open part of the distance between two records, so it"
+            " is guessed. More anchors make the map more faithful."
         )
     if settings.regime == "pointwise" and open_ones and settings.visibility == "partial":
         paragraphs.append(
-            "What a record's own distances leave open, no other record's tell. The server fills it with what is likely:"
+            "The distances of other records do not determine the open part of a record. The server fills it in with"
             + (
-                " a Gaussian, since together all records tell how features hang together, in every direction."
+                " a Gaussian, because all records together reveal how the features are correlated."
                 if settings.geometry == "euclidean"
-                else " nothing beside the span."
+                else " zero."
             )
-            + " How far that is from the record, nothing that was sent says; a more faithful map takes more anchors."
+            + " No message shows how far this is from the true record. More anchors make the map more faithful."
         )
-    return (Note("What the anchors tell, and what they leave open", "\n\n".join(paragraphs)),)
+    return (Note("What the anchors reveal, and what they leave open", "\n\n".join(paragraphs)),)
 
 
 def _directions(open_ones: int, off: int, compared: int, enough: int) -> str:
-    """Why pointwise records point nowhere in the open part: ``off`` of the ``compared`` records reach into it."""
-    said = "A record's distances tell how far it reaches into the open part, and "
+    """Explain why the open part of pointwise records has no direction.
+
+    ``off`` of the ``compared`` records reach into it.
+    """
+    said = "A record's distances determine the length of its open part, but "
     if open_ones == 1:
-        said += "not on which side of the span: its mirror image has the same distances."
+        said += "not on which side of the span it lies: its mirror image has the same distances."
     else:
-        said += "not in which direction: all fit them equally, without any error."
+        said += "not its direction: all directions fit the distances exactly."
     if compared:
-        said += f" Of {compared:,} records that leaves {off:,} open, those off the span" + (
+        said += f" Of {compared:,} records, this leaves {off:,} open, those off the span" + (
             ", with two images each." if open_ones == 1 else "."
         )
-    return f"{said} {enough} anchors in general position leave nothing open, and nothing hidden."
+    return f"{said} {enough} anchors in general position leave nothing open and hide nothing."

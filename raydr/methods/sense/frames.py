@@ -71,18 +71,19 @@ class AffineFrame:
     def __post_init__(self) -> None:
         if self.anchors.ndim != 2 or self.anchors.shape[0] < 2:
             raise DataError(
-                f"Anchors have shape {self.anchors.shape}; distances place nothing without at least 2 anchors, one"
-                " in each row: raise method.anchors."
+                f"Anchors have shape {self.anchors.shape}. Placing rows by distances needs at least 2"
+                " anchors, one per row: raise method.anchors."
             )
         if not np.isfinite(self.anchors).all():
             row = int(np.flatnonzero(~np.isfinite(self.anchors).all(axis=1))[0])
             raise DataError(
-                f"Anchor {row} is not finite: {self.anchors[row].tolist()[:8]}; correct the anchors."
+                f"Anchor {row} is not finite: {self.anchors[row].tolist()[:8]}. Correct the anchors."
             )
         if not np.ptp(self.anchors, axis=0).any():
             raise DataError(
-                f"All {len(self.anchors)} anchors are the same point, so distances to them place nothing: choose"
-                " others by method.anchor_source, or mend the file of method.anchor_path."
+                f"All {len(self.anchors)} anchors are the same point, so distances to them cannot place"
+                " rows. Choose other anchors with method.anchor_source, or correct the file of"
+                " method.anchor_path."
             )
 
     @cached_property
@@ -122,8 +123,9 @@ class AffineFrame:
         if wrong.any():
             row, anchor = (int(at[0]) for at in np.nonzero(wrong))
             raise DataError(
-                f"The squared distance of row {row} to anchor {anchor} is {squared_distances[row, anchor]}: squared"
-                " distances are finite and not negative; look at how that client computes them."
+                f"The squared distance of row {row} to anchor {anchor} is"
+                f" {squared_distances[row, anchor]}. Squared distances must be finite and not negative:"
+                " check how that client computes them."
             )
         coordinates = self.solver.coordinates(squared_distances)
         if not self.noise and len(coordinates):
@@ -146,10 +148,11 @@ class AffineFrame:
         apart = float(np.median(np.linalg.norm(coordinates - np.median(coordinates, axis=0), axis=1)))
         if moved > _LARGEST_ROUNDING * max(spread, apart):
             raise DataError(
-                f"The median row of a client lies {np.sqrt(largest):.3g} from the anchors, which spread by"
-                f" {spread:.3g}: rounding of squared distances of {largest:.3g} can move it by {moved:.2g}, and rows"
-                " would be told apart by that. Choose anchors amid the data (method.anchor_source: sample or random),"
-                " or mend the file of method.anchor_path."
+                f"The median row of a client lies {np.sqrt(largest):.3g} from the anchors, which have a"
+                f" spread of {spread:.3g}. Rounding of squared distances of {largest:.3g} can move a"
+                f" row by {moved:.2g}, so rows would be separated by rounding alone. Choose anchors"
+                " among the data (method.anchor_source: sample or random), or correct the file of"
+                " method.anchor_path."
             )
 
     def inside(self, points: Float64Array) -> Float64Array:

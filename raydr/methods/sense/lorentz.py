@@ -223,11 +223,11 @@ def lorentz_frame(anchors: Float64Array, curvature: float = 1.0, noise: float = 
     scale = sqrt(checked_curvature(curvature))
     if anchors.shape[0] < 2:
         raise DataError(
-            f"Hyperbolic trilateration needs at least 2 anchors that differ, but got {anchors.shape[0]}; give a larger "
-            "method.anchors."
+            f"Hyperbolic trilateration needs at least 2 different anchors, got {anchors.shape[0]}."
+            " Raise method.anchors."
         )
     if not (np.isfinite(noise) and noise >= 0):
-        raise DataError(f"The noise of distances is {noise!r}, but must be a number of at least 0.")
+        raise DataError(f"The noise of distances must be a finite number of at least 0, got {noise!r}.")
     with one_blas_thread():
         centre = _centre(anchors)
         space, distances = seen_from(centre, anchors)
@@ -237,9 +237,9 @@ def lorentz_frame(anchors: Float64Array, curvature: float = 1.0, noise: float = 
         rank = int(np.count_nonzero(singular > max(rounding, usable)))
         if rank == 0:
             raise DataError(
-                f"The {len(anchors)} anchors are one point of hyperbolic space, as far as distances can tell (they "
-                f"lie within {distances.max():.3g} of their centre, at curvature -1), so distances to them place "
-                "nothing: choose anchors that differ, or scale the data up (data.scale)."
+                f"The {len(anchors)} anchors are practically one point of hyperbolic space (within"
+                f" {distances.max():.3g} of their centre, at curvature -1), so distances to them cannot"
+                " place rows. Choose anchors that differ, or scale the data up (data.scale)."
             )
         seen = on_hyperboloid(space @ basis[:rank].T)
         equations = np.column_stack([np.ones(len(anchors)), -seen[:, 1:] / seen[:, :1]])

@@ -150,16 +150,18 @@ def checked_distances(squared: Float64Array, shape: tuple[int, int], curvature: 
     squared = np.asarray(squared, dtype=np.float64)
     if squared.shape != shape:
         raise DataError(
-            f"Squared distances to {shape[1]} points for {shape[0]} rows have shape {shape}, not {squared.shape}."
+            f"Squared distances of {shape[0]} rows to {shape[1]} points must have shape {shape}, got"
+            f" {squared.shape}."
         )
     largest = (2.0 * FARTHEST_RADIUS) ** 2 / curvature
     wrong = ~((squared >= 0.0) & (squared <= largest * (1.0 + 1e-5)))
     if np.any(wrong):
         row, column = (int(at[0]) for at in np.nonzero(wrong))
         raise DataError(
-            f"Squared hyperbolic distances are from 0 to {largest:g} (points up to radius {FARTHEST_RADIUS:g} at "
-            f"curvature -1; here -{curvature:g}), but row {row} sent {squared[row, column]} for anchor {column}: check "
-            "how that client computes them, and that all use one method.curvature."
+            f"Squared hyperbolic distances must be from 0 to {largest:g} (points up to radius"
+            f" {FARTHEST_RADIUS:g} at curvature -1; here -{curvature:g}), but row {row} sent"
+            f" {squared[row, column]} for anchor {column}. Check how that client computes them, and"
+            " that all clients use the same method.curvature."
         )
     return np.sqrt(squared)
 

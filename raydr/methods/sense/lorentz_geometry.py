@@ -62,16 +62,19 @@ class ExpectedHyperboloid:
         heights = np.asarray(self.heights, dtype=np.float64)
         object.__setattr__(self, "heights", heights)
         if heights.shape != (self.rows,):
-            raise DataError(f"{self.rows} points have as many heights, but here are {heights.shape}.")
+            raise DataError(f"Expected one height for each of {self.rows} points, got {heights.shape}.")
         if not np.isfinite(heights).all() or np.any(heights < 0):
             raise DataError(
-                "Heights are lengths of residuals, finite and not negative; give those of LorentzFrame.located."
+                "Heights are lengths of residuals, so they must be finite and not negative: give those"
+                " of LorentzFrame.located."
             )
         if self.alignment is None:
             alike = _nearly_the_same(self.points, heights)
             object.__setattr__(self, "alignment", 1.0 if alike else ALIGNMENT)
         if not 0.0 <= self._alignment <= 1.0:
-            raise DataError(f"The expected cosine between residuals is from 0 to 1, not {self.alignment!r}.")
+            raise DataError(
+                f"The expected cosine between residuals must be from 0 to 1, got {self.alignment!r}."
+            )
 
     @property
     def rows(self) -> int:

@@ -123,8 +123,8 @@ def map_scale(graph: NeighborGraph, positions: FloatArray) -> float:
     scale = float(np.median(found[differ] / wanted[differ])) if differ.any() else 0.0
     if scale == 0.0:
         raise DataError(
-            f"Most neighbours among the {graph.rows} pseudo-anchors coincide, in the data or on the map, so there is no"
-            " scale between the two; take other pseudo-anchors."
+            f"Most neighbours among the {graph.rows} pseudo-anchors coincide, in the data or on the"
+            " map, so the scale between the two is unknown. Give other pseudo-anchors."
         )
     return scale
 
@@ -182,17 +182,17 @@ def _check_settings(
 ) -> None:
     if neighbors is not None and not 2 <= neighbors <= count:
         raise ScenarioError(
-            f"New rows were to go by {neighbors} of {count} pseudo-anchors; neighbors must be 2 to {count}, or left out"
-            " for all."
+            f"Cannot place new rows by {neighbors} of {count} pseudo-anchors. Set neighbors from 2 to"
+            f" {count}, or leave it out to use all."
         )
     if not (math.isfinite(scale) and scale > 0):
         raise ScenarioError(
-            f"The map's scale is {scale!r}; it must be a positive number of map units per data unit."
+            f"The map's scale is {scale!r}. It must be a positive number of map units per data unit."
         )
     if not (math.isfinite(tolerance) and tolerance >= 0):
-        raise ScenarioError(f"The tolerance for new rows is {tolerance!r}; it must be 0 or more.")
+        raise ScenarioError(f"The tolerance for new rows is {tolerance!r}. It must be 0 or more.")
     if max_iterations < 0:
-        raise ScenarioError(f"The max_iterations for new rows is {max_iterations!r}; it must be 0 or more.")
+        raise ScenarioError(f"The max_iterations for new rows is {max_iterations!r}. It must be 0 or more.")
 
 
 def _checked(distances: FloatArray, positions: FloatArray) -> tuple[Float64Array, Float64Array]:
@@ -200,20 +200,21 @@ def _checked(distances: FloatArray, positions: FloatArray) -> tuple[Float64Array
     anchors = np.ascontiguousarray(positions, dtype=np.float64)
     if measured.ndim != 2 or anchors.ndim != 2 or measured.shape[1] != anchors.shape[0]:
         raise DataError(
-            f"New rows are placed by their distances to every pseudo-anchor, but the distances have shape"
-            f" {measured.shape} and the positions {anchors.shape}; give (rows, anchors) and (anchors, dimensions)."
+            "New rows need distances to every pseudo-anchor, but the distances have shape"
+            f" {measured.shape} and the positions {anchors.shape}. Give (rows, anchors) and (anchors,"
+            " dimensions)."
         )
     if anchors.shape[0] < 2 or anchors.shape[1] < 1:
         raise DataError(
-            f"New rows were to be placed by pseudo-anchors of shape {anchors.shape}; give at least 2 of them, in 1"
-            " dimension or more."
+            f"Cannot place new rows by pseudo-anchors of shape {anchors.shape}. Give at least 2"
+            " pseudo-anchors, in at least 1 dimension."
         )
     for name, table in (("the distances", measured), ("the pseudo-anchors' positions", anchors)):
         check_finite(table, name, "New rows are placed by")
     if measured.size and measured.min() < 0:
         row, anchor = (int(at[0]) for at in np.nonzero(measured < 0))
         raise DataError(
-            f"The distance of new row {row} to pseudo-anchor {anchor} is {measured[row, anchor]:.6g}; a distance is 0"
-            " or more, so clip what noise has made of it."
+            f"The distance of new row {row} to pseudo-anchor {anchor} is {measured[row, anchor]:.6g}."
+            " Distances are 0 or more: clip distances that noise made negative."
         )
     return measured, anchors

@@ -51,18 +51,20 @@ class Observations:
         if self.regime == "pointwise" and set(self.sizes) != {1}:
             odd = next(client for client, size in enumerate(self.sizes) if size != 1)
             raise ScenarioError(
-                f"method.regime is pointwise, where every client holds one record, but client {odd} holds"
-                f" {self.sizes[odd]}: set clients.partition.kind: pointwise, or method.regime: multisite."
+                f"method.regime is pointwise, which needs one record per client, but client {odd} holds"
+                f" {self.sizes[odd]}. Set clients.partition.kind: pointwise, or method.regime:"
+                " multisite."
             )
         if self.visibility == "full" and self.local_anchors:
             raise ScenarioError(
-                f"There are {self.local_anchors} local anchors for each client, but method.visibility is full, where"
-                " all clients see all anchors: set method.visibility: partial, or leave the local ones out."
+                f"There are {self.local_anchors} local anchors per client, but with method.visibility:"
+                " full all clients see all anchors. Set method.visibility: partial, or leave"
+                " method.local_anchors out."
             )
         if self.seen_by_each < 2:
             raise ScenarioError(
-                f"Each client sees {self.seen_by_each} anchors; distances to fewer than 2 place nothing: raise"
-                " method.anchors."
+                f"Each client sees {self.seen_by_each} anchors, but at least 2 are needed to place"
+                " rows. Raise method.anchors."
             )
 
     @property

@@ -121,7 +121,7 @@ def completed(federation: Federation, settings: SenseSettings) -> Completed:
 def rehearse_anchors(federation: Federation, settings: DistributionLearning) -> LearntLandmarks:
     """Ask what learning anchors asks."""
     if not isinstance(federation, Rehearsal):
-        raise TypeError("anchors are rehearsed in a rehearsal alone")
+        raise TypeError("anchors can be rehearsed in a Rehearsal alone")
     return rehearse_learning(federation, settings)
 
 
@@ -264,8 +264,7 @@ class SENSE(SenseSettings):
         """Why rows may not be turned: a key shifts them too."""
         if self.geometry == "euclidean":
             return None
-        because = "told by their distance to its origin, which a shift moves"
-        return f"points of a hyperbolic space are {because}: leave it out"
+        return "hyperbolic points depend on their distance to the origin, which the key's shift changes: leave it out"
 
     def truth(self, rows: FloatArray) -> Geometry | None:
         """True distances between pooled rows (rows, features) where they are not the rows' Euclidean ones."""

@@ -21,34 +21,40 @@ class SenseSettings(AnchorSettings, MethodSettings):
     kind: Literal["sense"] = "sense"
     regime: Regime = Field(
         "multisite",
-        description="multisite: clients tell distances between their own records too; pointwise: one record each",
+        description="multisite: clients also send distances between their own records; pointwise:"
+        " each client holds one record",
     )
-    geometry: Literal["euclidean", "hyperbolic"] = Field("euclidean", description="where the records live")
-    curvature: float = Field(1.0, gt=0, description="kappa of a hyperbolic space of curvature -kappa")
+    geometry: Literal["euclidean", "hyperbolic"] = Field("euclidean", description="space of the records")
+    curvature: float = Field(1.0, gt=0, description="kappa, for a hyperbolic space of curvature -kappa")
     points: Literal["features", "ball"] = Field(
         "features",
-        description="rows of a hyperbolic space: features under the exponential map, or points of the Poincare ball",
+        description="how rows become points of the hyperbolic space: features under the exponential"
+        " map, or points of the Poincare ball",
     )
     solver: Literal["closed-form", "smacof", "smacof-dense"] = Field(
         "closed-form",
-        description="exact where distances allow it, or the paper's iteration (11), client by client; smacof-dense is"
-        f" algorithm 2 to the letter, for {MOST_POINTS:,} anchors and rows at most",
+        description="closed-form: exact if the distances allow it; smacof: the paper's iteration"
+        " (11), one client after the other; smacof-dense: algorithm 2 to the letter, for"
+        f" at most {MOST_POINTS:,} anchors and rows",
     )
     alignment: Literal["likeness", "none"] = Field(
         "likeness",
-        description="what turns clients' residuals against each other where anchors leave dimensions open: likeness of"
-        " records and values that recur, or nothing",
+        description="how residuals of clients are rotated against each other if anchors leave"
+        " dimensions open: by similar records and recurring values, or not at all",
     )
     start: Literal["random", "closed-form"] = Field("random", description="where the iteration starts")
     tolerance: float = Field(
         1e-6,
         ge=0,
-        description="relative fall of a client's stress at which its iteration stops; of smacof-dense the fall itself,"
-        " of all clients' together, in squared units of the data",
+        description="the iteration of a client stops when its stress falls by less than this share;"
+        " with smacof-dense, when the stress of all clients falls by less than this, in"
+        " squared units of the data",
     )
-    iterations: int = Field(300, ge=0, description="iterations at most")
-    dimensions: Literal[2, 3] = Field(2, description="of the map")
-    embedder: AnyEmbedder = Field(TSNE(), description="draws the map: a kind alone, or with its settings")
+    iterations: int = Field(300, ge=0, description="largest number of iterations")
+    dimensions: Literal[2, 3] = Field(2, description="dimensions of the map")
+    embedder: AnyEmbedder = Field(
+        TSNE(), description="method that draws the map: a kind alone, or with its settings"
+    )
 
     @model_validator(mode="after")
     def _geometry_fits(self) -> SenseSettings:
@@ -56,10 +62,13 @@ class SenseSettings(AnchorSettings, MethodSettings):
             raise ValueError("embedder cosne draws hyperbolic records: set geometry: hyperbolic")
         # By value, not by what was given: the scenario.yaml of a run folder gives every key.
         if self.geometry == "euclidean" and (self.curvature, self.points) != (1.0, "features"):
-            raise ValueError("curvature and points are of geometry: hyperbolic: set it, or leave them out")
+            raise ValueError(
+                "curvature and points apply to geometry: hyperbolic alone: set geometry:"
+                " hyperbolic, or leave them out"
+            )
         if self.geometry == "hyperbolic" and self.solver == "smacof-dense":
             raise ValueError(
-                "solver smacof-dense is of geometry: euclidean, as P3's algorithm 2: choose solver: smacof"
+                "solver smacof-dense, algorithm 2 of P3, needs geometry: euclidean: choose solver: smacof"
             )
         return self
 

@@ -251,10 +251,11 @@ def check_settings(tolerance: float, max_iterations: int) -> None:
     """ScenarioError where one is out of its range."""
     if not (math.isfinite(tolerance) and tolerance >= 0):
         raise ScenarioError(
-            f"SMACOF's tolerance is {tolerance!r}; it is the fall of stress at which to stop, 0 or more."
+            f"SMACOF's tolerance is {tolerance!r}. It is the fall of stress at which to stop, and must"
+            " be 0 or more."
         )
     if max_iterations < 0:
-        raise ScenarioError(f"SMACOF's max_iterations is {max_iterations!r}; it must be 0 or more.")
+        raise ScenarioError(f"SMACOF's max_iterations is {max_iterations!r}. It must be 0 or more.")
 
 
 def checked(anchors: FloatArray, squared_distances: FloatArray) -> tuple[Float64Array, Float64Array]:
@@ -262,16 +263,17 @@ def checked(anchors: FloatArray, squared_distances: FloatArray) -> tuple[Float64
     count = len(anchors)
     if count < 2:
         raise DataError(
-            f"A client sees {count} anchors, but its rows are placed against at least 2; raise method.anchors, or let"
-            " this client see more of them."
+            f"A client sees {count} anchors, but placing its rows needs at least 2. Raise"
+            " method.anchors, or let this client see more of them."
         )
     anchors = checked_table(anchors, (count, None), "the anchors")
     squared = checked_table(squared_distances, (None, count), "the squared distances to the anchors")
     if squared.size and squared.min() < 0:
         row, anchor = (int(at[0]) for at in np.nonzero(squared < 0))
         raise DataError(
-            f"The squared distance of row {row} to anchor {anchor} is {squared[row, anchor]:.6g}; a squared distance is"
-            " 0 or more, so clip what noise has made of it, or lower privacy.noise.level."
+            f"The squared distance of row {row} to anchor {anchor} is {squared[row, anchor]:.6g}."
+            " Squared distances are 0 or more: clip those that noise made negative, or lower"
+            " privacy.noise.level."
         )
     return anchors, squared
 
@@ -284,8 +286,8 @@ def checked_table(values: FloatArray, shape: tuple[int | None, int | None], name
     ):
         wanted = ", ".join("any" if size is None else str(size) for size in shape)
         raise DataError(
-            f"Rows are placed from tables that fit together, but {name} have shape {table.shape} where ({wanted}) is"
-            " needed; give one row for each row or anchor, in the same order."
+            f"The tables do not fit together: {name} have shape {table.shape}, expected ({wanted})."
+            " Give one row for each row or anchor, in the same order."
         )
     check_finite(table, name, "Rows are placed from")
     return table

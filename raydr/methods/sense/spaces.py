@@ -89,9 +89,9 @@ class EuclideanSpace:
         if rounding > _LARGEST_ROUNDING * spread > 0.0:
             column = int(np.abs(origin).argmax())
             raise FeatureError(
-                f"{{feature}} holds values of about {origin[column]:.3g}, where double precision tells apart what"
-                f" differs by {rounding:.2g}, and the anchors' values differ by {spread:.2g}: take a constant off that"
-                " column, or scale the data by data.scale.",
+                f"{{feature}} holds values of about {origin[column]:.3g}. Double precision resolves"
+                f" steps of {rounding:.2g} there, and the anchors' values differ by only {spread:.2g}."
+                " Subtract a constant from that column, or scale the data by data.scale.",
                 column,
             )
         return EuclideanSpace(origin)

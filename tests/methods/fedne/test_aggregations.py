@@ -140,7 +140,7 @@ def test_too_few_clients_for_a_rule_are_refused(
         ),
         (
             {"kind": "fed-tsne", "aggregation": {"kind": "krum", "attackers": 1}, "weights": "rows"},
-            "a liar could claim any number of rows",
+            "a malicious client could claim any number of rows",
         ),
         ({"kind": "fed-tsne", "aggregation": {"kind": "norm-bound", "limit": 1, "multiple": 1}}, "not both"),
     ],

@@ -588,22 +588,22 @@ class TestUnits:
 @pytest.mark.parametrize(
     ("method", "privacy", "words"),
     [
-        ({"bounds": None}, {}, r"give method\.bounds"),
+        ({"bounds": None}, {}, r"set method\.bounds"),
         ({"control_variates": True}, {}, "leave control_variates out"),
-        ({"surrogate": "mlp"}, {}, "nothing bounds what a network learns"),
+        ({"surrogate": "mlp"}, {}, "what a surrogate network learns has no bound"),
         ({"prototypes": 10}, {}, r"leave method\.prototypes out"),
         ({"server_optimizer": "fedadam"}, {}, "the server takes Adam's steps"),
-        ({"kind": "fedprox-ne"}, {}, "from where nothing pulls back"),
+        ({"kind": "fedprox-ne"}, {}, "so no client training can be held back"),
         ({"bounds": [8, 0]}, {}, "Give the lower bound first"),
         ({}, {"noise": {"on": "update", "epsilon": 1}}, "give clip, a norm"),
         ({}, {"noise": {"on": "update", "level": 1, "clip": 1}}, "level is of P1's experiments"),
         ({}, {"noise": {"on": "data", "level": 1, "unit": "client"}}, "unit: client is of noise on updates"),
-        ({}, {"strict": True}, "sends where every record lies on the map without noise"),
-        ({}, {"isometry_key": True}, r"method\.bounds are of the features as they are"),
+        ({}, {"strict": True}, "sends the position of every record on the map without noise"),
+        ({}, {"isometry_key": True}, r"method\.bounds limit the original features"),
         ({}, {"noise": {"on": "surrogate", "epsilon": 1}}, "noise on surrogates alone can claim nothing"),
         ({"surrogate": "none"}, {"noise": {"on": "surrogate", "level": 1}}, "clients never upload that"),
         ({"kind": "fedavg-ne"}, {"noise": {"on": "surrogate", "level": 1}}, "clients never upload that"),
-        ({"surrogates_left_out": 0.5}, {}, "surrogates_left_out is of the others' networks"),
+        ({"surrogates_left_out": 0.5}, {}, "surrogates_left_out applies to surrogate: mlp"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_paid_for_is_refused_by_name(

@@ -142,8 +142,8 @@ def test_a_run_says_every_value_and_is_repeated_by_what_it_says(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("method", "said"),
     [
-        ({"kind": "fedne", "standardise": False}, "start: principal is of rows about their mean"),
-        ({"kind": "fedavg-ne", "standardise": False, "bounds": [0, 1]}, "bounds are what rows are scaled by"),
+        ({"kind": "fedne", "standardise": False}, "start: principal needs rows centred on their mean"),
+        ({"kind": "fedavg-ne", "standardise": False, "bounds": [0, 1]}, "bounds scale the rows"),
         ({"kind": "landmark-ne", "preset": "published"}, "preset"),
     ],
 )

@@ -20,7 +20,7 @@ from raydr.methods.method import MethodSettings
 from raydr.statistics import principal_axes
 
 ORIGINS = ["principal", "random"]
-TOLD = "What the landmarks tell, and what the map leaves out"
+TOLD = "What the landmarks reveal, and what the map leaves out"
 
 
 def rows_of(
@@ -210,9 +210,9 @@ def test_learning_is_chosen_by_its_rounds() -> None:
     ("method", "words"),
     [
         ({"estimator": "nystrom"}, "needs landmarks that lie among the rows"),
-        ({"landmarks_from": "principal", "rounds": 5}, "rounds is of learning, .* landmarks from principal"),
-        ({"gamma": 1.0, "local_steps": 2}, "local_steps and gamma are of learning, .* leave them out"),
-        ({"landmarks_from": "random", "aggregation": {"kind": "coordinate-median"}}, "aggregation is of learning"),
+        ({"landmarks_from": "principal", "rounds": 5}, "rounds is for learnt landmarks, .* landmarks from principal"),
+        ({"gamma": 1.0, "local_steps": 2}, "local_steps and gamma are for learnt landmarks, .* leave them out"),
+        ({"landmarks_from": "random", "aggregation": {"kind": "coordinate-median"}}, "aggregation is for learnt"),
         ({"landmarks_from": "random", "bounds": [1, 0]}, "bounds are 1 and 0. Give the lower bound first"),
     ],
 )  # fmt: skip

@@ -112,16 +112,16 @@ def test_the_map_says_what_left_and_has_as_many_landmarks_as_are_kept() -> None:
     outcome = serve(federation, FedTSNE(landmarks_from="k-means", early_iterations=2, iterations=2))
     assert outcome.model["landmarks"].shape[1] == 6
     (entry,) = [entry for entry in federation.ledger.entries.values() if entry.kind == "GroupSums"]
-    assert "of a single one, the record" in entry.what
+    assert "which for one record is the record itself" in entry.what
     assert "(k-means)" in outcome.notes[-1].text
 
 
 @pytest.mark.parametrize(
     ("method", "words"),
     [
-        ({"landmarks": 31}, "the mean of 5 rows at least, and 150 rows make 30"),
-        ({"rounds": 0}, "moves landmarks to means of rows in rounds"),
-        ({"gamma": 1.0}, "gamma is of learning, and landmarks by k-means are not learnt"),
+        ({"landmarks": 31}, "at least 5 rows per landmark, so 150 rows allow 30"),
+        ({"rounds": 0}, "k-means needs rounds to move the landmarks"),
+        ({"gamma": 1.0}, "gamma is for learnt landmarks, but landmarks by k-means are not learnt"),
     ],
 )
 def test_what_k_means_cannot_do_is_refused(method: dict[str, Any], words: str) -> None:

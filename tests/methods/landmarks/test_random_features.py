@@ -271,16 +271,19 @@ def test_no_client_is_asked_in_rounds() -> None:
 @pytest.mark.parametrize(
     ("method", "words"),
     [
-        ({"share": "embedding", "local_steps": 2}, "local_steps is 2, .* clients take no steps"),
+        ({"share": "embedding", "local_steps": 2}, "local_steps is 2, .* only the server takes steps"),
         ({"share": "embedding", "random_features": 4097}, "random_features .*multiple of 2"),
         ({"share": "embedding", "random_features": 10}, "random_features .*at least 64"),
         ({"rounds": 5, "random_features": 128}, "random_features say how .* share: gradient sends none"),
-        ({"rounds": 5, "frequency_axes": 3}, "frequency_axes say how"),
-        ({"share": "embedding", "frequencies_in": "full", "frequency_axes": 3}, "full has them all"),
-        ({"share": "embedding", "server_step": 1.0}, "server_step is of averaged gradients"),
-        ({"rounds": 5, "share": "landmarks", "server_step": 1.0}, "server_step is of averaged gradients"),
-        ({"rounds": 5, "step": 1.0, "server_step": 1.0}, "with local_steps 1 clients take none"),
-        ({"share": "embedding", "landmarks_from": "principal"}, "share is of learning"),
+        ({"rounds": 5, "frequency_axes": 3}, "leave frequency_axes out"),
+        ({"share": "embedding", "frequencies_in": "full", "frequency_axes": 3}, "full, which uses all axes"),
+        ({"share": "embedding", "server_step": 1.0}, "server_step applies to averaged gradients"),
+        (
+            {"rounds": 5, "share": "landmarks", "server_step": 1.0},
+            "server_step applies to averaged gradients",
+        ),
+        ({"rounds": 5, "step": 1.0, "server_step": 1.0}, "local_steps is 1, so they take none"),
+        ({"share": "embedding", "landmarks_from": "principal"}, "share is for learnt landmarks"),
     ],
 )
 def test_what_would_do_nothing_is_refused(method: dict[str, Any], words: str) -> None:

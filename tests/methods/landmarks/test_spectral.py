@@ -284,12 +284,15 @@ def test_what_the_rows_cannot_give_is_refused_before_anybody_is_asked(
     [
         ({"clusters": 1}, "clusters"),
         ({"rank": 3, "clusters": 4, "estimator": "nystrom", "rounds": 1}, "rank is 3, but 4 clusters"),
-        ({"rank": 9, "clusters": 4}, "rank is of the estimator nystrom"),
+        ({"rank": 9, "clusters": 4}, "rank applies to the estimator nystrom alone"),
         ({"clusters": 3, "embedder": "cosne"}, "cosne"),
-        ({"clusters": 3, "affinity": "rbf", "neighbors": 9}, "neighbors are of affinity nearest-neighbors"),
+        (
+            {"clusters": 3, "affinity": "rbf", "neighbors": 9},
+            "neighbors apply to affinity: nearest-neighbors alone",
+        ),
         (
             {"clusters": 3, "estimator": "nystrom", "rounds": 1, "affinity": "nearest-neighbors"},
-            "nystrom estimates a kernel",
+            "nystrom estimates the whole kernel",
         ),
     ],
 )
@@ -299,7 +302,7 @@ def test_what_no_rows_could_give_is_refused_when_it_is_read(given: dict[str, Any
 
 
 def test_a_rank_needs_nystrom_and_as_many_landmarks() -> None:
-    with pytest.raises(ScenarioError, match="rank is of the Nystrom estimators"):
+    with pytest.raises(ScenarioError, match="rank applies to the Nystrom estimators"):
         tiny_scenario(method__rank=3)
     with pytest.raises(ScenarioError, match=r"method\.rank is 13, .* 12 landmarks"):
         tiny_scenario(method__rank=13, method__estimator="nystrom", method__rounds=2).method.check(150, 4)
@@ -329,7 +332,7 @@ def test_equal_rows_are_refused() -> None:
 
 
 def test_a_kernel_that_reaches_nobody_is_refused() -> None:
-    with pytest.raises(DataError, match=r"tells only 0 of the 160 rows apart.*leave method\.gamma out"):
+    with pytest.raises(DataError, match=r"separates only 0 of the 160 rows.*leave method\.gamma out"):
         serve(federate([blobs()[0]]), settings(landmarks=10, gamma=1e6))
 
 

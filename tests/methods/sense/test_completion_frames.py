@@ -64,7 +64,7 @@ def test_the_factor_tells_the_distances_within_a_client_and_no_direction(rows: i
     [
         (np.zeros((1, 3)), "at least 2 anchors"),
         (np.array([[0.0, 1.0], [np.nan, 0.0]]), "Anchor 1 is not finite"),
-        (np.ones((4, 3)), "place nothing"),
+        (np.ones((4, 3)), "cannot place rows"),
     ],
 )
 def test_anchors_that_span_nothing_are_refused(anchors: np.ndarray, words: str) -> None:

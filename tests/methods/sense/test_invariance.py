@@ -174,5 +174,5 @@ def test_groups_stay_apart_on_every_map(method: str) -> None:
 
 def test_what_double_precision_cannot_hold_is_refused() -> None:
     rows = ROWS + 1e15
-    with pytest.raises(DataError, match="double precision tells apart what differs by"):
+    with pytest.raises(DataError, match="Double precision resolves steps of"):
         completed(federate(np.split(rows[4:], 4), public=rows[:4]), SENSE(anchors=4))

@@ -212,7 +212,7 @@ def test_bad_input_is_refused_by_name(distances: Float64Array, positions: Float6
 
 @pytest.mark.parametrize("neighbors", [0, 1, 4])
 def test_bad_number_of_neighbors(neighbors: int) -> None:
-    with pytest.raises(ScenarioError, match=f"by {neighbors} of 3 pseudo-anchors; neighbors must be 2 to 3"):
+    with pytest.raises(ScenarioError, match=f"by {neighbors} of 3 pseudo-anchors. Set neighbors from 2 to 3"):
         place(GOOD, MAP, neighbors=neighbors)
 
 

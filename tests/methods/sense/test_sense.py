@@ -195,8 +195,8 @@ def test_notes_say_how_many_records_the_server_can_write_down() -> None:
     assert "0 of 120 records (0%)" in hidden
     assert "span 2 of them" in hidden
     alone = serve(federated(pointwise()), SENSE(regime="pointwise", anchors=3, embedder=QUICK)).notes[0].text
-    assert "no method can tell the open part" in alone
-    assert "no method can tell" not in hidden
+    assert "no method can find the open part" in alone
+    assert "no method can find" not in hidden
     within = sum(len(part) * (len(part) - 1) // 2 for part in parts)
     assert f"The {within:,} distances between records of the same client" in hidden
 
@@ -223,7 +223,7 @@ def test_notes_count_the_records_that_have_a_mirror_image(geometry: str, visibil
     said = serve(federated(list(table[:, None]), public=anchors), settings).notes[0].text
     assert "its mirror image has the same distances" in said
     assert (
-        f"Of 40 records that leaves {40 - on_the_line} open, those off the span, with two images each."
+        f"Of 40 records, this leaves {40 - on_the_line} open, those off the span, with two images each."
         in said
     )
     assert "3 anchors in general position leave nothing open" in said
@@ -299,7 +299,7 @@ class TestAnchors:
         assert settings.public_rows(rows=100, mapped=50, features=20, clients=3) == 6 + 12
         assert settings.public_rows(rows=100, mapped=None, features=20, clients=None) == 6 + 4 * 18
         assert AnchorSettings(anchor_source="random").public_rows(100, 50, 20, 3) == 0
-        with pytest.raises(DataError, match=r"sets 18 rows apart .* only 10 are not to be mapped"):
+        with pytest.raises(DataError, match=r"sets 18 rows apart .* only 10 of 60 rows are left over"):
             settings.public_rows(rows=60, mapped=50, features=20, clients=3)
 
     def test_by_default_a_sample_leaves_half_the_rows_and_each_client_one(self) -> None:
@@ -339,8 +339,8 @@ class TestAnchors:
         ("public", "words"),
         [
             (np.zeros((9, 5)), "5 features and the data 6"),
-            (np.zeros((3, 6)), "5 anchors are needed and there are 3"),
-            (np.zeros((9, 6)), "place nothing"),
+            (np.zeros((3, 6)), "needs 5 anchors, but there are only 3"),
+            (np.zeros((9, 6)), "cannot place rows"),
         ],
     )
     def test_anchors_that_do_not_fit_are_refused(self, public: Float64Array, words: str) -> None:
@@ -405,11 +405,11 @@ class TestNoise:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"local_anchors": 3}, "visibility: full excludes"),
+        ({"local_anchors": 3}, "need visibility: partial"),
         ({"anchor_source": "file"}, "give both or neither"),
         ({"anchor_path": "a.csv"}, "give both or neither"),
         ({"embedder": "cosne"}, "set geometry: hyperbolic"),
-        ({"curvature": 2.0}, "are of geometry: hyperbolic"),
+        ({"curvature": 2.0}, "apply to geometry: hyperbolic alone"),
         ({"anchors": 1}, "greater than or equal to 2"),
         ({"learning": {"landmarks": 5}}, "leave it out"),
     ],

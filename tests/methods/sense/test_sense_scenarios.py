@@ -154,7 +154,7 @@ def test_anchors_of_a_file_are_those_and_are_in_the_units_of_the_data(
     result = ran(tmp_path, data=data, method=method)
     assert len(result.embedding) == 60
     assert result.metrics["federated"]["distance_error"] < 1e-6
-    assert "to 7 anchors, from a file of their own, in a space of 4 dimensions" in notes(result)
+    assert "to 7 anchors, from a file, in a space of 4 dimensions" in notes(result)
 
 
 def test_columns_of_the_anchors_file_go_by_name(tmp_path: Path, blobs: np.ndarray[Any, Any]) -> None:
@@ -177,7 +177,7 @@ def test_columns_of_the_anchors_file_go_by_name(tmp_path: Path, blobs: np.ndarra
     ("rows", "names", "words"),
     [
         (7, "a,b,c,e", r"'d'"),
-        (3, "a,b,c,d", "7 anchors are needed and there are 3"),
+        (3, "a,b,c,d", "needs 7 anchors, but there are only 3"),
         (0, None, "anchors.csv"),
     ],
 )
@@ -237,7 +237,7 @@ SAMPLE = {"anchor_source": "sample"}
 
 
 def test_sites_keep_their_rows_from_being_anchors(tmp_path: Path, blobs: np.ndarray[Any, Any]) -> None:
-    with pytest.raises(ScenarioError, match="sites keep theirs: choose random, learnt or file"):
+    with pytest.raises(ScenarioError, match="sites that keep their own files: choose random, learnt or file"):
         read(at_sites(tmp_path, blobs, anchor_source="sample"))
 
 
@@ -246,13 +246,13 @@ def test_sites_keep_their_rows_from_being_anchors(tmp_path: Path, blobs: np.ndar
     [
         ({"anchors": 1}, "method.anchors is 1: it must be at least 2"),
         (SAMPLE | {"anchors": 5000}, "sets 5000 rows apart (5000 for all), but of 150 rows only 147"),
-        (SAMPLE | {"anchors": 149}, "lower method.anchors, method.local_anchors or data.rows"),
+        (SAMPLE | {"anchors": 149}, "Lower method.anchors, method.local_anchors or data.rows"),
         (
             SAMPLE | {"anchors": 100, "visibility": "partial", "local_anchors": 50},
             "200 rows apart (50 for all and 50 for each of 3 clients)",
         ),
         ({"anchors": 8, "anchor_rank": 5}, "anchor_rank is 5, but the 8 anchors span 4"),
-        ({"regime": "pointwise"}, "set clients.partition.kind: pointwise"),
+        ({"regime": "pointwise"}, "Set clients.partition.kind: pointwise"),
     ],
 )
 def test_anchors_that_cannot_be_had_are_refused_with_the_numbers(
@@ -404,9 +404,9 @@ def test_notes_do_not_count_records_whose_distances_are_noisy(tmp_path: Path) ->
     )
     assert "95 of 95 records (100%) of clients without noise" in some
     every = notes(ran(tmp_path / "all", privacy={"noise": {"on": "distances", "level": 0.1}}))
-    assert "can write them down" not in every
+    assert "can reconstruct them" not in every
     data = notes(ran(tmp_path / "data", privacy={"noise": {"on": "data", "level": 0.1}}))
-    assert "can write them down, feature by feature and with their noise" in data
+    assert "can reconstruct them, feature by feature, including their noise" in data
 
 
 def test_more_noise_and_more_noisy_clients_cost_more(tmp_path: Path) -> None:
@@ -438,10 +438,10 @@ def test_notes_are_written_and_shown(tmp_path: Path) -> None:
     (note,) = json.loads((result.folder / "notes.json").read_text())
     assert "span 2 of them" in note["text"]
     assert "2 dimensions stay open" in note["text"]
-    assert "leaves one rotation unknown for those together" in note["text"]
+    assert "One rotation stays unknown for these clients together" in note["text"]
     page = (result.folder / "report.html").read_text()
     assert note["title"] in page
-    assert "another record, which differs there, could have the same distances" in page
+    assert "another record that differs there could have the same distances" in page
 
 
 def test_notes_say_that_nothing_is_open_where_nothing_is(tmp_path: Path) -> None:
@@ -457,7 +457,7 @@ def test_notes_say_that_anchors_of_ones_own_tell_of_each_other(tmp_path: Path) -
     content = scenario(method={"visibility": "partial", "anchors": 4})
     said = notes(raydr.run(content, out=tmp_path / "run"))
     assert "1 dimension stays open" in said
-    assert "what one client's leave open another's tell" in said
+    assert "cover what those of another leave open" in said
 
     from inline_federations import federate
 
@@ -497,7 +497,7 @@ def test_the_command_line_runs_it_and_refuses_it(
     assert "mapped by SENSE with 63 anchors" in said
     sample = ["--set", "method.anchor_source=sample"]
     assert status(["run", "digits-sense", "--set", "method.anchors=5000", *sample]) == 2
-    assert "lower method.anchors" in capsys.readouterr().err
+    assert "Lower method.anchors" in capsys.readouterr().err
     assert status(["list", "methods"]) == 0
     assert "sense " in capsys.readouterr().out
 
@@ -567,7 +567,7 @@ def test_algorithm_2_to_the_letter_is_refused_where_it_is_too_large_or_hyperboli
     assert "choose solver: smacof" in said
     monkeypatch.setattr(algorithm_2, "MOST_POINTS", 149)
     said = refusal(tmp_path, method=dense)
-    assert "here 150, and takes at most 149: choose method.solver: smacof, which" in said
+    assert "here 150; the limit is 149. Choose method.solver: smacof, which" in said
 
 
 def test_what_is_measured_in_the_anchors_frame_is_the_records_themselves(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_algorithm_2_stops_where_the_stress_of_all_clients_falls_by_less_than_ep
 def test_algorithm_2_refuses_what_its_matrices_would_not_hold() -> None:
     anchors = np.random.default_rng(0).normal(size=(2, 3))
     many = Seen(np.arange(2), np.ones((MOST_POINTS - 1, 2)))
-    with pytest.raises(ScenarioError, match=r"at most 4,000: choose method\.solver: smacof,"):
+    with pytest.raises(ScenarioError, match=r"the limit is 4,000\. Choose method\.solver: smacof,"):
         algorithm_2(anchors, [many], np.zeros((MOST_POINTS - 1, 3)))
 
 
@@ -304,12 +304,12 @@ ANCHORS, SQUARED, START = np.eye(3), np.ones((4, 3)), np.zeros((4, 3))
 @pytest.mark.parametrize(
     ("anchors", "squared", "start", "inside", "message"),
     [
-        (ANCHORS[:0], SQUARED[:, :0], START, None, r"sees 0 anchors, .* at least 2; raise method\.anchors"),
+        (ANCHORS[:0], SQUARED[:, :0], START, None, r"sees 0 anchors, .* at least 2\. Raise method\.anchors"),
         (ANCHORS[:1], SQUARED[:, :1], START, None, "sees 1 anchors"),
-        (ANCHORS[:2], SQUARED, START, None, r"squared distances .* shape \(4, 3\) where \(any, 2\)"),
-        (ANCHORS, SQUARED, START[:3], None, r"the start have shape \(3, 3\) where \(4, 3\)"),
-        (ANCHORS, SQUARED, START, START[:2], r"client's own rows have shape \(2, 3\) where \(4, any\)"),
-        (ANCHORS, SQUARED[0], START, None, r"shape \(3,\) where"),
+        (ANCHORS[:2], SQUARED, START, None, r"squared distances .* shape \(4, 3\), expected \(any, 2\)"),
+        (ANCHORS, SQUARED, START[:3], None, r"the start have shape \(3, 3\), expected \(4, 3\)"),
+        (ANCHORS, SQUARED, START, START[:2], r"client's own rows have shape \(2, 3\), expected \(4, any\)"),
+        (ANCHORS, SQUARED[0], START, None, r"shape \(3,\), expected"),
         (ANCHORS, bad(SQUARED, (2, 1), -0.5), START, None, "row 2 to anchor 1 is -0.5; .* clip"),
         (
             ANCHORS,
