@@ -1,4 +1,4 @@
-"""Federated methods: a folder, or a file, for each family, and the table of all of them."""
+"""Federated methods, one folder or file per family, and their registry."""
 
 from raydr.methods.method import METHODS, Method, MethodSettings, method
 from raydr.methods.outcome import Outcome, Pooled

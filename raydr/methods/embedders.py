@@ -1,4 +1,4 @@
-"""The embedder that a scenario chooses for a method's map, under ``method.embedder``."""
+"""The embedder choice of a scenario, under ``method.embedder``."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ if TYPE_CHECKING:
     AnyEmbedder: TypeAlias = Embedder
 else:
     AnyEmbedder = Annotated[EMBEDDERS.choice, BeforeValidator(_named)]
-"""Any of them, by its ``kind`` alone or with its settings."""
+"""Any embedder, by its ``kind`` alone or with its settings."""

@@ -1,13 +1,14 @@
 """Federated PCA: the map of the pooled rows' first principal components, by exact sums.
 
-1. Clients vote on ranges and add up their rows: the mean m of all.
-2. They add up what the second moments make of a few directions, as often as it needs: the first principal axes A, to
-   rounding those of the pooled rows (:mod:`raydr.statistics.converged_axes`). Under noise, and where features are few,
-   all second moments at once (:mod:`raydr.statistics.second_moments`).
-3. Each client projects its own rows, A^T (x - m), and posts where they lie, or keeps it (``publish``).
+1. Clients vote on ranges and sum their rows, which gives the mean m of all rows.
+2. They sum products of the second moments with a few directions until the first principal axes A have
+converged to those of the pooled rows, up to rounding (:mod:`raydr.statistics.converged_axes`). Under noise,
+or with few features, one sum gives all second moments (:mod:`raydr.statistics.second_moments`).
+3. Each client projects its own rows, A^T (x - m), and sends the positions or keeps them (``publish``).
 
-It is the frame of Fed-tSNE's default landmarks (:mod:`raydr.methods.landmarks.frames`) cut to what a map shows, and the
-least that a map by sums can be: linear, no draw in it, and the same however rows are dealt to clients.
+This is the frame of Fed-tSNE's default landmarks (:mod:`raydr.methods.landmarks.frames`), reduced to the
+dimensions of a map. It is the simplest map by sums: linear, not random, and independent of the partition of
+rows over clients.
 """
 
 from __future__ import annotations
@@ -47,11 +48,12 @@ from raydr.statistics.second_moments import moment_axes, require_few_features
 from raydr.threads import one_blas_thread
 
 _REHEARSED_SUMS = 12
-"""Products that a plan counts. *Measured*: 3 of breast cancer, 8 of digits, 11 of 2,000 rows of MNIST, 35 of noise."""
+"""Products that a plan counts. *Measured*: 3 for breast cancer, 8 for digits, 11 for 2,000 rows of MNIST, 35
+for noise."""
 
 
 class FedPCA(MethodSettings):
-    """Principal components of all rows, by exact sums: linear, without a draw, and those of the pooled rows."""
+    """Principal components of all rows, by exact sums: linear, not random, and equal to those of the pooled rows."""
 
     noise_on: ClassVar[frozenset[str]] = frozenset({"data", "moments"})
     kind: Literal["fed-pca"] = "fed-pca"
@@ -76,30 +78,30 @@ class FedPCA(MethodSettings):
 
     @property
     def frame(self) -> LandmarkSettings:
-        """The axes, as what learns them is told of them."""
+        """Landmark settings of the principal axes."""
         return LandmarkSettings(landmarks_from="principal", landmarks=self.dimensions + 1, bounds=self.bounds)
 
     @property
     def rounds_asked(self) -> int:
-        """None: sums come before the map."""
+        """Return 0: the sums come before the map."""
         return 0
 
     def releases(self, noise: Mechanism) -> int:
-        """The frame's."""
+        """Return the releases of the frame."""
         return self.frame.releases(noise)
 
     def posts(self) -> str | None:
-        """Places, unless these stay at home."""
+        """Return what is sent without noise: positions, unless clients keep them."""
         return None if self.keeps_places else "the position of every record along the principal axes"
 
     def unkeyable(self) -> str | None:
-        """Why rows may not be turned: bounds are of the features as they are."""
+        """Return why rows may not be rotated: bounds limit the original features."""
         return self.frame.unkeyable()
 
     def central(
         self, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
     ) -> Pooled:
-        """Principal components of pooled rows (rows, features)."""
+        """Return the principal components of pooled rows (rows, features)."""
         with journal.stage("embedding"):
             mean = rows.mean(axis=0, dtype=np.float64)
             seen = rows.astype(np.float64) - mean
@@ -115,7 +117,7 @@ class FedPCA(MethodSettings):
         return Pooled(projected(rows, mean, axes), place=lambda new: projected(new, mean, axes))
 
     def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
-        """Positions (rows, dimensions) of new rows (rows, features), along the run's axes."""
+        """Return positions (rows, dimensions) of new rows (rows, features), along the run's axes."""
         mean, axes = (np.asarray(model[name], np.float64) for name in ("mean", "axes"))
         return in_blocks(lambda block: projected(block, mean, axes), rows)
 
@@ -163,11 +165,11 @@ class Components(
 
     @staticmethod
     def ranges(request: ComponentRequest | ComponentsAtHomeRequest, rows: int) -> dict[str, Range]:
-        """A number for each row and axis."""
+        """Return the range: one number for each row and axis."""
         return {"places": Range((rows, request.axes.shape[1]))}
 
     def fixed(self, request: ComponentRequest | ComponentsAtHomeRequest) -> Fixed:
-        """A coordinate along each axis: all of a record where there are as many axes as features."""
+        """Return one coordinate along each axis: the whole record if there are as many axes as features."""
         rows, (features, axes) = len(self.places), request.axes.shape
         span = int(np.linalg.matrix_rank(request.axes))
         return Fixed(
@@ -181,7 +183,7 @@ class Components(
 
 @dataclass(frozen=True)
 class ComponentRequest(Request[Components], what="the mean and the first principal axes of all rows"):
-    """Ask for ``(x - mean) @ axes``; ``mean`` (features,), ``axes`` (features, dimensions) float64."""
+    """Request for ``(x - mean) @ axes``; ``mean`` (features,), ``axes`` (features, dimensions) float64."""
 
     mean: Float64Array
     axes: Float64Array
@@ -189,7 +191,7 @@ class ComponentRequest(Request[Components], what="the mean and the first princip
 
 @answers(ComponentRequest)
 def post_components(client: Client, request: ComponentRequest) -> Components:
-    """Client part of step 3."""
+    """Run the client part of step 3."""
     return Components(projected(client.rows, request.mean, request.axes))
 
 
@@ -200,14 +202,14 @@ class ComponentsAtHome(
     what="the position of every record along the first principal axes of all rows, which its client keeps",
     stays=True,
 ):
-    """Places that each client keeps."""
+    """Positions that each client keeps."""
 
 
 @dataclass(frozen=True)
 class ComponentsAtHomeRequest(
     Request[ComponentsAtHome], what="the mean and the first principal axes of all rows"
 ):
-    """As :class:`ComponentRequest`: each client places its own rows, and tells nobody."""
+    """As :class:`ComponentRequest`, but each client keeps the positions of its rows."""
 
     mean: Float64Array
     axes: Float64Array
@@ -215,24 +217,24 @@ class ComponentsAtHomeRequest(
 
 @answers(ComponentsAtHomeRequest)
 def keep_components(client: Client, request: ComponentsAtHomeRequest) -> ComponentsAtHome:
-    """Client part of step 3, at home."""
+    """Run the client part of step 3 and keep the result."""
     return ComponentsAtHome(projected(client.rows, request.mean, request.axes))
 
 
 def projected(rows: FloatArray, mean: Float64Array, axes: Float64Array) -> Float64Array:
-    """Places (rows, dimensions) of rows (rows, features), in double precision."""
+    """Return positions (rows, dimensions) of rows (rows, features), in float64."""
     with one_blas_thread():
         return np.asarray((rows.astype(np.float64) - mean) @ axes)
 
 
 def padded(axes: Float64Array, dimensions: int) -> Float64Array:
-    """Axes (features, dimensions): where there are fewer features, the others are 0."""
+    """Pad axes to (features, dimensions) with zeros if there are fewer features."""
     return np.pad(axes, ((0, 0), (0, dimensions - axes.shape[1])))
 
 
 @method(FedPCA, "Fed-PCA")
 def serve(federation: Federation, settings: FedPCA) -> Outcome:
-    """Server part."""
+    """Run the server part."""
     with federation.stage("moments"):
         moments = known_spread(federation, settings.frame)
     with federation.stage("axes"):
@@ -252,7 +254,7 @@ def serve(federation: Federation, settings: FedPCA) -> Outcome:
 
 
 def _axes(federation: Federation, settings: FedPCA, moments: Spread) -> PrincipalAxes | Converged:
-    """First principal axes of all rows: in one sum where noise covers it or features are few, else in several."""
+    """Return the first principal axes of all rows, in one sum under noise or with few features, else in several."""
     count = min(settings.dimensions, federation.features)
     asked = axes_request(federation, moments, count)
     if asked is None:
@@ -263,7 +265,7 @@ def _axes(federation: Federation, settings: FedPCA, moments: Spread) -> Principa
 
 
 def _places(federation: Federation, settings: FedPCA, mean: Float64Array, axes: Float64Array) -> Float64Array:
-    """Places (rows, dimensions) of all records, which each client posts, or keeps for the evaluation."""
+    """Return positions (rows, dimensions) of all records, which each client sends, or keeps for the evaluation."""
     if settings.keeps_places:
         kept = federation.ask(ComponentsAtHomeRequest(mean, axes))
         return np.concatenate([reply.places for reply in kept])
@@ -271,7 +273,7 @@ def _places(federation: Federation, settings: FedPCA, mean: Float64Array, axes: 
 
 
 def _note(found: PrincipalAxes | Converged, settings: FedPCA) -> Note:
-    """What the axes are, and what the server makes of them."""
+    """Return a note on the axes and on who knows the positions."""
     deviations = (found.axes if isinstance(found, Converged) else found).deviations
     brought = (
         f"{found.sums} sums over all clients computed them, until the covariance of all rows turned none by more than"

@@ -1,15 +1,16 @@
-"""A site that joins a finished run: what it is told, what it posts, and where its rows lie.
+"""A site that joins a finished run: its requests, its uploads, and the positions of its rows.
 
-Only under an isometry key is another client asked: there one of the run's clients seals the secret of all clients for
-the site, which has a secret of its own like every other, and the server hands the box on.
+1. The site receives the filling, harmonization, scaling and key of the run's clients, and applies them to its
+own rows.
+2. It uploads the same data on each record as they did (:meth:`raydr.methods.method.MethodSettings.admit`),
+and the server computes a position on the unchanged map (P3, A.16). If the clients sent positions alone, the
+site computes its own from the run's model for new rows, and sends these. If they kept theirs, it keeps its
+own.
 
-1. The site is told by what the run's clients filled in, harmonized, scaled and keyed their rows, and does so with its
-   own.
-2. It posts of each record what they posted (:meth:`raydr.methods.method.MethodSettings.admit`), of which the server
-   makes a place on the map as it stands (P3, A.16). Where all that they posted are places, it finds its own at home,
-   by what the run left behind for new rows, and posts these; where they kept theirs, it keeps its own.
+No client of the run is involved, except under an isometry key. Then one of them seals the secret of all
+clients for the site, which has its own secret like every client, and the server forwards the sealed box.
 
-The map stands still: what the run left behind is read, and nothing of it is changed.
+The run's data are read only: joining does not change the map.
 """
 
 from __future__ import annotations
@@ -36,21 +37,21 @@ from raydr.statistics.site_effects import Common
 from raydr.threads import one_blas_thread
 
 MEMBER = 1
-"""The client of the run that hands its secret to the site, which is client 0, where one joins."""
+"""The client of the run that hands its secret to the site; the site is client 0."""
 
 
 @dataclass(frozen=True)
 class SitePlaces(
     Reply, granularity=Granularity.PER_RECORD, what="the position of every record of the site on the map"
 ):
-    """``places`` (rows, dimensions) float64, and ``clusters`` (rows,) int64 where the method makes any, else none."""
+    """``places`` (rows, dimensions) float64, and ``clusters`` (rows,) int64, empty without clusters."""
 
     places: Float64Array
     clusters: Int64Array
 
     @staticmethod
     def ranges(request: PlaceSite | PlaceSiteAtHome, rows: int) -> dict[str, Range]:
-        """A place for each row, and a cluster."""
+        """Return the range: a position and a cluster for each row."""
         clusters = rows if request.settings.offers("predict") else 0
         return {"places": Range((rows, request.dimensions)), "clusters": Range((clusters,), dtype="int64")}
 
@@ -62,12 +63,12 @@ class SitePlacesAtHome(
     what="the position of every record of the site on the map, which the site keeps",
     stays=True,
 ):
-    """Places that the site keeps."""
+    """Positions that the site keeps."""
 
 
 @dataclass(frozen=True)
 class PlaceSite(Request[SitePlaces], what="the model that places new rows on the map, as the run left it"):
-    """Ask a site to place its rows: a method's name and settings, its model, and the ``dimensions`` of the map."""
+    """Request to place a site's rows: a method's name and settings, its model, and the ``dimensions`` of the map."""
 
     kind: str
     settings: MethodSettings
@@ -79,7 +80,7 @@ class PlaceSite(Request[SitePlaces], what="the model that places new rows on the
 class PlaceSiteAtHome(
     Request[SitePlacesAtHome], what="the model that places new rows on the map, as the run left it"
 ):
-    """As :class:`PlaceSite`, and the site tells nobody."""
+    """As :class:`PlaceSite`, but the site keeps the positions."""
 
     kind: str
     settings: MethodSettings
@@ -89,7 +90,7 @@ class PlaceSiteAtHome(
 
 @answers(PlaceSite)
 def post_places(client: Client, request: PlaceSite) -> SitePlaces:
-    """Client part of step 2, where places are what is posted."""
+    """Run the client part of step 2 if positions are sent."""
     found = placed(request.settings, request.model, client.rows)
     none = np.zeros(0, np.int64)
     return SitePlaces(
@@ -99,7 +100,7 @@ def post_places(client: Client, request: PlaceSite) -> SitePlaces:
 
 @answers(PlaceSiteAtHome)
 def keep_places(client: Client, request: PlaceSiteAtHome) -> SitePlacesAtHome:
-    """Client part of step 2, where nothing is posted."""
+    """Run the client part of step 2 if nothing is sent."""
     found = placed(request.settings, request.model, client.rows)
     none = np.zeros(0, np.int64)
     return SitePlacesAtHome(
@@ -108,7 +109,7 @@ def keep_places(client: Client, request: PlaceSiteAtHome) -> SitePlacesAtHome:
 
 
 def placed(settings: MethodSettings, model: Mapping[str, FloatArray], rows: FloatArray) -> Placed:
-    """Places of new rows (rows, features), scaled as the run's, and their clusters where the method makes any.
+    """Return positions of new rows (rows, features), scaled as in the run, and their clusters if the method has any.
 
     Raises
     ------
@@ -126,16 +127,16 @@ def placed(settings: MethodSettings, model: Mapping[str, FloatArray], rows: Floa
 
 @dataclass(frozen=True)
 class ScaledBy:
-    """What the run's clients did to their rows before the method.
+    """Preprocessing of the rows by the run's clients.
 
     Attributes
     ----------
     scaling : Scaling or None
-        By what they filled in and scaled them; None where it is sealed.
+        Filling and scaling; None if sealed.
     sealed : (bytes,) uint8 or None
-        The same under the isometry key, and the key's centre: for clients alone.
+        The same under the isometry key, with the key's centre; only clients can read it.
     common : Common or None
-        What sites that adjusted themselves to each other had in common; None where they did not.
+        Common part of the harmonization; None without harmonization.
     """
 
     scaling: Scaling | None
@@ -152,34 +153,34 @@ def admit(
     *,
     journal: Journal,
 ) -> tuple[Placed, Ledger]:
-    """Have a site join, by a transport that reaches it alone.
+    """Have a site join, over a transport that reaches it alone.
 
     Parameters
     ----------
     transport : Transport
-        To the site, which holds its rows as read; under an isometry key also to a client of the run, as ``MEMBER``.
+        Reaches the site, which holds its rows as read; under an isometry key also a client of the run, as ``MEMBER``.
     plan : Plan
-        The run's own.
+        The run's plan.
     model : mapping of name to array
-        What the run left behind.
+        The run's model for new rows.
     scaled_by : ScaledBy
-        What comes before the method.
+        Preprocessing before the method.
     dimensions : {2, 3}
-        Of the map.
+        Dimensions of the map.
     journal : Journal
-        Told of the stages.
+        Receives the stages.
 
     Returns
     -------
     placed : Placed
-        Where the site's rows lie.
+        Positions of the site's rows.
     ledger : Ledger
         Every message between the site and the server.
 
     Raises
     ------
     ScenarioError
-        If noise would be told in a unit that the run did not keep.
+        If the level of noise is relative to a spread that the run did not keep.
     """
     require_admissible(plan)
     alone = replace(
@@ -205,7 +206,7 @@ def admit(
 
 
 def require_admissible(plan: Plan) -> None:
-    """Raise ScenarioError where a site cannot do to its rows what the run's clients did to theirs."""
+    """Raise ScenarioError if a site cannot preprocess its rows as the run's clients did."""
     if plan.coverage is None:
         return
     noise = plan.coverage.mechanism
@@ -217,9 +218,9 @@ def require_admissible(plan: Plan) -> None:
 
 
 def _prepare(federation: Federation, plan: Plan, scaled_by: ScaledBy) -> None:
-    """Have the site fill in, blur, harmonize, scale and key its rows as the run's clients did, in their order.
+    """Have the site fill in, blur, harmonize, scale and key its rows as the run's clients did, in the same order.
 
-    What its own rows are off by it measures itself, as they did, and keeps.
+    As in the run, the site estimates its own site effect and keeps it.
     """
     if scaled_by.sealed is not None:
         federation.agree(founder=MEMBER, clients=MEMBER + 1)

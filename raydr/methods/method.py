@@ -1,4 +1,4 @@
-"""What a federated method is, and the registry of all of them."""
+"""The contract of a federated method, and the registry of methods."""
 
 from __future__ import annotations
 
@@ -19,64 +19,68 @@ from raydr.settings import Settings
 
 
 class MethodSettings(Settings):
-    """Settings of a method, and what raydr asks of the method besides its server part.
+    """Settings of a method, and hooks for everything besides its server part.
 
-    The keys of a scenario's ``method`` section are the fields; ``kind`` is the method's name. Everything below has a
-    default: a method overrides what differs.
+    The keys of a scenario's ``method`` section are the fields; ``kind`` is the method's name. Every hook has
+    a default; override those that differ.
     """
 
     kind: str
 
     noise_on: ClassVar[frozenset[str]] = frozenset()
-    """Where clients can add noise: "data", "distances"."""
+    """Quantities that clients can add noise to: "data", "distances"."""
     some_noisy: ClassVar[bool] = False
-    """Whether noise may be added by a part of the clients alone."""
+    """Whether noise may be added by some of the clients alone."""
     noise_of_its_own: ClassVar[bool] = False
-    """Whether clients add noise with a claim to all that leaves them, by the method's own settings."""
+    """Whether the method's own settings add noise with a privacy claim to everything that leaves clients."""
     objective: ClassVar[str] = ""
-    """What the objective that rounds report is, in sentences, where it may rise while the map gets better."""
+    """Explanation of the reported objective, in sentences, if it may rise while the map gets better."""
     no_new_rows: ClassVar[str] = ""
-    """Why maps take no new rows, as a clause, where a method without :meth:`transform` has more to say of it."""
+    """Clause on why maps take no new rows, if a method without :meth:`transform` has a special reason."""
     coordinate_copies: ClassVar[int] = 2
-    """Copies, in double precision, that the server makes of the coordinates of all rows before it draws them."""
+    """Copies in double precision of all rows' coordinates that the server makes before it draws them."""
 
     @classmethod
     def offers(
         cls, what: Literal["central", "public_rows", "transform", "predict", "redraw", "rehearse"]
     ) -> bool:
-        """Whether the method overrides what not every method has."""
+        """Return whether the method overrides an optional hook."""
         return getattr(cls, what) is not getattr(MethodSettings, what)
 
     def check(self, rows: int, features: int) -> None:
-        """Raise ScenarioError or DataError if the settings do not fit so many rows; before any work is done."""
+        """Raise ScenarioError or DataError if the settings do not fit this many rows, before any work is done."""
 
     @property
     def rounds_asked(self) -> int:
-        """Number of rounds in which clients are asked; by default the key ``rounds``."""
+        """Number of rounds with requests to clients; by default the key ``rounds``."""
         return int(getattr(self, "rounds", 0))
 
     @property
     def drawn_by(self) -> Embedder | None:
-        """What draws the map at the server: the key ``embedder``, or settings that are an embedder; None: nothing."""
+        """Embedder of the map at the server: the key ``embedder``, or settings that are an embedder.
+
+        None without one.
+        """
         named: Embedder | None = getattr(self, "embedder", None)
         return self if named is None and isinstance(self, Embedder) else named
 
     # What the evaluation compares the map with.
 
     def truth(self, rows: FloatArray) -> Geometry | None:
-        """Return the true distances between pooled, scaled rows; by default None, the rows' own Euclidean ones."""
+        """Return the true distances between pooled, scaled rows; by default None: their Euclidean distances."""
         return None
 
     def mapped(self, embedding: FloatArray) -> Geometry | None:
-        """Return the distances on a map; by default None, those of its positions."""
+        """Return the distances on a map; by default None: Euclidean distances of its positions."""
         return None
 
     def central(
         self, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
     ) -> Pooled:
-        """Return the pooled-data map, and clusters where the method makes any, which no federation would allow.
+        """Return the pooled-data map, and clusters if the method has any, which no federation would allow.
 
-        Every federated map is measured against it. ``model`` is the federated run's. By default ``drawn_by`` draws it.
+        It is the reference for every federated map. ``model`` is that of the federated run. By default
+        ``drawn_by`` draws it.
         """
         if self.drawn_by is None:
             raise NotImplementedError(f"method.kind {self.kind!r} has no central map: override central")
@@ -88,76 +92,80 @@ class MethodSettings(Settings):
     def redraw(
         self, snapshot: Mapping[str, FloatArray], parts: Sequence[FloatArray], seed: int, journal: Journal
     ) -> Outcome:
-        """Return what the run would have come to had it ended after some round; not every method can.
+        """Return the outcome that the run would have had if it had ended after some round (optional hook).
 
-        ``snapshot`` is one of :attr:`raydr.methods.outcome.Outcome.snapshots`, ``parts`` each client's scaled rows.
+        ``snapshot`` is one of :attr:`raydr.methods.outcome.Outcome.snapshots`, ``parts`` each client's scaled
+        rows.
         """
         raise NotImplementedError(f"method.kind {self.kind!r} keeps no snapshots")
 
-    # Rows that are not the clients'.
+    # Rows that do not belong to clients.
 
     def public_rows(self, rows: int, mapped: int | None, features: int, clients: int | None) -> int:
-        """Return how many rows of the data to set apart for the server; see :mod:`raydr.methods.sense.anchors`."""
+        """Return the number of rows to set apart for the server; see :mod:`raydr.methods.sense.anchors`."""
         return 0
 
     def needs_table(self) -> str | None:
-        """Return why rows are set apart of one table, as a clause; None where sites may read files of their own."""
+        """Return a clause on why the method needs one table; None if sites may read their own files."""
         return None
 
     @property
     def public_file(self) -> str | None:
-        """Path of a file of rows that are nobody's secret."""
+        """Path of a file of public rows."""
         return None
 
     # What leaves a client, and under which noise.
 
     def releases(self, noise: Mechanism) -> float:
-        """Return how many answers noise covers: what an epsilon is divided among.
+        """Return the number of answers that noise covers and that share an epsilon.
 
-        An answer that is to spend less counts as the part that it spends; 0 where nothing of that sort is uploaded.
+        An answer that spends less counts as a fraction; 0 if no such answers are uploaded.
         """
         return 1
 
     def unpayable(self, noise: Mechanism) -> str | None:
-        """Return why these settings cannot be had under a mechanism, as a clause; None where they can."""
+        """Return a clause on why a mechanism does not work with these settings; None if it does."""
         return None
 
     def posts(self) -> str | None:
-        """Return what of each record leaves its client under no noise but that on data, as a clause; None: nothing."""
+        """Return a clause on which data of each record leave its client without noise, other than on data.
+
+        None: none.
+        """
         return None
 
     def unkeyable(self) -> str | None:
-        """Return why rows cannot be under an isometry key, as a clause; None where they can.
+        """Return a clause on why an isometry key does not work with these settings; None if it does.
 
-        They can where all that is computed depends on distances alone, or turns with the rows.
+        A key works if all results depend on distances alone, or rotate with the rows.
         """
         return "it is not known how this method treats rotated rows: leave it out"
 
     @property
     def keeps_places(self) -> bool:
-        """Whether clients keep their records' places to themselves; by default by the key ``publish``."""
+        """Whether clients keep the positions of their records; by default by the key ``publish``."""
         return getattr(self, "publish", "server") == "local"
 
     # New rows on a finished map.
 
     def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
-        """Return positions (rows, 2 or 3) of new rows (rows, features), scaled as the run's; not every method can."""
+        """Return positions (rows, 2 or 3) of new rows (rows, features), scaled as in the run (optional hook)."""
         raise NotImplementedError(f"maps of method.kind {self.kind!r} take no new rows")
 
     def predict(self, model: Mapping[str, FloatArray], rows: FloatArray) -> Int64Array:
-        """Return clusters (rows,) of new rows, by the same; not every method makes any."""
+        """Return clusters (rows,) of new rows (rows, features), scaled as in the run (optional hook)."""
         raise NotImplementedError(f"method.kind {self.kind!r} makes no clusters")
 
     def admit(self, federation: Federation, model: Mapping[str, FloatArray]) -> Placed | None:
-        """Return where the rows of a site lie that joins later, by a federation of that site alone.
+        """Return positions of the rows of a site that joins later, over a federation of that site alone.
 
-        What it posts is what clients posted, and the map stands still. None where a place is all that is posted
-        (:mod:`raydr.methods.joining`).
+        The site sends the same data as the run's clients, and the map does not change. None if clients send
+        positions alone (:mod:`raydr.methods.joining`).
         """
         return None
 
     def unplaceable(self) -> str | None:
-        """Return why maps under these settings take no new rows, as a clause; None where they do."""
+        """Return a clause on why maps under these settings take no new rows; None if they do."""
         if self.offers("transform"):
             return None
         able = ", ".join(name for name, method in METHODS.items() if method.settings.offers("transform"))
@@ -166,17 +174,17 @@ class MethodSettings(Settings):
             f"maps of method.kind {self.kind!r} take no new rows{because}; maps of these methods do: {able}"
         )
 
-    # What `raydr plan` tells before anything starts.
+    # Information for `raydr plan`.
 
     def rehearse(self, federation: Rehearsal) -> None:
-        """Ask clients what the server part asks them, without its arithmetic; without it messages are not known."""
+        """Ask clients what the server part asks them, without its arithmetic; otherwise the messages are unknown."""
 
     def server_bytes(self, rows: int, features: int, clients: int) -> int:
-        """Return the bytes that the server holds at its fullest besides messages, coordinates and the map's graph."""
+        """Return the server's peak bytes besides messages, coordinates and the map's graph."""
         return 0
 
     def central_operations(self, rows: int, features: int) -> float:
-        """Return the floating-point operations of the pooled-data map, where no embedder draws it."""
+        """Return the floating-point operations of the pooled-data map, if no embedder draws it."""
         return 0.0
 
 
@@ -185,16 +193,16 @@ Serve = TypeVar("Serve", bound=Callable[[Federation, Any], Outcome])
 
 @dataclass(frozen=True)
 class Method:
-    """A federated method: its settings and its server part, which meets the client part through messages.
+    """A federated method: its settings and its server part, which talks to clients by messages.
 
     Attributes
     ----------
     settings : type of MethodSettings
-        Its settings in a scenario, and what else raydr asks of it.
+        Its settings in a scenario, with its hooks.
     serve : callable
         Its server part.
     title : str
-        How its paper writes it.
+        Its name in the paper.
     """
 
     settings: type[MethodSettings]
@@ -203,12 +211,12 @@ class Method:
 
     @property
     def summary(self) -> str:
-        """One line on what it is."""
+        """One-line description."""
         return summary(self.settings)
 
 
 METHODS: Registry[Method] = Registry("methods", "raydr.methods", first=("landmarks", "sense"))
-"""Every method by its ``method.kind``."""
+"""All methods by ``method.kind``."""
 
 
 def method(settings: type[MethodSettings], title: str) -> Callable[[Serve], Serve]:
@@ -217,16 +225,16 @@ def method(settings: type[MethodSettings], title: str) -> Callable[[Serve], Serv
     Parameters
     ----------
     settings : type of MethodSettings
-        Its settings in a scenario; the default of its ``kind`` is the method's name, the first line of its
-        docstring what lists say of it.
+        Its settings in a scenario. The default of its ``kind`` is the method's name; lists show the first
+        line of its docstring.
     title : str
-        How its paper writes it.
+        Its name in the paper.
 
     Examples
     --------
     >>> from typing import Literal
     >>> class Nothing(MethodSettings):
-    ...     '''Says nothing and maps nothing.'''
+    ...     '''Sends nothing and maps nothing.'''
     ...     kind: Literal["nothing"] = "nothing"
     >>> @method(Nothing, "Nothing")  # doctest: +SKIP
     ... def serve(federation, settings): ...

@@ -1,4 +1,4 @@
-"""What every method brings back, and the one way from a geometry to a map."""
+"""Results of methods, and the common path from a geometry to a map."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from raydr.threads import cores
 
 @dataclass(frozen=True)
 class Note:
-    """What a data owner should know of this run, for the report: a title, and paragraphs parted by empty lines."""
+    """Note to data owners about this run, for the report: a title, and paragraphs separated by empty lines."""
 
     title: str
     text: str
@@ -30,31 +30,31 @@ class Note:
 
 @dataclass(kw_only=True, frozen=True)
 class Outcome:
-    """A map, and what is behind it.
+    """A map, and the data behind it.
 
     Attributes
     ----------
     embedding : (rows, 2) or (rows, 3) float
         Rows in client order: all rows of client 0, then of client 1, and so on.
     geometry : Geometry or None
-        The distances between all rows, as far as the server could tell them; None where it cannot.
+        The distances between all rows that the server recovered; None if it cannot.
     model : mapping of name to array
-        What placing new rows on the map needs; never a training row.
+        Model for new rows; never holds a training row.
     notes : tuple of Note
-        For the report.
+        Notes for the report.
     clusters : (rows,) int64 or None
-        Of each row, from 0; None where the method makes no clusters.
+        Cluster of each row, from 0; None if the method makes no clusters.
     snapshots : mapping of round to mapping of name to array
-        Models along the way, where they were asked for, of which
-        :meth:`raydr.methods.method.MethodSettings.redraw` draws maps.
+        Models of earlier rounds, if requested. :meth:`raydr.methods.method.MethodSettings.redraw` draws maps of them.
     published : bool
-        Whether the server has the map; where it has not, each client has its own rows' places, and the evaluation all.
+        Whether the server has the map. If not, each client has the positions of its own rows, and the
+        evaluation has all.
     stress : (iterations + 1,) float64 or None
-        Where the server found the geometry by iterations of its own, which are no rounds: the stress of the start and
-        after each of them.
+        Stress at the start and after each iteration, if the server found the geometry by iterations that are
+        not rounds.
     lift : callable or None
-        The rows of features (rows, features) that stand for coordinates (rows, dimensions) of a geometry of points;
-        None where the server does not tell where in the features these lie.
+        From coordinates (rows, dimensions) of a geometry of points to rows of features (rows, features); None
+        if the server does not know their position among the features.
     """
 
     embedding: FloatArray
@@ -70,7 +70,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Placed:
-    """Where new rows lie on a map, ``places`` (rows, 2 or 3), and of a method that makes clusters which they are in."""
+    """Positions of new rows on a map, ``places`` (rows, 2 or 3), and their clusters if the method has any."""
 
     places: FloatArray
     clusters: Int64Array | None = None
@@ -78,16 +78,16 @@ class Placed:
 
 @dataclass(frozen=True)
 class Pooled:
-    """What a method's centralised counterpart makes of pooled rows, in their order.
+    """Result of a method's centralised counterpart on pooled rows, in their order.
 
     Attributes
     ----------
     embedding : (rows, 2) or (rows, 3) float
         The map.
     clusters : (rows,) int64 or None
-        Of each row, from 0; None where the method makes no clusters.
+        Cluster of each row, from 0; None if the method makes no clusters.
     place : callable or None
-        Positions of new rows (rows, features), scaled as the pooled ones, on the map; None where it takes none.
+        Positions of new rows (rows, features), scaled as the pooled ones, on the map; None if it takes none.
     """
 
     embedding: FloatArray
@@ -97,7 +97,7 @@ class Pooled:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A map (rows, dimensions), the neighbour graph that it was drawn from, and what is to be said of that."""
+    """A map (rows, dimensions), its neighbour graph, and notes on that."""
 
     embedding: FloatArray
     graph: NeighborGraph
@@ -113,29 +113,29 @@ def draw_map(
     seed: int,
     journal: Journal,
 ) -> Drawn:
-    """Neighbour graph, first layout, embedding: the same path for federated and for pooled rows.
+    """Compute neighbour graph, initial layout and embedding, for federated and pooled rows alike.
 
     Parameters
     ----------
     geometry : Geometry
         Distances between all rows.
     coordinates : (rows, dimensions)
-        Whose principal components are the first layout.
+        Their principal components are the initial layout.
     embedder : Embedder
         Draws the map.
     dimensions : {2, 3}
-        Of the map.
+        Dimensions of the map.
     seed : int
         The run's seed.
     journal : Journal
-        Told of the stages ``neighbours`` and ``embedding``.
+        Receives the stages ``neighbours`` and ``embedding``.
 
     Returns
     -------
     drawn : Drawn
         The map and the graph.
     """
-    # The bits depend on neither thread count (docs/determinism.md), so take every core.
+    # The bits depend on no thread count (docs/determinism.md), so use every core.
     with journal.stage("neighbours"):
         needed = embedder.neighbors_needed(geometry.rows)
         recall = getattr(embedder, "neighbor_recall", 1.0)

@@ -1,9 +1,10 @@
-"""New rows on a finished map: what a run keeps for them, and how they are placed.
+"""New rows on a finished map: the references that a run keeps, and placement by them.
 
-A run keeps references: means of small groups of records, and where on the map these lie, which is their median along
-each axis: one that lies apart from its group moves a mean to where none is. Groups are made on the map alone, so that
-each lies in one place of it; no reference is a record. A client places its new rows among the references by
-:mod:`raydr.embedding.placing`, at home, and tells nobody. docs/new-rows.md has what they come to.
+A run keeps references: means of small groups of records, with positions on the map. The position is the
+group's median along each axis, because one distant member would move a mean to an empty place. Groups are
+formed on the map alone, so that each is compact there; no reference is a record. A client places its new rows
+among the references by :mod:`raydr.embedding.placing`, locally, and sends nothing. docs/new-rows.md has
+measured results.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from raydr.geometry.prototypes import groups
 from raydr.threads import one_blas_thread
 
 LEAST_GROUP = 5
-"""Records whose mean is a reference."""
+"""Least number of records per reference."""
 ITERATIONS = 100
 
 
@@ -32,18 +33,18 @@ def references(
     rows: Callable[[Float64Array], Float64Array],
     clusters: Int64Array | None = None,
 ) -> dict[str, FloatArray]:
-    """What places new rows on a map.
+    """Return the references for new rows on a map.
 
     Parameters
     ----------
     embedding : (rows, dimensions)
-        Where records lie.
+        Positions of the records.
     chart : (rows, coordinates)
-        What the server knows of them.
+        Coordinates of the records at the server.
     rows : callable
-        Rows of a table, (groups, features), from mean coordinates (groups, coordinates).
+        From mean coordinates (groups, coordinates) to rows of a table (groups, features).
     clusters : (rows,), optional
-        Of each record, from 0: :func:`clusters_of` then tells those of new rows.
+        Cluster of each record, from 0, so that :func:`clusters_of` can give those of new rows.
     """
     found = groups(embedding, min(LEAST_GROUP, len(embedding)), most=True)
     kept: dict[str, FloatArray] = {
@@ -64,14 +65,15 @@ def placed(
     squared_distances: Callable[[Float64Array], FloatArray],
     rows: Float64Array,
 ) -> Float64Array:
-    """Positions (rows, dimensions) of new rows (rows, columns), from their squared distances to the references.
+    """Return positions (rows, dimensions) of new rows (rows, columns), from their squared distances to the references.
 
-    The distances are asked for in blocks of one size, so that a row's place is the same whatever rows come with it.
+    Distances are requested in blocks of one size, so that a row's position does not depend on the other new
+    rows.
 
     Raises
     ------
     KeyError, ValueError
-        If the model is none of :func:`references`.
+        If the model is not a result of :func:`references`.
     """
     positions = np.asarray(model["reference_positions"], np.float64)
     counts = np.asarray(model["reference_counts"], np.float64)
@@ -90,7 +92,7 @@ def placed(
 def _pulls(
     squared_distances: Callable[[Float64Array], FloatArray], rows: Float64Array, references: int
 ) -> Any:
-    """Affinities (rows, references) of new rows to the references."""
+    """Return affinities (rows, references) of new rows to the references."""
 
     def near(block: slice) -> FloatArray:
         return squared_distances(filled_up(rows[block]))[: block.stop - block.start]
@@ -100,7 +102,7 @@ def _pulls(
 
 
 def placed_by_rows(model: Mapping[str, FloatArray], rows: FloatArray) -> Float64Array:
-    """Positions (rows, dimensions) of new rows (rows, features), by their Euclidean distances to the references.
+    """Return positions (rows, dimensions) of new rows (rows, features), by Euclidean distances to the references.
 
     Raises as :func:`placed`.
     """
@@ -108,7 +110,7 @@ def placed_by_rows(model: Mapping[str, FloatArray], rows: FloatArray) -> Float64
 
 
 def clusters_of(model: Mapping[str, FloatArray], rows: FloatArray) -> Int64Array:
-    """Cluster (rows,) that most of the records have which a new row (rows, features) is pulled by.
+    """Return for each new row (rows, features) the most frequent cluster (rows,) of the records that pull it.
 
     Raises as :func:`placed`.
     """
@@ -125,7 +127,7 @@ def clusters_of(model: Mapping[str, FloatArray], rows: FloatArray) -> Int64Array
 def _from_references(
     model: Mapping[str, FloatArray], rows: FloatArray
 ) -> Callable[[Float64Array], Float64Array]:
-    """Squared Euclidean distances of some rows to all references."""
+    """Return a function from rows to squared Euclidean distances to all references."""
     known = np.asarray(model["references"], np.float64)
     if known.ndim != 2 or known.shape[1] != rows.shape[1]:
         raise ValueError(
@@ -148,7 +150,7 @@ def _means(table: FloatArray, found: list[Int64Array]) -> Float64Array:
 
 
 def _unit(positions: Float64Array) -> float:
-    """Median distance of references to the nearest other on the map: t-SNE's forces are of distances about 1."""
+    """Return the median distance of references to the nearest other on the map; t-SNE's forces assume about 1."""
     if len(positions) < 2:
         return 1.0
     nearest = nearest_neighbors(Points(positions), 1).distances

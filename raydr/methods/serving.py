@@ -1,4 +1,4 @@
-"""The server's side of a run: scale the rows, run the method, close the books."""
+"""The server's side of a run: scale the rows, run the method, close the ledger."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from raydr.threads import one_blas_thread
 
 @dataclass(kw_only=True, frozen=True)
 class Plan(Context):
-    """What a federation is to do, and the context in which it does so, whatever carries its calls.
+    """Plan of a federation: the method, its settings, and the context, for any transport.
 
     Attributes
     ----------
@@ -41,14 +41,13 @@ class Plan(Context):
     scale : {"none", "standard", "minmax", "unit"}
         See :func:`raydr.statistics.scaling.fit_scaling`.
     fill : {"mean", "median"} or None
-        What stands in for missing values: see :func:`raydr.statistics.filling.fit_filling`; None where there are none.
+        Replacement of missing values: see :func:`raydr.statistics.filling.fit_filling`; None if there are none.
     harmonize : Harmonizing or None
-        How sites are adjusted to each other: see :func:`raydr.statistics.harmonizing.fit_harmonizing`; None: not at
-        all.
+        Adjustment of sites to each other: see :func:`raydr.statistics.harmonizing.fit_harmonizing`; None for none.
     faults : FaultPlan
-        What goes wrong on purpose.
+        Simulated faults.
     geometry : bool
-        Whether anybody asks for the geometry that the server recovers; else it ends where it was made.
+        Whether the recovered geometry is kept for later; if not, it is dropped after use.
     """
 
     method: str
@@ -62,21 +61,21 @@ class Plan(Context):
 
 @dataclass(frozen=True)
 class Served:
-    """What the server has at the end of a run.
+    """State of the server at the end of a run.
 
     Attributes
     ----------
     outcome : Outcome
         The map and the geometry behind it, rows in client order.
     prepared : Preparation
-        What became of the clients' rows before the method began; of harmonized ones also what each client keeps to
-        itself, for the evaluation.
+        Preprocessing of the clients' rows before the method. With harmonization also what each client keeps,
+        for the evaluation.
     ledger : Ledger
         Every message.
     sealed_scaling : (bytes,) uint8 or None
-        Of a keyed run, whose preparation says nothing: only clients can read it.
+        Scaling of a keyed run, which only clients can read; the preparation is then empty.
     deviation : (features,) float64 or None
-        Standard deviation of each feature as it was mapped, if sums of the run told it.
+        Standard deviation of each feature as mapped, if sums of the run gave it.
     """
 
     outcome: Outcome
@@ -86,7 +85,7 @@ class Served:
     deviation: Float64Array | None = None
 
     def reordered(self, order: Int64Array) -> Served:
-        """Same, with row ``order[i]`` of the outcome as its row ``i``."""
+        """Return the same, with row ``order[i]`` of the outcome as row ``i``."""
         geometry, clusters = self.outcome.geometry, self.outcome.clusters
         outcome = replace(
             self.outcome,
@@ -107,10 +106,10 @@ def serve(
     released: Sequence[str] = (),
     transcript: Transcript | None = None,
 ) -> Served:
-    """Carry a plan out over a transport that reaches ``clients`` clients, from a checkpoint if there is one.
+    """Run a plan over a transport that reaches ``clients`` clients, from a checkpoint if there is one.
 
-    ``released`` is what was written down of charged releases before. What the server sees is written into
-    ``transcript`` where there is one.
+    ``released`` are the charged releases recorded before. The server's view is recorded in ``transcript`` if
+    given.
     """
     with one_blas_thread():
         with journal.stage("clients"):
@@ -124,7 +123,7 @@ def serve(
                 transcript=transcript,
             )
         prepared, sealed = _prepared(federation, plan)
-        federation.deviation = None  # of rows before they were as they are mapped
+        federation.deviation = None  # of rows before their preprocessing
         outcome = METHODS[plan.method].serve(federation, plan.settings)
     if not plan.geometry:
         outcome = replace(outcome, geometry=None, lift=None)
@@ -134,22 +133,22 @@ def serve(
 
 @dataclass(kw_only=True, frozen=True)
 class Rehearsed:
-    """What a rehearsal came to.
+    """Result of a rehearsal.
 
     Attributes
     ----------
     ledger : Ledger
-        Every message that the run will send, and what they cost; up to its end, where it will fail.
+        Every message that the run will send, with its cost, up to the point where the run will fail.
     rounds : int
-        That were rehearsed.
+        Number of rehearsed rounds.
     efforts : dict of stage to Effort
-        What each stage comes to.
+        Effort of each stage.
     guesses : dict of message type's name to str
         Messages whose size is assumed, and why.
     whole : bool
-        Whether the method's own messages are in it.
+        Whether the method's own messages are included.
     failure : RunError or None
-        What will end the run, where that is known beforehand.
+        The error that will end the run, if known beforehand.
     """
 
     ledger: Ledger
@@ -161,12 +160,12 @@ class Rehearsed:
 
 
 def rehearse(crowd: Crowd, plan: Plan) -> Rehearsed:
-    """Ask a crowd everything that a plan's run will ask, and compute nothing of it.
+    """Ask a crowd everything that a plan's run will ask, without computing.
 
     Raises
     ------
     ScenarioError, DataError
-        What would refuse the run.
+        Errors that would also refuse the run.
     """
     journal = Journal()
     with journal.stage("clients"):
@@ -192,9 +191,9 @@ def rehearse(crowd: Crowd, plan: Plan) -> Rehearsed:
 
 
 def _prepared(federation: Federation, plan: Plan) -> tuple[Preparation, UInt8Array | None]:
-    """What comes before every method: noise on records, their scale, and their key, which makes a secret of both.
+    """Preprocess rows as before every method: noise on records, scaling, and the key, which hides both.
 
-    Missing values are filled in before any of them, and sites harmonized before rows are scaled.
+    Missing values are filled in first, and sites are harmonized before rows are scaled.
     """
     if plan.isometry_key:
         with federation.stage("isometry key"):

@@ -1,6 +1,7 @@
-"""States of a method along its rounds, for the evaluation to draw maps of: kept beside what a round hands to the next.
+"""States of a method in earlier rounds, kept with the loop's state, for maps of the evaluation.
 
-They are entries of the loop's state, so checkpoints hold them and a resumed run has them; no request is made of them.
+They are entries of the loop's state, so checkpoints hold them and a resumed run has them. They need no
+requests.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ _KEPT = "kept after round "
 
 
 def keep(federation: Federation, state: dict[str, NDArray[Any]], name: str) -> None:
-    """Keep ``state[name]`` under the present round's number, where the context says that it is time for one.
+    """Keep ``state[name]`` under the current round's number, if the context requests a snapshot now.
 
-    Call it before the loop of rounds, for what the method begins with, and at the end of each round.
+    Call it before the loop of rounds, for the initial state, and at the end of each round.
     """
     every = federation.context.evaluate_every
     if every and federation.round % every == 0:
@@ -26,7 +27,7 @@ def keep(federation: Federation, state: dict[str, NDArray[Any]], name: str) -> N
 
 
 def kept(state: Mapping[str, NDArray[Any]]) -> dict[int, NDArray[Any]]:
-    """Everything that was kept, by round.
+    """Return everything that was kept, by round.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""FedNE and what it is compared with: one encoder for everybody, trained where the rows are (P2)."""
+"""FedNE and its baselines: one shared encoder, trained where the rows are (P2)."""
 
 from raydr.methods.fedne import fedne as fedne  # isort: split
 

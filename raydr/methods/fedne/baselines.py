@@ -1,4 +1,4 @@
-"""The two ends between which FedNE stands (P2 5.1): each client by itself, and everybody's rows in one place."""
+"""The two extremes that P2 (5.1) compares FedNE with: each client alone, and all rows pooled."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from raydr.methods.outcome import Outcome
 
 
 class LocalNE(Published, PooledEncoder):
-    """An encoder for each client alone: no messages, and no common map (P2's LocalNE)."""
+    """One encoder per client: no messages, and no common map (P2's LocalNE)."""
 
     kind: Literal["local-ne"] = "local-ne"
     no_new_rows: ClassVar[str] = "each client draws its own map, with an encoder that never leaves the client"
@@ -47,7 +47,7 @@ class LocalNE(Published, PooledEncoder):
         """Ask what :func:`serve_local` asks."""
         with federation.by_sample(), federation.stage("input scale"):
             scaled(federation, self)
-        with federation.stage("rounds"):  # which a run counts to the stage before
+        with federation.stage("rounds"):  # which a run adds to the stage before
             for round in federation.rounds(self.rounds, {}):
                 federation.mean(AloneRequest(self, round), weights="rows")
                 federation.reckon(at_clients=training_operations(self, federation.sizes, federation.features))
@@ -63,13 +63,13 @@ class Loss(Reply, granularity=Granularity.AGGREGATE, what="the mean loss of a cl
 
     @staticmethod
     def ranges(request: AloneRequest, rows: int) -> dict[str, Range]:
-        """Clipped at the client."""
+        """Return the range; clients clip the loss to it."""
         return {"loss": Range((), LARGEST_LOSS)}
 
 
 @dataclass(frozen=True)
 class AloneRequest(Request[Loss], what="notice that a round has begun"):
-    """Asked in each round; ``round`` counts from 1."""
+    """Request of each round; ``round`` counts from 1."""
 
     settings: LocalNE
     round: int
@@ -77,27 +77,30 @@ class AloneRequest(Request[Loss], what="notice that a round has begun"):
 
 @answers(AloneRequest)
 def train_alone(client: Client, request: AloneRequest) -> Loss:
-    """Client part of LocalNE. A client that was restarted or left out rounds catches up with them."""
+    """Run the client part of LocalNE.
+
+    A client that was restarted or missed rounds catches up with them.
+    """
     return Loss(min(_until(client, request.settings, request.round)[1], LARGEST_LOSS))
 
 
 @dataclass(frozen=True)
 class AlonePositionRequest(Request[Positions], what="notice that the rounds are over"):
-    """Asked once, at the end."""
+    """Request at the end of the run."""
 
     settings: LocalNE
 
 
 @answers(AlonePositionRequest)
 def post_own_positions(client: Client, request: AlonePositionRequest) -> Positions:
-    """Positions by the client's own encoder."""
+    """Return the positions of the client's rows by its own encoder."""
     settings = request.settings
     weights, _ = _until(client, settings, settings.rounds)
     return Positions(positions_of(client.rows, weights, settings.hidden))
 
 
 def _until(client: Client, settings: LocalNE, round: int) -> tuple[Float32Array, float]:
-    """Weights and loss after a round, going on from what the client remembers."""
+    """Return weights and loss after a round, continuing from the client's memory."""
     if "alone" not in client.memory:
 
         def random(round: int, purpose: str) -> np.random.Generator:
@@ -113,7 +116,7 @@ def _until(client: Client, settings: LocalNE, round: int) -> tuple[Float32Array,
 
 @method(LocalNE, "local NE")
 def serve_local(federation: Federation, settings: LocalNE) -> Outcome:
-    """Server part of LocalNE: it counts rounds. Each client's rows lie on a map of their own."""
+    """Run the server part of LocalNE, which only counts rounds; each client's rows have their own map."""
     with federation.stage("input scale"):
         scaled(federation, settings)
     for round in federation.rounds(settings.rounds, {}):
@@ -124,13 +127,13 @@ def serve_local(federation: Federation, settings: LocalNE) -> Outcome:
 
 
 class GlobalNE(Published, SharedEncoder):
-    """One encoder on everybody's pooled rows, which clients would have to hand over (P2's GlobalNE)."""
+    """One encoder for the pooled rows, which clients would have to hand over (P2's GlobalNE)."""
 
     kind: Literal["global-ne"] = "global-ne"
 
     @property
     def rounds_asked(self) -> int:
-        """None: rows are handed over once."""
+        """Return 0: clients hand over their rows once."""
         return 0
 
     def rehearse(self, federation: Rehearsal) -> None:
@@ -155,31 +158,31 @@ class Rows(
 
     @staticmethod
     def ranges(request: RowsRequest, rows: int) -> dict[str, Range]:
-        """All of them."""
+        """Return the range of all rows."""
         return {"rows": Range((rows, request.features), dtype="float32")}
 
     def fixed(self, request: RowsRequest) -> Fixed:
-        """All of it."""
+        """Return all records: nothing is hidden."""
         rows, features = self.rows.shape
         return Fixed(records=rows, exact=rows, dimensions=features, features=features, points=0)
 
 
 @dataclass(frozen=True)
 class RowsRequest(Request[Rows], what="a request for all records"):
-    """Asked once."""
+    """Request for all rows, sent once."""
 
     features: int
 
 
 @answers(RowsRequest)
 def hand_over(client: Client, request: RowsRequest) -> Rows:
-    """Client part of GlobalNE."""
+    """Run the client part of GlobalNE."""
     return Rows(np.asarray(client.rows, np.float32))
 
 
 @method(GlobalNE, "global NE")
 def serve_global(federation: Federation, settings: GlobalNE) -> Outcome:
-    """Server part of GlobalNE: it trains on everybody's rows."""
+    """Run the server part of GlobalNE, which trains on the rows of all clients."""
     with federation.stage("input scale"):
         scaling, _ = scaled(federation, settings)
     with federation.stage("pooling"):

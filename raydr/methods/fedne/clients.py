@@ -1,4 +1,4 @@
-"""FedNE's messages, and what clients do when they come. The encoder's weights travel as one flat vector."""
+"""FedNE's messages and the client code behind them. Encoder weights travel as one flat vector."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 LARGEST_LOSS = 1e4
 LARGEST_GRADIENT = 1e3
-"""Entries of a mean gradient beyond it are clipped at the client; they are some 1e-2 large."""
+"""Entries of a mean gradient beyond it are clipped at the client; typical entries are about 1e-2."""
 LONGEST_STEP = 7.3
-"""Adam moves a parameter by at most so many learning rates in a step.
+"""Adam moves a parameter by at most this many learning rates in a step.
 
-|m| / sqrt(v) is at most sqrt(sum a^2 / b), by Cauchy and Schwarz, for the weights a of the first moment and b of the
-second: 7.27 with decays 0.9 and 0.999, and bias correction makes it less.
+|m| / sqrt(v) is at most sqrt(sum a^2 / b), by Cauchy-Schwarz, for the weights a of the first moment and b of
+the second: 7.27 with decays 0.9 and 0.999. Bias correction makes it less.
 """
 
 
@@ -47,13 +47,13 @@ class Prototypes(
     granularity=Granularity.PER_CLIENT,
     what="means of groups of a client's records, each group with at least the given number of records",
 ):
-    """``means`` (prototypes, features) float32; their number follows from the number of rows."""
+    """``means`` (prototypes, features) float32; the number of prototypes follows from the number of rows."""
 
     means: Float32Array
 
     @staticmethod
     def ranges(request: PrototypeRequest, rows: int) -> dict[str, Range]:
-        """As many as groups."""
+        """Return the range: one mean per group."""
         from raydr.geometry.prototypes import prototype_count
 
         return {"means": Range((prototype_count(rows, request.least), request.features), dtype="float32")}
@@ -61,7 +61,7 @@ class Prototypes(
 
 @dataclass(frozen=True)
 class PrototypeRequest(Request[Prototypes], what="the least number of records in a group"):
-    """Asked once, before the first round."""
+    """Request sent once, before the first round."""
 
     least: int
     features: int
@@ -69,7 +69,7 @@ class PrototypeRequest(Request[Prototypes], what="the least number of records in
 
 @answers(PrototypeRequest)
 def show_prototypes(client: Client, request: PrototypeRequest) -> Prototypes:
-    """Client part of the warm start."""
+    """Run the client part of the warm start."""
     from raydr.geometry.prototypes import prototypes
 
     return Prototypes(prototypes(client.rows, request.least))
@@ -83,19 +83,19 @@ class Change(
     " mean gradient since its last round, and that gradient, sealed for the client itself",
     covers=("weights",),
 ):
-    """What training changed at one client.
+    """Result of local training at one client.
 
     Attributes
     ----------
-    weights : (parameters,) float32, of all clients together and under noise float64
-        Trained minus received; under noise cut to its clip.
+    weights : (parameters,) float32; in a sum over clients and under noise float64
+        Trained minus received weights; under noise clipped.
     loss : float
-        Mean over its batches; under noise 0, since nothing covers it.
-    control : (parameters,) float32, of all clients together float64
-        Change of its control variate; empty where there are none. Exact below 1: numbers in half precision are
-        multiples of 2^-24.
+        Mean over the client's batches; 0 under noise, which does not cover it.
+    control : (parameters,) float32; in a sum over clients float64
+        Change of the client's control variate; empty without control variates. Exact below 1, because
+        half-precision numbers are multiples of 2^-24.
     kept : (bytes,) uint8
-        Its control variate, sealed; empty where there are none.
+        The client's control variate, sealed; empty without control variates.
     """
 
     weights: FloatArray
@@ -105,7 +105,7 @@ class Change(
 
     @staticmethod
     def ranges(request: TrainRequest, rows: int) -> dict[str, Range]:
-        """What so many steps of Adam can do at most."""
+        """Return bounds that follow from the number of Adam steps."""
         largest = LONGEST_STEP * request.learning_rate * max(1, request.training.most_steps) + 1e-6
         size = kept_size(request.control.size) if request.control.size else 0
         dtype = "float32"
@@ -119,26 +119,27 @@ class Change(
         }
 
     def quantities(self, on: str, request: TrainRequest) -> dict[str, Quantity]:
-        """The change of the weights."""
+        """Return the change of the weights."""
         return {"weights": Quantity(self.weights.astype(np.float64))}
 
 
 @dataclass(kw_only=True, frozen=True)
 class Training:
-    """What every round of local training has in common.
+    """Settings of local training that all rounds share.
 
     Attributes
     ----------
-    hidden, neighbors, batch, local_epochs, negatives, mixing, proximity, mixed, negatives_from, softening, adam_floor
-        As in the settings; ``mixing`` and ``proximity`` 0 for none.
+    hidden, neighbors, batch, local_epochs, negatives, mixing, proximity, mixed, negatives_from, softening,
+    adam_floor
+        As in the settings; ``mixing`` and ``proximity`` are 0 for none.
     most_steps : int
-        Batches of a client, at most; they bound how far its weights can go.
+        Largest number of batches per client, which bounds the change of its weights.
     rows : int
-        Of all clients.
+        Rows of all clients.
     together : bool
-        Whether clients of one host train as one.
+        Whether the clients of one host train as one.
     left_out : float
-        Part of the others' networks that each client leaves out.
+        Share of the other clients' networks that each client leaves out.
     """
 
     hidden: tuple[int, ...]
@@ -159,7 +160,7 @@ class Training:
 
     @property
     def device(self) -> str:
-        """Where this process computes large products, for clients that train as one; alone they are too small."""
+        """Return the device for large products of clients that train as one; single clients are too small."""
         return workplace().torch_device if self.together else "cpu"
 
 
@@ -172,30 +173,30 @@ class TrainRequest(
     Attributes
     ----------
     training : Training
-        What does not change over rounds.
+        Settings that do not change between rounds.
     weights : (parameters,) float32
-        The present encoder.
+        The current encoder.
     learning_rate : float
-        Of this round.
+        Learning rate of this round.
     field : (nodes, nodes) float32
-        Mean repulsion by everybody's rows at the nodes from -reach to reach; no nodes for no field.
+        Mean repulsion by the rows of all clients at the nodes from -reach to reach; no nodes without a field.
     reach : float
-        Of the field.
+        Half the width of the field.
     surrogates : (clients, parameters) float32
-        Surrogate networks; none for no such surrogate.
+        Surrogate networks; none without networks.
     shares : (clients,) float32
-        Part of all rows that each network speaks for.
+        Share of all rows that each network represents.
     control : (parameters,) float32
-        Mean of all clients' control variates; empty for none.
+        Mean of all clients' control variates; empty without control variates.
     kept : (clients, bytes) uint8
-        Every client's own, as it sealed it; addressed to a client, its own alone.
+        The sealed control variate of every client; a message to one client holds its own alone.
     kept_rounds : (clients,) int64
-        The round in which each sealed it; 0 before its first. Addressed to a client, its own alone.
+        Round in which each client sealed it, 0 before its first; a message to one client holds its own alone.
     spoken : (clients,) float32
-        Part of the field that is of each client's rows, 0 for who did not answer; empty where that is not known.
-        Addressed to a client, its own alone.
+        Share of the field that comes from each client's rows, 0 for clients that did not answer; empty if
+        unknown. A message to one client holds its own alone.
     mechanism : Mechanism or None
-        Noise by client on the whole change.
+        Noise per client on the whole change.
     """
 
     training: Training
@@ -214,16 +215,16 @@ class TrainRequest(
 
     @property
     def clip(self) -> float:
-        """Norm to which a client's whole change is cut."""
+        """Clip norm of a client's whole change."""
         cut = self.mechanism.cut if self.mechanism is not None else None
         return math.inf if cut is None else cut
 
     def sensitivity(self, rows: int) -> float:
-        """Of a client with any number of rows: all that it says is cut to the clip, and of one record nothing less."""
+        """Return the sensitivity for any number of rows: the clip, for a client and for one record alike."""
         return self.clip * (1.0 + 1e-9)
 
     def addressed_to(self, client: int) -> TrainRequest:
-        """What it has sealed for itself, and its own part of the field, alone."""
+        """Return the request with this client's sealed control variate and share of the field alone."""
         own = slice(client, client + 1)
         request = replace(self, spoken=self.spoken[own]) if self.spoken.size else self
         if not self.kept.size:
@@ -232,24 +233,24 @@ class TrainRequest(
 
     @property
     def jointly(self) -> bool:
-        """Where the scenario says so."""
+        """Return whether clients of one host train as one."""
         return self.training.together
 
 
 @answers(TrainRequest)
 def train_locally(client: Client, request: TrainRequest) -> Change:
-    """Client part of a round: P2 (10) from the weights received."""
+    """Run the client part of a round: P2 (10) from the weights received."""
     return _trained([client], [request])[0]
 
 
 @answers_jointly(TrainRequest)
 def train_together(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> list[Change]:
-    """Joint part: stacked weights, one product for all."""
+    """Run the client part for several clients with stacked weights, in one product."""
     return _trained(clients, requests)
 
 
 def _trained(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> list[Change]:
-    """Train clients as one; what they are told differs in what each had sealed alone."""
+    """Train clients as one; their requests differ only in what each client sealed alone."""
     import torch
 
     from raydr.methods.fedne.encoder import one_torch_thread
@@ -295,26 +296,27 @@ def _trained(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> lis
 
 
 def cut(change: FloatArray, clip: float) -> Float64Array:
-    """A change (parameters,) in double precision, as long as ``clip`` at most."""
+    """Clip a change (parameters,) to L2 norm ``clip``, in float64."""
     values = change.astype(np.float64)
     return np.asarray(values * (clip / max(float(np.linalg.norm(values)), clip)))
 
 
 def _nothing_kept() -> tuple[Float32Array, UInt8Array]:
-    """No control variate, neither its change nor itself."""
+    """Return an empty control variate and an empty change of it."""
     return np.zeros(0, np.float32), np.zeros(0, np.uint8)
 
 
 def _controls(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> Float32Array | None:
-    """Each client's control variate (clients, parameters), or None where there are none.
+    """Return each client's control variate (clients, parameters), or None without control variates.
 
-    It is kept in half precision: it need not be exact, but the same number at the client and in c. Torch converts it,
+    It is stored in half precision: it need not be exact, only equal at the client and in c. Torch converts it
     80 times as fast as numpy.
 
     Raises
     ------
     RunError
-        If what a client is handed is not what it sealed in that round, or older than what it was handed before.
+        If a client receives something other than what it sealed in that round, or something older than it
+        received before.
     """
     import torch
 
@@ -338,12 +340,12 @@ def _controls(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> Fl
 
 
 def kept_size(parameters: int) -> int:
-    """Bytes of a client's control variate, sealed, for so many parameters."""
+    """Return the bytes of a client's sealed control variate."""
     return sealed_size(2 * parameters)
 
 
 def _secret(client: Client) -> bytes:
-    """Key under which one client seals, the same in all rounds."""
+    """Return the key under which a client seals, the same in all rounds."""
     return client.secret.key("sealing")
 
 
@@ -352,7 +354,7 @@ def _binding(client: Client, round: int) -> Binding:
 
 
 def local_task(client: Client, request: TrainRequest) -> Local:
-    """A client's rows and this round's batches; with mixed rows among them, which are made anew in each round."""
+    """Return a client's rows and the batches of this round, with mixed rows made again in each round."""
     from raydr.methods.fedne.edges import local_neighbors, schedule, with_mixed
     from raydr.methods.fedne.training import Local
 
@@ -375,11 +377,12 @@ def local_task(client: Client, request: TrainRequest) -> Local:
 
 
 def objective_of(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> Objective:
-    """What is minimised: repulsion by own rows, and by the field, networks (10) or nobody else.
+    """Return the objective: repulsion by own rows, and by the field, by networks (10) or by nothing else.
 
-    Own rows repel each other where they are now, by their part of all; the field, less this part, stands for the others
-    where they were when the round began. It counts twice: among pooled rows (P2 (1)) a pair repels whichever of the two
-    is drawn as the other's negative, and moves at both ends each time; a field moves the head alone.
+    Own rows repel each other where they are now, weighted by their share of all rows. The field minus this
+    share represents the other clients' rows, where they were when the round began. The field counts twice:
+    among pooled rows (P2 (1)) a pair repels whichever of the two is drawn as the other's negative, and moves
+    at both ends each time, while a field moves the head alone.
     """
     from raydr.methods.fedne.field import Grid, as_field, interpolated
     from raydr.methods.fedne.networks import together
@@ -409,7 +412,7 @@ def objective_of(clients: Sequence[Client], requests: Sequence[TrainRequest]) ->
 
 
 def others_field(client: Client, request: TrainRequest, grid: Grid) -> Float32Array:
-    """The field (nodes, nodes) less what the client told of its own rows, told again at the present encoder."""
+    """Return the field (nodes, nodes) without the client's own density, computed again with the current encoder."""
     from raydr.methods.fedne.field import deposit, repulsion_field
     from raydr.methods.fedne.surrogates import speaking_rows
 
@@ -422,7 +425,7 @@ def others_field(client: Client, request: TrainRequest, grid: Grid) -> Float32Ar
 
 
 def _some(client: Client, shares: Float32Array, left_out: float) -> Float32Array:
-    """Shares (networks,) of which a random part is 0, the others raised so that they come to as much as before."""
+    """Set a random part of the shares (networks,) to 0 and scale the rest, so that the total stays."""
     there = np.flatnonzero(shares)
     kept = max(1, round((1.0 - left_out) * len(there)))
     chosen = client.stream("surrogates kept").choice(there, min(kept, len(there)), replace=False)
@@ -432,7 +435,7 @@ def _some(client: Client, shares: Float32Array, left_out: float) -> Float32Array
 
 
 def neighbors_of(client: Client, k: int) -> Int64Array:
-    """Neighbours (rows, at most k) among a client's own rows, searched once."""
+    """Return the neighbours (rows, at most k) among a client's own rows, searched once."""
     from raydr.methods.fedne.edges import local_neighbors
 
     kept: Int64Array | None = client.memory.get("neighbors")

@@ -1,9 +1,9 @@
-"""What FedNE's releases cost, where noise on updates claims something: each is charged, or not made.
+"""Privacy costs of FedNE's releases under noise on updates: each release is charged, or not made.
 
-In a round the update is the one that matters, and the field costs a tenth of it: a table over a plane, of which one
-record or client moves no more than its own share. What rows are scaled by, and the axes that the first encoder begins
-with, are learnt from one noisy sum. What has no bounded sensitivity is switched off: control variates, votes on the
-map's reach, networks as surrogates, prototypes, the loss.
+In a round the update costs most, and the field a tenth of it: a table over a plane, which one record or
+client changes by no more than its own share. The scaling of rows and the axes of the first encoder come from
+one noisy sum. Releases of unbounded sensitivity are switched off: control variates, votes on the map's reach,
+surrogate networks, prototypes, the loss.
 """
 
 from __future__ import annotations
@@ -35,35 +35,39 @@ from raydr.statistics.second_moments import (
 from raydr.threads import one_blas_thread
 
 DENSITY_SHARE = 0.1
-"""What a round's density spends, as a part of what its update does."""
+"""Budget of a round's density, relative to that of its update."""
 AXES_PART, MEAN_PART = 0.25, 0.05
-"""Of all that is spent: by the moments of principal axes, or by a mean and a scale alone."""
+"""Share of the whole budget for the moments of principal axes, or for a mean and a scale alone."""
 
 
 def noise_on_updates(federation: Federation) -> Mechanism | None:
-    """Return what covers all that clients upload, None where nothing is to."""
+    """Return the mechanism that covers all uploads of clients, or None."""
     return federation.context.mechanism("update")
 
 
 def by_record(noise: Mechanism | None) -> bool:
-    """Whether clients tell gradients of pairs rather than where their own training ended."""
+    """Return whether clients send gradients of pairs instead of trained weights."""
     return noise is not None and noise.protects == "record"
 
 
 def weighting(noise: Mechanism | None) -> Literal["clients", "rows"]:
-    """How clients count: by rows, unless a whole client is what noise hides: then the largest may not count more."""
+    """Return how clients are weighted: by rows, or equally if noise protects whole clients.
+
+    With equal weights, the largest client does not count more than others.
+    """
     return "clients" if noise is not None and noise.protects == "client" else "rows"
 
 
 def moments_part(settings: AveragedEncoder) -> float:
-    """What of all that is spent the one release before the rounds spends."""
+    """Return the share of the budget that the one release before the rounds costs."""
     return AXES_PART if settings.starts_at_axes else MEAN_PART
 
 
 def update_sensitivity(federation: Federation, settings: AveragedEncoder, noise: Mechanism) -> float:
-    """Bound how far one record, or client, moves what the noise on updates is added to.
+    """Return how far one record, or client, can move the quantity that noise on updates is added to.
 
-    That is a client's mean, most of all at the client with the fewest rows; or, in shares, the sum over all rows.
+    This is a client's mean, and the bound is that of the client with the fewest rows; or, with noise in
+    shares, the sum over all rows.
     """
     clip = (2.0 if noise.relation == "replace-one" else 1.0) * (noise.cut or math.inf)
     if noise.protects == "client":
@@ -73,7 +77,7 @@ def update_sensitivity(federation: Federation, settings: AveragedEncoder, noise:
 
 
 def density_noise(federation: Federation, settings: AveragedEncoder) -> Mechanism | None:
-    """What covers a round's density: what covers all, spending its part; or noise on surrogates alone (P2 6)."""
+    """Return the mechanism for a round's density: a share of that for updates, or noise on surrogates (P2 6)."""
     noise = noise_on_updates(federation)
     if noise is None:
         return federation.context.mechanism("surrogate")
@@ -81,7 +85,7 @@ def density_noise(federation: Federation, settings: AveragedEncoder) -> Mechanis
 
 
 def moments_noise(federation: Federation, settings: AveragedEncoder) -> Mechanism | None:
-    """What covers the one release before the rounds."""
+    """Return the mechanism for the one release before the rounds."""
     noise = noise_on_updates(federation)
     if noise is None:
         return None
@@ -96,23 +100,23 @@ class MeanAndLength(
     what="the mean of a client's rows, and their mean squared distance from the centre",
     covers=("packed",),
 ):
-    """``packed`` (features + 1,) float64: mean of x, then of |x|^2, in units of the longest that x may be."""
+    """``packed`` (features + 1,) float64: mean of x, then of |x|^2, in units of the longest allowed x."""
 
     packed: Float64Array
 
     @staticmethod
     def ranges(request: MeanRequest, rows: int) -> dict[str, Range]:
-        """No entry exceeds 1; a billionth is for rounding."""
+        """Return the range: no entry exceeds 1, plus a billionth for rounding."""
         return {"packed": Range((request.centre.size + 1,), 1.0 + 1e-9)}
 
     def quantities(self, on: str, request: object) -> dict[str, Quantity]:
-        """All of it."""
+        """Return the whole reply as one quantity."""
         return {"packed": Quantity(self.packed)}
 
 
 @dataclass(frozen=True)
 class MeanRequest(Request[MeanAndLength], what="a common centre, and the clip norm of rows"):
-    """Ask for the moments of rows seen from ``centre`` (features,), none of which counts as longer than ``clip``."""
+    """Request for the moments of rows relative to ``centre`` (features,), clipped to norm ``clip``."""
 
     centre: Float64Array
     clip: float
@@ -120,17 +124,17 @@ class MeanRequest(Request[MeanAndLength], what="a common centre, and the clip no
     deviation: float = math.nan
 
     def sensitivity(self, rows: int) -> float:
-        """Of the means over so many rows."""
+        """Return the sensitivity of the means over this many rows."""
         return moved_mean(self.mechanism, SENSITIVITY, rows)
 
     def replace_sensitivity(self, rows: int) -> float:
-        """Bound a replacement: |x - y|^2 + (|x|^2 - |y|^2)^2 is 4 at most, where x = -y."""
+        """Return the sensitivity under replacement: |x - y|^2 + (|x|^2 - |y|^2)^2 is at most 4, where x = -y."""
         return moved_mean(self.mechanism, 2.0 * (1.0 + 1e-9), rows)
 
 
 @answers(MeanRequest)
 def mean_and_length(client: Client, request: MeanRequest) -> MeanAndLength:
-    """Client part, by exact sums."""
+    """Run the client part, with exact sums."""
     rows = on_grid(client.rows - request.centre, request.clip, grid_bits(len(client.rows), degree=2))
     count = max(1, len(rows))
     return MeanAndLength(np.append(rows.sum(axis=0), (rows**2).sum()) / count)
@@ -138,14 +142,14 @@ def mean_and_length(client: Client, request: MeanRequest) -> MeanAndLength:
 
 @dataclass(frozen=True)
 class Scaled:
-    """What one sum said of all rows.
+    """Scaling and axes that one sum gives.
 
     Attributes
     ----------
     scaling : Scaling
-        What clients have done to their rows.
+        How clients have scaled their rows.
     axes : PrincipalAxes or None
-        Of the scaled rows, as many as stand out of the noise; None where none were asked for.
+        Axes of the scaled rows that exceed the noise; None if none were requested.
     """
 
     scaling: Scaling
@@ -153,7 +157,7 @@ class Scaled:
 
 
 def moments_request(federation: Federation, settings: AveragedEncoder) -> MeanRequest | SecondMomentsRequest:
-    """What to ask of rows that lie within ``method.bounds``: none is farther from their middle than the clip."""
+    """Return the request for rows within ``method.bounds``: none is farther from their middle than the clip."""
     low, high = _bounds(settings)
     centre = np.full(federation.features, (low + high) / 2.0)
     clip, noise = (high - low) / 2.0 * math.sqrt(federation.features), moments_noise(federation, settings)
@@ -170,7 +174,7 @@ def _bounds(settings: AveragedEncoder) -> tuple[float, float]:
 
 
 def scaled_within_bounds(federation: Federation, settings: AveragedEncoder, axes: int) -> Scaled:
-    """Have clients shift and scale their rows by what one sum says, as :func:`standardised` does by several."""
+    """Have clients shift and scale their rows by one sum; :func:`standardised` does it with several."""
     request = moments_request(federation, settings)
     packed, found = _mean_of(federation, request), None
     with one_blas_thread():
@@ -181,7 +185,7 @@ def scaled_within_bounds(federation: Federation, settings: AveragedEncoder, axes
             found = axes_of(packed, federation.features, request.clip, axes)
     variance = (square - float(mean @ mean)) / federation.features
     low, high = _bounds(settings)
-    # Noise may leave no variance at all: then as if values were anywhere within their bounds.
+    # Noise may leave no variance: then assume values anywhere within their bounds.
     scale = request.clip * math.sqrt(variance) if variance > 0.0 else (high - low) / math.sqrt(12.0)
     scaling = Scaling(request.centre + request.clip * mean, np.full(federation.features, 1.0 / scale), False)
     federation.ask(ScaleRows(scaling.shift, scaling.factor, scaling.unit))
@@ -191,7 +195,7 @@ def scaled_within_bounds(federation: Federation, settings: AveragedEncoder, axes
 
 
 def _mean_of(federation: Federation, request: MeanRequest | SecondMomentsRequest) -> Float64Array:
-    """What all clients say together."""
+    """Return the mean over all clients."""
     weights = weighting(request.mechanism)
     if isinstance(request, MeanRequest):
         return federation.mean(request, weights=weights).packed
@@ -206,7 +210,7 @@ def rehearse_scaled(federation: Federation, settings: AveragedEncoder) -> None:
 
 
 def _noise_edge(federation: Federation, request: MeanRequest | SecondMomentsRequest) -> float:
-    """Largest eigenvalue, about, of the noise in the mean of second moments: 2 sigma sqrt(features) (Wigner 1955)."""
+    """Return about the largest eigenvalue of noise in second moments: 2 sigma sqrt(features) (Wigner 1955)."""
     noise, clients = request.mechanism, sum(1 for rows in federation.sizes if rows)
     count = clients if weighting(noise) == "clients" else federation.rows
     if noise is None or (claim := noise.claim(request.claimed_sensitivity(1) / count)) is None:
@@ -216,6 +220,6 @@ def _noise_edge(federation: Federation, request: MeanRequest | SecondMomentsRequ
 
 
 def _above(axes: PrincipalAxes, edge: float, scale: float) -> PrincipalAxes:
-    """Axes along which rows vary by more than noise alone would say, at least one, in scaled units."""
+    """Return the axes along which rows vary more than noise alone explains, at least one, in scaled units."""
     count = max(1, int((axes.deviations > edge).sum()))
     return PrincipalAxes(axes.directions[:, :count], axes.deviations[:count] / scale)

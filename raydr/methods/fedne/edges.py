@@ -1,4 +1,4 @@
-"""What a client trains on: the edges of its neighbour graph, dealt into batches, with mixing partners and negatives."""
+"""Training batches of a client: the edges of its neighbour graph, with mixing partners and negatives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from raydr.geometry.points import Points
 
 
 def local_neighbors(rows: FloatArray, k: int) -> Int64Array:
-    """Neighbours (rows, at most k) of each row among these; fewer where it has fewer others, down to none."""
+    """Return the neighbours (rows, at most k) of each row; fewer if there are fewer other rows, down to none."""
     count = rows.shape[0]
     if count < 2:
         return np.zeros((count, 0), np.int64)
@@ -20,17 +20,17 @@ def local_neighbors(rows: FloatArray, k: int) -> Int64Array:
 
 
 def steps_of(rows: int, k: int, batch: int) -> int:
-    """Batches that the edges of so many rows make in one epoch; 0 for a row alone."""
+    """Return the number of batches in one epoch over the edges of this many rows; 0 for a single row."""
     return -(-rows * max(0, min(k, rows - 1)) // batch)
 
 
 def with_mixed(
     rows: FloatArray, neighbors: Int64Array, alpha: float, random: np.random.Generator
 ) -> FloatArray:
-    """Rows (rows, features), and below them as many mixed ones (P2 (9)), in the same order; without neighbours none.
+    """Return rows (rows, features), followed by one mixed row for each (P2 (9)) in the same order.
 
-    Of each row x_i there is x_j + lambda (x_i - x_j), where x_j is one of its ``neighbors`` (rows, k) and lambda is of
-    Beta(alpha, alpha).
+    The mixed row of x_i is x_j + lambda (x_i - x_j), where x_j is one of its ``neighbors`` (rows, k) and
+    lambda follows Beta(alpha, alpha). Without neighbours there are no mixed rows.
     """
     count, k = neighbors.shape
     if not k:
@@ -42,23 +42,23 @@ def with_mixed(
 
 @dataclass(kw_only=True, frozen=True)
 class Schedule:
-    """The batches of some epochs, padded to one width.
+    """Batches of some epochs, padded to one width.
 
     The head of an edge is ``share * rows[heads] + (1 - share) * rows[partners]``, its tail ``rows[tails]``.
 
     Attributes
     ----------
     heads, partners, tails : (steps, width) int64
-        Rows.
+        Row indices.
     share : (steps, width) float32
         The mixing weight lambda of P2 (9); 1 without mixing.
     live : (steps, width) float32
         1 for edges, 0 for padding.
     negatives : (steps, width, negatives) int64
-        Other edges of the batch, whose tails repel the head; never its own edge, never padding. Or rows that do, where
-        they are drawn from all; never its own.
+        Other edges of the batch whose tails repel the head, never its own edge, never padding. With
+        ``from_rows``, rows that repel the head, never its own.
     repelled : (steps,) float32
-        0 where a batch is a single edge, which has no negatives in it; else 1.
+        0 if a batch is a single edge, which has no negatives in it; else 1.
     from_rows : bool
         Whether negatives are rows.
     """
@@ -89,26 +89,26 @@ def schedule(
     from_rows: bool = False,
     random: np.random.Generator,
 ) -> Schedule:
-    """Deal the edges from each row to its neighbours into batches, shuffled anew in each epoch.
+    """Deal the edges from each row to its neighbours into batches, shuffled again in each epoch.
 
     Parameters
     ----------
     neighbors : (rows, k) int64
-        Of :func:`local_neighbors`; without any there are no batches.
+        Result of :func:`local_neighbors`; without neighbours there are no batches.
     batch : int
-        Edges of a batch, at most; an epoch's batches differ by one edge at most.
+        Largest number of edges per batch; batches of an epoch differ by at most one edge.
     epochs : int
         Passes over the edges.
     negatives : int
-        Negatives of each edge, b of P2 (1); 0 where nothing near is to repel.
+        Negatives per edge, b of P2 (1); 0 if nearby rows do not repel.
     mixing : float or None
         alpha of Beta(alpha, alpha); None for no mixing.
     steps : int or None
-        Batches at most, the first of the epochs'; None for all.
+        Largest number of batches, taken from the start; None for all.
     from_rows : bool
-        Draw negatives from all other rows, each alike, and not from the batch.
+        Draw negatives uniformly from all other rows instead of from the batch.
     random : Generator
-        The client's randomness.
+        The client's random generator.
     """
     rows, k = neighbors.shape
     lines = steps_of(rows, k, batch)
@@ -122,7 +122,7 @@ def schedule(
     partners, share = heads, np.ones(heads.shape, np.float32)
     if mixing is not None and k:
         partners = neighbors[heads, random.integers(k, size=heads.shape)]
-        # Data mixing, lambda of P2 (9): unseen neighbours may lie between a row and one of its own.
+        # Data mixing, lambda of P2 (9): unseen neighbours may lie between a row and one of its neighbours.
         share = random.beta(mixing, mixing, heads.shape).astype(np.float32)
     if from_rows:
         skipped = 1 + random.integers(max(1, rows - 1), size=(*heads.shape, negatives))
@@ -151,14 +151,14 @@ def schedule(
 
 
 def _dealt(count: int, lines: int, random: np.random.Generator) -> Int64Array:
-    """Shuffled indices below ``count`` in so many lines, as even as can be; -1 is padding, at the end of a line."""
+    """Deal shuffled indices below ``count`` into this many lines, as evenly as possible; -1 pads the end of a line."""
     dealt = np.full((-(-count // lines), lines), -1)
     dealt.reshape(-1)[:count] = random.permutation(count)
     return np.ascontiguousarray(dealt.T)
 
 
 def _others(live: BoolArray, counts: Int64Array, negatives: int, random: np.random.Generator) -> Int64Array:
-    """For each place in a line, places of ``negatives`` others that are not padding, (lines, width, negatives)."""
+    """Return for each place in a line ``negatives`` other places that are not padding, (lines, width, negatives)."""
     others = np.maximum(counts - 1, 1)[:, None, None]
     skipped = 1 + random.integers(0, others, size=(*live.shape, negatives))
     own = np.arange(live.shape[1])[:, None]

@@ -1,6 +1,6 @@
-"""The encoder f of P2: a fully connected network, its parameters one flat vector that travels as one array.
+"""The encoder f of P2: a fully connected network whose parameters are one flat vector.
 
-Every function takes any number of leading axes, so that the encoders of several clients are one computation.
+Every function accepts leading axes, so that the encoders of several clients are one computation.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from torch import Tensor
 from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.threads import SharedLimit
 
-_CARRIED_DEVIATION = 4.0  # of the first principal component within the network: the others must not drown
+_CARRIED_DEVIATION = 4.0  # of the first principal component in the network, larger than the random start
 _RANDOM_PART = 0.3
-_BLOCK_ROWS = 4096  # rows that are placed at a time: 12 MB of 784 features
+_BLOCK_ROWS = 4096  # rows per block of placing: 12 MB at 784 features
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Architecture:
 
     @property
     def sizes(self) -> list[int]:
-        """Number of parameters of each of these."""
+        """Number of parameters of each of these arrays."""
         return [rows * columns for rows, columns in self.shapes]
 
     @property
@@ -64,12 +64,12 @@ class Architecture:
         return sum(self.sizes)
 
     def parts(self, weights: Float32Array) -> list[Float32Array]:
-        """Each layer's weight (in, out) and offset (1, out), in order, as views of flat weights (parameters,)."""
+        """Return each layer's weight (in, out) and offset (1, out), as views of flat weights (parameters,)."""
         cuts = np.cumsum(self.sizes)[:-1]
         return [part.reshape(shape) for part, shape in zip(np.split(weights, cuts), self.shapes, strict=True)]
 
     def layers(self, weights: Float32Array) -> dict[str, Float32Array]:
-        """Named arrays of flat weights (parameters,), as torch keeps its linear layers: weight is (out, in)."""
+        """Return named arrays of flat weights (parameters,), as torch stores its linear layers: weight is (out, in)."""
         parts = self.parts(weights)
         named: dict[str, Float32Array] = {}
         for layer, (weight, offset) in enumerate(zip(parts[::2], parts[1::2], strict=True)):
@@ -78,7 +78,7 @@ class Architecture:
         return named
 
     def flat(self, layers: Mapping[str, FloatArray]) -> Float32Array:
-        """Flat weights (parameters,) of :meth:`layers`."""
+        """Return the flat weights (parameters,) of :meth:`layers`."""
         count = len(self.shapes) // 2
         pairs = [
             (layers[f"layers.{layer}.weight"].T, layers[f"layers.{layer}.bias"]) for layer in range(count)
@@ -87,7 +87,7 @@ class Architecture:
 
 
 def initial_weights(architecture: Architecture, random: np.random.Generator) -> Float32Array:
-    """Weights (parameters,) float32, uniform within 1 / sqrt(inputs) of zero, as torch's linear layers start."""
+    """Draw weights (parameters,) float32, uniform within 1 / sqrt(inputs) of zero, as torch's linear layers start."""
     parts = []
     for (inputs, outputs), (_, offsets) in zip(
         architecture.shapes[::2], architecture.shapes[1::2], strict=True
@@ -100,22 +100,22 @@ def initial_weights(architecture: Architecture, random: np.random.Generator) -> 
 def principal_weights(
     architecture: Architecture, axes: Float64Array, deviations: Float64Array, random: np.random.Generator
 ) -> Float32Array:
-    """Weights (parameters,) float32 of an encoder that starts near the map of the first principal components.
+    """Return weights (parameters,) float32 of an encoder that starts near the first principal components.
 
-    Two rectified units, relu(x) and relu(-x), carry a component x unchanged from layer to layer: as many of the first
-    components as fit into half of the narrowest hidden layer, and the first ones of these become the map, the very
-    first with deviation 1. To that comes a random start, of which every unit takes its part.
+    Two rectified units, relu(x) and relu(-x), carry a component x unchanged from layer to layer. Half of the
+    narrowest hidden layer limits the number of components. The first ones become the map, the very first with
+    deviation 1. A random start is added, in every unit.
 
     Parameters
     ----------
     architecture : Architecture
-        Of the encoder. With hidden layers too narrow for the map's components, the start is random alone.
+        The encoder. If its hidden layers are too narrow for the map's components, the start is random alone.
     axes : (features, axes) float64
-        Principal axes of the rows that it is to place, the first one first.
+        Principal axes of the rows, the first one first.
     deviations : (axes,) float64
-        Standard deviation of the rows along each. With fewer than the map has dimensions the start is random alone.
+        Standard deviation of the rows along each axis. With fewer axes than map dimensions the start is random alone.
     random : Generator
-        Of the random part.
+        Generator of the random part.
     """
     start = initial_weights(architecture, random)
     dimensions = architecture.dimensions
@@ -138,7 +138,7 @@ def principal_weights(
 
 
 def encode(architecture: Architecture, weights: Tensor, rows: Tensor) -> Tensor:
-    """Positions (..., rows, dimensions) of rows (..., rows, features) under weights (..., parameters)."""
+    """Return positions (..., rows, dimensions) of rows (..., rows, features) under weights (..., parameters)."""
     parts = torch.split(weights, architecture.sizes, dim=-1)
     hidden = rows
     for layer, (weight, offset) in enumerate(zip(parts[::2], parts[1::2], strict=True)):
@@ -150,7 +150,7 @@ def encode(architecture: Architecture, weights: Tensor, rows: Tensor) -> Tensor:
 
 
 def place(architecture: Architecture, weights: Float32Array, rows: FloatArray) -> Float32Array:
-    """Positions (rows, dimensions) float32 of rows (rows, features), block by block on one thread."""
+    """Return positions (rows, dimensions) float32 of rows (rows, features), block by block on one thread."""
     positions = np.empty((rows.shape[0], architecture.dimensions), np.float32)
     flat = torch.from_numpy(np.array(weights, np.float32))
     with one_torch_thread(), torch.no_grad():
@@ -162,9 +162,9 @@ def place(architecture: Architecture, weights: Float32Array, rows: FloatArray) -
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Have torch compute with one thread inside a ``with`` block: its bits change with their number."""
+    """Make torch use one thread inside a ``with`` block: its bits depend on the number of threads."""
     with _ONE_TORCH_THREAD:
-        torch.set_num_threads(1)  # a thread that has computed before keeps a number of its own
+        torch.set_num_threads(1)  # a thread that has computed before keeps its own setting
         yield
 
 
@@ -172,5 +172,5 @@ _ONE_TORCH_THREAD = SharedLimit(torch.get_num_threads, torch.set_num_threads)
 
 
 def _as_tensor(array: Float32Array) -> Tensor:
-    """A tensor that shares the array's memory, and never writes to it."""
+    """Return a tensor that shares the array's memory; never write to it."""
     return torch.from_numpy(array if array.flags.writeable else array.copy())

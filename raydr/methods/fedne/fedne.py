@@ -1,4 +1,4 @@
-"""FedNE (P2), and FedAvg+NE and FedProx+NE, with which it is compared: where each differs from averaged encoders."""
+"""FedNE, FedAvg+NE and FedProx+NE (P2): where each differs from averaged encoders."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from raydr.methods.fedne.field import Grid
 
 _MARGIN = 1.25
-"""Of the grid around the map: rows may move so far, in a round of training and to the next, before they leave it."""
+"""Width of the grid over that of the map, so that rows stay inside during a round of training and until the next."""
 MOST_KEPT_BYTES = 2**30
-"""Of all control variates, which requests and checkpoints hold: 4,000 clients of the default encoder on MNIST."""
+"""Limit on the control variates of all clients, in requests and checkpoints: 4,000 clients with the default
+encoder on MNIST."""
 _SIZINGS = 3
-"""How often clients are asked for densities in a round, at most; once, unless the map has outgrown the grid."""
+"""Largest number of density requests per round; one, unless the map has outgrown the grid."""
 
 
 class FedAvgNE(AveragedMap):
@@ -41,13 +42,13 @@ class FedAvgNE(AveragedMap):
 
 
 class FedProxNE(AveragedMap):
-    """Averaged encoders, held near each other while they train (P2's FedProx+NE)."""
+    """Averaged encoders that stay close to each other in training (P2's FedProx+NE)."""
 
     kind: Literal["fedprox-ne"] = "fedprox-ne"
     proximity: float = Field(0.01, gt=0, description="mu of FedProx")
 
     def uncovered(self, noise: Mechanism) -> str | None:
-        """Proximity pulls clients' own training back, and by record they take no step."""
+        """Return why proximity does not work with noise per record, where clients take no step."""
         if noise.protects != "record":
             return None
         return (
@@ -56,12 +57,12 @@ class FedProxNE(AveragedMap):
         )
 
     def training(self, federation: Federation) -> Training:
-        """With a pull towards the encoder received."""
+        """Return the training settings, with a pull towards the encoder received."""
         return replace(super().training(federation), proximity=self.proximity)
 
 
 class FedNE(AveragedMap):
-    """Averaged encoders: surrogates for rows out of sight, mixed rows (P2's FedNE), and control variates."""
+    """Averaged encoders with surrogates for unseen rows, mixed rows (P2's FedNE), and control variates."""
 
     kind: Literal["fedne"] = "fedne"
     local_neighbors: int | None = Field(
@@ -136,7 +137,7 @@ class FedNE(AveragedMap):
 
     @property
     def first_surrogate_round(self) -> int:
-        """From which round on surrogates are there."""
+        """First round with surrogates."""
         part = self.surrogate_from
         if part is None:
             part = 0.3 if self.surrogate == "mlp" else 0.0
@@ -144,16 +145,16 @@ class FedNE(AveragedMap):
 
     @property
     def own_neighbors(self) -> int:
-        """The nearest of them."""
+        """Number of nearest own neighbours that attract a row."""
         return min(self.neighbors, self.local_neighbors or self.neighbors)
 
     def trained_rows(self, rows: int) -> int:
-        """As many again where mixed rows are made, which takes a neighbour."""
+        """Return the number of training rows: twice ``rows`` if mixed rows are made, which needs a neighbour."""
         return 2 * rows if self.mixed == "rows" and self.mixing is not None and rows > 1 else rows
 
     @property
     def has_control_variates(self) -> bool:
-        """Whether clients correct their course."""
+        """Whether clients use control variates."""
         if self.control_variates is None:
             return isinstance(self.aggregation, Mean)
         return self.control_variates
@@ -192,24 +193,24 @@ class FedNE(AveragedMap):
 
     @property
     def has_field(self) -> bool:
-        """Whether rows are repelled by a field."""
+        """Whether a field repels rows."""
         return self.surrogate == "field"
 
     @property
     def field_rounds(self) -> int:
-        """In how many rounds surrogates are renewed."""
+        """Number of rounds in which surrogates are renewed."""
         if self.surrogate == "none":
             return 0
         left = self.rounds + 1 - self.first_surrogate_round
         return -(-left // self.surrogate_every)
 
     def surrogates_due(self, round: int) -> bool:
-        """Whether it is time for step 2."""
+        """Return whether step 2 is due."""
         passed = round - self.first_surrogate_round
         return self.surrogate != "none" and passed >= 0 and passed % self.surrogate_every == 0
 
     def uncovered(self, noise: Mechanism) -> str | None:
-        """Further uploads, and networks, which nothing bounds."""
+        """Return which further uploads the noise does not cover."""
         if self.control_variates:
             return "the noise does not cover control variates, one more upload: leave control_variates out"
         if self.surrogate == "mlp":
@@ -219,7 +220,7 @@ class FedNE(AveragedMap):
         return None
 
     def training(self, federation: Federation) -> Training:
-        """With mixed rows, and without some of the others' networks."""
+        """Return the training settings, with mixed rows and without some of the other clients' networks."""
         return replace(
             super().training(federation),
             mixing=self.mixing or 0.0,
@@ -230,9 +231,9 @@ class FedNE(AveragedMap):
     def first_weights(
         self, federation: Federation, reach: Float64Array, axes: PrincipalAxes | None = None
     ) -> Float32Array:
-        """Step 1: at random, or near principal components, and trained on prototypes where there are any.
+        """Run step 1: a random or principal start, trained on prototypes if there are any.
 
-        Unless ``axes`` are known, they are asked for.
+        Clients are asked for ``axes`` unless they are given.
         """
         from raydr.methods.fedne.encoder import Architecture, principal_weights
         from raydr.methods.fedne.warm_start import warm_start
@@ -264,12 +265,12 @@ class FedNE(AveragedMap):
             federation.reckon(at_server=self.warm_steps * step_operations(self, federation.features))
 
     def first_control_variates(self, federation: Federation, parameters: int) -> State:
-        """Zeros, or nothing where there are to be none.
+        """Return zeros, or nothing without control variates.
 
         Raises
         ------
         ScenarioError
-            If they would take more memory than the server has for them.
+            If they would exceed the server's memory limit for them.
         """
         if noise_on_updates(federation) is not None or not self.has_control_variates:
             return no_control_variates()
@@ -288,7 +289,7 @@ class FedNE(AveragedMap):
         }
 
     def renew_surrogates(self, federation: Federation, state: State, round: int) -> None:
-        """Step 2, where it is time for it."""
+        """Run step 2 if it is due."""
         if not self.surrogates_due(round):
             return
         if self.surrogate == "mlp":
@@ -297,7 +298,7 @@ class FedNE(AveragedMap):
             self.renew_field(federation, state)
 
     def rehearse_surrogates(self, federation: Rehearsal, state: State, round: int) -> None:
-        """Ask what :meth:`renew_surrogates` asks, of a map of the planned reach."""
+        """Ask what :meth:`renew_surrogates` asks, for a map of the planned reach."""
         if not self.surrogates_due(round):
             return
         if self.surrogate == "mlp":
@@ -342,7 +343,7 @@ class FedNE(AveragedMap):
         state["spoken"] = self.spoken(federation)
 
     def _rehearse_field(self, federation: Rehearsal, state: State) -> None:
-        """Ask what :func:`renew_field` asks of a map of the planned reach."""
+        """Ask what :func:`renew_field` asks, for a map of the planned reach."""
         from raydr.methods.fedne.field import Grid
 
         noise = density_noise(federation, self)
@@ -367,7 +368,10 @@ class FedNE(AveragedMap):
         state["spoken"] = self.spoken(federation)
 
     def spoken(self, federation: Federation) -> Float32Array:
-        """Part (clients,) of the field that is of each client's rows; empty where it is no mean, or of a past round."""
+        """Return the share (clients,) of the field of each client's rows.
+
+        Empty if the field is no mean or from a past round.
+        """
         if not isinstance(self.aggregation, Mean) or self.surrogate_every > 1:
             return np.zeros(0, np.float32)
         answered = list(federation.answered)
@@ -376,13 +380,13 @@ class FedNE(AveragedMap):
         return np.asarray(rows / rows.sum(), np.float32)
 
     def paid_grid(self, federation: Federation) -> Grid:
-        """The grid where nobody may vote on its size: as large as the map of so many rows has turned out to be."""
+        """Return a grid that needs no votes: its size is that of past maps of this many rows."""
         from raydr.methods.fedne.field import Grid
 
         return Grid.covering(planned_reach(federation.rows), self.grid_step)
 
     def paid_density(self, federation: Federation, state: State) -> DensityRequest:
-        """Step 2 where noise covers it."""
+        """Return the density request of step 2 under noise."""
         grid = self.paid_grid(federation)
         noise = density_noise(federation, self)
         return DensityRequest(
@@ -395,7 +399,7 @@ class FedNE(AveragedMap):
         )
 
     def renew_networks(self, federation: Federation, state: State) -> None:
-        """Have each client fine-tune its network; of clients that do not take part, the last one counts on."""
+        """Have each client fine-tune its network; the last network of an absent client stays in use."""
         from raydr.methods.fedne.networks import initial_surrogate
 
         if not state["surrogates"].size:
@@ -422,9 +426,9 @@ class FedNE(AveragedMap):
 
 
 def planned_reach(rows: int) -> float:
-    """Reach of the grid, margin included, that a rehearsal reckons with: it grows with the map.
+    """Return the reach of the grid, with margin, that a rehearsal assumes: it grows with the map.
 
-    *Measured*, root mean square over all rounds: 8.9 of 300 rows of digits and 15.0 of 1,797.
+    *Measured*, root mean square over all rounds: 8.9 with 300 rows of digits and 15.0 with 1,797.
 
     >>> round(planned_reach(300), 1), round(planned_reach(1797), 1)
     (8.9, 15.2)

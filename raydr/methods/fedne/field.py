@@ -1,13 +1,17 @@
-"""The field surrogate: the repulsion that everybody's points exert, as a table over the map.
+"""The field surrogate: the repulsion by the points of all clients, as a table over the map.
 
-A surrogate of P2 (8) is a function of a position: the expected repulsion from a client's points. Here it is not learnt
-but tabulated. Each client spreads its points over the nodes of a common grid (:func:`deposit`); the counts of all
-clients add up; the convolution of the sum with the repulsion of one point (:func:`repulsion_field`) is the repulsion
-of all of them at every node; between nodes it is interpolated (:func:`interpolated`), gradient included.
+A surrogate of P2 (8) is a function of a position: the expected repulsion from a client's points. Here it is
+tabulated instead of learnt:
 
-Every step is linear in the counts, so the field of a union is the sum of the fields. What is lost are the pushes
-between points nearer than the grid's step; within a node's own cell, repulsion is its mean. How much that is at
-which step is in docs/fedne.md.
+1. Each client spreads its points over the nodes of a common grid (:func:`deposit`), and the counts are summed
+over clients.
+2. The sum is convolved with the repulsion of one point (:func:`repulsion_field`), which gives the repulsion
+at every node.
+3. Between nodes the table is interpolated (:func:`interpolated`), gradient included.
+
+Every step is linear in the counts, so the field of a union is the sum of the fields. Repulsion between points
+closer than the grid's step is lost; within a node's own cell it is replaced by its mean. docs/fedne.md has
+the loss for several steps.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from raydr.arrays import Float64Array, FloatArray
 from raydr.methods.fedne.settings import SOFTENING
 
 MOST_NODES = 1024
-"""Along an axis of a grid, whatever size of the map clients claim: 150 units to each side at steps of 0.3; 8 MB."""
+"""Nodes along an axis of a grid, however large a map clients claim: 150 units to each side at steps of 0.3; 8 MB."""
 
 
 @dataclass(frozen=True)
@@ -49,21 +53,21 @@ class Grid:
 
     @classmethod
     def covering(cls, reach: float, step: float) -> Grid:
-        """Return the grid of that reach whose step is at most ``step``, unless that took too many nodes."""
+        """Return the grid of that reach whose step is at most ``step``, if :data:`MOST_NODES` allows."""
         return cls(reach, min(math.ceil(2.0 * reach / step) + 1, MOST_NODES))
 
     @property
     def step(self) -> float:
-        """Distance of neighbouring nodes."""
+        """Distance between neighbouring nodes."""
         return 2.0 * self.reach / (self.nodes - 1)
 
 
 def deposit(grid: Grid, positions: FloatArray) -> Float64Array:
-    """Counts of positions (rows, 2) at the nodes, (nodes, nodes) float64.
+    """Count positions (rows, 2) at the nodes, (nodes, nodes) float64.
 
-    Each position counts 1, shared among the four nodes around it in proportion to its nearness. One outside the grid
-    counts at its edge, so the counts always sum to the number of positions. Shares are multiples of 2^-26, whose sums
-    are exact.
+    Each position counts 1, shared among the four nodes around it in proportion to its nearness. A position
+    outside the grid counts at its edge, so the counts always sum to the number of positions. Shares are
+    multiples of 2^-26, whose sums are exact.
     """
     below, part = _located(grid, positions.astype(np.float64))
     counts = np.zeros(grid.nodes * grid.nodes)
@@ -76,7 +80,7 @@ def deposit(grid: Grid, positions: FloatArray) -> Float64Array:
 
 
 def repulsion_field(grid: Grid, counts: FloatArray, softening: float = SOFTENING) -> Float64Array:
-    """Summed repulsion (nodes, nodes) float64 of so many points at each node, felt at each node."""
+    """Return the summed repulsion (nodes, nodes) float64 at each node, given the number of points at each node."""
     from scipy.fft import irfft2, next_fast_len, rfft2
 
     size = next_fast_len(2 * grid.nodes - 1, real=True)
@@ -85,11 +89,12 @@ def repulsion_field(grid: Grid, counts: FloatArray, softening: float = SOFTENING
 
 
 def interpolated(grid: Grid, field: Tensor, positions: Tensor) -> Tensor:
-    """Field (nodes, nodes) at positions (..., 2), bilinear, as (...).
+    """Interpolate a field (nodes, nodes) at positions (..., 2), bilinearly, as (...).
 
-    Or each of some fields (clients, nodes, nodes) at positions of its own, (clients, points, 2).
+    Also accepts one field per client (clients, nodes, nodes) with positions (clients, points, 2).
 
-    Outside the grid it is constant, so nothing pulls or pushes there. The gradient is that of the interpolant, exactly.
+    Outside the grid the field is constant, so nothing attracts or repels there. The gradient is exactly that
+    of the interpolant.
     """
     scaled = ((positions + grid.reach) / grid.step).clamp(0.0, grid.nodes - 1.0)
     below = scaled.detach().floor().clamp(max=grid.nodes - 2.0)
@@ -106,12 +111,12 @@ def interpolated(grid: Grid, field: Tensor, positions: Tensor) -> Tensor:
 
 
 def as_field(field: FloatArray) -> Tensor:
-    """A table as training reads it: float32, which resolves it to a part in ten million."""
+    """Convert a table for training to float32, with a relative resolution of 1e-7."""
     return torch.from_numpy(field.astype(np.float32))
 
 
 def _located(grid: Grid, positions: Float64Array) -> tuple[np.ndarray, Float64Array]:
-    """Node below each position along both axes, and how far between it and the next it lies, in 8192nds of a step."""
+    """Return the node below each position along both axes, and the offset from it in 1/8192 of a step."""
     scaled = np.clip((positions + grid.reach) / grid.step, 0.0, grid.nodes - 1.0)
     scaled = np.rint(2.0**13 * scaled) * 2.0**-13
     below = np.minimum(np.floor(scaled), grid.nodes - 2.0)
@@ -120,12 +125,12 @@ def _located(grid: Grid, positions: Float64Array) -> tuple[np.ndarray, Float64Ar
 
 @lru_cache(maxsize=4)
 def _kernel(grid: Grid, size: int, softening: float) -> np.ndarray:
-    """Transform of the repulsion of one point at node 0, periodic in ``size`` nodes."""
+    """Return the Fourier transform of the repulsion of one point at node 0, periodic in ``size`` nodes."""
     from scipy.fft import rfft2
 
     offset = np.minimum(np.arange(size), size - np.arange(size)) * grid.step
     squared = offset[:, None] ** 2 + offset**2
-    squared[0, 0] = 1.0  # the node's own cell is below
+    squared[0, 0] = 1.0  # the node's own cell is set below
     table = np.log1p((1.0 - softening) / (softening + squared))
     inside = (np.arange(64) + 0.5) / 64 - 0.5
     cell = (inside[:, None] ** 2 + inside**2) * grid.step**2

@@ -10,13 +10,14 @@ from raydr.methods.fedne.edges import steps_of
 from raydr.methods.fedne.settings import ContrastiveEncoder
 
 _STEP = 2e7
-"""Operations that take as long as what a step of Adam costs beside its products: a millisecond of calls to torch."""
+"""Cost of a step of Adam besides its products, as operations: a millisecond of calls to torch."""
 
 
 def step_operations(settings: ContrastiveEncoder, features: int, rows: int | None = None) -> float:
-    """Of one batch: two rows of each edge, and negatives that are drawn from all rows, forward and backward.
+    """Return the operations of one batch: two rows per edge, and negatives from all rows, forward and backward.
 
-    A row of several edges is encoded once: of so many ``rows`` (None: no end of them) those that some edge has.
+    A row of several edges is encoded once: ``rows`` is the number of rows that edges are drawn from (None: no
+    limit).
     """
     widths = (features, *settings.hidden, 2)
     weights = sum(before * after for before, after in pairwise(widths))
@@ -29,7 +30,7 @@ def step_operations(settings: ContrastiveEncoder, features: int, rows: int | Non
 
 
 def training_operations(settings: ContrastiveEncoder, sizes: Iterable[int], features: int) -> float:
-    """Of one round on so many rows each."""
+    """Return the operations of one round over clients of these sizes."""
     operations = 0.0
     for rows in sizes:
         every = settings.local_epochs * steps_of(rows, settings.own_neighbors, settings.batch)
@@ -38,6 +39,6 @@ def training_operations(settings: ContrastiveEncoder, sizes: Iterable[int], feat
 
 
 def mixing_operations(settings: ContrastiveEncoder, sizes: Iterable[int], features: int) -> float:
-    """Of one round's search for neighbours among own and mixed rows, where these are made anew."""
+    """Return the operations of one round's neighbour search among own and mixed rows, if these are made again."""
     grown = [trained for rows in sizes if (trained := settings.trained_rows(rows)) > rows]
     return sum(float(rows) ** 2 * features for rows in grown)

@@ -1,12 +1,14 @@
-"""Landmark NE: an encoder for everybody that knows every record's neighbours, wherever they are.
+"""Landmark NE: one shared encoder, trained on neighbours among the records of all clients.
 
-FedNE's clients train on neighbours at home, and no training on these finds the others again (docs/fedne.md). Here
-clients post, once, their rows' distances to landmarks, as for Fed-tSNE (P1, Algorithm 2, steps 1 and 2): from these the
-server tells each row's coordinates in what the landmarks span. It has then all that training wants, and trains by
-itself on the neighbours among all rows (P2 (1)); to send the encoder round would cost rounds, and tell more.
+FedNE's clients train on neighbours within a client, and no such training finds the other neighbours
+(docs/fedne.md). In Landmark NE, clients send their rows' distances to landmarks once, as in Fed-tSNE (P1,
+Algorithm 2, steps 1 and 2). From these the server computes each row's coordinates within the span of the
+landmarks. This is all that training needs, so the server trains by itself on the neighbours among all rows
+(P2 (1)). Sending the encoder to clients would cost rounds and reveal more.
 
-The encoder sees coordinates along the rows' principal axes A within the span, A^T (x - m). Its first layer behind A^T
-is one that sees features, so that whoever has it places new rows at home, as by FedNE's.
+The encoder sees coordinates along the principal axes A of the rows within the span, A^T (x - m). Its first
+layer, multiplied by A^T, takes features, so that any holder of the encoder can place new rows locally, as
+with FedNE.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from raydr.threads import one_blas_thread
 
 
 class LandmarkNE(SharedEncoder):
-    """One encoder on rows' coordinates among landmarks, which the server tells from distances as Fed-tSNE's does."""
+    """One encoder, trained at the server on row coordinates recovered from distances to landmarks as in Fed-tSNE."""
 
     kind: Literal["landmark-ne"] = "landmark-ne"
     learning_rate: float = Field(3e-3, gt=0, le=1, description="Adam's learning rate in the first rounds")
@@ -56,24 +58,24 @@ class LandmarkNE(SharedEncoder):
 
     @property
     def frame(self) -> LandmarkSettings:
-        """The landmarks, as what makes them is told of them."""
+        """Landmark settings of the frame."""
         return LandmarkSettings(landmarks=self.landmarks, landmarks_from=self.landmarks_from)
 
     @property
     def rounds_asked(self) -> int:
-        """None: distances are posted once."""
+        """Return 0: distances are sent once."""
         return 0
 
     def releases(self, noise: Mechanism) -> int:
-        """The frame's."""
+        """Return the releases of the frame."""
         return self.frame.releases(noise)
 
     def posts(self) -> str:
-        """Every distance, as it is."""
+        """Return what is sent without noise: every distance."""
         return POSTED
 
     def unkeyable(self) -> None:
-        """They can be turned: all depends on distances."""
+        """Return None: the key may rotate rows, because all results depend on distances alone."""
 
     def rehearse(self, federation: Rehearsal) -> None:
         """Ask what :func:`serve` asks."""
@@ -88,7 +90,7 @@ class LandmarkNE(SharedEncoder):
 
 @method(LandmarkNE, "landmark NE")
 def serve(federation: Federation, settings: LandmarkNE) -> Outcome:
-    """Server part of landmark NE."""
+    """Run the server part of landmark NE."""
     from raydr.methods.fedne.encoder import Architecture
 
     with federation.stage("landmarks"):
@@ -118,17 +120,18 @@ def serve(federation: Federation, settings: LandmarkNE) -> Outcome:
 
 @dataclass(frozen=True)
 class Axes:
-    """Principal axes of all rows within what landmarks span.
+    """Principal axes of all rows within the span of the landmarks.
 
     Attributes
     ----------
     centre : (features,) float64
-        Mean of the rows, as far as it lies there.
+        Mean of the rows within the span.
     directions : (features, axes) float64
-        Orthonormal columns, of largest variance first. Their signs are of the features, as `signed` has them: what
-        solves for coordinates turns with any rounding, where landmarks lie as far from their centre in all directions.
+        Orthonormal columns, of largest variance first. Their signs are fixed by the features, as in `signed`:
+        the solver's own coordinates rotate with rounding if landmarks lie equally far from their centre in
+        all directions.
     coordinates : (rows, axes) float32
-        Of the rows along them, seen from the centre.
+        Coordinates of the rows along the axes, relative to the centre.
     """
 
     centre: Float64Array
@@ -137,7 +140,7 @@ class Axes:
 
 
 def axes_of(coordinates: FloatArray, solver: Trilateration) -> Axes:
-    """Principal axes of rows with these coordinates (rows, rank) by a solver."""
+    """Return the principal axes of rows with these solver coordinates (rows, rank)."""
     exact = coordinates.astype(np.float64)
     mean = exact.mean(axis=0)
     exact -= mean
@@ -151,7 +154,7 @@ def axes_of(coordinates: FloatArray, solver: Trilateration) -> Axes:
 
 
 def of_features(layers: list[Float32Array], directions: Float64Array) -> Float32Array:
-    """Weights (parameters,) of the encoder that sees features where the one of these layers sees coordinates."""
+    """Convert an encoder of coordinates into one of features; return its weights (parameters,)."""
     with one_blas_thread():
         first = directions @ layers[0].astype(np.float64)
     return np.concatenate([first.ravel(), *(layer.ravel() for layer in layers[1:])]).astype(np.float32)

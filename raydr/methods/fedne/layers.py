@@ -1,4 +1,4 @@
-"""The encoder in exact products: what each row becomes depends on that row alone, to the bit."""
+"""The encoder in exact products: the result for a row depends on that row alone, bit for bit."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from raydr.methods.fedne.encoder import Architecture
 
 REACH = 2.0**20
-"""Length to which rows are cut, in units of their deviation: far beyond all that training could use."""
+"""Norm to which rows are clipped, in units of their deviation: far beyond any useful value."""
 _LARGEST = 2.0**100
-"""Largest activation: products of some of that size are finite."""
+"""Largest activation, so that products of several of that size are finite."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class GridLayer:
     Attributes
     ----------
     forward, backward : GridMatrix
-        Its weight (in, out), and that transposed.
+        Its weight (in, out), and the transpose.
     offset : (1, out) float64
     """
 
@@ -36,7 +36,7 @@ class GridLayer:
 
 
 def grid_layers(architecture: Architecture, weights: Float32Array) -> list[GridLayer]:
-    """Layers of flat weights (parameters,), rounded so that products with them are exact."""
+    """Return the layers of flat weights (parameters,), rounded so that products with them are exact."""
     parts = [part.astype(np.float64) for part in architecture.parts(weights)]
     return [
         GridLayer(GridMatrix.of(weight), GridMatrix.of(weight.T), offset)

@@ -1,4 +1,4 @@
-"""What an encoder is fed, what a run keeps of it, and where it places new rows."""
+"""Scaling of an encoder's input, the model that a run keeps, and the positions of new rows."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from raydr.statistics.scaling import ScaleRows, Scaling, scale_rows
 
 
 def standardised(federation: Federation) -> tuple[Scaling, Float64Array]:
-    """Have clients shift their rows to mean 0 and divide them by one number: variance 1 of a feature on average.
+    """Have clients shift their rows to mean 0 and divide them by one number, for a mean variance of 1 per feature.
 
-    One number for all features, so neighbours stay neighbours; an encoder learns at the same rate from any unit. Once
-    rows lie around 0, the single precision that networks compute in holds them.
+    One number for all features keeps the neighbours; an encoder then learns at the same rate in any unit.
+    Around 0, the single precision of the networks resolves the rows.
 
     Returns
     -------
     scaling : Scaling
-        What clients did.
+        Scaling of the clients.
     reach : (features,) float64
-        Bound on what is then the size of every value of each feature.
+        Bound on the absolute values of each feature after scaling.
 
     Raises
     ------
@@ -40,19 +40,19 @@ def standardised(federation: Federation) -> tuple[Scaling, Float64Array]:
 
 
 def scaled(federation: Federation, settings: ContrastiveEncoder) -> tuple[Scaling, Float64Array]:
-    """Have clients standardise their rows, or leave them as they are: then nothing is asked, and no reach is known."""
+    """Have clients standardise their rows, or leave them as they are, without a question and with unknown reach."""
     if settings.standardise:
         return standardised(federation)
     return unscaled(federation.features), np.zeros(0)
 
 
 def unscaled(features: int) -> Scaling:
-    """Leaves rows of so many features as they are."""
+    """Return a scaling that leaves rows of this many features as they are."""
     return Scaling(np.zeros(features), np.ones(features), False)
 
 
 def model_of(layers: dict[str, Float32Array], scaling: Scaling) -> dict[str, FloatArray]:
-    """What places new rows: the encoder's layers, and the shift and factor that come before them."""
+    """Return the model for new rows: the encoder's layers, and the shift and factor before them."""
     tensors: dict[str, FloatArray] = {f"encoder.{name}": values for name, values in layers.items()}
     return tensors | {"encoder.shift": scaling.shift, "encoder.factor": scaling.factor}
 
@@ -60,7 +60,7 @@ def model_of(layers: dict[str, Float32Array], scaling: Scaling) -> dict[str, Flo
 def encoding(
     hidden: tuple[int, ...], model: Mapping[str, FloatArray], rows: FloatArray
 ) -> tuple[Callable[[FloatArray], FloatArray], Float32Array]:
-    """What places rows that are scaled for an encoder of these widths, and these rows so scaled."""
+    """Return a function from scaled rows to positions, for an encoder of these widths, and the rows scaled for it."""
     from raydr.methods.fedne.encoder import Architecture, place
 
     architecture = Architecture(rows.shape[1], hidden)

@@ -1,6 +1,6 @@
-"""The surrogate as published (P2 4.1): a network of one hidden layer from a position to a client's mean repulsion.
+"""The surrogate of P2 (4.1): a network of one hidden layer from a position to a client's mean repulsion.
 
-The networks of all clients are evaluated as one: their hidden units stand side by side.
+The networks of all clients are evaluated as one, with their hidden units side by side.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _BATCH = 512
 
 
 def initial_surrogate(random: np.random.Generator) -> Float32Array:
-    """Parameters (PARAMETERS,) of an untrained surrogate, as torch's linear layers start."""
+    """Return parameters (PARAMETERS,) of an untrained surrogate, as torch's linear layers start."""
     inward = random.uniform(-1.0, 1.0, 3 * HIDDEN) / np.sqrt(2.0)
     outward = random.uniform(-1.0, 1.0, HIDDEN + 1) / np.sqrt(HIDDEN)
     return np.concatenate([inward, outward]).astype(np.float32)
 
 
 def query_grid(positions: FloatArray, step: float, margin: float) -> Float32Array:
-    """Grid points (points, 2) float32 over the rectangle of the positions, widened by ``margin`` on all sides."""
+    """Return grid points (points, 2) float32 over the rectangle of the positions, plus ``margin`` on all sides."""
     low, high = positions.min(axis=0) - margin, positions.max(axis=0) + margin
     axes = [np.arange(start, stop + step, step) for start, stop in zip(low, high, strict=True)]
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2).astype(np.float32)
@@ -42,7 +42,7 @@ def targets(
     random: np.random.Generator,
     softening: float = SOFTENING,
 ) -> Float32Array:
-    """Mean repulsion (queries,) float32 from ``negatives`` random positions (rows, 2), drawn anew for each query."""
+    """Return the mean repulsion (queries,) float32 by ``negatives`` random positions for each query."""
     drawn = positions[random.integers(len(positions), size=(len(queries), negatives))]
     apart = squared_distance(torch.from_numpy(queries).unsqueeze(1), torch.from_numpy(drawn))
     return np.asarray(repulsion(apart, softening).mean(dim=1).numpy())
@@ -57,7 +57,7 @@ def fit_surrogate(
     learning_rate: float,
     random: np.random.Generator,
 ) -> Float32Array:
-    """Parameters that minimise the mean squared error (P2 (8)) by Adam, from ``start`` on."""
+    """Return parameters that minimise the mean squared error (P2 (8)) by Adam, from ``start`` on."""
     parameters = torch.from_numpy(start.copy())[None].requires_grad_()
     optimizer = torch.optim.Adam([parameters], lr=learning_rate)
     points, wanted = torch.from_numpy(queries), torch.from_numpy(values)
@@ -74,16 +74,16 @@ def fit_surrogate(
 def together(
     parameters: Float32Array, weights: Float32Array, device: str = "cpu"
 ) -> Callable[[Tensor], Tensor]:
-    """Weighted sum of surrogates, evaluated in one product.
+    """Return the weighted sum of surrogates, evaluated in one product.
 
     Parameters
     ----------
     parameters : (surrogates, PARAMETERS) float32
-        Of everybody's surrogate.
+        Parameters of each surrogate.
     weights : (clients, surrogates) float32
-        What each counts for each client; 0 for its own.
+        Weight of each surrogate for each client; 0 for its own.
     device : str
-        Where torch computes.
+        Torch device.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def together(
 
 
 def _values(parameters: Tensor, positions: Tensor) -> Tensor:
-    """Values (..., points, surrogates) of all surrogates (surrogates, PARAMETERS) at positions (..., points, 2)."""
+    """Return values (..., points, surrogates) of surrogates (surrogates, PARAMETERS) at positions (..., points, 2)."""
     inward, offset, outward, last = torch.split(parameters, [2 * HIDDEN, HIDDEN, HIDDEN, 1], dim=-1)
     wide = inward.reshape(-1, HIDDEN, 2).reshape(-1, 2)  # (surrogates * HIDDEN, 2)
     hidden = torch.relu(torch.matmul(positions, wide.T) + offset.reshape(-1))

@@ -1,8 +1,8 @@
-"""What the server makes of the clients' mean change: P2 (4), or a step with memory (Reddi et al. 2021).
+"""Server optimisers of the clients' mean change: P2 (4), or a step with momentum (Reddi et al. 2021).
 
-The change plays the part of a negative gradient. FedAvg adds it; FedAvgM adds a decaying sum of all changes; Nesterov's
-momentum adds that sum as it will have decayed by the next round, and the change; FedAdam divides a decaying mean by the
-root of the decaying mean square.
+The change acts as a negative gradient. FedAvg adds it. FedAvgM adds a decaying sum of all changes. Nesterov's
+momentum adds the change and that sum as it will have decayed by the next round. FedAdam divides a decaying
+mean by the root of the decaying mean square.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ ServerOptimizer: TypeAlias = Literal["fedavg", "fedavgm", "fedadam", "nesterov"]
 
 MOMENTUM, SECOND_DECAY = 0.9, 0.99
 NESTEROV_MOMENTUM = 0.8
-"""Decay of Nesterov's sum, in which a change counts five times in the end."""
+"""Decay of Nesterov's sum; in the end a change counts five times."""
 ADAPTIVITY = 1e-3
-"""tau of FedAdam: changes of a parameter that are smaller than this are not blown up."""
+"""tau of FedAdam: smaller changes of a parameter are not amplified."""
 _LEAST_ROOT = 1e-8
 
 
 def initial_memory(parameters: int) -> Float64Array:
-    """What the optimiser remembers before the first round, (2, parameters): the two means."""
+    """Return the optimiser's state before the first round, (2, parameters): the two means."""
     return np.zeros((2, parameters))
 
 
@@ -36,20 +36,20 @@ def server_step(
     memory: Float64Array,
     learning_rate: float,
 ) -> tuple[Float32Array, Float64Array]:
-    """Weights (parameters,) after a round, and what is remembered for the next.
+    """Return weights (parameters,) after a round, and the state for the next.
 
     Parameters
     ----------
     optimizer : {"fedavg", "fedavgm", "fedadam", "nesterov"}
-        How to step.
+        The optimiser.
     weights : (parameters,) float32
-        At the beginning of the round.
+        Weights at the start of the round.
     change : (parameters,) float64
         Weighted mean of the clients' changes.
     memory : (2, parameters) float64
-        From the round before.
+        State of the round before.
     learning_rate : float
-        Of the server.
+        Learning rate of the server.
     """
     first, second = memory
     match optimizer:
@@ -70,9 +70,9 @@ def server_step(
 def adam_step(
     weights: Float32Array, gradient: Float64Array, memory: Float64Array, round: int, learning_rate: float
 ) -> tuple[Float32Array, Float64Array]:
-    """Weights (parameters,) after Adam's step down a mean gradient, and both means for the next; see `server_step`.
+    """Return weights (parameters,) after Adam's step down a mean gradient, and both means for the next step.
 
-    ``round`` counts from 1: what the means lack of the rounds before is made up for (Kingma & Ba 2015).
+    See `server_step`. ``round`` counts from 1, for the bias correction of the means (Kingma & Ba 2015).
     """
     first = MOMENTUM * memory[0] + (1.0 - MOMENTUM) * gradient
     second = SECOND_DECAY * memory[1] + (1.0 - SECOND_DECAY) * gradient**2
@@ -82,7 +82,9 @@ def adam_step(
 
 
 def stepped_rate(round: int, rounds: int, first: float, factor: float) -> float:
-    """Clients' learning rate in a round from 1 on: ``first``, times ``factor`` after 30%, again after 60% (P2 A.1).
+    """Return the clients' learning rate in a round: ``first``, times ``factor`` after 30%, again after 60% (P2 A.1).
+
+    ``round`` counts from 1.
 
     >>> [round(stepped_rate(at, 10, 1.0, 0.1), 2) for at in (1, 3, 4, 6, 7, 10)]
     [1.0, 1.0, 0.1, 0.1, 0.01, 0.01]
@@ -92,7 +94,9 @@ def stepped_rate(round: int, rounds: int, first: float, factor: float) -> float:
 
 
 def cosine_rate(round: int, rounds: int, first: float) -> float:
-    """Clients' learning rate in a round from 1 on: from ``first`` along half a cosine towards 0.
+    """Return the clients' learning rate in a round: from ``first`` along half a cosine towards 0.
+
+    ``round`` counts from 1.
 
     >>> [round(cosine_rate(at, 4, 1.0), 2) for at in (1, 2, 3, 4)]
     [1.0, 0.85, 0.5, 0.15]

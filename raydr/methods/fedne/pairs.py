@@ -1,19 +1,22 @@
-"""A client's gradient as a sum over pairs of records of which each record is in few: what noise by record covers.
+"""Gradients over pairs of records, with few pairs per record, for noise per record.
 
-Nearest neighbours will not do for that. Take a record away, and everybody who had it for a neighbour takes up another;
-nothing bounds how many these are, nor does a cap on how often a record is taken, since a place that falls free is taken
-by somebody else, whose own place falls free. Here pairs come from a line. Each record has a key, where it lies on a
-space-filling curve through some directions (Skilling 2004), which is of the record and these directions alone; records
-stand in the order of their keys, and each is paired with the next. So a record is in at most :data:`DEGREE` pairs, and
-where it is taken away these go and one comes, that of its two neighbours in line. Directions are turned anew in each
-round, and with them who stands next to whom.
+Nearest neighbours have no such bound. If a record is removed, every record that had it as a neighbour takes
+another, and nothing limits their number. A cap on how often a record is taken does not help: a freed place
+goes to another record, whose own place is then free.
 
-What a pair says is cut to a norm C: its gradient, of attraction between both and of repulsion of the first by the
-field. One record then moves the sum over pairs by (DEGREE + 1) C at most. Without a field each pair's first record is
-repelled by one other, drawn by row number: two pairs more that a record can change.
+Here pairs come from a line. Each record has a key, its position on a space-filling curve through some
+directions (Skilling 2004), which depends on the record and the directions alone. Records are sorted by key,
+and each is paired with the next, so a record is in at most :data:`DEGREE` pairs. If it is removed, these
+pairs go and one new pair comes, that of its two neighbours in the line. The directions are rotated in each
+round, which changes who is next to whom.
 
-Per-pair gradients are never written down: their norms follow from the layers' activations and errors (Goodfellow 2015),
-and one more pass sums them with their factors.
+The gradient of a pair is clipped to a norm C; it consists of attraction between both records and repulsion of
+the first by the field. One record then moves the sum over pairs by at most (DEGREE + 1) C. Without a field,
+the first record of each pair is repelled by one other, drawn by row number: a record can then change two more
+pairs.
+
+Per-pair gradients are never stored: their norms follow from the layers' activations and errors (Goodfellow
+2015), and one more pass sums them with their factors.
 """
 
 from __future__ import annotations
@@ -33,17 +36,18 @@ from raydr.privacy import Mechanism, Quantity
 from raydr.privacy.mechanism import moved_mean
 
 DEGREE = 2
-"""Pairs that a record is in: with the one before it in line, and with the one after it."""
+"""Pairs of a record: one with its predecessor in the line and one with its successor."""
 _ROUNDING = 1.0 + 1e-9
 _TIMES = 2.0**10
-"""How many times longer than a pair's gradient its parts may be before they count as its length."""
+"""Parts of a pair's gradient count as its length if they are more than this many times as long."""
 _BLOCK_ROWS = 2048
 DIRECTIONS = 8
-"""Of the curve. Share of pairs of one class among 1,000 and 10,000 MNIST rows: 0.51 and 0.60 with 5 principal axes,
-0.54 and 0.68 with 8, 0.52 and 0.65 with 12; of the nearest of 20 rows drawn at random, which moves 41 C, 0.48."""
+"""Directions of the curve. Share of pairs of one class among 1,000 and 10,000 MNIST rows: 0.51 and 0.60 with
+5 principal axes, 0.54 and 0.68 with 8, 0.52 and 0.65 with 12; with the nearest of 20 random rows, which moves
+41 C, 0.48."""
 _DIGITS = 8
 _SPAN = 3.0
-"""Extents to each side that keys tell apart along a direction."""
+"""Range of keys along a direction, in extents to each side."""
 Member: TypeAlias = "slice | Int64Array"
 """Places in line of one member of each pair."""
 
@@ -55,17 +59,17 @@ class PairGradient(
     what="the summed gradient of a client's pairs of similar records, for each encoder weight",
     covers=("gradient",),
 ):
-    """``gradient`` (parameters,) float64: sum over pairs, each cut to the clip, over the client's rows."""
+    """``gradient`` (parameters,) float64: sum over pairs, each clipped, over the client's rows."""
 
     gradient: Float64Array
 
     @staticmethod
     def ranges(request: PairRequest, rows: int) -> dict[str, Range]:
-        """A row has one pair, and no pair is longer than the clip."""
+        """Return the range: each row has one pair, and no pair is longer than the clip."""
         return {"gradient": Range(request.weights.shape, request.clip * _ROUNDING)}
 
     def quantities(self, on: str, request: object) -> dict[str, Quantity]:
-        """All of it."""
+        """Return the whole reply as one quantity."""
         return {"gradient": Quantity(self.gradient)}
 
 
@@ -73,28 +77,28 @@ class PairGradient(
 class PairRequest(
     Request[PairGradient], what="the current encoder, the directions of a curve, and the summed repulsion"
 ):
-    """Asked in each round.
+    """Request of each round.
 
     Attributes
     ----------
     weights : (parameters,) float32
-        The present encoder.
+        The current encoder.
     hidden : tuple of int
         Its hidden layers.
     directions : (features, directions) float64
-        Through which the curve runs.
+        Directions of the curve.
     offsets : (directions,) float64
-        Where it begins along each, in units of the rows' extent there.
+        Start of the curve along each direction, in units of the rows' extent there.
     extent : float
-        Deviation of the rows along the directions, about.
+        Approximate deviation of the rows along the directions.
     negatives : int
-        Weight of repulsion against attraction.
+        Weight of repulsion relative to attraction.
     field : (nodes, nodes) float32
-        Mean repulsion by everybody's rows from -reach to reach; no nodes for no field.
+        Mean repulsion by the rows of all clients from -reach to reach; no nodes without a field.
     reach : float
-        Of the field.
+        Half the width of the field.
     clip : float
-        Norm to which the gradient of each pair is cut.
+        Clip norm of the gradient of each pair.
     softening : float
         As in the settings.
     """
@@ -113,23 +117,23 @@ class PairRequest(
     deviation: float = math.nan
 
     def sensitivity(self, rows: int) -> float:
-        """Bound the mean over ``rows`` rows of the sum over pairs, with its rounding in both of two neighbours."""
+        """Bound the sensitivity of the mean over ``rows`` rows, with rounding in both of two neighbouring data sets."""
         moved = pairs_moved(bool(self.field.size)) * _ROUNDING + 2.0 * _rounding(rows)
         return moved_mean(self.mechanism, moved * self.clip, rows)
 
 
 def pairs_moved(field: bool) -> int:
-    """How many cut gradients a record that is taken away changes the sum by, counted by their norms.
+    """Return by how many clipped gradients removing a record changes the sum, counted by their norms.
 
-    Its own pairs go and one comes in their place. Without a field its row number was drawn for one other's repulsion
-    too, and that pair is another one without it: it may point the other way.
+    Its own pairs go and one comes instead. Without a field, its row number was also drawn for the repulsion
+    of one other pair. Without the record, that pair changes and may point the other way.
     """
     return DEGREE + 1 + (0 if field else 2)
 
 
 @answers(PairRequest)
 def pair_gradient(client: Client, request: PairRequest) -> PairGradient:
-    """Client part of a round by record."""
+    """Run the client part of a round with noise per record."""
     from raydr.methods.fedne.encoder import one_torch_thread
 
     rows = client.rows
@@ -144,16 +148,16 @@ def pair_gradient(client: Client, request: PairRequest) -> PairGradient:
 def summed_gradient(
     rows: FloatArray, request: PairRequest, repelled: Int64Array | None = None
 ) -> Float64Array:
-    """Sum of the cut gradients of all pairs, downhill, (parameters,) float64.
+    """Return the sum of the clipped gradients of all pairs, downhill, (parameters,) float64.
 
     Parameters
     ----------
     rows : (rows, features)
-        Of one client.
+        Rows of one client.
     request : PairRequest
-        What it was told.
+        The request to the client.
     repelled : (rows,) int64, optional
-        Number of the row that each row is repelled by; itself or -1 for none. None: by the field.
+        Number of the row that repels each row; itself or -1 for none. None: the field repels.
     """
     from raydr.methods.fedne.encoder import Architecture
 
@@ -172,19 +176,19 @@ def summed_gradient(
 
 
 def in_line(rows: FloatArray, directions: Float64Array, offsets: Float64Array, extent: float) -> Int64Array:
-    """Rows in the order in which they lie on a Hilbert curve through directions; equal ones by their numbers.
+    """Sort rows along a Hilbert curve through the directions; equal rows by their numbers.
 
-    What is beyond the cube that the curve fills counts as at its side.
+    Rows beyond the cube that the curve fills count as on its boundary.
     """
     cells = 1 << _DIGITS
-    # Who else is there must not change even the last digit of a key.
+    # Other rows must not change even the last digit of a key.
     along = GridMatrix.of(directions).product(rows) / (extent or 1.0) + offsets
     places = np.clip((along + _SPAN) / (2.0 * _SPAN) * cells, 0, cells - 1).astype(np.int64)
     return np.lexsort(hilbert_digits(places)[::-1])
 
 
 def hilbert_digits(places: Int64Array) -> Int64Array:
-    """Binary digits (digits, rows) of how far along a Hilbert curve each place (rows, directions) is, highest first.
+    """Return the binary digits (digits, rows) of each place (rows, directions) along a Hilbert curve, highest first.
 
     By Skilling's algorithm ("Programming the Hilbert curve", AIP Conference Proceedings 707, 2004).
 
@@ -219,7 +223,7 @@ def hilbert_digits(places: Int64Array) -> Int64Array:
 def _position_errors(
     positions: Float64Array, members: list[Member], request: PairRequest
 ) -> list[Float64Array]:
-    """Gradient of each pair's loss in the position of each of its members, (pairs, 2)."""
+    """Return the gradient of each pair's loss with respect to the position of each member, (pairs, 2)."""
     import torch
 
     from raydr.methods.fedne.field import Grid, interpolated
@@ -235,7 +239,7 @@ def _position_errors(
     else:
         grid = Grid(request.reach, len(request.field))
         field = torch.from_numpy(request.field.astype(np.float64))
-        # Twice, as in training: a pair of pooled rows repels at both of its ends.
+        # Twice, as in training: a pair of pooled rows repels at both ends.
         loss = loss + 2.0 * request.negatives * interpolated(grid, field, at[0])
     return [gradient.numpy() for gradient in torch.autograd.grad(loss.sum(), at)]
 
@@ -247,11 +251,12 @@ def _summed(
     errors: list[Float64Array],
     clip: float,
 ) -> Float64Array:
-    """Minus the sum of the pairs' gradients, each cut to the clip.
+    """Return minus the sum of the pairs' gradients, each clipped.
 
-    Of one pair the gradient in a layer's weights is sum_s a_s e_s^T over its members s, of activation a and error e, so
-    its squared norm is sum_st (a_s . a_t) (e_s . e_t), and in the offsets sum_st (e_s . e_t). That sum may cancel, so
-    its rounding is bounded by what it is made of: a part of sum_s |a_s| |e_s|, squared, is added before its root.
+    The gradient of one pair in a layer's weights is sum_s a_s e_s^T over its members s, with activation a and
+    error e. Its squared norm is sum_st (a_s . a_t) (e_s . e_t), and for the offsets sum_st (e_s . e_t). That
+    sum may cancel, so its rounding is bounded by its terms: a part of sum_s |a_s| |e_s|, squared, is added
+    before the root.
     """
     at_layers: list[list[Float64Array]] = []
     squared, made_of = np.zeros(len(errors[0])), np.zeros(len(errors[0]))
@@ -274,7 +279,7 @@ def _summed(
                     back.product(error) * (active > 0.0)
                     for error, active in zip(errors, gathered, strict=True)
                 ]
-        # A pair whose gradient is no number says nothing: its factor is 0.
+        # A pair whose gradient is not finite gets the factor 0.
         bound = np.sqrt(np.maximum(squared, 0.0) + made_of / _TIMES**2)
         factor = np.where(np.isfinite(bound), clip / np.maximum(bound, clip), 0.0)
     parts: list[Float64Array] = []
@@ -291,7 +296,7 @@ def _summed(
 
 
 def _outer_sum(values: Float64Array, errors: Float64Array) -> Float64Array:
-    """``values.T @ errors``, a block of rows at a time: what rounding may come to is :func:`_rounding`'s."""
+    """Return ``values.T @ errors``, a block of rows at a time; :func:`_rounding` bounds its rounding."""
     total = np.zeros((values.shape[1], errors.shape[1]))
     for start in range(0, len(values), _BLOCK_ROWS):
         total += values[start : start + _BLOCK_ROWS].T @ errors[start : start + _BLOCK_ROWS]
@@ -301,8 +306,9 @@ def _outer_sum(values: Float64Array, errors: Float64Array) -> Float64Array:
 def _rounding(rows: int) -> float:
     """Return the largest rounding of the sum over the pairs of ``rows`` rows, in clips.
 
-    Of a pair sum_s |a_s| |e_s| is at most ``_TIMES`` clips, once cut. A sum of k products, in whatever order, is wrong
-    by at most k 2^-53 of their sizes, and one of blocks by as many as rows of a block and blocks together.
+    For a pair, sum_s |a_s| |e_s| is at most ``_TIMES`` clips after clipping. The error of a sum of k
+    products, in any order, is at most k 2^-53 of their sizes; for a sum of blocks, k is the rows of a block
+    plus the number of blocks.
     """
     terms = min(rows, _BLOCK_ROWS) + rows / _BLOCK_ROWS + 8.0
     return 2.0**-53 * terms * rows * _TIMES

@@ -1,4 +1,4 @@
-"""Training where all rows are in one place: one client's own, or everybody's, which no federation would allow."""
+"""Training on rows in one place: one client's own, or all rows, which no federation would allow."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Randomness = Callable[[int, str], np.random.Generator]
 def epochs_on(
     rows: FloatArray, settings: ContrastiveEncoder, random: Randomness
 ) -> Iterator[tuple[Float32Array, float]]:
-    """Weights and mean loss after each round of training on these rows (rows, features) alone."""
+    """Yield weights and mean loss after each round of training on these rows (rows, features) alone."""
     from raydr.methods.fedne.edges import local_neighbors, schedule
     from raydr.methods.fedne.encoder import Architecture, initial_weights, one_torch_thread
     from raydr.methods.fedne.training import Local, Objective, train
@@ -61,9 +61,9 @@ def epochs_on(
 
 
 def standard(rows: FloatArray, settings: ContrastiveEncoder) -> tuple[FloatArray, Scaling]:
-    """Rows (rows, features) float32 about their mean, divided by one number: variance 1 of a feature on average.
+    """Return rows (rows, features) float32, centred and divided by one number: mean variance 1 per feature.
 
-    Or the rows as they are, where the settings say so.
+    If the settings do not standardise, return the rows as they are.
     """
     if not settings.standardise:
         return rows, unscaled(rows.shape[1])
@@ -74,9 +74,9 @@ def standard(rows: FloatArray, settings: ContrastiveEncoder) -> tuple[FloatArray
 
 
 def trained_at_server(federation: Federation, rows: FloatArray, settings: ContrastiveEncoder) -> Float32Array:
-    """Weights (parameters,) of an encoder that the server trains on what it has of all rows, round by round.
+    """Train an encoder at the server on its data of all rows, round by round; return its weights (parameters,).
 
-    A resumed run trains again from the start: nothing here is worth a checkpoint's megabytes.
+    A resumed run trains again from the start, because the state is not worth megabytes of checkpoints.
     """
     weights, loss, done = np.zeros(0, np.float32), 0.0, 0
     training = epochs_on(
@@ -87,26 +87,26 @@ def trained_at_server(federation: Federation, rows: FloatArray, settings: Contra
             weights, loss = next(training)
             done += 1
         federation.report(objective=loss)
-    while done < settings.rounds:  # resumed after the last
+    while done < settings.rounds:  # resumed after the last round
         weights, loss = next(training)
         done += 1
     return weights
 
 
 def rehearse_training(federation: Rehearsal, settings: ContrastiveEncoder, features: int) -> None:
-    """Reckon what :func:`trained_at_server` does with rows of so many features."""
+    """Count the operations of :func:`trained_at_server` for rows with this many features."""
     for _ in federation.rounds(settings.rounds, {}):
         operations = training_operations(settings, [federation.rows], features)
         federation.reckon(at_server=operations)
 
 
 class PooledEncoder(ContrastiveEncoder):
-    """Settings of a method whose pooled-data map is by global NE, with its encoder, batches and learning rates."""
+    """Settings of a method whose pooled-data map comes from global NE, with its encoder, batches and learning rates."""
 
     def central(
         self, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
     ) -> Pooled:
-        """Map (rows, 2) of pooled rows (rows, features)."""
+        """Return the map (rows, 2) of pooled rows (rows, features)."""
         scaled, scaling = standard(rows, self)
         alone, weights = self._pooled(), np.zeros(0, np.float32)
         with journal.stage("embedding"):
@@ -122,20 +122,20 @@ class PooledEncoder(ContrastiveEncoder):
         return Pooled(place(scaled), place=lambda new: place(scale_rows(new, scaling)))
 
     def central_operations(self, rows: int, features: int) -> float:
-        """Those of its training."""
+        """Return the operations of its training."""
         alone = self._pooled()
         return alone.rounds * training_operations(alone, [rows], features)
 
     def _pooled(self) -> Self:
-        """Settings under which all edges of all rows are seen once in each of as many rounds, but no more than 60."""
+        """Return settings with all edges of all rows once per round, for as many rounds, at most 60."""
         rounds = min(self.rounds, POOLED_ROUNDS)
         return self.model_copy(update={"rounds": rounds, "local_epochs": 1, "local_steps": None})
 
 
 class SharedEncoder(PooledEncoder):
-    """One encoder for everybody, by which new rows are placed without a server."""
+    """One encoder for all clients, which places new rows without a server."""
 
     def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
-        """Positions (rows, 2) of new rows (rows, features), scaled as the run's, by the run's encoder."""
+        """Return positions (rows, 2) of new rows (rows, features), scaled as in the run, by the run's encoder."""
         encode, scaled = encoding(self.hidden, model, rows)
         return in_blocks(encode, scaled)

@@ -1,4 +1,4 @@
-"""Where rows lie on the map that an encoder draws."""
+"""Positions of rows on the map of an encoder."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Positions(
 
     @staticmethod
     def ranges(request: PositionRequest, rows: int) -> dict[str, Range]:
-        """Two coordinates of each row."""
+        """Return the range: two coordinates per row."""
         return {"places": Range((rows, 2), dtype="float32")}
 
 
 @dataclass(frozen=True)
 class PositionRequest(Request[Positions], what="the final encoder"):
-    """Asked once, at the end, for the map."""
+    """Request at the end of the run, for the map."""
 
     weights: Float32Array
     hidden: tuple[int, ...]
@@ -53,7 +53,7 @@ class PositionRequest(Request[Positions], what="the final encoder"):
 
 @answers(PositionRequest)
 def post_positions(client: Client, request: PositionRequest) -> Positions:
-    """Client part of the map."""
+    """Run the client part of the map."""
     return Positions(positions_of(client.rows, request.weights, request.hidden))
 
 
@@ -61,12 +61,12 @@ def post_positions(client: Client, request: PositionRequest) -> Positions:
 class PositionsAtHome(
     Positions, granularity=Granularity.PER_RECORD, what="the position of every record on the map", stays=True
 ):
-    """Places that each client keeps."""
+    """Positions that each client keeps."""
 
 
 @dataclass(frozen=True)
 class PlaceAtHome(Request[PositionsAtHome], what="the final encoder"):
-    """Told once, at the end: each client places its own rows, and tells nobody."""
+    """Request at the end of the run: each client places its own rows, and keeps the result."""
 
     weights: Float32Array
     hidden: tuple[int, ...]
@@ -74,5 +74,5 @@ class PlaceAtHome(Request[PositionsAtHome], what="the final encoder"):
 
 @answers(PlaceAtHome)
 def keep_positions(client: Client, request: PlaceAtHome) -> PositionsAtHome:
-    """Client part of a map that stays at home."""
+    """Run the client part of a map that stays at the clients."""
     return PositionsAtHome(positions_of(client.rows, request.weights, request.hidden))

@@ -1,27 +1,28 @@
-"""FedNE (P2, figure 1), FedAvg+NE and FedProx+NE: one encoder for everybody, trained where the rows are.
+"""FedNE (P2, figure 1), FedAvg+NE and FedProx+NE: one shared encoder, trained where the rows are.
 
-1. The server starts the encoder: near the map of the first principal components, which it learns by sums, or at random;
-   and trains it on prototypes, means of groups of records, where it is to have any.
-2. In each round clients tell how their present part of the map repels points: as their share of a table that is summed,
-   or as a small network each.
+1. The server starts the encoder: near the map of the first principal components, learnt by sums, or at
+random. If prototypes (means of groups of records) are requested, it trains the encoder on them.
+2. In each round clients send how their part of the current map repels points: as their share of a summed
+table, or as a small network each.
 3. Each client trains the encoder on some batches of its own neighbour graph, and uploads the change.
 4. The server averages the changes by rows (4).
-5. In the end each client places its rows and posts their positions on the map.
+5. At the end each client places its rows and sends their positions on the map.
 
-Two things stand between that and the pooled rows' classes, and neither is the neighbours that clients cannot see: by
-kNN accuracy an encoder trained on the union of the clients' graphs in one place is as good as on the graph of all rows.
-Exact neighbours (NPA-10) are lost with them (docs/fedne.md).
+Two effects, repulsion and drift, separate this from pooled training; unseen neighbours are not one of them.
+By kNN accuracy, an encoder trained on the union of the clients' graphs in one place is as good as one trained
+on the graph of all rows. Exact neighbours (NPA-10) are lost with the unseen ones (docs/fedne.md).
 
-*Repulsion.* The field stands where everybody was when the round began, and rows that all leave a crowd by an old table
-overshoot. So a client takes what it told of its own rows out of the field, and these repel each other where they are
-now, by their part of all: a batch of a client that holds one class is no sample of the map, and with more weight its
-rows would drive each other apart. The others' field counts twice, since a pair repels at both ends (`clients`).
+*Repulsion.* The field describes all rows when the round began, and rows that leave a crowd together by an old
+table overshoot. So a client removes its own density from the field, and its rows repel each other where they
+are now, weighted by their share of all rows. A larger weight would be wrong: a batch of a client with one
+class is not a sample of the map, and its rows would drive each other apart. The others' field counts twice,
+because a pair repels at both ends (`clients`).
 
-*Drift.* Each client's batches pull the encoder towards its own classes, and the mean of where clients end up is not
-where their mean loss is least. Control variates (SCAFFOLD, Karimireddy et al. 2020) mend that: client i adds c - c_i to
-every gradient, its mean gradient of the last round being c_i, and c the mean of all. The server sees c alone; c_i
-travels sealed (`raydr.privacy.sealing`), since clients remember nothing between rounds. What both gain is in
-docs/fedne.md.
+*Drift.* Each client's batches pull the encoder towards its own classes, and the mean of the clients' results
+does not minimise their mean loss. Control variates (SCAFFOLD, Karimireddy et al. 2020) correct this: client i
+adds c - c_i to every gradient, where c_i is its mean gradient of the last round and c the mean of all. The
+server sees c alone; c_i travels sealed (`raydr.privacy.sealing`), because clients keep nothing between
+rounds. docs/fedne.md has the gain of both.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ State = dict[str, NDArray[Any]]
 
 
 class AveragedMap(AveragedEncoder, SharedEncoder):
-    """Settings of methods that average encoders, and where they differ: by default nothing but training is asked."""
+    """Settings of methods that average encoders, with hooks for their differences; by default clients only train."""
 
     noise_on: ClassVar[frozenset[str]] = frozenset({"data", "update", "surrogate"})
     objective: ClassVar[str] = (
@@ -77,15 +78,15 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
 
     @property
     def field_rounds(self) -> int:
-        """In how many rounds surrogates are renewed."""
+        """Number of rounds in which surrogates are renewed."""
         return 0
 
     def uncovered(self, noise: Mechanism) -> str | None:
-        """What of these settings noise on updates does not cover, as a clause; None where it covers all."""
+        """Return which of these settings noise on updates does not cover, as a clause; None if it covers all."""
         return None
 
     def training(self, federation: Federation) -> Training:
-        """Step 3 in all rounds alike."""
+        """Return the settings of step 3, the same in all rounds."""
         from raydr.methods.fedne.edges import steps_of
 
         most = self.trained_rows(max(federation.sizes))
@@ -109,7 +110,7 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
     def first_weights(
         self, federation: Federation, reach: Float64Array, axes: PrincipalAxes | None = None
     ) -> Float32Array:
-        """Step 1: weights (parameters,) at random; ``reach`` bounds each feature, and ``axes`` may be known."""
+        """Run step 1: random weights (parameters,); ``reach`` bounds each feature, and ``axes`` may be known."""
         from raydr.methods.fedne.encoder import Architecture, initial_weights
 
         return initial_weights(Architecture(federation.features, self.hidden), federation.stream("encoder"))
@@ -120,19 +121,19 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
         """Ask what :meth:`first_weights` asks."""
 
     def first_control_variates(self, federation: Federation, parameters: int) -> State:
-        """What is known of control variates before the first round."""
+        """Return the state of control variates before the first round."""
         return no_control_variates()
 
     def renew_surrogates(self, federation: Federation, state: State, round: int) -> None:
-        """Step 2, where it is time for it."""
+        """Run step 2 if it is due."""
 
     def rehearse_surrogates(self, federation: Rehearsal, state: State, round: int) -> None:
-        """Ask what :meth:`renew_surrogates` asks, of a map of the planned reach."""
+        """Ask what :meth:`renew_surrogates` asks, for a map of the planned reach."""
 
     # What raydr asks of every method.
 
     def releases(self, noise: Mechanism) -> float:
-        """How many updates' worth all releases spend; of noise on records one, since it is drawn once."""
+        """Return the cost of all releases in units of one update; 1 for noise on records, which is drawn once."""
         if noise.on == "data":
             return int(noise.for_good)
         if noise.on == "surrogate":
@@ -141,7 +142,7 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
         return spent / (1.0 - moments_part(self))
 
     def unpayable(self, noise: Mechanism) -> str | None:
-        """Why these settings cannot be had under a mechanism; None where they can."""
+        """Return why a mechanism does not work with these settings; None if it does."""
         if noise.on != "update":
             return None
         if not self.standardise:
@@ -160,11 +161,11 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
         return reason
 
     def posts(self) -> str | None:
-        """Places, unless these stay at home."""
+        """Return what is sent without noise: positions, unless clients keep them."""
         return None if self.keeps_places else "the position of every record on the map"
 
     def unkeyable(self) -> str | None:
-        """Why rows may not be turned: bounds are of the features as they are."""
+        """Return why rows may not be rotated: bounds limit the original features."""
         if self.bounds is None:
             return None
         return "method.bounds limit the original features, which the key rotates: leave them out"
@@ -172,7 +173,7 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
     def redraw(
         self, snapshot: Mapping[str, FloatArray], parts: Sequence[FloatArray], seed: int, journal: Journal
     ) -> Outcome:
-        """Where an encoder along the way places each client's rows, for the evaluation."""
+        """Return the positions of each client's rows by an encoder of an earlier round, for the evaluation."""
         places = []
         for rows in parts:
             if len(rows):
@@ -181,7 +182,7 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
         return Outcome(embedding=np.concatenate(places), geometry=None)
 
     def rehearse(self, federation: Rehearsal) -> None:
-        """Ask what :func:`serve` asks, of a map of the planned reach."""
+        """Ask what :func:`serve` asks, for a map of the planned reach."""
         from raydr.methods.fedne.encoder import Architecture
 
         parameters = Architecture(federation.features, self.hidden).parameters
@@ -222,7 +223,7 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
 
 
 def planned_axes(federation: Rehearsal, settings: AveragedEncoder) -> PrincipalAxes | None:
-    """As many axes as a run has at most; how many stand out of its noise, only the run finds out."""
+    """Return as many axes as a run has at most; only the run finds out how many exceed its noise."""
     if not settings.starts_at_axes:
         return None
     count = min(first_axes(settings), federation.features)
@@ -230,7 +231,7 @@ def planned_axes(federation: Rehearsal, settings: AveragedEncoder) -> PrincipalA
 
 
 def serve(federation: Federation, settings: AveragedMap) -> Outcome:
-    """Server part of FedNE, FedAvg+NE and FedProx+NE."""
+    """Run the server part of FedNE, FedAvg+NE and FedProx+NE."""
     from raydr.methods.fedne.encoder import Architecture
     from raydr.methods.fedne.optimizer import initial_memory, server_step
 
@@ -288,7 +289,7 @@ def serve(federation: Federation, settings: AveragedMap) -> Outcome:
 
 
 def places_of(federation: Federation, settings: AveragedMap, weights: Float32Array) -> Float32Array:
-    """Places (rows, 2) of all records on the map, which each client posts as they are, or keeps for the evaluation."""
+    """Return positions (rows, 2) of all records, which each client sends, or keeps for the evaluation."""
     if settings.keeps_places:
         kept = federation.ask(PlaceAtHome(weights, settings.hidden))
         return np.concatenate([reply.places for reply in kept])
@@ -304,7 +305,7 @@ def step_by_record(
     noise: Mechanism,
     axes: PrincipalAxes | None,
 ) -> None:
-    """Steps 3 and 4 under noise by record: clients tell gradients of pairs, and the server takes Adam's step."""
+    """Run steps 3 and 4 under noise per record: clients send gradients of pairs, and the server takes Adam's step."""
     request = pair_request(federation, settings, state, noise, axes)
     answer = average(federation, request, settings.aggregation, weights="rows")
     rate = settings.server_learning_rate * settings.rate(round)
@@ -320,7 +321,10 @@ def pair_request(
     noise: Mechanism,
     axes: PrincipalAxes | None,
 ) -> PairRequest:
-    """What clients are told; the curve runs through the first principal axes, turned anew, or random directions."""
+    """Return the pair request.
+
+    The curve runs through the first principal axes, rotated each round, or random directions.
+    """
     random = federation.stream("curve")
     count = min(DIRECTIONS, federation.features)
     if axes is not None:
@@ -349,7 +353,7 @@ def pair_request(
 def train_request(
     training: Training, state: State, learning_rate: float, noise: Mechanism | None = None
 ) -> TrainRequest:
-    """Step 3 as clients are told it in a round."""
+    """Return the request of step 3 in a round."""
     return TrainRequest(
         training=training,
         weights=state["weights"],
@@ -367,12 +371,12 @@ def train_request(
 
 
 def first_axes(settings: ContrastiveEncoder) -> int:
-    """How many principal axes the first encoder is made of."""
+    """Return the number of principal axes of the first encoder."""
     return max(2, min(settings.hidden, default=2) // 2)
 
 
 def no_surrogates() -> State:
-    """What is known of surrogates before there are any."""
+    """Return the state of surrogates before there are any."""
     return {
         "field": np.zeros((0, 0), np.float32),
         "reach": np.array(1.0),
@@ -384,7 +388,7 @@ def no_surrogates() -> State:
 
 
 def no_control_variates() -> State:
-    """What is known of control variates where there are none."""
+    """Return the state without control variates."""
     return {
         "control": np.zeros(0),
         "kept": np.zeros((0, 0), np.uint8),
@@ -393,7 +397,7 @@ def no_control_variates() -> State:
 
 
 def renew_control_variates(federation: Federation, state: State, answer: Change) -> None:
-    """Keep the control variates' mean that of all clients' last ones, and what each sealed for itself."""
+    """Update the mean of all clients' last control variates, and store what each client sealed for itself."""
     if not state["control"].size:
         return
     answered = list(federation.answered)

@@ -1,4 +1,4 @@
-"""Settings of FedNE (P2) and of what it is compared with."""
+"""Settings of FedNE (P2) and its baselines."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ SCHEDULE = (
 )
 
 POOLED_ROUNDS = 60
-"""Rounds in which the pooled-data map is trained, at most."""
+"""Largest number of rounds in which the pooled-data map is trained."""
 SOFTENING = 1e-3
-"""What is added to the squared distance under the repulsion's logarithm."""
+"""Number added to the squared distance under the logarithm of the repulsion."""
 FLOOR = 1e-5
-"""Added to the root of Adam's second moment, where torch adds 1e-8.
+"""Number added to the root of Adam's second moment; torch adds 1e-8.
 
-No loss changes where the whole map moves, so there the gradient is rounding alone, about 1e-8, and with torch's floor
-Adam would blow that up to full steps: the map would wander, and bits of the last place become the first.
+No loss changes if the whole map moves, so in that direction the gradient is rounding alone, about 1e-8. With
+torch's value, Adam would amplify it to full steps: the map would wander, and the last bits would become the
+first.
 """
 PUBLISHED: Mapping[str, Any] = MappingProxyType(
     {
@@ -60,11 +61,11 @@ PUBLISHED: Mapping[str, Any] = MappingProxyType(
         "prototypes": None,
     }
 )
-"""What P2 says of these keys, for MNIST; widths and rounds, which it does not say, are of its authors' code."""
+"""P2's values of these keys for MNIST; widths and rounds are not in the paper and come from its authors' code."""
 
 
 class ContrastiveEncoder(MethodSettings):
-    """What every method here has: an encoder and its training."""
+    """Settings of an encoder and its training, common to all methods of this folder."""
 
     package: ClassVar[str | None] = "torch"
 
@@ -113,15 +114,15 @@ class ContrastiveEncoder(MethodSettings):
 
     @property
     def own_neighbors(self) -> int:
-        """How many of a client's own rows attract each of them."""
+        """Number of a client's own rows that attract each of its rows."""
         return self.neighbors
 
     def trained_rows(self, rows: int) -> int:
-        """How many rows a client that has so many trains on."""
+        """Return the number of training rows of a client with this many rows."""
         return rows
 
     def rate(self, round: int) -> float:
-        """Learning rate in a round from 1 on."""
+        """Return the learning rate in a round, counted from 1."""
         from raydr.methods.fedne.optimizer import cosine_rate, stepped_rate
 
         if self.schedule == "cosine":
@@ -130,7 +131,7 @@ class ContrastiveEncoder(MethodSettings):
 
 
 class Published(ContrastiveEncoder):
-    """What P2 has: its settings can be had by one word."""
+    """Settings with a preset of P2's values."""
 
     preset: Literal["published"] | None = Field(
         None,
@@ -146,7 +147,7 @@ class Published(ContrastiveEncoder):
 
 
 class AveragedEncoder(Published):
-    """What methods share that average encoders."""
+    """Settings of methods that average encoders."""
 
     aggregation: Aggregation = Field(
         Mean(), description="how the server combines the clients' uploads; robust rules see each upload"
@@ -176,7 +177,7 @@ class AveragedEncoder(Published):
 
     @property
     def has_field(self) -> bool:
-        """Whether rows are repelled by a field."""
+        """Whether a field repels rows."""
         return False
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""FedNE's surrogates: what clients tell of the repulsion that their rows exert, and what the server makes of it."""
+"""FedNE's surrogates: the repulsion by a client's rows, as clients send it and as the server uses it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ REACHES: Float64Array = 0.25 * np.exp2(np.arange(129) / 8)
 
 
 SPEAKING_ROWS = 256
-"""Rows that stand for a client in the field, at most, drawn anew in each round; 512 and 1,024 gain less than another
-seed does (MNIST, 60,000 rows, 20 clients)."""
+"""Largest number of rows that represent a client in the field, drawn in each round. The gain of 512 and 1,024
+is smaller than the effect of another seed (MNIST, 60,000 rows, 20 clients)."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class Density(
     what="the share of a client's rows in each cell of the map's grid, and the extent of its part of the map",
     covers=("share",),
 ):
-    """What a client tells of its part of the map.
+    """Density of a client's part of the map.
 
     Attributes
     ----------
     share : (nodes, nodes) float64
-        Sums to 1: of its rows, or of `SPEAKING_ROWS` of them drawn for the round; without votes, of all.
+        Sums to 1: of the client's rows, or of `SPEAKING_ROWS` of them drawn for the round; without votes, of all.
     votes : (sizes,) float64
-        For each of :data:`REACHES`, 0 or 1: whether all these rows lie within it; none where they are not asked for.
+        For each of :data:`REACHES`, 0 or 1: whether all these rows lie within it; empty if not requested.
     """
 
     share: Float64Array
@@ -47,20 +47,20 @@ class Density(
 
     @staticmethod
     def ranges(request: DensityRequest, rows: int) -> dict[str, Range]:
-        """No more than all rows at one node, and one vote for each size."""
+        """Return the range: at most all rows at one node, and one vote for each size."""
         return {
             "share": Range((request.nodes, request.nodes), 1.0 + 1e-9),
             "votes": Range(REACHES.shape if request.votes else (0,), 1.0, separate=True),
         }
 
     def quantities(self, on: str, request: object) -> dict[str, Quantity]:
-        """The shares; a level is told in units of their root mean square."""
+        """Return the shares; a level is in units of their root mean square."""
         return {"share": Quantity(self.share, unit=float(np.sqrt((self.share**2).mean())))}
 
 
 @dataclass(kw_only=True, frozen=True)
 class DensityRequest(Request[Density], what="the current encoder and a grid over the map"):
-    """Asked for the field surrogate: the grid has ``nodes`` nodes from -reach to reach along both axes."""
+    """Request for the field surrogate: the grid has ``nodes`` nodes from -reach to reach along both axes."""
 
     weights: Float32Array
     hidden: tuple[int, ...]
@@ -71,17 +71,17 @@ class DensityRequest(Request[Density], what="the current encoder and a grid over
     deviation: float = math.nan
 
     def sensitivity(self, rows: int) -> float:
-        """Shares of a row are four numbers that are not negative and sum to 1, and so are no longer than 1."""
+        """Return the sensitivity: the shares of a row are four numbers of norm at most 1, as they sum to 1."""
         return moved_mean(self.mechanism, 1.0 + 1e-9, rows)
 
     def replace_sensitivity(self, rows: int) -> float:
-        """Two such vectors are sqrt(2) apart at most, at nodes of their own."""
+        """Return the sensitivity under replacement: two such vectors are at most sqrt(2) apart."""
         return moved_mean(self.mechanism, math.sqrt(2.0) * (1.0 + 1e-9), rows)
 
 
 @answers(DensityRequest)
 def density(client: Client, request: DensityRequest) -> Density:
-    """Client part of the field surrogate."""
+    """Run the client part of the field surrogate."""
     from raydr.methods.fedne.field import Grid, deposit
 
     if not request.votes:
@@ -94,7 +94,7 @@ def density(client: Client, request: DensityRequest) -> Density:
 
 
 def speaking_rows(client: Client) -> FloatArray:
-    """Rows (rows, features) that stand for a client in the field, the same throughout a round."""
+    """Return the rows (rows, features) that represent a client in the field, the same throughout a round."""
     rows = client.rows
     if len(rows) <= SPEAKING_ROWS:
         return rows
@@ -102,7 +102,7 @@ def speaking_rows(client: Client) -> FloatArray:
 
 
 def positions_by_row(rows: FloatArray, weights: Float32Array, hidden: tuple[int, ...]) -> Float64Array:
-    """Positions (rows, 2), each of which depends on its row alone, to the bit."""
+    """Return positions (rows, 2), each of which depends on its row alone, bit for bit."""
     from raydr.methods.fedne.encoder import Architecture
     from raydr.methods.fedne.layers import activations_of, grid_layers
 
@@ -121,16 +121,16 @@ class Surrogate(
 
     @staticmethod
     def ranges(request: SurrogateRequest, rows: int) -> dict[str, Range]:
-        """Any finite numbers: nothing bounds what a network learns."""
+        """Return the range: any finite numbers, because the parameters of a network have no bound."""
         return {"parameters": Range(request.surrogates.shape[-1:], dtype="float32")}
 
     def quantities(self, on: str, request: object) -> dict[str, Quantity]:
-        """All parameters; a level is told in units of their root mean square."""
+        """Return all parameters; a level is in units of their root mean square."""
         values = self.parameters.astype(np.float64)
         return {"parameters": Quantity(values, unit=float(np.sqrt((values**2).mean())))}
 
     def covered(self, values: Mapping[str, Float64Array], mechanism: Mechanism) -> Surrogate:
-        """Same with noise, in single precision: a level claims nothing that rounding could break."""
+        """Return the same with noise, in single precision: a level has no privacy claim that rounding could break."""
         return Surrogate(values["parameters"].astype(np.float32))
 
 
@@ -138,7 +138,10 @@ class Surrogate(
 class SurrogateRequest(
     Request[Surrogate], what="the current encoder, and the client's own surrogate of the round before"
 ):
-    """Ask for the surrogate of P2 (8); ``surrogates`` (clients, parameters) float32, or a client's own alone."""
+    """Request for the surrogate of P2 (8).
+
+    ``surrogates`` (clients, parameters) float32; a message to one client holds its own alone.
+    """
 
     weights: Float32Array
     hidden: tuple[int, ...]
@@ -151,13 +154,13 @@ class SurrogateRequest(
     deviation: float = math.nan
 
     def addressed_to(self, client: int) -> SurrogateRequest:
-        """Its own surrogate alone."""
+        """Return the request with this client's surrogate alone."""
         return replace(self, surrogates=self.surrogates[client])
 
 
 @answers(SurrogateRequest)
 def learn_surrogate(client: Client, request: SurrogateRequest) -> Surrogate:
-    """Client part of the mlp surrogate: fine-tuned on the repulsion by the client's rows where they are now."""
+    """Run the client part of the mlp surrogate: fine-tune it on the current repulsion by the client's rows."""
     from raydr.methods.fedne.encoder import one_torch_thread
     from raydr.methods.fedne.networks import fit_surrogate, query_grid, targets
 

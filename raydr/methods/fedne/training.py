@@ -1,7 +1,7 @@
 """Local training (P2 (10)): Adam on batches of edges, for one client or for several as one computation.
 
-Clients lie along the first axis of every tensor. One client is an axis of length 1, so training alone and training
-stacked are the same lines; stacked, a client whose batches are done stands still while others go on.
+Clients are the first axis of every tensor. One client is an axis of length 1, so single and stacked training
+are the same code. In stacked training, a client without further batches stays still while others continue.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ from raydr.methods.fedne.settings import FLOOR, SOFTENING
 FIRST_DECAY, SECOND_DECAY = 0.9, 0.999
 
 Surrogate = Callable[[Tensor], Tensor]
-"""Mean repulsion that rows out of sight exert at positions (clients, points, 2), as (clients, points)."""
+"""Mean repulsion by unseen rows at positions (clients, points, 2), as (clients, points)."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """What the loss is made of.
+    """Terms of the loss.
 
     Attributes
     ----------
     negatives : float
-        Weight b of repulsion against attraction.
+        Weight b of repulsion relative to attraction.
     own_share : (clients,) float32 or None
-        Weight of the repulsion among a batch's own rows: 1 without a surrogate, |D_m| / |D| beside surrogates of the
-        others (10); None where a surrogate speaks for everybody and the batch's rows do not repel each other.
+        Weight of the repulsion among a batch's own rows: 1 without a surrogate, |D_m| / |D| with surrogates
+        of the other clients (10); None if a surrogate represents all clients and the batch's rows do not
+        repel each other.
     surrogate : Surrogate or None
-        Repulsion by rows out of sight.
+        Repulsion by unseen rows.
     proximity : float
         mu of FedProx: weight of half the squared distance from the weights received.
     softening : float
-        Of the repulsion among own rows.
+        Softening of the repulsion among own rows.
     """
 
     negatives: float
@@ -56,16 +57,16 @@ class Objective:
 
 @dataclass(frozen=True)
 class Trained:
-    """What training came to.
+    """Result of training.
 
     Attributes
     ----------
     weights : (clients, parameters) float32
-        Where each client's training ended.
+        Final weights of each client.
     losses : (clients,) float64
-        Mean loss over each client's batches, each at the weights that met it; 0 without batches.
+        Mean loss over each client's batches, each at the weights of its step; 0 without batches.
     gradients : (clients, parameters) float32
-        Mean gradient of the loss over the same; 0 without batches.
+        Mean gradient of the loss over the same batches; 0 without batches.
     """
 
     weights: Float32Array
@@ -97,21 +98,21 @@ def train(
     Parameters
     ----------
     architecture : Architecture
-        Of the encoder.
+        The encoder.
     weights : (parameters,) or (clients, parameters) float32
-        Where everybody, or each, starts.
+        Initial weights, common or per client.
     clients : sequence of Local
-        Who trains; at least one. A client without batches keeps its weights.
+        Clients to train, at least one. A client without batches keeps its weights.
     objective : Objective
-        What is minimised.
+        The loss.
     learning_rate : float
-        Of Adam, whose moments start at zero.
+        Learning rate of Adam, whose moments start at zero.
     corrections : (clients, parameters) float32 or None
         Added to every gradient of each client before the step.
     floor : float
         Added to the root of Adam's second moment.
     device : str
-        Where torch computes.
+        Torch device.
     """
     batches = Batches(clients, device)
     start = torch.from_numpy(np.array(weights, np.float32)).to(device).expand(len(clients), -1)
@@ -144,7 +145,7 @@ def train(
 def batch_loss(
     architecture: Architecture, weights: Tensor, batches: Batches, step: int, objective: Objective
 ) -> Tensor:
-    """Loss of one batch of each client, (clients,)."""
+    """Return the loss of one batch of each client, (clients,)."""
     live = batches.live[:, step]
     edges = live.sum(dim=1).clamp(min=1.0)
     encoded = encode(architecture, weights, batches.rows(step))
@@ -163,20 +164,20 @@ def batch_loss(
 
 
 class Batches:
-    """All batches of all clients as tensors with the clients first; the rows of all lie one under the other.
+    """All batches of all clients as tensors with the clients first; the rows of all clients form one table.
 
     Attributes
     ----------
     steps : int
-        Of the client that has most.
+        Steps of the client that has most.
     table : (all rows, features) float32
         The rows that batches are read from.
     weights : (clients, steps, entries) float32
-        Shares of the rows that make up a head, where rows are mixed, and 1 for a tail.
+        Shares of the rows that make up a head, if rows are mixed, and 1 for a tail.
     live : (clients, steps, edges) float32
-        1 for an edge, 0 for what fills a smaller client's batch.
+        1 for an edge, 0 for the padding of a smaller client's batch.
     negatives : (clients, steps, edges, drawn) int64
-        Places in the batch of the tails that an edge's head is repelled from; or rows that it is repelled from.
+        Places in the batch of the tails that repel an edge's head; or rows that repel it.
     repelled : (clients, steps)
         Factor of the repulsion among the client's own rows.
     uneven : bool
@@ -202,14 +203,14 @@ class Batches:
         self.live, self.repelled = stacked("live"), stacked("repelled")
         self._from_rows = clients[0].schedule.from_rows
         self.negatives = stacked("negatives", first if self._from_rows else None)
-        # Behind the heads: tails, and the rows that repel.
+        # After the heads: tails, and the rows that repel.
         others = torch.cat([tails, self.negatives.flatten(2)], dim=2) if self._from_rows else tails
         self._width = width = heads.shape[2]
-        # Of the schedules, not of what they are padded with.
+        # Read from the schedules, not from their padding.
         self._mixed = any(bool((client.schedule.share != 1.0).any()) for client in clients)
         if self._mixed:
             self._shape = len(clients), width + others.shape[2], table.shape[1]
-            # A head is a bag of two rows and a tail one of a single row: one pass reads them and adds them up.
+            # A head is a bag of two rows and a tail one of a single row: one pass reads and adds them.
             heads = torch.stack([heads, stacked("partners", first)], dim=3).flatten(2)
             mixed = torch.stack([share, 1.0 - share], dim=3).flatten(2)
             self.weights = torch.cat([mixed, torch.ones(others.shape, device=device)], dim=2)
@@ -225,7 +226,7 @@ class Batches:
         self.moving = torch.from_numpy(moving.astype(np.float32)).to(device)
 
     def rows(self, step: int) -> Tensor:
-        """What one batch of each client is to be encoded of, (clients, rows, features); :meth:`ends` takes it apart."""
+        """Return the rows to encode for one batch of each client, (clients, rows, features), for :meth:`ends`."""
         taken = self._taken[:, step].reshape(-1)
         if not self._mixed:
             return self.table.index_select(0, taken).view(len(self._taken), -1, self.table.shape[1])
@@ -234,13 +235,13 @@ class Batches:
         return rows.view(self._shape)
 
     def ends(self, step: int, encoded: Tensor) -> tuple[Tensor, Tensor]:
-        """Heads and tails of one batch, each (clients, edges, ...), of what became of its :meth:`rows`."""
+        """Return heads and tails of one batch, each (clients, edges, ...), from its encoded :meth:`rows`."""
         both = self._entered(step, encoded, slice(0, 2 * self._width))
         heads, tails = torch.split(both, self._width, dim=1)
         return heads, tails
 
     def repelling(self, step: int, encoded: Tensor, tails: Tensor) -> Tensor:
-        """What repels each head of one batch, (clients, edges, drawn, ...): tails of other edges, or other rows."""
+        """Return the repelling tails or rows of each head of one batch, (clients, edges, drawn, ...)."""
         negatives = self.negatives[:, step]
         if self._from_rows:
             rows = self._entered(step, encoded, slice(2 * self._width, None))
@@ -249,7 +250,7 @@ class Batches:
         return tails.gather(1, places).reshape(*negatives.shape, -1)
 
     def _entered(self, step: int, encoded: Tensor, part: slice) -> Tensor:
-        """Some entries of one batch, (clients, entries, ...), of what its rows became."""
+        """Return some entries of one batch, (clients, entries, ...), from its encoded rows."""
         if self._mixed:
             return encoded[:, part]
         entries = self._entries[:, step, part].unsqueeze(-1).expand(-1, -1, encoded.shape[-1])
@@ -257,7 +258,7 @@ class Batches:
 
 
 def _each_once(entries: Tensor) -> tuple[Tensor, Tensor]:
-    """What each line of ``entries`` (clients, steps, entries) holds, once, and where each entry stands there."""
+    """Return the distinct values of each line of ``entries`` (clients, steps, entries), and the index of each entry."""
     if not entries.numel():
         return entries, entries
     flat = entries.flatten(0, 1).cpu().numpy()
@@ -268,7 +269,7 @@ def _each_once(entries: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _padded(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Parts of differing sizes as one array (parts, ...), with zeros where a part is smaller."""
+    """Stack parts of differing sizes as one array (parts, ...), padded with zeros."""
     if len(parts) == 1:
         return parts[0][None]
     shape = tuple(max(sizes) for sizes in zip(*(part.shape for part in parts), strict=True))

@@ -1,4 +1,4 @@
-"""The warm start: an encoder trained on prototypes by the server alone, before the first round."""
+"""The warm start: the server trains an encoder on prototypes alone, before the first round."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from raydr.methods.fedne.encoder import Architecture, one_torch_thread
 from raydr.methods.fedne.settings import ContrastiveEncoder
 from raydr.methods.fedne.training import Local, Objective, train
 
-_PARTS = (0.4, 0.3, 0.3)  # of the batches, each at a lower learning rate
+_PARTS = (0.4, 0.3, 0.3)  # shares of the batches, each at a lower learning rate
 
 
 def warm_start(
@@ -23,9 +23,9 @@ def warm_start(
     steps: int,
     mixing: float | None,
 ) -> Float32Array:
-    """Weights (parameters,) after about ``steps`` batches on prototypes (prototypes, features), from ``weights``.
+    """Train ``weights`` (parameters,) for about ``steps`` batches on prototypes (prototypes, features).
 
-    A single prototype, or none, has no neighbours: then the weights stay.
+    With one prototype or none, there are no neighbours, and the weights stay.
     """
     per_epoch = steps_of(len(prototypes), settings.neighbors, settings.batch)
     if not per_epoch:

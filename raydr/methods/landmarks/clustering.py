@@ -1,7 +1,7 @@
-"""Spectral clustering (Ng, Jordan & Weiss 2002) of a similarity matrix that is known by a thin factor, K = F F^T.
+"""Spectral clustering (Ng, Jordan & Weiss 2002) of a similarity matrix in factored form, K = F F^T.
 
-The matrix itself is never formed: its row sums are F (F^T 1), and the leading eigenvectors of D^-1/2 K D^-1/2 are the
-left singular vectors of D^-1/2 F, which a matrix of rank x rank gives.
+The matrix is never formed. Its row sums are F (F^T 1), and the leading eigenvectors of D^-1/2 K D^-1/2 are
+the left singular vectors of D^-1/2 F, computed from a rank x rank matrix.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from raydr.arrays import BoolArray, Float64Array, FloatArray, Int64Array, finger
 from raydr.errors import DataError
 
 STARTS = 10
-"""Of k-means."""
+"""Starts of k-means."""
 _DIGITS = 5
-"""Directions that agree to so many digits are one place."""
+"""Directions that agree to this many digits count as one point."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Spectrum:
     values : (count,) float64
         Eigenvalues, from 1 down.
     degrees : (rows,) float64
-        Row sums of K, raised to 1 where they are lower.
+        Row sums of K, raised to 1 if lower.
     raised : int
-        How many were.
+        Number of raised row sums.
     """
 
     vectors: Float64Array
@@ -42,17 +42,18 @@ class Spectrum:
 
 
 def factor_spectrum(factor: Float64Array, count: int) -> Spectrum:
-    """Return at most ``count`` leading eigenvectors, fewer where the factor's rank is lower.
+    """Return at most ``count`` leading eigenvectors, fewer if the factor's rank is lower.
 
-    A row's similarity to itself is 1 and to others at least 0, so its true degree is 1 or more. The estimate of a row
-    that is like no landmark can be near 0, or negative; divided by its root, such a row would be a cluster of its own.
+    A row's similarity to itself is 1 and to others at least 0, so its true degree is 1 or more. The estimated
+    degree of a row that is similar to no landmark can be near 0, or negative. Divided by its root, such a row
+    would be a cluster of its own.
 
     Parameters
     ----------
     factor : (rows, rank) float64
         F.
     count : int
-        Eigenvectors asked for.
+        Number of eigenvectors.
     """
     sums = factor @ factor.sum(axis=0)
     degrees = np.maximum(sums, 1.0)
@@ -69,18 +70,21 @@ def factor_spectrum(factor: Float64Array, count: int) -> Spectrum:
 
 
 def unknown_rows(vectors: Float64Array) -> BoolArray:
-    """Which rows (rows,) have no part in any eigenvector, since they are like nothing that is known."""
+    """Return which rows (rows,) are in no eigenvector, because they are similar to nothing known."""
     return np.asarray(~np.any(vectors, axis=1))
 
 
 def require_places(rows: FloatArray, clusters: int, of: int | None = None) -> None:
-    """Raise DataError if rows (rows, dimensions) fall into fewer distinct places than clusters; ``of`` are all rows."""
+    """Raise DataError if rows (rows, dimensions) have fewer distinct positions than clusters.
+
+    ``of`` counts all rows.
+    """
     places: set[str] = set()
-    if len(rows):  # row by row, since wide rows are many numbers
+    if len(rows):  # row by row, because a wide row is many numbers
         mean = rows.mean(axis=0)
         extent = float(max((rows.max(axis=0) - mean).max(), (mean - rows.min(axis=0)).max())) or 1.0
         for row in rows:
-            places.add(fingerprint(np.round((row - mean) / extent, _DIGITS) + 0.0))  # no zero is negative
+            places.add(fingerprint(np.round((row - mean) / extent, _DIGITS) + 0.0))  # + 0.0 turns -0 into 0
             if len(places) == clusters:
                 return
     if len(places) < clusters:
@@ -92,22 +96,22 @@ def require_places(rows: FloatArray, clusters: int, of: int | None = None) -> No
 
 
 def spectral_clusters(vectors: Float64Array, clusters: int, seed: int) -> Int64Array:
-    """K-means of the eigenvectors' rows, each scaled to length 1; the clusters are numbered from 0 by falling size.
+    """Run k-means on the eigenvectors' rows, each scaled to length 1; number the clusters from 0 by falling size.
 
-    Scaled rows are the better choice (*measured*, NMI of pooled rows, 1 / median squared distance as bandwidth):
-    0.30 on Mice-Protein and 0.79 on COIL-20, against 0.19 and 0.76 of eigenvectors divided by the roots of the degrees,
-    as scikit-learn has them, and 0.30 and 0.77 of plain ones. And what is divided out of a row is its own degree, the
-    one number that a factor estimates badly.
+    Scaled rows are the best choice (*measured*, NMI of pooled rows, bandwidth 1 / median squared distance):
+    0.30 on Mice-Protein and 0.79 on COIL-20. Eigenvectors divided by the roots of the degrees, as in
+    scikit-learn, have 0.19 and 0.76; unscaled ones 0.30 and 0.77. Scaling also removes a row's own degree,
+    the one number that a factor estimates badly.
 
     Parameters
     ----------
     vectors : (rows, count) float64
-        Leading eigenvectors of D^-1/2 K D^-1/2. Rows of zeros (:func:`unknown_rows`) have no direction: they do not
-        move a cluster's centre, and are counted to the largest cluster.
+        Leading eigenvectors of D^-1/2 K D^-1/2. Rows of zeros (:func:`unknown_rows`) have no direction: they
+        do not move a cluster's centre, and join the largest cluster.
     clusters : int
-        How many.
+        Number of clusters.
     seed : int
-        Of the starts of k-means.
+        Seed of the starts of k-means.
 
     Returns
     -------
@@ -116,7 +120,7 @@ def spectral_clusters(vectors: Float64Array, clusters: int, seed: int) -> Int64A
     Raises
     ------
     DataError
-        If the rows fall into fewer distinct places than clusters.
+        If the rows have fewer distinct positions than clusters.
     """
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
@@ -124,7 +128,7 @@ def spectral_clusters(vectors: Float64Array, clusters: int, seed: int) -> Int64A
     known = ~unknown_rows(vectors)
     directions = vectors[known] / np.linalg.norm(vectors[known], axis=1, keepdims=True)
     require_places(directions, clusters, len(vectors))
-    with threadpool_limits(1):  # scikit-learn adds up centres in an order that depends on their number
+    with threadpool_limits(1):  # scikit-learn sums centres in an order that depends on the number of threads
         found = KMeans(n_clusters=clusters, n_init=STARTS, random_state=seed).fit_predict(directions)
     by_size = np.argsort(-np.bincount(found, minlength=clusters), kind="stable")
     labels = np.zeros(len(vectors), np.int64)

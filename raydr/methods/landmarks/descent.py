@@ -1,4 +1,4 @@
-"""A step of the server down the objective (9) of P1."""
+"""Server steps on the objective (9) of P1."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ State = dict[str, NDArray[Any]]
 
 
 def starting(landmarks: Float64Array, momentum: float) -> State:
-    """State of a descent before its first step, which checkpoints save: the landmarks, with momentum their velocity."""
+    """Return the initial state, which checkpoints save: the landmarks and, with momentum, their velocity."""
     return {"landmarks": landmarks} | ({"velocity": np.zeros_like(landmarks)} if momentum else {})
 
 
 def descend(state: State, gradient: Float64Array, step: float, momentum: float) -> None:
-    """Move the landmarks down the gradient there, by Nesterov's rule where there is momentum.
+    """Move the landmarks down the gradient, with Nesterov's rule if there is momentum.
 
     The velocity v becomes ``momentum v + gradient``, and landmarks move by ``step (gradient + momentum v)``.
     """

@@ -1,14 +1,15 @@
-"""Landmarks that need no learning: a centre, and a step from it along each of some orthonormal directions.
+"""Landmarks without learning: a centre, and one step from it along each of some orthonormal directions.
 
 Distances to such landmarks are coordinates: with c the centre, s the step and q a direction, a row x obeys
 
     q . (x - c) = (|x - c|^2 + s^2 - |x - c - s q|^2) / (2 s)
 
-so trilateration recovers, exactly, the rows' projections onto the frame. Any landmarks give the projection onto their
-affine hull (:mod:`raydr.geometry.trilateration`); what is to choose is that hull, and the one that keeps most of the
-rows' variance is the first principal axes'. Of the true ten neighbours of 40,000 rows of MNIST at 10 clients, 500
-directions keep: principal 0.996, random 0.888, and 500 landmarks learnt in fifty rounds (P1, Algorithm 1) 0.975. The
-messages before the distances come to 30, 5 and 3,145 MB; principal landmarks take 1.1 s, learnt ones 29.
+so trilateration recovers exactly the rows' projections onto the frame. Any landmarks give the projection onto
+their affine hull (:mod:`raydr.geometry.trilateration`), so the hull is the choice. The hull of the first
+principal axes keeps most of the rows' variance. Share of the true ten neighbours that are kept, on 40,000
+rows of MNIST at 10 clients: 0.996 with 500 principal directions, 0.888 with 500 random ones, 0.975 with 500
+landmarks learnt in fifty rounds (P1, Algorithm 1). The messages before the distances have 30, 5 and 3,145 MB;
+principal landmarks take 1.1 s, learnt ones 29 s.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ from raydr.threads import one_blas_thread
 
 
 def frame(federation: Federation, settings: LandmarkSettings, moments: Spread | None = None) -> Float64Array:
-    """Landmarks (landmarks, features) float64: the centre, then one along each direction.
+    """Return landmarks (landmarks, features) float64: the centre, then one along each direction.
 
-    ``moments`` are what :func:`known_spread` brings, where that has been asked already.
+    ``moments`` is the result of :func:`known_spread`, if already requested.
 
-    They lie as far from it as rows do in root mean square. With that, a coordinate loses about sqrt(directions) units
-    in the last place of that length to rounding; steps far longer or shorter would lose more, as they are added to
-    distances or divided by.
+    Their distance from the centre is the root mean square distance of the rows. A coordinate then loses about
+    sqrt(directions) units in the last place of that length to rounding. Much longer or shorter steps would
+    lose more, because they are added to distances or divide them.
 
     Raises
     ------
     ScenarioError
-        If the data have too many features for the moments of all pairs, where a mechanism needs these.
+        If the data have too many features for the moments of all pairs, and a mechanism needs these.
     DataError
         If all rows of all clients are equal.
     """
@@ -61,7 +62,7 @@ def frame(federation: Federation, settings: LandmarkSettings, moments: Spread | 
 def rehearse_frame(
     federation: Rehearsal, settings: LandmarkSettings, moments: Spread | None = None
 ) -> Float64Array:
-    """Ask what :func:`frame` asks; what comes back has its landmarks' shape alone."""
+    """Ask what :func:`frame` asks; the result has only the shape of its landmarks."""
     directions = settings.frame_count(federation.rows, federation.features) - 1
     with federation.by_sample():
         moments = moments or known_spread(federation, settings)
@@ -71,7 +72,7 @@ def rehearse_frame(
 
 
 def known_spread(federation: Federation, settings: DistributionLearning) -> Spread:
-    """Where the rows lie: as the sums of all clients say, or, with ``bounds``, as if each feature were uniform there.
+    """Return the mean and spread of the rows: by sums over clients, or, with ``bounds``, as if features were uniform.
 
     Raises
     ------
@@ -87,16 +88,17 @@ def known_spread(federation: Federation, settings: DistributionLearning) -> Spre
 
 
 def random_directions(stream: np.random.Generator, features: int, count: int) -> Float64Array:
-    """Orthonormal columns (features, count), uniform among all such."""
+    """Return orthonormal columns (features, count), drawn uniformly."""
     with one_blas_thread():
         return signed(np.linalg.qr(stream.standard_normal((features, count)))[0])
 
 
 def principal_directions(federation: Federation, moments: Spread, count: int) -> Float64Array:
-    """First principal axes of all rows, (features, count), by the cheaper of two kinds of sums.
+    """Return the first principal axes of all rows, (features, count), by the cheaper of two kinds of sums.
 
-    All second moments at once are exact, and one message of features^2 / 2 numbers; subspace iteration is six of
-    features * count each. Under a mechanism only the former will do: what it covers has to be one bounded release.
+    All second moments at once are exact, in one message of features^2 / 2 numbers; subspace iteration takes
+    six messages of features * count. A mechanism allows only the former, because it must cover one bounded
+    release.
     """
     asked = axes_request(federation, moments, count)
     if asked is None:
@@ -107,7 +109,7 @@ def principal_directions(federation: Federation, moments: Spread, count: int) ->
 
 
 def rehearse_directions(federation: Rehearsal, moments: Spread, count: int) -> Float64Array:
-    """Ask what :func:`principal_directions` asks; what comes back has its shape alone."""
+    """Ask what :func:`principal_directions` asks; the result has only its shape."""
     asked = axes_request(federation, moments, count)
     if asked is None:
         rehearse_axes(federation, moments.reach, count, moments.mean)
@@ -118,10 +120,10 @@ def rehearse_directions(federation: Rehearsal, moments: Spread, count: int) -> F
 
 
 def axes_request(federation: Federation, moments: Spread, count: int) -> SecondMomentsRequest | None:
-    """Return what brings the principal axes by one sum; None where subspace iteration is cheaper."""
+    """Return the request that gives the principal axes by one sum; None if subspace iteration is cheaper."""
     features, context = federation.features, federation.context
     noise = context.mechanism("moments") or context.covering("embedding")
-    farthest = float(np.linalg.norm(moments.reach)) * (1.0 + 1e-9)  # shortens no row
+    farthest = float(np.linalg.norm(moments.reach)) * (1.0 + 1e-9)  # clips no row
     if noise is not None:
         clip = noise.cut or (10.0 * farthest if noise.on == "data" else None)
         if clip is None:

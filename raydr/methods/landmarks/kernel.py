@@ -1,8 +1,8 @@
-"""Federated distribution learning (P1, section 3): the objective that pulls landmarks onto the data, and its gradient.
+"""Objective of federated distribution learning (P1, section 3), and its gradient.
 
-The objective (9) is the squared maximum mean discrepancy between one client's rows X and the landmarks Y under the
-Gaussian kernel k(x, y) = exp(-gamma |x - y|^2). It has three terms, kept apart here because three parties can compute
-them: K_xx does not depend on Y, K_yy does not depend on X, and only K_xy needs both.
+The objective (9) is the squared maximum mean discrepancy between one client's rows X and the landmarks Y
+under the Gaussian kernel k(x, y) = exp(-gamma |x - y|^2). Its three terms are separate, because different
+parties can compute them: K_xx does not depend on Y, K_yy does not depend on X, and only K_xy needs both.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from raydr.fixed_point import shortened
 from raydr.geometry.points import distances_of_centred, float_table, squared_distances
 
 KERNEL_OPERATIONS = 30
-"""Floating-point operations that one exponential and what goes with it take the time of."""
+"""Floating-point operations that take as long as one exponential and its surroundings."""
 BLOCK_ROWS = 2048
-"""Of a block of the kernel: 2048 x 500 float32 (4 MB) stay in cache between their two products."""
+"""Rows per block of the kernel: 2048 x 500 float32 (4 MB) stay in cache between their two products."""
 
 
 def cross_term(rows: FloatArray, landmarks: Float64Array, gamma: float) -> tuple[float, Float64Array]:
-    """K_xy part of the objective (9) and of its gradient (13).
+    """Return the K_xy part of the objective (9) and of its gradient (13).
 
     Parameters
     ----------
     rows : (rows, features)
-        One client's X; at least one row. Its precision is the precision of the products.
+        One client's X; at least one row. Products are computed in its precision.
     landmarks : (landmarks, features)
         Y.
     gamma : float
@@ -45,8 +45,8 @@ def cross_term(rows: FloatArray, landmarks: Float64Array, gamma: float) -> tuple
         ``-4 gamma / (n_x n_y) * [K^T X - diag(K^T 1) Y]``.
     """
     n_x, n_y = rows.shape[0], landmarks.shape[0]
-    # Distances do not change under a shift, but their rounding does: work around the landmarks' centre, rounded to
-    # the rows' precision, so that rows and landmarks are shifted by the same.
+    # Distances do not change under a shift, but their rounding does: work around the landmarks' centre,
+    # rounded to the rows' precision, so that rows and landmarks have the same shift.
     centre = landmarks.mean(axis=0).astype(rows.dtype)
     here = workplace()
     float64 = here.functions.float64
@@ -60,7 +60,7 @@ def cross_term(rows: FloatArray, landmarks: Float64Array, gamma: float) -> tuple
         product_there += kernel.T @ block
         weight_there += kernel.sum(axis=0, dtype=float64)
     product, weight = here.fetch(product_there), here.fetch(weight_there)
-    # In place: of 1,000 landmarks with 20,000 features, each array has 160 MB.
+    # In place: with 1,000 landmarks and 20,000 features, each array has 160 MB.
     attraction = landmarks - centre
     attraction *= weight[:, None]
     product -= attraction
@@ -69,7 +69,7 @@ def cross_term(rows: FloatArray, landmarks: Float64Array, gamma: float) -> tuple
 
 
 def landmark_term(landmarks: Float64Array, gamma: float) -> tuple[float, Float64Array]:
-    """K_yy part of the objective (9) and of its gradient (13).
+    """Return the K_yy part of the objective (9) and of its gradient (13).
 
     Returns
     -------
@@ -95,9 +95,9 @@ def landmark_term(landmarks: Float64Array, gamma: float) -> tuple[float, Float64
 
 
 def row_term(rows: FloatArray, gamma: float) -> float:
-    """K_xx part of the objective (9), ``1 / (n_x (n_x - 1)) * sum_{i != j} k(x_i, x_j)``; 0 for a single row.
+    """Return the K_xx part of the objective (9), ``1 / (n_x (n_x - 1)) * sum_{i != j} k(x_i, x_j)``; 0 for one row.
 
-    It is constant in the landmarks, so the gradient has no such part. It costs O(rows^2): give it a sample.
+    It does not depend on the landmarks, so it is not in the gradient. It costs O(rows^2): give it a sample.
     """
     n_x = rows.shape[0]
     if n_x < 2:
@@ -109,7 +109,7 @@ def row_term(rows: FloatArray, gamma: float) -> float:
 
 
 def gaussian_kernel(a: FloatArray, b: FloatArray, gamma: float) -> FloatArray:
-    """``exp(-gamma |a_i - b_j|^2)``, shape (rows of a, rows of b), in the precision of the arguments."""
+    """Return ``exp(-gamma |a_i - b_j|^2)``, shape (rows of a, rows of b), in the precision of the arguments."""
     kernel = squared_distances(a, b)
     kernel *= -kernel.dtype.type(gamma)
     np.exp(kernel, out=kernel)
@@ -118,14 +118,14 @@ def gaussian_kernel(a: FloatArray, b: FloatArray, gamma: float) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Centred:
-    """Points about 0 to which many rows' kernels are asked for, where large products are computed.
+    """Centred points for kernels with many rows, on the device of large products.
 
     Attributes
     ----------
     points : (points, features)
     squared_norms : (points,)
     here : Place
-        Where both are.
+        The device of both.
     """
 
     points: Any
@@ -134,12 +134,12 @@ class _Centred:
 
     @classmethod
     def of(cls, points: FloatArray, here: Place) -> _Centred:
-        """Put points there; DataError if they are no finite table."""
+        """Move points to a device; raise DataError if they are not a finite table."""
         there = here.put(float_table(points, "the points"))
         return cls(there, here.functions.einsum("ij,ij->i", there, there), here)
 
     def kernel(self, rows: Any, gamma: float) -> Any:
-        """``exp(-gamma |rows_i - points_j|^2)`` of rows that are there, in their precision."""
+        """Return ``exp(-gamma |rows_i - points_j|^2)`` of rows on that device, in their precision."""
         norms = self.here.functions.einsum("ij,ij->i", rows, rows)
         found = distances_of_centred(rows, norms, self.points, self.squared_norms, self.here)
         found *= -float(gamma)
@@ -148,7 +148,7 @@ class _Centred:
 
 
 def gradient_bound(landmarks: int, gamma: float) -> float:
-    """Largest absolute entry of :func:`cross_term`'s or :func:`landmark_term`'s gradient, whatever the data.
+    """Return the largest absolute entry of the gradient of :func:`cross_term` or :func:`landmark_term`, for any data.
 
     ``r exp(-gamma r^2)`` is at most ``1 / sqrt(2 e gamma)``, so a mean over rows of ``4 gamma / n_y * k(x, y) (x - y)``
     is at most ``4 gamma / n_y / sqrt(2 e gamma)`` in norm. One thousandth is added for the rounding of sums.
@@ -157,38 +157,39 @@ def gradient_bound(landmarks: int, gamma: float) -> float:
 
 
 def gradient_sensitivity(rows: int, landmarks: int, gamma: float) -> float:
-    """How far one record, there or not, moves :func:`cross_term`'s gradient of a client with so many rows, in L2.
+    """Return how far one record, present or absent, moves :func:`cross_term`'s gradient of a client, in L2.
 
-    For each landmark a record adds ``4 gamma / (n_p n_y) k(x, y) (x - y)``, at most ``4 / (n_p n_y) sqrt(gamma / 2e)``
-    long, which n_y landmarks make ``4 sqrt(gamma / 2e) / (n_p sqrt(n_y))``. Another record in its place moves it by at
-    most twice that. No record is cut, no distance and no norm of the data is known: the kernel bounds itself. (P1's
-    Theorem 6 has 8 gamma tau_X / (n_p sqrt(n_y)) (1 + 2 gamma (tau_X + tau_Y)(tau_X + Upsilon)) for the latter.)
+    For each landmark a record adds ``4 gamma / (n_p n_y) k(x, y) (x - y)``, of norm at most ``4 / (n_p n_y)
+    sqrt(gamma / 2e)``. Over n_y landmarks the bound is ``4 sqrt(gamma / 2e) / (n_p sqrt(n_y))``. Replacing
+    the record moves the gradient by at most twice that. Records are not clipped, and no distance or norm of
+    the data is needed: the kernel itself is bounded. (P1's Theorem 6 has 8 gamma tau_X / (n_p sqrt(n_y)) (1 +
+    2 gamma (tau_X + tau_Y)(tau_X + Upsilon)) for replacement.)
     """
     return (1.0 + 1e-7) * _steepest(landmarks, gamma) * math.sqrt(landmarks) / rows  # rounding
 
 
 _NOTHING = 27.0
-"""In units of 1 / sqrt(gamma), a distance at which the kernel is 0 in double precision: exp(-27^2) = 2e-317."""
+"""Distance in units of 1 / sqrt(gamma) at which the kernel is 0 in double precision: exp(-27^2) = 2e-317."""
 
 
 def within_reach(rows: FloatArray, landmarks: Float64Array, gamma: float) -> Float64Array:
-    """Rows in double precision, so near the landmarks that :func:`gradient_rounding` bounds what is computed of them.
+    """Return rows in float64, moved so near to the landmarks that :func:`gradient_rounding` bounds the computation.
 
-    The sensitivity holds for the kernel of the distance. A computed squared distance is wrong by some eps times the
-    squared norms, which rows millions of bandwidths away could make a kernel of where there is none; they are moved
-    towards the landmarks, to where there is still none.
+    The sensitivity holds for the exact kernel. A computed squared distance has an error of some eps times the
+    squared norms, which for rows millions of bandwidths away could give a kernel value instead of 0. Such
+    rows are moved towards the landmarks, to where the kernel is still 0.
     """
     centre, reach = landmarks.mean(axis=0), landmarks_reach(landmarks, gamma)
     return np.asarray(centre + reach * shortened(rows - centre, reach))
 
 
 def landmarks_reach(landmarks: Float64Array, gamma: float) -> float:
-    """Distance from the landmarks' centre from which on no row has a kernel with any of them.
+    """Return the distance from the landmarks' centre beyond which no row has a kernel value with any of them.
 
     Raises
     ------
     DataError
-        If the landmarks themselves lie so far apart that rounding would say what a kernel is.
+        If the landmarks are so far apart that rounding would determine the kernel.
     """
     spread = float(np.sqrt(((landmarks - landmarks.mean(axis=0)) ** 2).sum(axis=1).max()))
     reach = spread + _NOTHING / math.sqrt(gamma)
@@ -203,21 +204,22 @@ def landmarks_reach(landmarks: Float64Array, gamma: float) -> float:
 def gradient_rounding(rows: int, landmarks: Float64Array, gamma: float, drift: float = 0.0) -> float:
     """Return how much further rounding moves the gradient of ``rows`` rows, in units of its sensitivity.
 
-    One row more can change the order in which all others are added up, so the rounding of all counts, in both
-    neighbours. With rho the largest length of a row or landmark in units of 1 / sqrt(gamma), d features and u = 2^-53,
-    a computed kernel is wrong by ``4 (d + 8) u rho^2`` of itself, which moves a row's term as much of its own length;
-    and sums of k rows by ``2 k u rho``, where the longest term is 0.43.
+    One more row can change the order in which all others are summed, so the rounding of all rows counts, in
+    both neighbouring data sets. Let rho be the largest norm of a row or landmark in units of 1 / sqrt(gamma),
+    d the number of features and u = 2^-53. A computed kernel has a relative error of ``4 (d + 8) u rho^2``,
+    which moves a row's term by as much of its own length. Sums of k rows have an error of ``2 k u rho``,
+    where the longest term is 0.43.
 
     Parameters
     ----------
     rows : int
-        Of the client.
+        Rows of the client.
     landmarks : (landmarks, features) float64
-        As the client is told them.
+        Landmarks that the client receives.
     gamma : float
         Kernel bandwidth, 1 / squared distance.
     drift : float
-        How far local steps may take them.
+        How far local steps may move them.
     """
     rho = 2.0 * math.sqrt(gamma) * (landmarks_reach(landmarks, gamma) + drift)
     kernels = 4.0 * (landmarks.shape[1] + 8.0) * rho**2
@@ -226,12 +228,12 @@ def gradient_rounding(rows: int, landmarks: Float64Array, gamma: float, drift: f
 
 
 def lipschitz_constant(landmarks: int, gamma: float) -> float:
-    """Smallest Lipschitz constant of the whole gradient (13) in the landmarks that holds for any data.
+    """Return the smallest Lipschitz constant of the whole gradient (13) in the landmarks that holds for any data.
 
-    The curvature of one kernel lies between -2 gamma, at its centre, and ``4 gamma exp(-3/2)``. In (9) the cross term
-    has it times -2 / n_y, the landmark term up to 2 / (n_y - 1); the two are worst together where the landmarks
-    coincide, ``sqrt(3 / (2 gamma))`` from all rows. From three landmarks on it is below the ``8 gamma / n_y`` of
-    :func:`default_step`; of two it is above.
+    The curvature of one kernel lies between -2 gamma, at its centre, and ``4 gamma exp(-3/2)``. In (9) the
+    cross term has it times -2 / n_y, the landmark term up to 2 / (n_y - 1). The worst case of both is
+    coinciding landmarks, ``sqrt(3 / (2 gamma))`` from all rows. With three or more landmarks the constant is
+    below the ``8 gamma / n_y`` of :func:`default_step`; with two it is above.
     """
     return 4.0 * gamma / (landmarks - 1) + 8.0 * math.exp(-1.5) * gamma / landmarks
 
@@ -241,19 +243,19 @@ def _steepest(landmarks: int, gamma: float) -> float:
 
 
 def _bounded(gradient: Float64Array, gamma: float) -> Float64Array:
-    """Keep a gradient within what no exact one exceeds.
+    """Clip a gradient to the bound of exact ones.
 
-    Rounding takes it further where rows lie thousands of bandwidths from the landmarks' centre: in float32, up to 13
-    times the bound were seen, and a reply out of its range ends the run.
+    Rounding exceeds it if rows lie thousands of bandwidths from the landmarks' centre: in float32, up to 13
+    times the bound were observed, and a reply out of its range ends the run.
     """
     largest = _steepest(gradient.shape[0], gamma)
     return np.asarray(np.clip(gradient, -largest, largest))
 
 
 def default_step(landmarks: int, gamma: float) -> float:
-    """Step n_y / (8 gamma): the inverse of a Lipschitz constant of the cross term's gradient, ``8 gamma / n_y``.
+    """Return the step n_y / (8 gamma), the inverse of a Lipschitz constant of the cross term's gradient.
 
-    The largest curvature of one kernel is 2 gamma, at its centre, times the factor 2 / n_y of the objective, which
-    gives 4 gamma / n_y; the landmark term can add as much.
+    The largest curvature of one kernel is 2 gamma, at its centre. With the factor 2 / n_y of the objective
+    this gives 4 gamma / n_y, and the landmark term can add as much.
     """
     return landmarks / (8.0 * gamma)

@@ -1,12 +1,13 @@
-"""Landmarks that are means of groups of everybody's rows: Lloyd's k-means (1982) by sums.
+"""Landmarks that are means of groups of all clients' rows: Lloyd's k-means (1982) by sums.
 
-1. All begin at the mean of all rows: no row is drawn, since P1 lets no client show one.
-2. In each round clients add up, by landmark, the rows that are nearest to it; each landmark goes to their mean. In the
-   first half of the rounds the heavy ones are split in two until there are as many as are wanted (Linde, Buzo & Gray
-   1980); in all of them those that have lost their rows give way to halves of others.
-3. In the end those of fewer than ``LEAST_GROUP`` rows are dropped: what is kept of a run holds no row.
+1. All landmarks start at the mean of all rows: no row is drawn, because P1 lets no client reveal one.
+2. In each round clients sum, for each landmark, the rows nearest to it, and each landmark moves to their
+mean. In the first half of the rounds, heavy landmarks are split in two until the requested number is reached
+(Linde, Buzo & Gray 1980). In all rounds, landmarks without rows are replaced by halves of others.
+3. At the end, landmarks of fewer than ``LEAST_GROUP`` rows are dropped, so that a run keeps no row.
 
-Sums do not hide what is alone: where a round leaves a landmark one row, the server learns that row, whosever it is.
+Sums do not hide single rows: if a round leaves a landmark one row, the server learns that row, though not its
+client.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from raydr.statistics.moments import Spread
 from raydr.statistics.splitting import split
 
 _APART = 0.1
-"""How far halves of a landmark go, in deviations of the features."""
+"""Distance of the two halves of a landmark from it, in deviations of the features."""
 _BLOCK_ROWS = 2048
 
 
@@ -38,16 +39,16 @@ class GroupSums(
     what="for each landmark, the number of a client's records nearest to it and their sum, which for"
     " one record is the record itself",
 ):
-    """What a client adds to the groups.
+    """One client's contribution to the groups.
 
     Attributes
     ----------
     sums : (landmarks, features) float64
-        Of its rows that are nearest to a landmark, seen from the centre.
+        Sums of its rows nearest to each landmark, relative to the centre.
     counts : (landmarks,) int64
-        How many these are.
+        Numbers of these rows.
     beside : float
-        Sum of their squared distances to it.
+        Sum of their squared distances to the landmark.
     """
 
     sums: Float64Array
@@ -56,7 +57,7 @@ class GroupSums(
 
     @staticmethod
     def ranges(request: GroupRequest, rows: int) -> dict[str, Range]:
-        """All rows of the largest client might be in one group."""
+        """Return the range: all rows of the largest client may be in one group."""
         shape, most = request.landmarks.shape, float(request.most_rows)
         largest = np.broadcast_to(most * request.reach * (1.0 + 1e-9), shape)
         farthest = most * 4.0 * float(request.reach @ request.reach) * (1.0 + 1e-9)
@@ -69,7 +70,10 @@ class GroupSums(
 
 @dataclass(frozen=True)
 class GroupRequest(Request[GroupSums], what="the current landmarks, and the range of each feature"):
-    """One round; ``landmarks`` (landmarks, features) and rows are seen from ``centre``, no farther than ``reach``."""
+    """Request of one round.
+
+    ``landmarks`` (landmarks, features) and rows are relative to ``centre``, within ``reach``.
+    """
 
     landmarks: Float64Array
     centre: Float64Array
@@ -79,7 +83,7 @@ class GroupRequest(Request[GroupSums], what="the current landmarks, and the rang
 
 @answers(GroupRequest)
 def group_sums(client: Client, request: GroupRequest) -> GroupSums:
-    """Client part of a round; of landmarks that are as near, the first."""
+    """Run the client part of a round; of equally near landmarks, the first counts."""
     from scipy.sparse import csr_array
 
     landmarks = request.landmarks
@@ -100,14 +104,14 @@ def group_sums(client: Client, request: GroupRequest) -> GroupSums:
 
 @dataclass(frozen=True)
 class Groups:
-    """Landmarks (landmarks, features) float64, each the mean of several rows, and those along the way by round."""
+    """Landmarks (landmarks, features) float64, each the mean of several rows, and those of earlier rounds."""
 
     points: Float64Array
     snapshots: dict[int, Float64Array]
 
 
 def k_means(federation: Federation, settings: LandmarkSettings, moments: Spread) -> Groups:
-    """Landmarks by k-means of all rows.
+    """Return landmarks by k-means of all rows.
 
     Raises
     ------
@@ -146,7 +150,7 @@ def k_means(federation: Federation, settings: LandmarkSettings, moments: Spread)
 
 
 def rehearse_k_means(federation: Rehearsal, settings: LandmarkSettings, moments: Spread) -> Float64Array:
-    """Ask what :func:`k_means` asks; what comes back has as many landmarks as there are at most."""
+    """Ask what :func:`k_means` asks; the result has the largest possible number of landmarks."""
     wanted = settings.landmark_count(federation.rows, federation.features)
     for number in federation.rounds(settings.steps, {}):
         landmarks = shaped((_planned(wanted, settings.steps, number), federation.features))
@@ -160,7 +164,7 @@ def _request(federation: Federation, landmarks: Float64Array, moments: Spread) -
 
 
 def _planned(wanted: int, rounds: int, number: int) -> int:
-    """Landmarks in a round, from 1 on: twice as many in each, from two on, all in the second half at the latest.
+    """Return the number of landmarks in a round, from 1 on: it doubles from two, up to all by the second half.
 
     >>> [_planned(50, 12, number) for number in range(1, 13)]
     [2, 4, 7, 13, 25, 50, 50, 50, 50, 50, 50, 50]

@@ -1,4 +1,4 @@
-"""Federated distribution learning (P1, Algorithm 1): landmarks that take on the distribution of all clients' rows."""
+"""Federated distribution learning (P1, Algorithm 1): landmarks with the distribution of all clients' rows."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class Step(
     what="the direction in which a client would move each landmark, averaged over its rows",
     covers=("direction",),
 ):
-    """What a client uploads in a round.
+    """Upload of a client in a round.
 
     Attributes
     ----------
     direction : (landmarks, features) float64
-        A gradient, or the change of the client's landmarks divided by the step; without the gradient of K_yy at the
-        landmarks received, which the server knows and adds.
+        A gradient, or the change of the client's landmarks divided by the step; without the gradient of K_yy
+        at the landmarks received, which the server knows and adds.
     objective : float
         K_xy part of the client's objective (9) at the landmarks received.
     """
@@ -66,24 +66,24 @@ class Step(
 
     @staticmethod
     def ranges(request: StepRequest, rows: int) -> dict[str, Range]:
-        """From the kernel alone, whatever the data: each term of a gradient is at most ``gradient_bound``."""
+        """Return the range for any data: each term of a gradient is at most ``gradient_bound``."""
         several = 2 * request.local_steps - 1 if request.share == "landmarks" else 3
         terms = 1 if request.local_steps == 1 else several
         largest = terms * gradient_bound(request.landmarks.shape[0], request.gamma)
         return {"direction": Range(request.landmarks.shape, largest), "objective": Range((), 2.001)}
 
     def quantities(self, on: str, request: StepRequest) -> dict[str, Quantity]:
-        """The direction, in units of the deviation of all entries of the whole gradient (13), K_yy part included."""
+        """Return the direction, in units of the deviation of all entries of the whole gradient (13)."""
         if on != ON[request.share]:
             raise TypeError(f"a step with share {request.share!r} holds no {on} for a mechanism to change")
-        if not request.objective:  # noise that claims something is in no units of the gradient's
+        if not request.objective:  # noise with a claim is not in units of the gradient
             return {"direction": Quantity(self.direction)}
         return {"direction": Quantity(self.direction, float((self.direction + request.common).std()))}
 
 
 @dataclass(kw_only=True, frozen=True)
 class StepRequest(Request[Step], what="the current landmarks"):
-    """One round of Algorithm 1: Q = ``local_steps`` steps of size ``step`` from these landmarks."""
+    """Request of one round of Algorithm 1: Q = ``local_steps`` steps of size ``step`` from these landmarks."""
 
     landmarks: Float64Array
     gamma: float
@@ -96,11 +96,11 @@ class StepRequest(Request[Step], what="the current landmarks"):
 
     @cached_property
     def common(self) -> Float64Array:
-        """Gradient of K_yy at the landmarks, the same for all clients that are told this."""
+        """Gradient of K_yy at the landmarks, equal for all clients that receive this request."""
         return landmark_term(self.landmarks, self.gamma)[1]
 
     def sensitivity(self, rows: int) -> float:
-        """Bound the upload after Q steps, as :func:`step_sensitivity` has it, with rounding."""
+        """Return the sensitivity after Q steps, by :func:`step_sensitivity`, with rounding."""
         count = self.landmarks.shape[0]
         drift = 2.0 * (self.local_steps - 1) * self.step * gradient_bound(count, self.gamma)
         rounding = gradient_rounding(rows, self.landmarks, self.gamma, drift)
@@ -111,13 +111,13 @@ class StepRequest(Request[Step], what="the current landmarks"):
 def step_sensitivity(
     rows: int, landmarks: int, gamma: float, step: float, local_steps: int, share: str
 ) -> float:
-    """How far one record, there or not, moves what its client uploads, in L2.
+    """Return how far one record, present or absent, moves its client's upload, in L2.
 
-    For Q = 1 that is :func:`gradient_sensitivity`, d. Two clients that differ in one record part by step * d in the
-    first local step; each further one adds as much and multiplies what they are apart by at most 1 + step * L, with L
-    the Lipschitz constant of the whole gradient. After t steps they are e_t apart, the last gradient by d + L e_(Q-1),
-    and the mean direction e_Q / step: where step * L = 1, that is 2^(Q-1) d and (2^Q - 1) d.
-    No bound is more than twice the largest length that an upload can have.
+    For Q = 1 this is :func:`gradient_sensitivity`, d. Two clients that differ in one record diverge by step *
+    d in the first local step. Each further step adds as much, and multiplies their distance by at most 1 +
+    step * L, with L the Lipschitz constant of the whole gradient. After t steps their distance is e_t; the
+    last gradients differ by d + L e_(Q-1), and the mean directions by e_Q / step. With step * L = 1, these
+    are 2^(Q-1) d and (2^Q - 1) d. No bound is more than twice the largest norm of an upload.
     """
     one = gradient_sensitivity(rows, landmarks, gamma)
     lipschitz = lipschitz_constant(landmarks, gamma)
@@ -131,10 +131,10 @@ def step_sensitivity(
 
 @answers(StepRequest)
 def local_steps(client: Client, request: StepRequest) -> Step:
-    """Client part of Algorithm 1: gradient steps on (12) from the landmarks received.
+    """Run the client part of Algorithm 1: gradient steps on (12) from the landmarks received.
 
-    For Q > 1, line 14 can be read in two ways. What is uploaded here under ``share: gradient`` is the gradient of the
-    last local step, the reading under which (15) and (16) are one for Q = 1.
+    For Q > 1, line 14 has two readings. With ``share: gradient`` the upload is the gradient of the last local
+    step; under this reading (15) and (16) are equal for Q = 1.
     """
     gamma = request.gamma
     rows = client.rows
@@ -156,9 +156,9 @@ def local_steps(client: Client, request: StepRequest) -> Step:
 
 @dataclass(frozen=True)
 class LearntLandmarks:
-    """``points`` (landmarks, features) float64, and the kernel bandwidth: the outcome of Algorithm 1.
+    """Result of Algorithm 1 or a substitute: ``points`` (landmarks, features) float64, and the kernel bandwidth.
 
-    Or of what stands in its place. ``along`` are the points after some rounds, where the evaluation asked for them.
+    ``along`` are the points after some rounds, if the evaluation requested them.
     """
 
     points: Float64Array
@@ -182,7 +182,7 @@ class LearntLandmarks:
 def learn_landmarks(
     federation: Federation, settings: DistributionLearning, *, pace: float = 1.0
 ) -> LearntLandmarks:
-    """Server part of Algorithm 1; ``pace`` multiplies the default step.
+    """Run the server part of Algorithm 1; ``pace`` multiplies the default step.
 
     Raises
     ------
@@ -220,7 +220,7 @@ def learn_landmarks(
 def rehearse_learning(
     federation: Rehearsal, settings: DistributionLearning, *, pace: float = 1.0
 ) -> LearntLandmarks:
-    """Ask what :func:`learn_landmarks` asks; what comes back are the landmarks that it begins with."""
+    """Ask what :func:`learn_landmarks` asks; return its initial landmarks."""
     with federation.by_sample():
         course = course_of(federation, settings, pace)
     if settings.share == "embedding":
@@ -243,21 +243,21 @@ def rehearse_learning(
 
 @dataclass(kw_only=True, frozen=True)
 class Course:
-    """What learning begins with, and what all its rounds have in common.
+    """Initial state of learning, and settings that all its rounds share.
 
     Attributes
     ----------
     moments : Spread
-        Where the rows lie.
+        Mean and spread of the rows.
     gamma, step : float
         Kernel bandwidth, and step of the clients.
     start : (landmarks, features) float64
-        First landmarks.
+        Initial landmarks.
     noise : Mechanism or None
-        What is to cover each round's uploads, before it falls with the rounds.
+        Mechanism for each round's uploads, before any decay over rounds.
     similarity : SelfSimilarityRequest or None
-        What brings the constant of the objective; None where noise claims something. An objective is one more release,
-        and what claims nothing has none to lose.
+        Request for the constant of the objective. None under noise with a privacy claim, because the constant
+        is one more release.
     """
 
     moments: Spread
@@ -268,7 +268,7 @@ class Course:
     similarity: SelfSimilarityRequest | None
 
     def request(self, settings: DistributionLearning, landmarks: Float64Array, round: int) -> StepRequest:
-        """What clients are told in a round, from 1 on."""
+        """Return the request of a round, from 1 on."""
         return StepRequest(
             landmarks=landmarks,
             gamma=self.gamma,
@@ -282,7 +282,7 @@ class Course:
 
 
 def course_of(federation: Federation, settings: DistributionLearning, pace: float) -> Course:
-    """Learn where the rows lie, and make of it what :func:`learn_landmarks` begins with."""
+    """Learn the mean and spread of the rows, and return the start of :func:`learn_landmarks`."""
     count = settings.landmark_count(federation.rows, federation.features)
     moments = known_spread(federation, settings)
     gamma = bandwidth(federation, settings, moments)
@@ -298,13 +298,13 @@ def course_of(federation: Federation, settings: DistributionLearning, pace: floa
 
 
 def bandwidth(federation: Federation, settings: DistributionLearning, moments: Spread) -> float:
-    """Return gamma, as it was given or by the median squared distance between rows."""
+    """Return gamma, as given or by the median squared distance between rows."""
     return settings.gamma or 1.0 / median_squared_distance(federation, moments)
 
 
 def initial_landmarks(
     federation: Federation, moments: Spread, count: int, initial_spread: float
 ) -> Float64Array:
-    """Gaussian cloud around the mean of all rows, (count, features): as wide in each feature as the data, shrunk."""
+    """Draw a Gaussian cloud around the mean of all rows, (count, features), as wide as the data, but shrunk."""
     noise = federation.stream("initial landmarks").standard_normal((count, federation.features))
     return np.asarray(moments.mean + initial_spread * moments.deviation * noise)

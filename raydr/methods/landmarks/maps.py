@@ -1,12 +1,12 @@
 """Fed-tSNE and Fed-UMAP (P1, Algorithm 2).
 
-1. All learn landmarks Y by Algorithm 1 (:mod:`raydr.methods.landmarks.learning`), or the server places them along the
-   axes of a frame (:mod:`raydr.methods.landmarks.frames`).
-2. Each client posts the distances from its rows to the landmarks, B of (21).
+1. All parties learn landmarks Y by Algorithm 1 (:mod:`raydr.methods.landmarks.learning`), or the server
+places them along the axes of a frame (:mod:`raydr.methods.landmarks.frames`).
+2. Each client sends the distances from its rows to the landmarks, B of (21).
 3. The server estimates the distances between all rows from B, in one of three ways.
 4. The server draws a map of those distances by t-SNE or UMAP.
 
-Step 2 is what the method costs: a record's distances to known points leave its client in the clear.
+Step 2 is the privacy cost: a record's distances to known points leave its client without noise.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from raydr.methods.outcome import Note, Outcome, Placed, draw_map
 from raydr.methods.references import placed, placed_by_rows, references
 
 POSTED = "the distance of every record to every landmark"
-"""What of each record leaves its client."""
+"""Data on each record that leave its client."""
 
 
 class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
-    """Settings that Fed-tSNE and Fed-UMAP share, which are also the embedder that draws the map."""
+    """Common settings of Fed-tSNE and Fed-UMAP, which are also the embedder of the map."""
 
     estimator: Literal["trilateration", "nystrom", "nystrom-squared"] = Field(
         "trilateration",
@@ -94,7 +94,7 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
         """See :meth:`raydr.embedding.Embedder.embed`."""
 
     def check(self, rows: int, features: int) -> None:
-        """Landmarks and neighbours must be there for so many rows, and a rank for so many landmarks."""
+        """Check that there are enough rows for landmarks and neighbours, and enough landmarks for a rank."""
         if self.origin in ("learnt", "k-means"):
             require_rank(self.rank, self.landmark_count(rows, features))
         self.neighbors_needed(rows)
@@ -105,7 +105,7 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
         return self
 
     def posts(self) -> str:
-        """Every distance, as it is."""
+        """Return what is sent without noise: every distance."""
         return POSTED
 
     def redraw(
@@ -115,7 +115,7 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
         seed: int,
         journal: Journal,
     ) -> Outcome:
-        """Steps 2 to 4 without clients, on each client's rows: what the evaluation draws of landmarks along the way."""
+        """Run steps 2 to 4 without clients, on each client's rows, for landmarks of an earlier round."""
         landmarks = np.asarray(snapshot["landmarks"], np.float64)
         found = recovered([_squared(rows, landmarks) for rows in parts], landmarks, self)
         drawn = draw_map(found.geometry, found.coordinates, self, seed=seed, journal=journal)
@@ -142,14 +142,14 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
             federation.reckon(at_server=2.0 * federation.rows * len(landmarks) * min(landmarks.shape))
 
     def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
-        """Positions (rows, dimensions) of new rows (rows, features), by :mod:`raydr.methods.references`, at home."""
+        """Return positions (rows, dimensions) of new rows, locally by :mod:`raydr.methods.references`."""
         if self.estimator == "trilateration":
             return placed_by_rows(model, rows)
         landmarks = np.asarray(model["landmarks"], np.float64)
         return self._placed_by_posted(model, in_blocks(lambda block: _squared(block, landmarks), rows))
 
     def admit(self, federation: Federation, model: Mapping[str, FloatArray]) -> Placed:
-        """A site that joins posts the distances of its rows to the landmarks, as the others did (P3, A.16)."""
+        """Have a joining site send the distances of its rows to the landmarks, as the others did (P3, A.16)."""
         landmarks = np.asarray(model["landmarks"], np.float64)
         squared = federation.ask(DistanceRequest(landmarks))[0].squared
         if self.estimator == "trilateration":
@@ -158,12 +158,12 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
         return Placed(self._placed_by_posted(model, squared))
 
     def _placed_by_posted(self, model: Mapping[str, FloatArray], posted: Float64Array) -> Float64Array:
-        """Positions of rows, of their squared distances (rows, landmarks) to the landmarks, by Nystrom's estimate."""
+        """Return positions of rows from squared distances (rows, landmarks), by Nystrom's estimate."""
         known, power = np.asarray(model["references"], np.float64), _power(self)
 
         def estimated(block: Float64Array) -> Float64Array:
             squared = NystromGeometry(block**power, known, power == 1.0).squared_distance_block(0, len(block))
-            # An estimate is no metric: a row's least may be below 0, and all that counts is how much more others are.
+            # An estimate is not a metric: a row's least may be below 0, and only differences from it count.
             return np.asarray(squared - squared.min(axis=1, keepdims=True))
 
         return placed(model, estimated, posted)
@@ -190,36 +190,36 @@ class Distances(
 ):
     """Squared distances of one client's rows to the landmarks, (rows, landmarks) float64.
 
-    In double precision: coordinates come out of differences of these, and in single precision data whose features
-    are far from each other in scale lose their geometry.
+    In double precision, because coordinates come from differences of these: in single precision, data whose
+    features have very different scales lose their geometry.
     """
 
     squared: Float64Array
 
     @staticmethod
     def ranges(request: DistanceRequest, rows: int) -> dict[str, Range]:
-        """One number for each row and landmark."""
+        """Return the range: one number for each row and landmark."""
         return {"squared": Range((rows, request.landmarks.shape[0]))}
 
     def fixed(self, request: DistanceRequest) -> Fixed:
-        """Coordinates in the landmarks' hull."""
+        """Return the coordinates in the landmarks' hull that the distances determine."""
         return fixed_by(request.solver, self.squared)
 
 
 @dataclass(frozen=True)
 class DistanceRequest(Request[Distances], what="the landmarks"):
-    """Ask for B of (21); ``landmarks`` is (landmarks, features) float64."""
+    """Request for B of (21); ``landmarks`` is (landmarks, features) float64."""
 
     landmarks: Float64Array
 
     @cached_property
     def solver(self) -> Trilateration | None:
-        """What turns distances into coordinates; None where the landmarks tell nothing apart."""
+        """Solver from distances to coordinates; None if the landmarks coincide."""
         return solver_of(self.landmarks)
 
 
 def fixed_by(solver: Trilateration | None, squared: Float64Array) -> Fixed:
-    """What squared distances (rows, landmarks) fix of rows."""
+    """Return what squared distances (rows, landmarks) determine about rows."""
     rows, landmarks = squared.shape
     if solver is None:
         return Fixed(records=rows, exact=0, dimensions=0, features=0, points=landmarks)
@@ -234,7 +234,7 @@ def fixed_by(solver: Trilateration | None, squared: Float64Array) -> Fixed:
 
 @answers(DistanceRequest)
 def distances_to_landmarks(client: Client, request: DistanceRequest) -> Distances:
-    """Client part of step 2."""
+    """Run the client part of step 2."""
     return Distances(_squared(client.rows, request.landmarks))
 
 
@@ -247,7 +247,7 @@ def _squared(rows: FloatArray, landmarks: Float64Array) -> Float64Array:
 @method(FedUMAP, "Fed-UMAP")
 @method(FedTSNE, "Fed-tSNE")
 def serve(federation: Federation, settings: LandmarkMap) -> Outcome:
-    """Server part of Algorithm 2."""
+    """Run the server part of Algorithm 2."""
     settings.check(federation.rows, federation.features)
     with federation.stage("landmarks"):
         landmarks, model, snapshots = _landmarks(federation, settings)
@@ -274,7 +274,7 @@ def serve(federation: Federation, settings: LandmarkMap) -> Outcome:
 def _landmarks(
     federation: Federation, settings: LandmarkMap
 ) -> tuple[Float64Array, Mapping[str, FloatArray], Mapping[int, Mapping[str, FloatArray]]]:
-    """Landmarks, what the run keeps of them, and those along the way."""
+    """Return the landmarks, what the run keeps of them, and those of earlier rounds."""
     if settings.origin == "k-means":
         groups = k_means(federation, settings, known_spread(federation, settings))
         along = {round: {"landmarks": points} for round, points in groups.snapshots.items()}
@@ -287,7 +287,7 @@ def _landmarks(
 
 
 def _notes(count: int, settings: LandmarkMap) -> tuple[Note, ...]:
-    """Say so where fewer landmarks were placed than were asked for."""
+    """Return a note if fewer landmarks were placed than requested."""
     if settings.landmarks is None or count == settings.landmarks:
         return ()
     if settings.origin == "k-means":
@@ -310,19 +310,19 @@ def _notes(count: int, settings: LandmarkMap) -> tuple[Note, ...]:
 
 @dataclass(frozen=True)
 class Recovered:
-    """What the server makes of the posted distances.
+    """Geometry that the server recovers from the distances.
 
     Attributes
     ----------
     geometry : Geometry
         Distances between all rows, in client order.
     coordinates : (rows, rank)
-        Whose principal components start the map: the rows' coordinates, or for Nystrom their rows of B.
+        Their principal components start the map: the rows' coordinates, or for Nystrom their rows of B V.
     solver : Trilateration or None
-        What the coordinates are of; None for Nystrom's, which are of nothing.
+        Solver of the coordinates; None for Nystrom, whose coordinates are not positions.
     standing : callable
-        What stands among the references of new rows for mean coordinates: rows of features, or of Nystrom's what the
-        distances of a row to the landmarks are multiplied by.
+        From mean coordinates to references for new rows: rows of features, or for Nystrom the factor by which
+        distances of a row to the landmarks are multiplied.
     squared_residuals : (rows,) float64
         Squared lengths of what the coordinates leave out; empty without a solver.
     """
@@ -335,7 +335,7 @@ class Recovered:
 
 
 def recovered(squared: Sequence[Float64Array], landmarks: Float64Array, settings: LandmarkMap) -> Recovered:
-    """Distances between all rows, estimated from each client's squared distances (rows, landmarks)."""
+    """Estimate the distances between all rows from each client's squared distances (rows, landmarks)."""
     match settings.estimator:
         case "trilateration":
             return trilaterated(squared, landmarks)[0]
@@ -353,12 +353,12 @@ def recovered(squared: Sequence[Float64Array], landmarks: Float64Array, settings
 
 
 def _power(settings: LandmarkMap) -> float:
-    """Of the squared distances that an estimator is fed."""
+    """Return the power of squared distances that the estimator uses."""
     return 1.0 if settings.estimator == "nystrom-squared" else 0.5
 
 
 def trilaterated(squared: Sequence[Float64Array], landmarks: Float64Array) -> tuple[Recovered, Trilateration]:
-    """Coordinates of all rows in what the landmarks span, how far beside it they lie, and what solved for them."""
+    """Return coordinates of all rows within the landmarks' span, their distances from it, and the solver."""
     coordinates, solver = trilaterate(landmarks, squared)
     near = coordinates.astype(np.float32)
     ends = np.cumsum([len(block) for block in squared])[:-1]
@@ -367,7 +367,7 @@ def trilaterated(squared: Sequence[Float64Array], landmarks: Float64Array) -> tu
 
 
 def told_note(found: Recovered, solver: Trilateration, origin: str, *, keyed: bool, noisy: bool) -> Note:
-    """How much of each record its distances told the server."""
+    """Return a note on how much of each record its distances reveal."""
     squared = (found.coordinates.astype(np.float64) ** 2).sum(axis=1) + found.squared_residuals
     beside = np.sqrt(found.squared_residuals / np.where(squared > 0.0, squared, 1.0))
     told, (span, features) = int((beside < TOLD).sum()), solver.basis.shape

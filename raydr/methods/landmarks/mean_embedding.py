@@ -1,7 +1,8 @@
-"""Landmarks from one release: clients post the mean of random features of their rows, and the server learns alone.
+"""Landmarks from one release: clients send the mean of random features of their rows, and the server learns alone.
 
-All that the objective (9) asks of a client's rows is their mean embedding. Once that is known, any number of landmarks
-and of steps costs no message more, and reveals nothing more (Balog et al. 2018; Harder et al. 2021).
+The objective (9) depends on a client's rows only through their mean embedding. Once it is known, any number
+of landmarks and steps needs no further message and reveals nothing more (Balog et al. 2018; Harder et al.
+2021).
 """
 
 from __future__ import annotations
@@ -46,17 +47,17 @@ class MeanEmbedding(
     what="the distribution of a client's rows, as the mean of random features",
     covers=("embedding",),
 ):
-    """``embedding`` (D,) float64: the mean of z over the client's rows. One row's z has length 1."""
+    """``embedding`` (D,) float64: the mean of z over the client's rows. Each z has norm 1."""
 
     embedding: Float64Array
 
     @staticmethod
     def ranges(request: MeanEmbeddingRequest, rows: int) -> dict[str, Range]:
-        """A cosine is at most 1; a millionth is for rounding."""
+        """Return the range: a cosine is at most 1, plus a millionth for rounding."""
         return {"embedding": Range((2 * request.count,), request.count**-0.5 * (1.0 + 1e-6))}
 
     def quantities(self, on: str, request: object) -> dict[str, Quantity]:
-        """All of it."""
+        """Return the whole reply as one quantity."""
         return {"embedding": Quantity(self.embedding)}
 
 
@@ -64,10 +65,10 @@ class MeanEmbedding(
 class MeanEmbeddingRequest(
     Request[MeanEmbedding], what="the seed of the random features, and the point from which rows are measured"
 ):
-    """Ask for the mean of the random features of :func:`fourier_features`, which has the meaning of the fields.
+    """Request for the mean of the random features of :func:`fourier_features`; see there for the fields.
 
-    The seed, not the frequencies: these would be 13 MB for each client of MNIST, four times what a round of learning
-    sends. ``witnesses`` are the last of them, by which a client knows that its numpy draws the same.
+    It holds the seed, not the frequencies: these would be 13 MB per client on MNIST, four times a round of
+    learning. ``witnesses`` are the last frequencies, by which a client checks that its numpy draws the same.
     """
 
     seed: int
@@ -80,23 +81,23 @@ class MeanEmbeddingRequest(
     deviation: float = math.nan
 
     def sensitivity(self, rows: int) -> float:
-        """A row's features have length 1, whatever the row; rounded to the grid of sums a millionth more."""
+        """Return the sensitivity: the features of any row have norm 1, plus a millionth for rounding."""
         return moved_mean(self.mechanism, 1.0 + 1e-6, rows)
 
     @property
     def features(self) -> FourierFeatures:
-        """Features that are asked for the mean of."""
+        """The requested features."""
         return fourier_features(self.seed, self.count, self.gamma, self.centre, self.axes)
 
 
 @answers(MeanEmbeddingRequest)
 def mean_embedding(client: Client, request: MeanEmbeddingRequest) -> MeanEmbedding:
-    """Client part.
+    """Run the client part.
 
     Raises
     ------
     RunError
-        If the seed means other frequencies here than at the server.
+        If the seed gives other frequencies here than at the server.
     """
     features = request.features
     own = _witnesses(features)
@@ -116,12 +117,12 @@ def learn_from_embedding(
     step: float,
     state: State,
 ) -> None:
-    """Server part: one release, then gradient descent on it from ``state["landmarks"]``, which it moves.
+    """Run the server part: one release, then gradient descent on ``state["landmarks"]``, in place.
 
-    Each step is a round that asks nobody, so that the journal, checkpoints and whoever looks at the landmarks on the
-    way know it as they know rounds. The objective told is (9), of rows and landmarks as projected on the frequencies'
-    axes if these are not everywhere. Where noise claims something, K_xx is not asked for: in its place stands the
-    squared length of the mean embedding, noise included.
+    Each step is a round without requests, so that the journal, checkpoints and the evaluation treat it as a
+    round. The reported objective is (9), for rows and landmarks projected on the frequencies' axes if there
+    are any. Under noise with a privacy claim, K_xx is not requested; the squared norm of the mean embedding,
+    noise included, replaces it.
     """
     aggregation, weights = settings.aggregation, settings.weights
     request = _request(federation, settings, moments, gamma, _axes(federation, settings, moments))
@@ -169,7 +170,7 @@ def _similarity_request(federation: Federation, request: MeanEmbeddingRequest) -
 
 
 def _axes(federation: Federation, settings: DistributionLearning, moments: Spread) -> Float64Array | None:
-    """What the frequencies lie along; None for anywhere."""
+    """Return the axes of the frequencies; None for any direction."""
     wanted = settings.axes_of_frequencies(federation.features)
     match settings.frequencies_in:
         case "full":
@@ -204,5 +205,5 @@ def _request(
 
 
 def _witnesses(features: FourierFeatures) -> Float64Array:
-    """Last of the frequencies: whoever draws otherwise on the way has others."""
+    """Return the last frequencies, which differ if any earlier draw differs."""
     return np.asarray(features.frequencies[-1, -_WITNESSES:])

@@ -1,6 +1,6 @@
-"""What the theorems of :mod:`raydr.methods.landmarks.bounds` bound, computed: only a simulation can, from all rows.
+"""Quantities that the theorems of :mod:`raydr.methods.landmarks.bounds` bound, computed in a simulation from all rows.
 
-Dense: kernels of all rows with all rows. Give them a sample.
+The computation is dense, with kernels of all pairs of rows: use a sample.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from raydr.methods.landmarks.kernel import cross_term, gaussian_kernel
 
 
 def kernel_perturbation(rows: Float64Array, noisy: Float64Array, gamma: float) -> float:
-    """Lemma 1: Frobenius norm of the kernel's change when rows become noisy ones."""
+    """Return Lemma 1's quantity: Frobenius norm of the kernel's change if rows become noisy ones."""
     change = gaussian_kernel(noisy, noisy, gamma) - gaussian_kernel(rows, rows, gamma)
     return _norms(change).frobenius
 
 
 def disagreement(parts: Sequence[FloatArray], landmarks: Float64Array, gamma: float) -> float:
-    """Theorem 1's zeta at these landmarks: the largest Frobenius norm between two clients' gradients."""
+    """Return Theorem 1's zeta at these landmarks: the largest Frobenius norm between two clients' gradients."""
     gradients = np.stack([cross_term(part, landmarks, gamma)[1].ravel() for part in parts if len(part)])
     return float(np.sqrt(_squared_distances(gradients).max()))
 
 
 def nystrom_error(kernel: Float64Array, columns: Int64Array, rank: int) -> Norms:
-    """Theorem 2: error of rank-k Nystrom from these columns of a kernel (rows, rows)."""
+    """Return Theorem 2's quantity: error of rank-k Nystrom from these columns of a kernel (rows, rows)."""
     values, vectors = np.linalg.eigh(kernel[np.ix_(columns, columns)])
     chosen = np.argsort(values)[::-1][:rank]
     chosen = chosen[values[chosen] > 1e-10 * values.max()]
@@ -43,17 +43,21 @@ def landmark_error(
     rank: int,
     truth: Float64Array | None = None,
 ) -> Norms:
-    """Theorem 5: error of the landmarks' estimate of the rows' kernel; Theorem 3: of ``truth``'s, from noisy rows."""
+    """Return the error of the landmarks' estimate of the rows' kernel (Theorem 5), or of ``truth``'s (Theorem 3).
+
+    For Theorem 3, ``rows`` are noisy and ``truth`` is not.
+    """
     features = landmark_features(rows, landmarks, gamma, rank)
     true = rows if truth is None else truth
     return _norms(gaussian_kernel(true, true, gamma) - features @ features.T)
 
 
 def gradient_change(rows: Float64Array, landmarks: Float64Array, gamma: float, client_rows: int) -> float:
-    """Theorem 6: farthest that a client's gradient moves when one of these rows stands in place of another, in L2.
+    """Return Theorem 6's quantity: the largest move of a client's gradient if one row replaces another, in L2.
 
-    A record's part of the gradient is ``4 gamma / (n_p n_y) k(x, y) (y - x)`` for each landmark y. Inner products of
-    those of two records come from the three distance matrices, so all pairs cost three products of matrices.
+    A record's part of the gradient is ``4 gamma / (n_p n_y) k(x, y) (y - x)`` for each landmark y. Inner
+    products of those of two records come from the three distance matrices, so all pairs cost three matrix
+    products.
     """
     squared = np.asarray(squared_distances(rows, landmarks))
     kernel = np.exp(-gamma * squared)
@@ -66,7 +70,7 @@ def gradient_change(rows: Float64Array, landmarks: Float64Array, gamma: float, c
 
 
 def extents(rows: Float64Array, landmarks: Float64Array) -> Extents:
-    """What Theorem 6 asks of these rows and landmarks."""
+    """Return the extents of these rows and landmarks for Theorem 6."""
     return Extents(
         float(np.linalg.norm(rows, axis=1).max()),
         float(np.linalg.norm(landmarks, 2)),
@@ -75,7 +79,7 @@ def extents(rows: Float64Array, landmarks: Float64Array) -> Extents:
 
 
 def diameter(rows: Float64Array) -> float:
-    """Largest distance between two rows."""
+    """Return the largest distance between two rows."""
     return float(np.sqrt(_squared_distances(rows).max()))
 
 
@@ -84,5 +88,5 @@ def _squared_distances(points: Float64Array) -> Float64Array:
 
 
 def _norms(matrix: Float64Array) -> Norms:
-    """Of a symmetric matrix."""
+    """Return the norms of a symmetric matrix."""
     return Norms(float(np.abs(np.linalg.eigvalsh(matrix)).max()), float(np.linalg.norm(matrix)))

@@ -1,7 +1,7 @@
-"""Leading eigenvectors of a neighbour graph: what spectral clustering by nearest neighbours clusters.
+"""Leading eigenvectors of a neighbour graph, for spectral clustering by nearest neighbours.
 
-A kernel of one bandwidth for all rows is too narrow where rows are sparse and too wide where they are dense. A row's
-similarity to its nearest neighbours falls at a rate of its own instead, UMAP's fuzzy set, and to all others it is 0.
+A kernel with one bandwidth for all rows is too narrow for sparse rows and too wide for dense ones. In UMAP's
+fuzzy set, a row's similarity to its nearest neighbours falls at its own rate, and to all other rows it is 0.
 """
 
 from __future__ import annotations
@@ -18,40 +18,41 @@ from raydr.methods.landmarks.clustering import Spectrum
 from raydr.threads import cores, one_blas_thread
 
 TOLERANCE = 1e-6
-"""Of an eigenvector: relative residual at which Lanczos' iteration ends."""
+"""Relative residual of an eigenvector at which Lanczos iteration stops."""
 RESTARTS = 3_000
-"""Of Lanczos' iteration at most. 10 vectors of 40,000 rows take some 60."""
+"""Largest number of restarts of Lanczos iteration. 10 vectors of 40,000 rows take about 60."""
 DENSE = 400
-"""Rows up to which all eigenvectors are computed."""
+"""Largest number of rows for which all eigenvectors are computed."""
 
 
 def neighbor_spectrum(
     geometry: Geometry, count: int, neighbors: int, *, seed: int, progress: Progress = unheard
 ) -> tuple[Spectrum, int, bool]:
-    """Leading eigenvectors of D^-1/2 A D^-1/2 with A the fuzzy set of each row's nearest neighbours.
+    """Return the leading eigenvectors of D^-1/2 A D^-1/2, with A the fuzzy set of each row's nearest neighbours.
 
-    A graph of more parts than eigenvectors asked for has no leading eigenvectors, but a larger space of them: whatever
-    basis of it comes out would be chance. Neighbours are doubled until it has as many parts at most.
+    If the graph has more parts than requested eigenvectors, the leading eigenspace is larger, and its
+    computed basis would be arbitrary. So the number of neighbours is doubled until the graph has at most that
+    many parts.
 
     Parameters
     ----------
     geometry : Geometry
         Distances between all rows.
     count : int
-        Eigenvectors; fewer than rows.
+        Number of eigenvectors, less than the number of rows.
     neighbors : int
-        Nearest neighbours of a row, itself among them.
+        Nearest neighbours of a row, counting itself.
     seed : int
-        Of the first vector of the iteration.
+        Seed of the first vector of the iteration.
     progress : callable
-        Of the search for neighbours.
+        Progress of the neighbour search.
 
     Returns
     -------
     spectrum : Spectrum
-        Of ``count`` eigenvectors.
+        ``count`` eigenvectors.
     neighbors : int
-        As many as were needed.
+        Number of neighbours used.
     converged : bool
         Whether all residuals are within `TOLERANCE`.
     """
@@ -77,9 +78,10 @@ def neighbor_spectrum(
 
 
 def _leading(matrix: Any, known: Any, count: int, seed: int) -> tuple[Float64Array, Float64Array, bool]:
-    """Eigenpairs of a sparse symmetric matrix that follow known ones of eigenvalue 1, and whether they converged.
+    """Return eigenpairs of a sparse symmetric matrix after known ones of eigenvalue 1, and whether they converged.
 
-    Lanczos' iteration finds one vector of each eigenvalue for certain, and that of 1 has one for each part of a graph.
+    Lanczos iteration reliably finds only one vector per eigenvalue, and eigenvalue 1 has one for each part of
+    a graph.
     """
     from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 

@@ -1,6 +1,7 @@
-"""Nystrom estimates of what stands between all rows, from what stands between them and the landmarks (P1 (18)-(22)).
+"""Nystrom estimates of distances or similarities between all rows from those to the landmarks (P1 (18)-(22)).
 
-The estimate of the whole matrix is B W_k^+ B^T, never formed: it is kept as its factors and given out in blocks.
+The estimate of the whole matrix, B W_k^+ B^T, is never formed: it is stored as factors and returned in
+blocks.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from raydr.errors import DataError, ScenarioError
 
 @dataclass(frozen=True)
 class NystromGeometry:
-    """Estimated distances between all rows as a product of two thin factors.
+    """Estimated distances between all rows, as a product of two thin factors.
 
-    The estimate is no metric: entries can be negative, and a row's distance to itself need not be 0. Negative
-    estimates keep their sign when they are squared, so that nearer stays nearer.
+    The estimate is not a metric: entries can be negative, and a row's distance to itself need not be 0.
+    Negative estimates keep their sign when squared, so that the order stays.
 
     Attributes
     ----------
@@ -28,7 +29,7 @@ class NystromGeometry:
     squared : bool
         Whether the product estimates squared distances or distances.
     inverse : (rank, landmarks) float64
-        ``L^+ V^T``: what it makes of a row of ``right`` estimates by a product with a row of B.
+        ``L^+ V^T``: its product with a row of ``right`` estimates by a product with a row of B.
     """
 
     left: Float64Array
@@ -42,18 +43,18 @@ class NystromGeometry:
         return int(self.left.shape[0])
 
     def squared_distance_block(self, start: int, stop: int) -> FloatArray:
-        """Estimated squared distances of rows ``start:stop`` to all rows, (stop - start, rows) float64."""
+        """Return estimated squared distances of rows ``start:stop`` to all rows, (stop - start, rows) float64."""
         block = self.left[start:stop] @ self.right.T
         if not self.squared:
             block *= np.abs(block)
         return np.asarray(block)
 
     def take(self, rows: Int64Array) -> NystromGeometry:
-        """Geometry of these rows, in this order."""
+        """Return the geometry of these rows, in this order."""
         return NystromGeometry(self.left[rows], self.right[rows], self.squared, self.inverse)
 
     def factor(self, right: Float64Array) -> Float64Array:
-        """(rows, landmarks), of rows of ``right`` or their means: what to multiply distances to the landmarks by."""
+        """Return the factor (rows, landmarks) for distances to the landmarks, from rows of ``right`` or their means."""
         return right @ self.inverse
 
 
@@ -66,27 +67,28 @@ def nystrom(
     rank: int | None = None,
     rank_tolerance: float = 1e-10,
 ) -> NystromGeometry:
-    """Equation (22), ``D_hat = B W_k^+ B^T``.
+    """Return the estimate of equation (22), ``D_hat = B W_k^+ B^T``.
 
     Parameters
     ----------
     distances_to_landmarks : iterable of (rows, landmarks) float64
-        B of (21), one block for each client: distances, or squared distances.
+        B of (21), one block per client: distances, or squared distances.
     landmark_distances : (landmarks, landmarks) float64
         W, of the same kind.
     squared : bool
-        Which kind it is.
+        Whether both are squared distances.
     ridge : float
         lambda of W + lambda I.
     rank : int or None
-        k of W_k: how many eigenvalues the pseudo-inverse keeps at most, the largest in absolute value; None for all.
+        k of W_k: largest number of eigenvalues in the pseudo-inverse, the largest in absolute value first;
+        None for all.
     rank_tolerance : float
-        Eigenvalues below this part of the largest, in absolute value, are left out of it in any case.
+        Eigenvalues below this share of the largest, in absolute value, are always left out.
 
     Raises
     ------
     DataError
-        If W is zero: the landmarks are all the same point.
+        If W is zero: all landmarks are the same point.
     """
     values, vectors = np.linalg.eigh(landmark_distances + ridge * np.eye(landmark_distances.shape[0]))
     kept = _largest(np.abs(values), rank, rank_tolerance)
@@ -107,11 +109,11 @@ class SimilarityFactor:
     Attributes
     ----------
     rows : (rows, rank) float64
-        F. A row of zeros has no similarity to any landmark.
+        F. A row of zeros is similar to no landmark.
     left_out : int
-        Eigenvalues of W that are not in it.
+        Number of eigenvalues of W that are left out.
     negative : int
-        How many of those are negative, which the eigenvalues of a kernel can be by rounding alone.
+        Number of those that are negative, which the eigenvalues of a kernel are by rounding alone.
     """
 
     rows: Float64Array
@@ -132,9 +134,9 @@ def similarity_factor(
     Parameters
     ----------
     similarities_to_landmarks : iterable of (rows, landmarks) float64
-        C, one block for each client.
+        C, one block per client.
     landmark_similarities : (landmarks, landmarks) float64
-        W; eigenvalues that are not positive are clipped, since no kernel has them.
+        W; eigenvalues that are not positive are clipped, because a kernel has none.
     ridge, rank, rank_tolerance
         As for :func:`nystrom`.
     """
@@ -146,7 +148,7 @@ def similarity_factor(
 
 
 def require_rank(rank: int | None, landmarks: int) -> None:
-    """Raise ScenarioError where W, (landmarks, landmarks), has no such rank."""
+    """Raise ScenarioError if W, (landmarks, landmarks), cannot have this rank."""
     if rank is not None and rank > landmarks:
         raise ScenarioError(
             f"method.rank is {rank}, but a matrix of {landmarks} landmarks has rank {landmarks} at"
@@ -155,7 +157,7 @@ def require_rank(rank: int | None, landmarks: int) -> None:
 
 
 def _largest(sizes: Float64Array, rank: int | None, tolerance: float) -> BoolArray:
-    """Which eigenvalues W_k keeps, by their sizes."""
+    """Return which eigenvalues W_k keeps, by their sizes."""
     kept = sizes > tolerance * sizes.max()
     if rank is not None and rank < sizes.size:
         kept &= sizes >= np.sort(sizes)[-rank]

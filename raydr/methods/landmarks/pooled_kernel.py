@@ -1,8 +1,8 @@
-"""Leading eigenvectors of the normalised Gaussian kernel of pooled rows: what Fed-SpeClust is measured against.
+"""Leading eigenvectors of the normalised Gaussian kernel of pooled rows, the reference for Fed-SpeClust.
 
-The kernel of n rows has n^2 entries, 6.4 GB at 40,000 rows in single precision. It is computed anew, tile by tile, for
-each product with a block of vectors, and block Lanczos keeps the number of products low: it starts from the
-eigenvectors of a Nystrom estimate on a sample of the rows, which are right to a few digits already.
+The kernel of n rows has n^2 entries, 6.4 GB at 40,000 rows in single precision. It is computed again, tile by
+tile, for each product with a block of vectors. Block Lanczos keeps the number of products low: it starts from
+the eigenvectors of a Nystrom estimate on a sample of the rows, which are already accurate to a few digits.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from raydr.methods.landmarks.nystrom import similarity_factor
 from raydr.threads import cores
 
 SAMPLE = 500
-"""Rows of the estimate that it starts from."""
+"""Rows in the sample of the initial estimate."""
 MORE = 10
-"""Vectors of a block beside those asked for, which make these converge faster."""
+"""Vectors of a block beyond those requested, for faster convergence."""
 MADE_UP = 5
-"""Of these at random, for what the sample has missed: rows that are near nothing but each other."""
+"""Random vectors among these, for what the sample has missed: rows that are near nothing but each other."""
 LEAST_PRODUCTS, MOST_PRODUCTS = 3, 16
-"""With the kernel. What is made up needs a few before it shows what the start has missed."""
+"""Products with the kernel. Random vectors need a few before they show what the start has missed."""
 TOLERANCE = 1e-3
 """Largest residual |S u - s u| of an eigenvector, in units of how far the last eigenvalue s is from 0 and from 1."""
 _OWN, _OTHERS = 512, 2048
 """Rows and columns of a tile: 4 MB of float32 stay in the cache between exponential and products."""
 _SINGLE = 1e3
-"""Squared norms in units of 1 / gamma up to which single precision leaves a kernel three digits or more."""
+"""Largest squared norms in units of 1 / gamma at which a single-precision kernel keeps three digits or more."""
 
 
 class GaussianKernel:
     """Products with the kernel matrix ``exp(-gamma |x_i - x_j|^2)`` of rows (rows, features).
 
-    In single precision, unless the rows reach so far in units of the bandwidth that its rounding would show.
+    In single precision, unless the rows extend so far in units of the bandwidth that rounding would matter.
     """
 
     def __init__(self, rows: FloatArray, gamma: float) -> None:
         points = Points(np.asarray(rows, np.float64))
         norms = gamma * points.squared_norms[:, None]
         precision = np.float32 if float(norms.max()) <= _SINGLE else np.float64
-        # One product of these and of what `_facing` makes of them is 2 gamma x.y - gamma |x|^2 - gamma |y|^2.
+        # One product of these and of the result of `_facing` is 2 gamma x.y - gamma |x|^2 - gamma |y|^2.
         self._columns: FloatArray = np.empty((points.rows, points.coordinates.shape[1] + 2), precision)
         for block in points.blocks():
             self._columns[block, :-2] = np.sqrt(2.0 * gamma) * points.centred(block)
@@ -56,7 +56,7 @@ class GaussianKernel:
         return len(self._columns)
 
     def times(self, vectors: Float64Array, progress: Progress = unheard) -> Float64Array:
-        """Product with vectors (rows, count) as float64; ``progress`` is in rows.
+        """Return the product with vectors (rows, count) as float64; ``progress`` counts rows.
 
         Each tile serves both triangles. The bits do not depend on the number of threads.
         """
@@ -85,7 +85,7 @@ class GaussianKernel:
         return product
 
     def _facing(self, start: int, stop: int) -> FloatArray:
-        """Left factor of a tile: the last columns, 1 and gamma |x|^2, become -gamma |x|^2 and -1."""
+        """Return the left factor of a tile: the last columns, 1 and gamma |x|^2, become -gamma |x|^2 and -1."""
         facing = self._columns[start:stop].copy()
         facing[:, -2:] = -facing[:, :-3:-1]
         return facing
@@ -100,25 +100,25 @@ class GaussianKernel:
 def pooled_spectrum(
     rows: FloatArray, gamma: float, count: int, *, seed: int, progress: Progress = unheard
 ) -> tuple[Spectrum, bool]:
-    """Leading eigenvectors of D^-1/2 K D^-1/2 with K the Gaussian kernel of all rows.
+    """Return the leading eigenvectors of D^-1/2 K D^-1/2, with K the Gaussian kernel of all rows.
 
     Parameters
     ----------
     rows : (rows, features)
-        Pooled.
+        Pooled rows.
     gamma : float
         Bandwidth.
     count : int
-        Eigenvectors; at most as many as rows.
+        Number of eigenvectors, at most the number of rows.
     seed : int
-        Of the sample of rows that the start is computed from.
+        Seed of the sample of rows for the start.
     progress : callable
-        In steps of at most so many products, cut into rows.
+        Called in steps of at most this many products, cut into rows.
 
     Returns
     -------
     spectrum : Spectrum
-        Of ``count`` eigenvectors.
+        ``count`` eigenvectors.
     converged : bool
         Whether all residuals are within `TOLERANCE`.
     """
@@ -131,7 +131,7 @@ def pooled_spectrum(
         return kernel.times(vectors, lambda done, of: progress(before * of + done, MOST_PRODUCTS * of))
 
     start = _start(rows, gamma, min(count + MORE, n), seed)
-    # The first product gives the degrees as well; the first eigenvector, their root, is then known.
+    # The first product also gives the degrees, and their root is the first eigenvector.
     product = times(np.hstack([np.ones((n, 1)), start]))
     root = np.sqrt(product[:, :1])
     space, triangle = np.linalg.qr(np.hstack([root, start * root]))
@@ -146,7 +146,7 @@ def pooled_spectrum(
 
 
 def _start(rows: FloatArray, gamma: float, width: int, seed: int) -> Float64Array:
-    """Vectors (rows, width - 1) near the eigenvectors of D^-1 K but the constant one, the last of them made up."""
+    """Return vectors (rows, width - 1) near the eigenvectors of D^-1 K except the constant one, the last random."""
     random = np.random.default_rng(seed)
     sample = np.sort(random.choice(len(rows), min(SAMPLE, len(rows)), replace=False))
     chosen = rows[sample].astype(np.float64)
@@ -154,7 +154,7 @@ def _start(rows: FloatArray, gamma: float, width: int, seed: int) -> Float64Arra
     def with_sample(start: int, stop: int) -> Float64Array:
         return np.asarray(gaussian_kernel(rows[start:stop].astype(np.float64), chosen, gamma), np.float64)
 
-    # As many values of rows as are in 2,000 of 2,000 features: of a wide table, a copy of all would be large.
+    # As many values as 2,000 rows of 2,000 features have: a copy of all rows of a wide table would be large.
     most = max(1, min(_OTHERS, _OTHERS**2 // rows.shape[1]))
     blocks = (with_sample(start, stop) for start, stop in row_blocks(len(rows), most))
     among = np.asarray(gaussian_kernel(chosen, chosen, gamma), np.float64)
@@ -167,9 +167,9 @@ def _start(rows: FloatArray, gamma: float, width: int, seed: int) -> Float64Arra
 def _lanczos(
     image: Callable[[Float64Array], Float64Array], space: Float64Array, images: Float64Array, count: int
 ) -> tuple[Float64Array, Float64Array, bool]:
-    """Leading eigenpairs of a symmetric matrix, by block Lanczos with full orthogonalisation.
+    """Return leading eigenpairs of a symmetric matrix, by block Lanczos with full orthogonalisation.
 
-    ``space`` (rows, block) is orthonormal and ``images`` its product with the matrix.
+    ``space`` (rows, block) is orthonormal and ``images`` is its product with the matrix.
     """
     width = space.shape[1]
     for products in range(1, MOST_PRODUCTS + 1):
@@ -178,7 +178,7 @@ def _lanczos(
         vectors = space @ inner
         residuals = images @ inner - vectors * values
         lengths = np.linalg.norm(residuals, axis=0)
-        # Eigenvalues crowd near 1 where rows are like nothing but themselves: there too they must be told apart.
+        # Eigenvalues crowd near 1 if rows are similar only to themselves; they must be separated there too.
         last = float(values[count - 1])
         converged = bool((lengths[:count] <= TOLERANCE * max(min(last, 1.0 - last), TOLERANCE)).all())
         if (converged and products >= LEAST_PRODUCTS) or products == MOST_PRODUCTS:
@@ -191,7 +191,7 @@ def _lanczos(
 
 
 def _orthonormal(block: Float64Array, space: Float64Array) -> Float64Array:
-    """Orthonormal basis of what a block adds to an orthonormal space; without what rounding alone makes."""
+    """Return an orthonormal basis of what a block adds to an orthonormal space, without directions of rounding."""
     block = block / np.maximum(np.linalg.norm(block, axis=0), np.finfo(np.float64).tiny)
     for _ in range(2):
         block = block - space @ (space.T @ block)

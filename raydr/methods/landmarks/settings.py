@@ -1,4 +1,4 @@
-"""Settings of landmarks: how they are learnt (P1, Algorithm 1), or where a frame stands."""
+"""Settings of landmarks: learnt (P1, Algorithm 1), or a frame."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from raydr.robust import Aggregation, Mean
 from raydr.settings import Settings, require_in_order
 
 DEFAULT_ROUNDS = 50
-"""By then the objective of MNIST is a twentieth of the first."""
+"""After 50 rounds the objective on MNIST is a twentieth of the first."""
 
 Share = Literal["gradient", "landmarks", "embedding"]
 Origin = Literal["learnt", "principal", "random", "k-means"]
 
 ON = {"gradient": "gradient", "landmarks": "variable", "embedding": "embedding"}
-"""Where noise is put on what is shared: P1 5.2 has it on the gradient or on the optimisation variable."""
+"""Target of noise for each kind of upload: P1 5.2 adds it to the gradient or to the optimisation variable."""
 
 _MOST_IN_A_FRAME = 500
 
 LEAST_GROUP = 5
-"""Rows of which a landmark of k-means is the mean, at least."""
+"""Least number of rows per k-means landmark."""
 _K_MEANS_ROUNDS = 20
 
 
@@ -91,12 +91,12 @@ class DistributionLearning(Settings):
     )
 
     def landmark_count(self, rows: int, features: int) -> int:
-        """Number of landmarks for so many rows of so many features.
+        """Return the number of landmarks for this many rows and features.
 
         Raises
         ------
         ScenarioError
-            If more were asked for than there are rows.
+            If there are fewer rows than requested landmarks.
         """
         count = self.landmarks or default_landmarks(rows, features)
         if count > rows:
@@ -108,7 +108,7 @@ class DistributionLearning(Settings):
 
     @property
     def origin(self) -> Origin:
-        """Where the landmarks come from."""
+        """Source of the landmarks."""
         return "learnt"
 
     @property
@@ -118,11 +118,11 @@ class DistributionLearning(Settings):
 
     @property
     def rounds_asked(self) -> int:
-        """Rounds in which clients are asked."""
+        """Number of rounds with requests to clients."""
         return 0 if self.share == "embedding" else self.steps
 
     def releases(self, noise: Mechanism) -> int:
-        """How many answers noise covers: each round's, or the one embedding, and the moments of the axes in use."""
+        """Return the number of answers that noise covers: one per round or one embedding, plus moments of axes."""
         if self.origin != "learnt":
             moments = self.origin == "principal"
             if noise.on == "data":
@@ -135,7 +135,7 @@ class DistributionLearning(Settings):
         return 1 + (self.frequencies_in == "principal") if self.share == "embedding" else self.steps
 
     def unkeyable(self) -> str | None:
-        """Why rows may not be turned: bounds are of the features as they are."""
+        """Return why rows may not be rotated: bounds limit the original features."""
         if self.bounds is None:
             return None
         return "method.bounds limit the original features, which the key rotates: leave them out"
@@ -187,12 +187,12 @@ class DistributionLearning(Settings):
         return self
 
     def axes_of_frequencies(self, features: int) -> int:
-        """How many dimensions the frequencies lie in, of so many."""
+        """Return the number of dimensions of the frequencies."""
         return features if self.frequencies_in == "full" else min(self.frequency_axes or 50, features)
 
 
 class LandmarkSettings(DistributionLearning):
-    """Settings of landmarks that are learnt, or that are a frame."""
+    """Settings of landmarks that are learnt or form a frame."""
 
     landmarks_from: Origin | None = Field(
         None,
@@ -209,13 +209,13 @@ class LandmarkSettings(DistributionLearning):
         " at most half the rows; k-means: at most a tenth of the rows",
     )
     frame_keys: ClassVar[frozenset[str]] = frozenset({"landmarks", "bounds"})
-    """Keys of learning that say something of a frame too."""
+    """Keys of learning that also apply to a frame."""
     noise_on: ClassVar[frozenset[str]] = frozenset({"data", "moments", *ON.values()})
-    """What learning uploads, or a frame."""
+    """Uploads of learning, or of a frame."""
 
     @property
     def origin(self) -> Origin:
-        """Where the landmarks come from."""
+        """Source of the landmarks."""
         if self.landmarks_from is not None:
             return self.landmarks_from
         return "principal" if self.rounds is None and self.share != "embedding" else "learnt"
@@ -229,11 +229,11 @@ class LandmarkSettings(DistributionLearning):
 
     @property
     def rounds_asked(self) -> int:
-        """Rounds in which clients are asked."""
+        """Number of rounds with requests to clients."""
         return super().rounds_asked if self.origin in ("learnt", "k-means") else 0
 
     def landmark_count(self, rows: int, features: int) -> int:
-        """As :meth:`DistributionLearning.landmark_count`; means of groups are fewer."""
+        """As :meth:`DistributionLearning.landmark_count`; k-means allows fewer."""
         if self.origin != "k-means":
             return super().landmark_count(rows, features)
         most = rows // LEAST_GROUP
@@ -246,9 +246,9 @@ class LandmarkSettings(DistributionLearning):
         return self.landmarks or min(max(2, rows // (2 * LEAST_GROUP)), max(50, 2 * features), 500)
 
     def frame_count(self, rows: int, features: int) -> int:
-        """Landmarks of a frame: those asked for, as far as a direction more can tell of a distance more.
+        """Return the number of landmarks in a frame: those requested, up to what the distances can use.
 
-        ``features`` directions span everything, and the principal axes of centred rows are one less than the rows.
+        ``features`` directions span everything, and centred rows have one principal axis less than rows.
         """
         most = min(features + 1, max(rows, 2)) if self.origin == "principal" else features + 1
         return min(self.landmarks or _MOST_IN_A_FRAME, most)
@@ -275,7 +275,7 @@ class LandmarkSettings(DistributionLearning):
 
 
 def require_among_rows(estimator: str, origin: Origin) -> None:
-    """Raise ValueError where a Nystrom estimate would be made of landmarks that stand in a frame."""
+    """Raise ValueError if a Nystrom estimate would use the landmarks of a frame."""
     if origin not in ("learnt", "k-means") and estimator != "trilateration":
         raise ValueError(
             f"estimator {estimator!r} needs landmarks that lie among the rows, because it uses"
@@ -286,11 +286,11 @@ def require_among_rows(estimator: str, origin: Origin) -> None:
 
 
 def _changed(settings: Settings, names: Iterable[str]) -> list[str]:
-    """Keys that are not as by default. By value: the scenario.yaml of a run folder gives every key."""
+    """Return keys whose values differ from the default; the scenario.yaml of a run folder gives every key."""
     fields = type(settings).model_fields
     return [name for name in names if getattr(settings, name) != fields[name].default]
 
 
 def default_landmarks(rows: int, features: int) -> int:
-    """Twice the features, at least 50 and at most 500, never more than half the rows (but two)."""
+    """Return twice the features, from 50 to 500, but at most half the rows (at least two)."""
     return max(2, min(max(50, 2 * features), 500, rows // 2))

@@ -1,4 +1,4 @@
-"""K_xx of the objective (9) of P1: how alike a client's rows are, which no landmark changes."""
+"""K_xx of the objective (9) of P1: the mean similarity between a client's rows, which no landmark changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from raydr.federation import Client, Granularity, Range, Reply, Request, answers
 from raydr.methods.landmarks.kernel import row_term
 from raydr.privacy import Mechanism
 
-_OBJECTIVE_SAMPLE = 500  # rows of each client, since only the reported objective needs it
+_OBJECTIVE_SAMPLE = 500  # rows per client; only the reported objective needs it
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,16 @@ class SelfSimilarity(
 
     @staticmethod
     def ranges(request: SelfSimilarityRequest, rows: int) -> dict[str, Range]:
-        """A mean of kernels, each at most 1."""
+        """Return the range: a mean of kernels, each at most 1."""
         return {"similarity": Range((), 1.001)}
 
 
 @dataclass(frozen=True)
 class SelfSimilarityRequest(Request[SelfSimilarity], what="the kernel bandwidth"):
-    """Asked once: the part of the objective that no landmark changes.
+    """Request sent once, for the part of the objective that no landmark changes.
 
-    ``axes`` (features, axes), if there are any, have orthonormal columns: the kernel is that of rows projected on them.
+    ``axes`` (features, axes), if given, have orthonormal columns: the kernel is that of rows projected on
+    them.
     """
 
     gamma: float
@@ -46,7 +47,7 @@ class SelfSimilarityRequest(Request[SelfSimilarity], what="the kernel bandwidth"
 
 @answers(SelfSimilarityRequest)
 def self_similarity(client: Client, request: SelfSimilarityRequest) -> SelfSimilarity:
-    """Client part: mean kernel between distinct rows of a sample."""
+    """Run the client part: mean kernel between distinct rows of a sample."""
     count = client.rows.shape[0]
     sample = client.stream("objective").permutation(count)[:_OBJECTIVE_SAMPLE]
     rows = client.rows[np.sort(sample)]

@@ -1,17 +1,19 @@
 """Fed-SpeClust (P1, Algorithm 3): federated spectral clustering over landmarks.
 
-1. All learn landmarks Y by Algorithm 1 (:mod:`raydr.methods.landmarks.learning`), or the server places them along the
-   axes of a frame (:mod:`raydr.methods.landmarks.frames`).
-2. Each client posts the kernel of its rows with the landmarks, K_{X_p,Y}.
-3. The server estimates how similar all rows are: of the coordinates that the posted distances place them at
-   (``estimator: trilateration``, ours, the default), by nearest neighbours (``affinity: nearest-neighbors``) or the
-   same Gaussian kernel (``rbf``); or as P1's K_hat = C W_k^+ C^T with C the posted blocks and W = K_{Y,Y}, the product
-   of a thin factor with itself (``estimator: nystrom``). None is ever a matrix of all rows.
-4. It clusters the leading eigenvectors of the normalised K_hat.
+1. All parties learn landmarks Y by Algorithm 1 (:mod:`raydr.methods.landmarks.learning`), or the server
+places them along the axes of a frame (:mod:`raydr.methods.landmarks.frames`).
+2. Each client sends the kernel of its rows with the landmarks, K_{X_p,Y}.
+3. The server estimates the similarity of all rows, never as a full matrix. With ``estimator: trilateration``
+(raydr's own, the default) it recovers coordinates from the distances, and uses nearest neighbours
+(``affinity: nearest-neighbors``) or the same Gaussian kernel (``rbf``). With ``estimator: nystrom`` it uses
+P1's K_hat = C W_k^+ C^T, with C the blocks received and W = K_{Y,Y}, as the product of a thin factor with
+itself.
+4. The server clusters the leading eigenvectors of the normalised K_hat.
 
-Step 2 is what the method costs: a kernel value is a distance, d^2 = -ln K / gamma, in the clear. The map takes it at
-its word: it is drawn of the geometry that Fed-tSNE has, from the same landmarks, and the clusters are shown on it. (The
-eigenvectors would draw the clusters as islands and nothing else: distances within and between them mean little.)
+Step 2 is the privacy cost: a kernel value is a distance, d^2 = -ln K / gamma, without noise. The map is drawn
+from these distances, with the geometry of Fed-tSNE from the same landmarks, and the clusters are shown on it.
+(A map of the eigenvectors would show the clusters as islands and nothing else: distances within and between
+them mean little.)
 """
 
 from __future__ import annotations
@@ -71,19 +73,20 @@ from raydr.methods.references import clusters_of, placed_by_rows, references
 _LEAST = float(np.finfo(np.float64).tiny)
 """Kernel value below which doubles lose their digits: a distance of 26.6 / sqrt(gamma)."""
 _PASSES = 20
-"""Products with the kernel of all rows that its leading eigenvectors take, about, for plans."""
+"""Approximate number of products with the kernel of all rows for its leading eigenvectors, for plans."""
 NEIGHBORS = 15
-"""Each row among its own, as UMAP's default. *Measured* on pooled rows, NMI by 5, 10, 15 and 30 others: Mice-Protein
-0.44, 0.50, 0.51, 0.39; COIL-20 0.88, 0.87, 0.88, 0.83; 4,000 rows of MNIST 0.70, 0.69, 0.68, 0.66. The Gaussian kernel
-of 1 / median squared distance comes to 0.30, 0.79 and 0.49."""
+"""Neighbours of a row, counting itself, as UMAP's default. *Measured* on pooled rows, NMI with 5, 10, 15 and
+30 others: Mice-Protein 0.44, 0.50, 0.51, 0.39; COIL-20 0.88, 0.87, 0.88, 0.83; 4,000 rows of MNIST 0.70,
+0.69, 0.68, 0.66. The Gaussian kernel of bandwidth 1 / median squared distance has 0.30, 0.79 and 0.49."""
 PACE = 4.0
-"""Of the default step, n_y / (2 gamma): twice the inverse of the largest curvature of the cross term alone.
+"""Factor of the default step, n_y / (2 gamma): twice the inverse of the largest curvature of the cross term alone.
 
-Eigenvectors need landmarks that cover the rows, which distances do not: what a Nystrom estimate misses is lost.
-*Measured*, the part of the pooled rows' eigenvectors that is in the estimate's, after 50 rounds with 500 landmarks at
-the default step and at this one: MNIST 0.981 and 0.995, COIL-20 0.908 and 0.965, Mice-Protein 0.865 and 0.932 (0.995 to
-0.999 with as many rows for landmarks, which no client may show). On five others, IID or a class to each client, the
-objective fell in every round; at 8 it still did, at 16 it rose.
+Eigenvectors need landmarks that cover the rows, unlike distances: what a Nystrom estimate misses is lost.
+*Measured*, the share of the pooled rows' eigenvectors within the estimate's, after 50 rounds with 500
+landmarks, with the usual step and with this one: MNIST 0.981 and 0.995, COIL-20 0.908 and 0.965, Mice-Protein
+0.865 and 0.932 (0.995 to 0.999 with as many rows as landmarks, which no client may reveal). On five other
+data sets, IID or one class per client, the objective fell in every round; with a factor of 8 it still did,
+with 16 it rose.
 """
 
 
@@ -157,11 +160,11 @@ class FedSpectral(LandmarkSettings, MethodSettings):
         return self.estimator == "trilateration" and self.affinity != "rbf"
 
     def neighbors_of(self, rows: int) -> int:
-        """Nearest neighbours of so many rows, each row among its own."""
+        """Return the nearest neighbours of a row among this many rows, counting itself."""
         return min(rows, NEIGHBORS) if self.neighbors is None else self.neighbors
 
     def check(self, rows: int, features: int) -> None:
-        """Clusters, landmarks, rank and neighbours must be there for so many rows."""
+        """Check that there are enough rows for clusters, landmarks, rank and neighbours."""
         if self.neighbors is not None and self.neighbors > rows:
             raise ScenarioError(
                 f"method.neighbors is {self.neighbors}, which counts the row itself, but the clients"
@@ -183,13 +186,13 @@ class FedSpectral(LandmarkSettings, MethodSettings):
         self.embedder.neighbors_needed(rows)
 
     def posts(self) -> str:
-        """Every kernel value, as it is."""
+        """Return what is sent without noise: every kernel value."""
         return "the kernel value of every record with every landmark, which gives the distance,"
 
     def central(
         self, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
     ) -> Pooled:
-        """Spectral clustering and map of pooled rows (rows, features), by the run's own affinity and bandwidth."""
+        """Return the clusters and the map of pooled rows (rows, features), by the run's own affinity and bandwidth."""
         with journal.stage("clusters"):
             found = place_clusters(self, rows, float(model["gamma"][0]), seed, journal)
         drawn = draw_map(
@@ -202,15 +205,15 @@ class FedSpectral(LandmarkSettings, MethodSettings):
         )
 
     def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
-        """Positions (rows, dimensions) of new rows (rows, features), by :mod:`raydr.methods.references`, at home."""
+        """Return positions (rows, dimensions) of new rows, locally by :mod:`raydr.methods.references`."""
         return placed_by_rows(model, rows)
 
     def predict(self, model: Mapping[str, FloatArray], rows: FloatArray) -> Int64Array:
-        """Clusters (rows,) of new rows (rows, features), of the references that are near."""
+        """Return clusters (rows,) of new rows (rows, features), from nearby references."""
         return clusters_of(model, rows)
 
     def admit(self, federation: Federation, model: Mapping[str, FloatArray]) -> Placed:
-        """A site that joins posts the kernel of its rows with the landmarks, as the others did (P3, A.16)."""
+        """Have a joining site send the kernel of its rows with the landmarks, as the others did (P3, A.16)."""
         learnt = LearntLandmarks(np.asarray(model["landmarks"], np.float64), float(model["gamma"][0]))
         kernels = federation.ask(KernelRequest(learnt.points, learnt.gamma))[0].values
         coordinates, solver = trilaterated([kernels], learnt)
@@ -257,18 +260,19 @@ class Kernels(
 ):
     """K_{X_p,Y} of one client, (rows, landmarks) float64.
 
-    In double precision: the pseudo-inverse of W, and the logarithm of values near 1, magnify what rounding leaves.
+    In double precision, because the pseudo-inverse of W, and the logarithm of values near 1, magnify
+    rounding.
     """
 
     values: Float64Array
 
     @staticmethod
     def ranges(request: KernelRequest, rows: int) -> dict[str, Range]:
-        """From 0 to 1 for each row and landmark."""
+        """Return the range: 0 to 1 for each row and landmark."""
         return {"values": Range((rows, request.landmarks.shape[0]), 1.0)}
 
     def fixed(self, request: KernelRequest) -> Fixed:
-        """Coordinates in the landmarks' hull, of rows whose values are all numbers that tell a distance."""
+        """Return the coordinates in the landmarks' hull, for rows whose values all give a distance."""
         told = self.values[(self.values >= _LEAST).all(axis=1)]
         found = fixed_by(request.solver, -np.log(told) / request.gamma)
         return replace(found, records=len(self.values))
@@ -276,20 +280,20 @@ class Kernels(
 
 @dataclass(frozen=True)
 class KernelRequest(Request[Kernels], what="the landmarks and the kernel bandwidth"):
-    """Ask for K_{X_p,Y}; ``landmarks`` is (landmarks, features) float64."""
+    """Request for K_{X_p,Y}; ``landmarks`` is (landmarks, features) float64."""
 
     landmarks: Float64Array
     gamma: float
 
     @cached_property
     def solver(self) -> Trilateration | None:
-        """What turns distances into coordinates; None where the landmarks tell nothing apart."""
+        """Solver from distances to coordinates; None if the landmarks coincide."""
         return solver_of(self.landmarks)
 
 
 @answers(KernelRequest)
 def kernels_with_landmarks(client: Client, request: KernelRequest) -> Kernels:
-    """Client part of step 2."""
+    """Run the client part of step 2."""
     if client.rows.shape[0] == 0:
         return Kernels(np.zeros((0, request.landmarks.shape[0])))
     rows = client.rows.astype(np.float64)
@@ -298,7 +302,7 @@ def kernels_with_landmarks(client: Client, request: KernelRequest) -> Kernels:
 
 @method(FedSpectral, "Fed-SpeClust")
 def serve(federation: Federation, settings: FedSpectral) -> Outcome:
-    """Server part of Algorithm 3."""
+    """Run the server part of Algorithm 3."""
     settings.check(federation.rows, federation.features)
     with federation.stage("landmarks"):
         learnt = landmarks_of(federation, settings)
@@ -318,7 +322,9 @@ def serve(federation: Federation, settings: FedSpectral) -> Outcome:
             of_known = place_clusters(
                 settings, coordinates[known], learnt.gamma, federation.seed, federation.journal, len(known)
             )
-            clusters = np.zeros(len(known), np.int64)  # the largest, for rows of which nothing is known
+            clusters = np.zeros(
+                len(known), np.int64
+            )  # the largest cluster, for rows of which nothing is known
             clusters[known] = of_known.clusters
             note = places_note(coordinates, int((~known).sum()), vanished, of_known)
         kernels.clear()
@@ -343,7 +349,7 @@ def serve(federation: Federation, settings: FedSpectral) -> Outcome:
 
 
 def landmarks_of(federation: Federation, settings: FedSpectral) -> LearntLandmarks:
-    """Step 1: landmarks that are learnt or a frame's, and the bandwidth."""
+    """Run step 1: return landmarks, learnt or of a frame, and the bandwidth."""
     if settings.origin == "learnt":
         return learn_landmarks(federation, settings, pace=PACE)
     moments = known_spread(federation, settings)
@@ -354,14 +360,14 @@ def landmarks_of(federation: Federation, settings: FedSpectral) -> LearntLandmar
 
 
 def places(kernels: Sequence[Float64Array], learnt: LearntLandmarks) -> FloatArray:
-    """Coordinates (rows, dimensions) float32 of all rows, by each client's kernel block."""
+    """Return coordinates (rows, dimensions) float32 of all rows, from each client's kernel block."""
     return trilaterated(kernels, learnt)[0]
 
 
 def trilaterated(
     kernels: Sequence[Float64Array], learnt: LearntLandmarks
 ) -> tuple[FloatArray, Trilateration]:
-    """The same, by ``d^2 = -ln K / gamma``, and what solved for them."""
+    """Return the same, by ``d^2 = -ln K / gamma``, and the solver."""
     squared = (-np.log(np.maximum(block, _LEAST)) / learnt.gamma for block in kernels)
     coordinates, solver = trilaterate(learnt.points, squared)
     return np.asarray(coordinates, np.float32), solver
@@ -369,16 +375,16 @@ def trilaterated(
 
 @dataclass(frozen=True)
 class PlaceClusters:
-    """Clusters (rows,) int64 of rows with places, and how they came about.
+    """Clusters of rows with coordinates.
 
     Attributes
     ----------
     clusters : (rows,) int64
         Numbered from 0 by falling size.
     neighbors : int or None
-        Nearest neighbours of each row, itself included, by which rows are similar; None by the Gaussian kernel.
+        Nearest neighbours of each row in its similarity, counting itself; None for the Gaussian kernel.
     converged : bool
-        Whether the eigenvectors did.
+        Whether the eigenvectors converged.
     """
 
     clusters: Int64Array
@@ -389,7 +395,7 @@ class PlaceClusters:
 def place_clusters(
     settings: FedSpectral, rows: FloatArray, gamma: float, seed: int, journal: Journal, of: int | None = None
 ) -> PlaceClusters:
-    """Spectral clusters of rows (rows, dimensions), ``of`` so many, by their nearest neighbours or Gaussian kernel."""
+    """Cluster rows (rows, dimensions) by nearest neighbours or Gaussian kernel; ``of`` is the number of all rows."""
     require_places(rows, settings.clusters, of)
     if settings.by_neighbors:
         spectrum, neighbors, converged = neighbor_spectrum(
@@ -412,7 +418,7 @@ def place_clusters(
 
 
 def places_note(coordinates: FloatArray, unknown: int, vanished: int, found: PlaceClusters) -> Note:
-    """What the similarity of all rows was computed of."""
+    """Return a note on the similarity of all rows."""
     rows, dimensions = coordinates.shape
     if found.neighbors is None:
         said = [
@@ -477,7 +483,7 @@ def clustered(
 
 
 def estimate_note(found: Clustered, vanished: int) -> Note:
-    """How much of the kernel between all rows the server could tell; ``vanished`` counts posted values that are 0."""
+    """Return a note on the estimated kernel between all rows; ``vanished`` counts received values that are 0."""
     factor, spectrum = found.factor, found.spectrum
     rows, rank = factor.rows.shape
     said = [
