@@ -1,4 +1,4 @@
-"""What sites are asked for, and what each does: a t-SNE of its own rows and the reference rows together."""
+"""dSNE's messages and client code: a t-SNE of a site's own rows and the reference rows together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from raydr.methods.dsne.forces import Moving, affinities, forces
 from raydr.methods.dsne.settings import DsneSettings
 
 _JITTER = 1e-6
-"""Parts rows that start at one place."""
+"""Separates rows that start at one point."""
 LARGEST_DIVERGENCE = 100.0
 
 
@@ -25,17 +25,17 @@ class Ready(
     what="confirmation that a client has followed the request",
     public=Public.EMPTY,
 ):
-    """An answer without content."""
+    """A reply without content."""
 
     @staticmethod
     def ranges(request: Any, rows: int) -> dict[str, Range]:
-        """No field."""
+        """Return no field."""
         return {}
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What all sites know.
+    """Data that all sites know.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Reference:
     centre : (features,) float64
         Their mean.
     axes : (features, dimensions) float64
-        Of the first layout, by which all begin: the reference rows' principal axes, scaled.
+        Axes of the common initial layout: the reference rows' principal axes, scaled.
     """
 
     rows: Float64Array
@@ -56,7 +56,7 @@ class Reference:
 class BeginRequest(
     Request[Ready], what="the public reference rows, and the axes of the first layout", sets_state=True
 ):
-    """Told once: each site finds its affinities, and puts its own rows on the reference rows' principal axes."""
+    """Request sent once: each site computes its affinities, and projects its rows on the reference axes."""
 
     settings: DsneSettings
     reference: Reference
@@ -64,7 +64,7 @@ class BeginRequest(
 
 @answers(BeginRequest)
 def begin(client: Client, request: BeginRequest) -> Ready:
-    """Client part of the beginning."""
+    """Run the client part of the start."""
     reference = request.reference
     own = client.rows.astype(np.float64) - reference.centre
     noise = client.stream("first places").normal(scale=_JITTER, size=(len(own), reference.axes.shape[1]))
@@ -74,14 +74,20 @@ def begin(client: Client, request: BeginRequest) -> Ready:
 
 @dataclass(frozen=True)
 class Site:
-    """A site between iterations: ``joint`` affinities of reference rows, then its own, whose places are ``own``."""
+    """State of a site between iterations.
+
+    ``joint`` are the affinities of reference rows, then its own; ``own`` are the positions of its own.
+    """
 
     settings: DsneSettings
     joint: Any
     own: Moving
 
     def followed(self, shared: Float64Array, number: int) -> tuple[Site, Float64Array, float]:
-        """After an iteration with the reference rows at these places; the forces on these, and the divergence."""
+        """Run an iteration with the reference rows at these positions.
+
+        Return the new state, the forces on the reference rows, and the divergence.
+        """
         exaggeration = self.settings.pace(number)
         force, divergence = forces(self.joint, np.concatenate([shared, self.own.places]), exaggeration)
         rate = self.settings.learning_rate or len(force) / exaggeration
@@ -110,14 +116,14 @@ class Forces(
     what="the force of a client's records on each public reference row of the map, and the client's"
     " divergence",
 ):
-    """What a site adds to an iteration.
+    """A site's contribution to an iteration.
 
     Attributes
     ----------
     on_reference : (references, dimensions) float64
         A quarter of the gradient of the site's divergence.
     divergence : float
-        Of the site, its reference rows included.
+        Divergence of the site, its reference rows included.
     """
 
     on_reference: Float64Array
@@ -125,7 +131,7 @@ class Forces(
 
     @staticmethod
     def ranges(request: StepRequest, rows: int) -> dict[str, Range]:
-        """Whatever the data: affinities of a row come to 1 at most, and d / (1 + d^2) to a half."""
+        """Return the range for any data: affinities of a row sum to 1 at most, and d / (1 + d^2) is at most a half."""
         largest = (request.exaggeration + 1.0) / 2.0 + 1e-9
         return {
             "on_reference": Range(request.places.shape, largest),
@@ -137,7 +143,7 @@ class Forces(
 class StepRequest(
     Request[Forces], what="the positions of the public reference rows on the map", sets_state=True
 ):
-    """One iteration: each site moves its own rows, and tells how the reference rows (references, dimensions) would."""
+    """One iteration: each site moves its own rows, and sends forces on the reference rows (references, dimensions)."""
 
     places: Float64Array
     number: int
@@ -146,7 +152,7 @@ class StepRequest(
 
 @answers(StepRequest)
 def step(client: Client, request: StepRequest) -> Forces:
-    """Client part of an iteration."""
+    """Run the client part of an iteration."""
     client.memory["dsne"], force, divergence = _site_of(client).followed(request.places, request.number)
     return Forces(force, min(max(divergence, 0.0), LARGEST_DIVERGENCE))
 
@@ -157,7 +163,7 @@ class CatchUpRequest(
     what="the positions of the public reference rows in all iterations so far",
     sets_state=True,
 ):
-    """Told after a resumption: each site goes through the iterations that it took part in once more.
+    """Request after a resumption: each site repeats the iterations that it took part in.
 
     ``course`` (iterations, references, dimensions) float64, ``present`` (iterations, clients) bool.
     """
@@ -168,7 +174,7 @@ class CatchUpRequest(
 
 @answers(CatchUpRequest)
 def catch_up(client: Client, request: CatchUpRequest) -> Ready:
-    """Client part of a resumption."""
+    """Run the client part of a resumption."""
     site = _site_of(client)
     for number in np.flatnonzero(request.present[:, client.index]):
         site, _, _ = site.followed(request.course[number], int(number) + 1)
@@ -180,7 +186,7 @@ def catch_up(client: Client, request: CatchUpRequest) -> Ready:
 class SitePlaces(
     Reply,
     granularity=Granularity.PER_RECORD,
-    what="where every record lies on the map",
+    what="the position of every record on the map",
     tells=Tells.PLACES,
 ):
     """``places`` (rows, dimensions) float64."""
@@ -189,26 +195,26 @@ class SitePlaces(
 
     @staticmethod
     def ranges(request: SitePlacesRequest | AroundRequest, rows: int) -> dict[str, Range]:
-        """Some coordinates of each row."""
+        """Return the range: the coordinates of each row."""
         return {"places": Range((rows, request.dimensions))}
 
 
 @dataclass(frozen=True)
 class SitePlacesRequest(Request[SitePlaces], what="notice that the iterations are over"):
-    """Asked once, at the end."""
+    """Request at the end of the run."""
 
     dimensions: int
 
 
 @answers(SitePlacesRequest)
 def post_places(client: Client, request: SitePlacesRequest) -> SitePlaces:
-    """Client part of the end."""
+    """Run the client part of the end."""
     return SitePlaces(_site_of(client).own.places)
 
 
 @dataclass(frozen=True)
 class AroundRequest(Request[SitePlaces], what="the public reference rows, and a map of them"):
-    """The single shot: each site maps its own rows around the reference rows, which stay at ``places``."""
+    """Single-shot request: each site maps its own rows around the reference rows, which stay at ``places``."""
 
     settings: DsneSettings
     reference: Reference
@@ -216,13 +222,13 @@ class AroundRequest(Request[SitePlaces], what="the public reference rows, and a 
 
     @property
     def dimensions(self) -> int:
-        """Of the map."""
+        """Dimensions of the map."""
         return int(self.places.shape[1])
 
 
 @answers(AroundRequest)
 def around(client: Client, request: AroundRequest) -> SitePlaces:
-    """Client part of the single shot: rows begin at the place of the reference row that is nearest to them."""
+    """Run the client part of the single shot: each row starts at the position of the nearest reference row."""
     from raydr.geometry.points import squared_distances
 
     reference = request.reference

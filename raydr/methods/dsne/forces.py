@@ -1,11 +1,11 @@
-r"""t-SNE of one site's points: affinities, forces, and the step that follows them (van der Maaten & Hinton 2008).
+r"""t-SNE of one site's points: affinities, forces and steps (van der Maaten & Hinton 2008).
 
 With :math:`w_{ij} = 1 / (1 + |y_i - y_j|^2)` and :math:`q_{ij} = w_{ij} / \sum_{kl} w_{kl}`, the divergence
 :math:`\sum_{ij} p_{ij} \log(p_{ij} / q_{ij})` has the gradient
 
 .. math:: 4 \sum_j (p_{ij} - q_{ij}) w_{ij} (y_i - y_j),
 
-a quarter of which is the force here, as in openTSNE, whose learning rates are of it.
+The force here is a quarter of it, as in openTSNE, so openTSNE's learning rates apply.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from raydr.geometry.points import Points
 MOMENTUM = 0.8
 LEAST_GAIN = 0.01
 LONGEST_STEP = 5.0
-"""All three are openTSNE's."""
+"""All three constants are openTSNE's."""
 
 
 def affinities(points: Float64Array, perplexity: float) -> Any:
-    """Joint affinities p of points (points, features), a symmetric csr_array (points, points) whose sum is 1."""
+    """Return joint affinities p of points (points, features), a symmetric csr_array (points, points) with sum 1."""
     from scipy.sparse import csr_array
 
     count = len(points)
@@ -42,7 +42,7 @@ def affinities(points: Float64Array, perplexity: float) -> Any:
 
 
 def forces(joint: Any, places: Float64Array, exaggeration: float) -> tuple[Float64Array, float]:
-    """Force on each place (points, dimensions), and the divergence without exaggeration."""
+    """Return the force on each position (points, dimensions), and the divergence without exaggeration."""
     from raydr.embedding.kernels.student import nearness, pull, repel
 
     spatial = np.zeros((3, len(places)))
@@ -59,12 +59,12 @@ def forces(joint: Any, places: Float64Array, exaggeration: float) -> tuple[Float
 
 @dataclass(frozen=True)
 class Moving:
-    """Places that follow forces: all (points, dimensions) float64.
+    """Positions that follow forces: all (points, dimensions) float64.
 
     Attributes
     ----------
     places, change, gains : array
-        Where they are, how they came there, and how boldly each coordinate steps.
+        Positions, their last change, and the gain of each coordinate.
     """
 
     places: Float64Array
@@ -73,11 +73,11 @@ class Moving:
 
     @classmethod
     def at(cls, places: Float64Array) -> Moving:
-        """Places that stand still."""
+        """Return positions at rest."""
         return cls(places, np.zeros_like(places), np.ones_like(places))
 
     def stepped(self, force: Float64Array, rate: float) -> Moving:
-        """After a step against a force, with delta-bar-delta and momentum."""
+        """Return the state after a step against a force, with delta-bar-delta and momentum."""
         turned = np.sign(self.change) != np.sign(force)
         gains = np.maximum(np.where(turned, self.gains + 0.2, self.gains * 0.8), LEAST_GAIN)
         change = MOMENTUM * self.change - rate * gains * force

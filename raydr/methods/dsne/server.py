@@ -1,20 +1,20 @@
-"""dSNE (Saha, Calhoun, Panta & Plis, IJCAI 2017): sites draw one map without showing rows, by rows that all know.
+"""dSNE (Saha, Calhoun, Panta & Plis, IJCAI 2017): one map of several sites, aligned by public reference rows.
 
-Multi-shot, the paper's: in each iteration
+Multi-shot, as in the paper. In each iteration
 
-1. the server tells where the public reference rows lie;
-2. each site takes a step of t-SNE on its own rows and the reference rows together, moves its own, and tells how the
-   reference rows would move;
-3. the server moves these by the mean of what all sites tell.
+1. the server sends the positions of the public reference rows;
+2. each site takes a step of t-SNE on its own rows and the reference rows together, moves its own rows, and
+sends the forces on the reference rows;
+3. the server moves the reference rows by the mean over sites.
 
-In the end each site tells where its own rows lie. Single-shot: the server maps the reference rows alone, and each site
-its own rows around them, once.
+At the end each site sends the positions of its own rows. Single-shot: the server maps the reference rows
+alone, and each site maps its own rows around them, once.
 
-A row meets rows of its own site and the reference rows, and no other site's: how sites lie to each other on the map
-comes through the reference rows alone, and where these do not reach, it does not come at all.
+A row interacts with rows of its own site and with the reference rows, and with no row of another site. So
+only the reference rows determine how sites lie relative to each other. Where there are none, nothing does.
 
-Two things are not the paper's: rows begin on the reference rows' principal axes, not at random, so that sites have the
-same orientation; and steps are openTSNE's.
+Two things differ from the paper. Rows start on the reference rows' principal axes, not at random, so that
+sites have the same orientation. Steps are openTSNE's.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from raydr.statistics.principal_axes import signed
 from raydr.threads import one_blas_thread
 
 _FIRST_DEVIATION = 1e-4
-"""Of the first layout of the reference rows along its first axis, as openTSNE's."""
+"""Standard deviation of the reference rows' initial layout along its first axis, as in openTSNE."""
 
 
 def reference_of(federation: Federation, settings: DsneSettings) -> Reference:
-    """The public rows, and the axes on which all begin.
+    """Return the public rows, and the axes of the initial layout.
 
     Raises
     ------
     DataError
-        If there are none, too few, others than the data's, or all equal.
+        If there are none or too few, if their features are not the data's, or if all are equal.
     """
     public = federation.public
     if public is None or len(public) < FEWEST:
@@ -86,33 +86,33 @@ def reference_of(federation: Federation, settings: DsneSettings) -> Reference:
 
 
 class DSNE(DsneSettings):
-    """dSNE: each site's t-SNE beside public reference rows, whose places all share (Saha et al. 2017)."""
+    """dSNE: t-SNE at each site, with shared positions of public reference rows (Saha et al. 2017)."""
 
     noise_on: ClassVar[frozenset[str]] = frozenset({"data"})
 
     @property
     def rounds_asked(self) -> int:
-        """The iterations, where sites move the reference rows together."""
+        """Number of iterations if sites move the reference rows together, else 0."""
         return self.total if self.shots == "multi" else 0
 
     @property
     def public_file(self) -> str | None:
-        """The file of reference rows."""
+        """Path of the file of reference rows."""
         return self.reference_path
 
     def releases(self, noise: Mechanism) -> int:
-        """One of records that carry noise for good; any other covers nothing."""
+        """Return 1 for noise that records carry permanently; noise on anything else covers nothing."""
         return int(noise.for_good)
 
     def posts(self) -> str:
-        """Places."""
-        return "where every record lies on the map"
+        """Return what is sent without noise: positions."""
+        return "the position of every record on the map"
 
     def unkeyable(self) -> None:
-        """They can be turned: all depends on distances."""
+        """Return None: the key may rotate rows, because all results depend on distances alone."""
 
     def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
-        """Positions of new rows among the reference rows alone (:mod:`raydr.methods.references`)."""
+        """Return positions of new rows among the reference rows alone (:mod:`raydr.methods.references`)."""
         return placed_by_rows(model, rows)
 
     def rehearse(self, federation: Rehearsal) -> None:
@@ -141,7 +141,7 @@ class DSNE(DsneSettings):
 
 @method(DSNE, "dSNE")
 def serve(federation: Federation, settings: DSNE) -> Outcome:
-    """Server part."""
+    """Run the server part."""
     settings.check(federation.rows, federation.features)
     reference = reference_of(federation, settings)
     if settings.shots == "single":
@@ -159,7 +159,7 @@ def serve(federation: Federation, settings: DSNE) -> Outcome:
 def _single_shot(
     federation: Federation, settings: DSNE, reference: Reference
 ) -> tuple[Float64Array, Float64Array]:
-    """Places of the reference rows, which stay, and of all rows around them."""
+    """Return the positions of the reference rows, which stay, and of all rows around them."""
     rows = reference.rows - reference.centre
     alone = settings.model_copy(update={"perplexity": settings.perplexity_of(len(rows))})
     drawn = draw_map(
@@ -179,7 +179,7 @@ def _single_shot(
 def _multi_shot(
     federation: Federation, settings: DSNE, reference: Reference
 ) -> tuple[Float64Array, Float64Array]:
-    """Places of the reference rows, which all sites move together, and of all rows."""
+    """Return the positions of the reference rows, which all sites move together, and of all rows."""
     with federation.stage("affinities"):
         federation.ask(BeginRequest(settings, reference))
     first = Moving.at((reference.rows - reference.centre) @ reference.axes)
@@ -188,7 +188,7 @@ def _multi_shot(
         "course": np.zeros((0, *first.places.shape)),
         "present": np.zeros((0, federation.clients), np.bool_),
     }
-    behind = True  # clients of a resumed run have begun anew
+    behind = True  # the clients of a resumed run have started again
     several = len(first.places) + federation.rows / sum(size > 0 for size in federation.sizes)
     with federation.stage("iterations"):
         for number in federation.rounds(settings.total, state):
@@ -212,18 +212,18 @@ def _multi_shot(
 
 
 def _catch_up(federation: Federation, state: Mapping[str, Any]) -> None:
-    """Have sites go through what a resumed run has behind it."""
+    """Have sites repeat the iterations of a resumed run."""
     if len(state["course"]):
         federation.ask(CatchUpRequest(state["course"], state["present"]))
 
 
 def _present(federation: Federation) -> BoolArray:
-    """Which clients took part in the iteration, (clients,)."""
+    """Return which clients took part in the iteration, (clients,)."""
     return np.isin(np.arange(federation.clients), federation.answered)
 
 
 def _note(federation: Federation, references: int) -> Note:
-    """What the map can say, and what it cannot."""
+    """Return a note on what the map can show, and what it cannot."""
     return Note(
         "How clients lie relative to each other",
         f"Each record was placed next to records of its own client and {references:,} public reference"

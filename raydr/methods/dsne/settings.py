@@ -12,7 +12,7 @@ from raydr.methods.method import MethodSettings
 from raydr.settings import LocalPath
 
 FEWEST = 4
-"""Reference rows: fewer have no neighbours at any perplexity."""
+"""Least number of reference rows: fewer have no neighbours at any perplexity."""
 _MOST_BY_DEFAULT = 500
 
 
@@ -47,28 +47,28 @@ class DsneSettings(TSNE, MethodSettings):
 
     @property
     def total(self) -> int:
-        """Iterations."""
+        """Number of iterations."""
         return self.early_iterations + self.iterations
 
     def pace(self, number: int) -> float:
-        """Factor on attraction in an iteration, from 1 on."""
+        """Return the factor on attraction in an iteration, from 1 on."""
         return self.early_exaggeration if number <= self.early_iterations else self.exaggeration
 
     def perplexity_of(self, points: int) -> float:
-        """Perplexity among so many points: a small site has fewer neighbours to look at."""
+        """Return the perplexity among this many points; it is lower at a small site, which has fewer neighbours."""
         return min(self.perplexity or 30.0, (points - 1) / 3.0)
 
     def check(self, rows: int, features: int) -> None:
-        """The pooled rows, by which a map is measured, must have as many neighbours."""
+        """Check that the pooled rows of the reference map have enough neighbours."""
         self.neighbors_needed(rows)
 
     def public_rows(self, rows: int, mapped: int | None, features: int, clients: int | None) -> int:
-        """Rows of the data to set apart (:meth:`raydr.methods.sense.anchors.AnchorSettings.public_rows`).
+        """Return the number of rows to set apart (:meth:`raydr.methods.sense.anchors.AnchorSettings.public_rows`).
 
         Raises
         ------
         DataError
-            If the data do not have so many.
+            If the data have too few rows.
         """
         if self.reference_path is not None:
             return 0
@@ -83,7 +83,7 @@ class DsneSettings(TSNE, MethodSettings):
         return wanted
 
     def needs_table(self) -> str | None:
-        """Why sites that keep their files will not do, None where they will."""
+        """Return why sites cannot keep their own files; None if they can."""
         if self.reference_path is not None:
             return None
         return (

@@ -1,3 +1,3 @@
-"""A map under differential privacy for records as a whole: noisy sums leave the clients, and places stay with them."""
+"""A map under record-level differential privacy: clients release noisy sums, and keep positions."""
 
 from raydr.methods.private_map import server as server

@@ -12,18 +12,18 @@ from raydr.methods.private_map.settings import COUNT_WEIGHT, Budget, PrivateMapS
 from raydr.statistics.splitting import split
 
 _FIRST_SPREAD = 0.8
-"""Of the first centres, in deviations along the axes."""
+"""Spread of the first centres, in deviations along the axes."""
 _SPLIT = 0.3
-"""How far both halves of a cell go, in deviations along the axes."""
+"""Distance of both halves of a split cell from its centre, in deviations along the axes."""
 _CLIP = 0.55
-"""Of residuals, in root mean square lengths of rows in the frame. *Measured*: from 0.4 to 0.7 the classes of MNIST's
-cells are as pure."""
+"""Clip norm of residuals, in root mean square lengths of rows in the frame. *Measured*: from 0.4 to 0.7 the
+class purity of MNIST's cells is the same."""
 
 
 def private_cells(
     federation: Federation, settings: PrivateMapSettings, budget: Budget, axes: Axes
 ) -> tuple[Float64Array, Float64Array]:
-    """Centres (cells, axes) and noisy counts (cells,), of cells that more than noise speaks for."""
+    """Return centres (cells, axes) and noisy counts (cells,) of the cells whose count exceeds noise."""
     sizes = budget.cells(settings, federation.rows)
     deviations = np.sqrt(axes.variances)
     clip = _CLIP * float(np.sqrt(axes.variances.sum()))
@@ -54,10 +54,10 @@ def private_cells(
 def shrunken_steps(
     sums: Float64Array, counts: Float64Array, clip: float, noise: float
 ) -> tuple[Float64Array, Float64Array]:
-    """How far each centre goes, (cells, axes), and the counts; a step is shrunk by what of it is noise.
+    """Return the step of each centre, (cells, axes), shrunk by its noise, and the counts.
 
-    Stein's shrinkage of the step, once by the mean signal of all cells and once by the cell's own, whichever is
-    bolder; a cell whose count is no more than noise stays.
+    Stein shrinkage of the step, once by the mean signal of all cells and once by the cell's own; the larger
+    step is used. A cell whose count does not exceed noise stays.
     """
     axes, floor = sums.shape[1], np.maximum(counts, noise)
     steps = sums / floor[:, None]
@@ -73,7 +73,7 @@ def shrunken_steps(
 def spoken_for(
     centres: Float64Array, counts: Float64Array, noise: float
 ) -> tuple[Float64Array, Float64Array]:
-    """Cells whose count exceeds half its noise, by decreasing count; the heaviest where none does."""
+    """Return the cells whose count exceeds half its noise, by decreasing count; if there are none, the heaviest."""
     order = np.argsort(-counts, kind="stable")
     heavy = order[counts[order] > noise]
     if not len(heavy):

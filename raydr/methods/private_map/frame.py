@@ -1,4 +1,4 @@
-"""The frame in which cells lie: principal axes of noisy second moments."""
+"""The frame of the cells: principal axes of noisy second moments."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ from raydr.statistics.principal_axes import signed
 from raydr.threads import one_blas_thread
 
 MOST_SUMS = 1024
-"""Features of which all pairs' moments are released, 4 MB; more are seen through so many sums with random signs."""
+"""Largest number of features whose pair moments are released, 4 MB. More features are mapped to this many
+random-sign sums."""
 _LOST, _SHRUNK = 3.0, 0.5
-"""In deviations of the noise: variances below the first are taken for none, and covariances are shrunk by the other.
-*Measured*, MNIST, epsilon 1, 0.2 of the budget: 20 axes keep 0.970 of what the exact ones keep without either, 0.978
-without features whose variance is lost, 0.979 with both; at epsilon 0.5 it is 0.899, 0.932 and 0.942."""
+"""In deviations of the noise: variances below the first count as zero, and covariances are shrunk by the
+second. *Measured*, MNIST, epsilon 1, 0.2 of the budget: 20 axes keep 0.970 of what the exact ones keep
+without either, 0.978 without features of lost variance, 0.979 with both; at epsilon 0.5 it is 0.899, 0.932
+and 0.942."""
 _LEAST_VARIANCE = 1e-6
 
 
 @dataclass(frozen=True)
 class Axes:
-    """A frame, and the variances (axes,) along its axes, noise included; ascending never."""
+    """A frame, and the variances (axes,) along its axes, noise included; never ascending."""
 
     frame: Frame
     variances: Float64Array
 
 
 def view(federation: Federation, settings: PrivateMapSettings) -> View:
-    """How clients see rows: wide ones through sums that the server draws, and no data decide."""
+    """Return how clients see rows: wide rows through random-sign sums, drawn independently of the data."""
     features = federation.features
     clip = settings.reach(features)
     if features <= MOST_SUMS:
@@ -42,13 +44,13 @@ def view(federation: Federation, settings: PrivateMapSettings) -> View:
 
 
 def private_axes(federation: Federation, settings: PrivateMapSettings, budget: Budget) -> Axes:
-    """Two releases: mean and mean length, which say where to see rows from and how to cut them; then the scatter."""
+    """Run two releases: the mean and mean length, which set the centre and the clip norm, then the scatter."""
     seen, rows = view(federation, settings), federation.rows
     clip = seen.clip
     first = federation.sum(FirstMomentsRequest(seen, rows, budget.noise(budget.first, clip)))
     mean = clip * first.packed[:-1] / rows
     squared = clip**2 * float(first.packed[-1]) / rows
-    # Noise may leave less than nothing; a millionth of what the clip allows is as good as a point.
+    # Noise may make it negative; a millionth of what the clip allows is practically a point.
     width = float(np.sqrt(max(squared - float(mean @ mean), _LEAST_VARIANCE * clip**2)))
     asked = ScatterRequest(seen, mean, width, rows, budget.noise(budget.scatter, width))
     triangle = width**2 * federation.sum(asked).triangle / rows
@@ -61,10 +63,10 @@ def private_axes(federation: Federation, settings: PrivateMapSettings, budget: B
 def leading_axes(
     triangle: Float64Array, size: int, deviation: float, most: int
 ) -> tuple[Float64Array, Float64Array]:
-    """Axes (size, axes) and variances (axes,) of a noisy scatter of which each entry's noise has that deviation.
+    """Return axes (size, axes) and variances (axes,) of a noisy scatter with this noise deviation per entry.
 
-    At most ``most``, and those alone whose eigenvalue is above what noise by itself has (Wigner: 2 sqrt(size)
-    deviations); at least two, where there are two.
+    At most ``most`` axes, and only those whose eigenvalue exceeds that of noise (Wigner: 2 sqrt(size)
+    deviations); at least two, if there are two.
     """
     square = np.zeros((size, size))
     square[np.triu_indices(size)] = triangle

@@ -1,7 +1,8 @@
-"""What clients of a private map are asked for: three kinds of noisy sums, and places that stay where they are.
+"""Messages of a private map: three kinds of noisy sums, and positions that stay at the clients.
 
-Neighbouring data differ in one record, which adds nothing to the sums, or is another; rows of clients are counted in
-public. Every sum says how far one record can move it, and names the mechanism that covers it.
+Neighbouring data sets differ in one record, which adds nothing to the sums or is another record; the numbers
+of rows per client are public. Every sum declares how far one record can move it, and the mechanism that
+covers it.
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ from raydr.privacy import Mechanism, Quantity
 
 _BLOCK_ROWS = 2048
 _REACH = 2.0**10
-"""In units of the clip, the length to which wide rows are cut before their features are added up."""
+"""Clip norm of wide rows before their features are summed, in units of the clip."""
 
 
 @dataclass(frozen=True)
 class View:
-    """How clients see rows: from a centre, wide ones through sums of features with random signs, none as too long.
+    """How clients see rows: relative to a centre, wide ones through random-sign sums of features, clipped.
 
     Attributes
     ----------
     centre : float
         Subtracted from each feature.
     clip : float
-        Norm to which rows are cut, so seen, whatever is made of them.
+        Clip norm of the rows seen this way, for all uses.
     bucket : (features,) int64 or None
-        Which sum each feature goes to; None where features are few enough to be seen as they are.
+        Sum that each feature goes to; None if there are few enough features to use directly.
     sign : (features,) float64 or None
-        With which sign.
+        Sign of each feature in its sum.
     sums : int
-        How many there are.
+        Number of sums.
     """
 
     centre: float
@@ -53,9 +54,9 @@ class View:
     sums: int
 
     def of(self, rows: FloatArray) -> Float64Array:
-        """Rows (rows, features) as they are seen, (rows, sums) float64: products are on average what they were.
+        """Return rows (rows, features) as seen, (rows, sums) float64, with the same expected products.
 
-        What a row is seen as depends on it alone: sums of features are of integers below 2^53.
+        The result for a row depends on it alone: sums of features are of integers below 2^53.
         """
         seen = rows.astype(np.float64) - self.centre
         if self.bucket is not None and self.sign is not None:
@@ -72,14 +73,14 @@ class View:
 
 @dataclass(frozen=True)
 class Frame:
-    """Axes that the moments told: ``axes`` (sums, axes) float64, orthonormal, seen from ``mean`` (sums,) float64."""
+    """Axes from the moments: ``axes`` (sums, axes) float64, orthonormal, relative to ``mean`` (sums,) float64."""
 
     view: View
     mean: Float64Array
     axes: Float64Array
 
     def coordinates(self, rows: FloatArray) -> Float64Array:
-        """Rows (rows, features) along the axes, (rows, axes); each row's depend on it alone."""
+        """Return rows (rows, features) along the axes, (rows, axes); each result depends on its row alone."""
         axes = GridMatrix.of(self.axes)
         blocks = [
             axes.product(self.view.of(rows[start : start + _BLOCK_ROWS]) - self.mean)
@@ -95,17 +96,17 @@ class FirstMoments(
     what="the sum of a client's records, and the sum of their squared lengths",
     covers=("packed",),
 ):
-    """``packed`` (sums + 1,) float64: of records in units of the clip, then of their squared lengths."""
+    """``packed`` (sums + 1,) float64: sum of records in units of the clip, then of their squared lengths."""
 
     packed: Float64Array
 
     @staticmethod
     def ranges(request: FirstMomentsRequest, rows: int) -> dict[str, Range]:
-        """All rows might be one client's."""
+        """Return the range: one client may hold all rows."""
         return {"packed": Range((request.view.sums + 1,), request.rows * (1.0 + 1e-9))}
 
     def quantities(self, on: str, request: object) -> dict[str, Quantity]:
-        """All of it."""
+        """Return the whole reply as one quantity."""
         return {"packed": Quantity(self.packed)}
 
 
@@ -113,24 +114,24 @@ class FirstMoments(
 class FirstMomentsRequest(
     Request[FirstMoments], what="the centre from which records are measured, and their clip norm"
 ):
-    """Ask for sums of records as they are seen; ``rows`` are everybody's."""
+    """Request for sums of records as seen; ``rows`` counts the rows of all clients."""
 
     view: View
     rows: int
     mechanism: Mechanism | None = None
 
     def sensitivity(self, rows: int) -> float:
-        """Of the sum, which has no mean's 1 / rows."""
+        """Return the sensitivity of the sum, without a mean's factor 1 / rows."""
         return FIRST_SENSITIVITY["zero-out"]
 
     def replace_sensitivity(self, rows: int) -> float:
-        """Bound a replacement."""
+        """Return the sensitivity under replacement."""
         return FIRST_SENSITIVITY["replace-one"]
 
 
 @answers(FirstMomentsRequest)
 def first_moments(client: Client, request: FirstMomentsRequest) -> FirstMoments:
-    """Client part, by exact sums."""
+    """Run the client part, with exact sums."""
     view, bits = request.view, grid_bits(request.rows, degree=2)
     total = np.zeros(view.sums + 1)
     for start in range(0, len(client.rows), _BLOCK_ROWS):
@@ -153,18 +154,18 @@ class Scatter(
 
     @staticmethod
     def ranges(request: ScatterRequest, rows: int) -> dict[str, Range]:
-        """All rows might be one client's."""
+        """Return the range: one client may hold all rows."""
         size = request.mean.size
         return {"triangle": Range((size * (size + 1) // 2,), request.rows * (1.0 + 1e-9))}
 
     def quantities(self, on: str, request: object) -> dict[str, Quantity]:
-        """All of it; the triangle is told once, so its noise is symmetric (Dwork et al. 2014)."""
+        """Return the whole reply; the triangle is sent once, so its noise is symmetric (Dwork et al. 2014)."""
         return {"triangle": Quantity(self.triangle)}
 
 
 @dataclass(frozen=True)
 class ScatterRequest(Request[Scatter], what="the noisy mean, and the clip norm of records measured from it"):
-    """Ask for second moments around ``mean``."""
+    """Request for second moments around ``mean``."""
 
     view: View
     mean: Float64Array
@@ -173,17 +174,17 @@ class ScatterRequest(Request[Scatter], what="the noisy mean, and the clip norm o
     mechanism: Mechanism | None = None
 
     def sensitivity(self, rows: int) -> float:
-        """Of the sum."""
+        """Return the sensitivity of the sum."""
         return SCATTER_SENSITIVITY["zero-out"]
 
     def replace_sensitivity(self, rows: int) -> float:
-        """Bound a replacement."""
+        """Return the sensitivity under replacement."""
         return SCATTER_SENSITIVITY["replace-one"]
 
 
 @answers(ScatterRequest)
 def scatter(client: Client, request: ScatterRequest) -> Scatter:
-    """Client part, by exact sums."""
+    """Run the client part, with exact sums."""
     size, bits = request.mean.size, grid_bits(request.rows, degree=2)
     square = np.zeros((size, size))
     for start in range(0, len(client.rows), _BLOCK_ROWS):
@@ -206,9 +207,9 @@ class CellSums(
     Attributes
     ----------
     residuals : (cells, axes) float64
-        Of records from the cell's centre, in units of the clip.
+        Sums of records relative to the cell's centre, in units of the clip.
     counts : (cells,) float64
-        Of records, times ``COUNT_WEIGHT``.
+        Numbers of records, times ``COUNT_WEIGHT``.
     """
 
     residuals: Float64Array
@@ -216,19 +217,19 @@ class CellSums(
 
     @staticmethod
     def ranges(request: CellSumsRequest, rows: int) -> dict[str, Range]:
-        """All rows might be one client's, and in one cell."""
+        """Return the range: one client may hold all rows, and all in one cell."""
         largest = request.rows * (1.0 + 1e-9)
         shape = request.centres.shape
         return {"residuals": Range(shape, largest), "counts": Range(shape[:1], largest)}
 
     def quantities(self, on: str, request: object) -> dict[str, Quantity]:
-        """All of it."""
+        """Return the whole reply as two quantities."""
         return {"residuals": Quantity(self.residuals), "counts": Quantity(self.counts)}
 
 
 @dataclass(frozen=True)
 class CellSumsRequest(Request[CellSums], what="the frame, and the centres of its cells"):
-    """One round on cells: each record counts in the cell whose ``centres`` (cells, axes) is nearest."""
+    """Request of one round on cells: each record counts in the cell with the nearest of ``centres`` (cells, axes)."""
 
     frame: Frame
     centres: Float64Array
@@ -237,17 +238,17 @@ class CellSumsRequest(Request[CellSums], what="the frame, and the centres of its
     mechanism: Mechanism | None = None
 
     def sensitivity(self, rows: int) -> float:
-        """Of residuals and counts together."""
+        """Return the sensitivity of residuals and counts together."""
         return CELL_SENSITIVITY["zero-out"]
 
     def replace_sensitivity(self, rows: int) -> float:
-        """Bound a replacement."""
+        """Return the sensitivity under replacement."""
         return CELL_SENSITIVITY["replace-one"]
 
 
 @answers(CellSumsRequest)
 def cell_sums(client: Client, request: CellSumsRequest) -> CellSums:
-    """Client part: whose cell a row is in depends on it alone, and sums are exact."""
+    """Run the client part: the cell of a row depends on the row alone, and sums are exact."""
     centres, points = request.centres, _coordinates(client, request.frame)
     residuals, counts = np.zeros(centres.shape), np.zeros(len(centres))
     directions, bits = GridMatrix.of(centres.T), grid_bits(request.rows)
@@ -273,13 +274,13 @@ class Places(
 
     @staticmethod
     def ranges(request: PlaceRequest, rows: int) -> dict[str, Range]:
-        """A place for each row."""
+        """Return the range: a position for each row."""
         return {"places": Range((rows, 2))}
 
 
 @dataclass(frozen=True)
 class PlaceRequest(Request[Places], what="the frame, the landmarks, and the map of the landmarks"):
-    """Have clients place their rows; ``own`` and ``iterations`` as in the settings."""
+    """Request to place a client's rows; ``own`` and ``iterations`` as in the settings."""
 
     frame: Frame
     landmarks: Landmarks
@@ -289,14 +290,14 @@ class PlaceRequest(Request[Places], what="the frame, the landmarks, and the map 
 
 @answers(PlaceRequest)
 def places(client: Client, request: PlaceRequest) -> Places:
-    """Client part."""
+    """Run the client part."""
     own: OwnRows | None = own_rows(request.frame.view.of(client.rows), request.own) if request.own else None
     points = _coordinates(client, request.frame)
     return Places(place(points, request.landmarks, own, iterations=request.iterations))
 
 
 def _coordinates(client: Client, frame: Frame) -> Float64Array:
-    """Rows along the axes, computed once for all rounds."""
+    """Return rows along the axes, computed once for all rounds."""
     made_of = blake2b(frame.mean.tobytes() + frame.axes.tobytes()).digest()
     kept = client.memory.get("private map")
     if kept is None or kept[0] != made_of or kept[1] is not client.rows:

@@ -1,18 +1,18 @@
-"""Where a client's rows go on a map of landmarks: :mod:`raydr.embedding.placing`, with what it knows of its own rows.
+"""Placement of a client's rows on a map of landmarks, by :mod:`raydr.embedding.placing` and its own rows.
 
-With weight ``own``, a row i is pulled by the client's own rows too, by symmetric affinities s_ij among them (perplexity
-10), taken where nothing has been lost to noise:
+With weight ``own``, a row i is also pulled by the client's other rows, by symmetric affinities s_ij among
+them (perplexity 10), computed from the data without noise:
 
     F_i = (1 - own) sum_l p_{l|i} w_il (y_i - y_l) + own sum_j s_ij w_ij (y_i - y_j) - sum_l c_l w_il^2 (y_i - y_l) / Z.
 
-Own rows do not repel one another: their density is the client's, not everybody's. Where they did, clients of one class
-each pushed their rows out of their class's part of the map: kNN accuracy 0.85 instead of 0.94 (MNIST, 60,000 rows,
-epsilon 1).
+Own rows do not repel each other, because their density is the client's, not that of all rows. With such
+repulsion, clients of one class pushed their rows out of their class's part of the map: kNN accuracy 0.85
+instead of 0.94 (MNIST, 60,000 rows, epsilon 1).
 
-A row's affinities to landmarks are a mean of its own and its nearest own rows', which are neighbours in all features
-and not only in the frame. None of it leaves the client. *Measured*, MNIST, epsilon 1, IID, the rows of three of ten
-clients, two seeds (kNN accuracy, trustworthiness by 4,000 rows); the start was chosen by trustworthiness, the part
-likewise, among those whose accuracy is above 0.905:
+A row's affinities to landmarks are a mean of its own and those of its nearest own rows, which are neighbours
+in all features and not only in the frame. Nothing of this leaves the client. *Measured*, MNIST, epsilon 1,
+IID, the rows of three of ten clients, two seeds (kNN accuracy, trustworthiness on 4,000 rows). The start was
+chosen by trustworthiness, and so was the part, among those with accuracy above 0.905:
 
     start      part of nearest own rows        seed 0            seed 1
     mean       0.5                         0.908, 0.969      0.907, 0.967
@@ -38,10 +38,10 @@ from raydr.geometry.points import Points, squared_distances
 
 OWN_PERPLEXITY = 10.0
 SMOOTHED = 0.65
-"""Part of a row's affinities to landmarks that is its nearest own rows'."""
+"""Part of a row's affinities to landmarks that comes from its nearest own rows."""
 _SMOOTHED_OVER, _OWN_AXES = 5, 50
 _ROWS_OF_A_NEIGHBOR, _ROWS_OF_PERPLEXITY = 100, 60
-"""A client with fewer rows has farther neighbours: it takes fewer of them, and with under 100 rows none."""
+"""A client with fewer rows has more distant neighbours: it uses fewer of them, and with under 100 rows none."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class Landmarks:
     Attributes
     ----------
     centres : (cells, axes) float64
-        Where they lie in the frame.
+        Positions in the frame.
     counts : (cells,) float64
-        How many rows each stands for, positive.
+        Number of rows that each represents, positive.
     places : (cells, 2) float64
-        Where they lie on the map.
+        Positions on the map.
     """
 
     centres: Float64Array
@@ -65,16 +65,16 @@ class Landmarks:
 
 @dataclass(frozen=True)
 class OwnRows:
-    """What a client knows of its own rows.
+    """A client's knowledge of its own rows.
 
     Attributes
     ----------
     weight : float
-        Of their attraction.
+        Weight of their attraction.
     nearest : (rows, few) int64
         Nearest own rows, over which affinities to landmarks are averaged.
     affinities : (rows, rows) scipy.sparse.csr_array
-        s_ij, of which a row's sum to 1 on average.
+        s_ij, which sum to 1 per row on average.
     """
 
     weight: float
@@ -83,7 +83,7 @@ class OwnRows:
 
 
 def own_rows(rows: FloatArray, weight: float) -> OwnRows | None:
-    """Neighbours among a client's rows (rows, features), along their own principal axes; None where rows are few."""
+    """Return neighbours among a client's rows (rows, features), along their own principal axes; None for few rows."""
     from scipy.sparse import csr_array
 
     few = min(_SMOOTHED_OVER, len(rows) // _ROWS_OF_A_NEIGHBOR)
@@ -101,9 +101,9 @@ def own_rows(rows: FloatArray, weight: float) -> OwnRows | None:
 def place(
     points: Float64Array, landmarks: Landmarks, own: OwnRows | None = None, *, iterations: int
 ) -> Float64Array:
-    """Places (rows, 2) of rows whose coordinates in the frame are ``points`` (rows, axes).
+    """Return positions (rows, 2) of rows with the frame coordinates ``points`` (rows, axes).
 
-    Without ``own``, each row's place is its own matter, whatever rows are placed with it.
+    Without ``own``, the position of a row does not depend on the other rows.
     """
     from scipy.sparse import csr_array
 

@@ -1,13 +1,14 @@
-"""The private map: what the server learns are noisy sums, and what it draws is a map of landmarks.
+"""The private map: the server receives noisy sums, and draws a map of landmarks.
 
-1. Clients add up their records, and the server learns the noisy mean and mean length (:mod:`...frame`).
-2. Seen from there, and cut to that length, they add up second moments: noisy principal axes, the frame.
-3. In a few rounds they add up, by cell of the frame, residuals and counts: noisy Lloyd (:mod:`...cells`).
-4. The server draws the cells by t-SNE: the landmarks and their map, which all clients get.
-5. Each client places its own rows among them, at home, with what it knows of its own rows (:mod:`...placing`).
+1. Clients sum their records, and the server receives the noisy mean and mean length (:mod:`...frame`).
+2. They sum second moments, relative to that mean and clipped to that length: noisy principal axes, the frame.
+3. In a few rounds they sum residuals and counts by cell of the frame: noisy Lloyd (:mod:`...cells`).
+4. The server maps the cells by t-SNE. All clients receive these landmarks and their map.
+5. Each client places its own rows among them, locally, using its own rows too (:mod:`...placing`).
 
-All that leaves a client is in 1 to 3, under Gaussian noise whose multipliers together come to ``method.epsilon``; what
-the server makes of it is post-processing. Places stay: the evaluation, which no federation has, alone sees them.
+Data leave a client in steps 1 to 3 alone, under Gaussian noise whose multipliers together cost
+``method.epsilon``. The server's work on them is post-processing. Positions stay at the clients: only the
+simulation's evaluation sees them.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ from raydr.methods.private_map.settings import Budget, PrivateMapSettings
 from raydr.threads import cores
 
 _FEWEST_DRAWN = 8
-"""Cells that t-SNE draws; fewer lie along their first two principal axes."""
+"""Least number of cells for t-SNE; fewer are drawn along their first two principal axes."""
 
 
 def draw(settings: PrivateMapSettings, centres: Float64Array, seed: int) -> Float64Array:
-    """Map (cells, 2) of the cells' centres (cells, axes), about 0."""
+    """Return a map (cells, 2) of the cells' centres (cells, axes), centred on 0."""
     start = principal_components(centres, 2)
     if len(centres) < _FEWEST_DRAWN:
         return start
@@ -57,7 +58,7 @@ def draw(settings: PrivateMapSettings, centres: Float64Array, seed: int) -> Floa
 
 
 def _model_of(frame: Frame, landmarks: Landmarks) -> dict[str, FloatArray]:
-    """What :func:`transform` needs; nothing in it has not been released."""
+    """Return the model for :func:`transform`; it holds released data alone."""
     wide = {} if frame.view.bucket is None else {"bucket": frame.view.bucket.astype(np.float64)}
     signs = {} if frame.view.sign is None else {"sign": frame.view.sign}
     told = {"seen": np.array([frame.view.centre, frame.view.clip]), "mean": frame.mean, "axes": frame.axes}
@@ -74,24 +75,24 @@ def _view_of(model: Mapping[str, FloatArray]) -> View:
 
 
 class PrivateMap(PrivateMapSettings):
-    """Map under (epsilon, delta)-differential privacy for records; each client's places stay at home."""
+    """Map under (epsilon, delta)-differential privacy for records; each client keeps the positions of its rows."""
 
     noise_of_its_own: ClassVar[bool] = True
 
     @property
     def keeps_places(self) -> bool:
-        """Always."""
+        """True."""
         return True
 
     def unkeyable(self) -> str:
-        """Why rows may not be turned: what cuts them is of the features as they are."""
+        """Return why rows may not be rotated: clip and bounds limit the original features."""
         return (
             "clip and bounds limit the original features, which the key rotates, and noise protects more than a key:"
             " leave it out"
         )
 
     def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
-        """Places of new rows: each against the landmarks alone."""
+        """Return positions of new rows, each against the landmarks alone."""
         frame = Frame(
             _view_of(model), np.asarray(model["mean"], np.float64), np.asarray(model["axes"], np.float64)
         )
@@ -101,7 +102,7 @@ class PrivateMap(PrivateMapSettings):
         return place(in_blocks(frame.coordinates, rows), landmarks, iterations=self.placing_iterations)
 
     def rehearse(self, federation: Rehearsal) -> None:
-        """Ask what :func:`serve` asks, of as many cells as it has at most."""
+        """Ask what :func:`serve` asks, for the largest number of cells."""
         budget = Budget.of(self, federation.context.budget, federation.clients)
         seen, rows = view(federation, self), federation.rows
         noise = budget.noise(budget.first, 1.0)
@@ -130,7 +131,7 @@ class PrivateMap(PrivateMapSettings):
 
 @method(PrivateMap, "Private map")
 def serve(federation: Federation, settings: PrivateMap) -> Outcome:
-    """Server part."""
+    """Run the server part."""
     settings.check(federation.rows, federation.features)
     budget = Budget.of(settings, federation.context.budget, federation.clients)
     with federation.stage("frame"):
@@ -153,7 +154,7 @@ def serve(federation: Federation, settings: PrivateMap) -> Outcome:
 
 
 def _note(settings: PrivateMap, axes: Axes, landmarks: Landmarks) -> Note:
-    """Say what the server holds."""
+    """Return a note on what the server learnt."""
     covered = "sums" if settings.per == "sum" else "each client's uploads"
     return Note(
         "What the server learnt",

@@ -1,4 +1,4 @@
-"""Settings of a private map, and how its budget is divided."""
+"""Settings of a private map, and the division of its budget."""
 
 from __future__ import annotations
 
@@ -20,33 +20,35 @@ from raydr.privacy.shares import summed_deviation
 from raydr.settings import require_in_order
 
 COUNT_WEIGHT = 0.5
-"""Of a cell's count beside its residuals in units of their clip: one release carries both."""
+"""Weight of a cell's count relative to its residuals in units of their clip: one release carries both."""
 _ROUNDING = 1.0 + 1e-9
 CELL_SENSITIVITY: Mapping[Relation, float] = {
     "zero-out": math.sqrt(1.0 + COUNT_WEIGHT**2) * _ROUNDING,
     "replace-one": 2.0 * _ROUNDING,
 }
-"""One record adds a residual of length at most 1 and one count to a single cell. Two records in one cell have the same
-count, and residuals up to 2 apart; in two cells they are sqrt(2 (1 + COUNT_WEIGHT^2)) apart, which is less."""
+"""One record adds a residual of norm at most 1 and one count to a single cell. Two records in one cell have
+the same count, and residuals up to 2 apart; in two cells they are sqrt(2 (1 + COUNT_WEIGHT^2)) apart, which
+is less."""
 FIRST_SENSITIVITY: Mapping[Relation, float] = {
     "zero-out": math.sqrt(2.0) * _ROUNDING,
     "replace-one": 2.0 * _ROUNDING,
 }
-"""One record adds a vector x of length at most 1 and |x|^2. Two are |x - y|^2 + (|x|^2 - |y|^2)^2 apart, in squares: at
-most (a + b)^2 (1 + (a - b)^2) for lengths a and b, which is largest, 4, where both are 1."""
+"""One record adds a vector x of norm at most 1 and |x|^2. The squared distance of two is |x - y|^2 + (|x|^2 -
+|y|^2)^2, at most (a + b)^2 (1 + (a - b)^2) for norms a and b. Its maximum is 4, where both are 1."""
 SCATTER_SENSITIVITY: Mapping[Relation, float] = {
     "zero-out": _ROUNDING,
     "replace-one": math.sqrt(2.0) * _ROUNDING,
 }
-"""One record adds x x^T of |x| <= 1, whose upper triangle is no longer than the whole. Two matrices are no more than
-sqrt(2) apart, since their inner product (x . y)^2 is not negative."""
+"""One record adds x x^T with |x| <= 1; the norm of its upper triangle is at most that of the whole. Two
+matrices are at most sqrt(2) apart, because their inner product (x . y)^2 is not negative."""
 
 FIRST_SHARE, SCATTER_SHARE = 0.04, 0.12
-"""Parts of the budget for mean and scatter. *Measured*, MNIST, 60,000 rows, epsilon 1: 20 axes from 0.2 keep 0.978 of
-the variance that the exact ones keep, from 0.3 0.984; the cells gain more from the rest."""
+"""Parts of the budget for mean and scatter. *Measured*, MNIST, 60,000 rows, epsilon 1: with a scatter part of
+0.2, 20 axes keep 0.978 of the variance that the exact ones keep, with 0.3 0.984; the cells gain more from the
+rest."""
 
 _ROWS_OF_A_CELL = 7.0
-"""Rows that a cell needs, in noise multipliers of a round: its centre's noise is then half of its own width."""
+"""Rows that a cell needs, in noise multipliers of a round: the noise of its centre is then half of its own width."""
 _MOST_CELLS, _LEAST_CELLS = 2000, 4
 
 
@@ -114,36 +116,36 @@ class PrivateMapSettings(TSNE, MethodSettings):
 
     @property
     def centre(self) -> float:
-        """What rows are seen from, in each feature."""
+        """Centre of the rows, in each feature."""
         return 0.0 if self.bounds is None else self.bounds[0] + (self.bounds[1] - self.bounds[0]) / 2.0
 
     def reach(self, features: int) -> float:
-        """Norm to which rows of so many features are cut."""
+        """Return the clip norm of rows with this many features."""
         if self.clip is not None:
             return self.clip
-        low, high = self.bounds or (0.0, 0.0)  # one of the two is given
+        low, high = self.bounds or (0.0, 0.0)  # clip or bounds is given
         return (high - low) / 2.0 * math.sqrt(features) * (1.0 + 1e-9)
 
     def check(self, rows: int, features: int) -> None:
-        """Some rows must be there to be told apart."""
+        """Check that there are enough rows for cells."""
         if rows < _LEAST_CELLS:
             raise ScenarioError(f"A private map needs at least {_LEAST_CELLS} rows, and there are {rows}.")
 
 
 @dataclass(kw_only=True, frozen=True)
 class Budget:
-    """Noise multipliers of all releases, which together come to the epsilon that is claimed.
+    """Noise multipliers of all releases, which together cost the claimed epsilon.
 
     Attributes
     ----------
     first, scatter : float
-        Of the mean, and of the second moments around it.
+        For the mean, and for the second moments around it.
     rounds : tuple of float
-        Of each round on cells.
+        For each round on cells.
     per : {"client", "sum"}
-        What is covered.
+        What the noise covers.
     relation : {"zero-out", "replace-one"}
-        Under which relation.
+        Relation of neighbouring data sets.
     summed : float
         Deviation of the noise in a sum, in units of the noise that covers it.
     """
@@ -157,10 +159,10 @@ class Budget:
 
     @classmethod
     def of(cls, settings: PrivateMapSettings, run: RunBudget, clients: int) -> Budget:
-        """Divide what the settings allow, in a run of ``clients`` clients.
+        """Divide the budget of the settings, in a run of ``clients`` clients.
 
-        Gaussian releases compose by the sum of their inverse squared multipliers, so parts of the budget are parts of
-        that. Early rounds have few cells, with many rows each, and need less.
+        Gaussian releases compose by the sum of their inverse squared multipliers, so parts of the budget are
+        parts of that sum. Early rounds have few cells, with many rows each, and need less.
         """
         whole = gaussian_multiplier(settings.epsilon, settings.delta or run.delta)
         weights = [min(4.0, 1.0 + round) for round in range(settings.rounds)]
@@ -176,7 +178,7 @@ class Budget:
         )
 
     def noise(self, multiplier: float, clip: float) -> GaussianNoise:
-        """Mechanism of one release of what is cut to a norm."""
+        """Return the mechanism of one release clipped to a norm."""
         return GaussianNoise(
             on="moments", multiplier=multiplier, per=self.per, clip=clip, relation=self.relation
         )
@@ -187,14 +189,14 @@ class Budget:
         return self.summed * self.scatter * SCATTER_SENSITIVITY[self.relation]
 
     def deviation(self, round: int) -> float:
-        """Standard deviation of the noise on a sum of cells in a round, counted from 0, in units of the clip."""
+        """Return the standard deviation of the noise on a sum of cells in a round, from 0 on, in units of the clip."""
         return self.summed * self.rounds[round] * CELL_SENSITIVITY[self.relation]
 
     def cells(self, settings: PrivateMapSettings, rows: int) -> tuple[int, ...]:
-        """How many cells there are in each round: data-free, by what the noise leaves of a centre.
+        """Return the number of cells in each round, independent of the data, by the noise on a centre.
 
-        The first two rounds have a sixteenth and a quarter, so that splits of heavy cells, not a draw, say where the
-        many lie.
+        The first two rounds have a sixteenth and a quarter, so that splits of heavy cells, not a random draw,
+        follow the density.
         """
         affordable = rows / (_ROWS_OF_A_CELL * self.deviation(len(self.rounds) - 1))
         most = max(_LEAST_CELLS, min(_MOST_CELLS, int(affordable), rows))

@@ -1,13 +1,13 @@
 r"""P3's algorithm 2 to the letter: (9) to (11) with dense matrices over all anchors and all clients' rows.
 
-Omega are the observed pairs of P3, table 6: a row and an anchor that its client sees and, in the multisite regimes, two
-rows of one client. Over the K anchors and N rows, in that order,
+Omega is the set of observed pairs of P3, table 6: a row and an anchor that its client sees and, in the
+multisite regimes, two rows of one client. Over the K anchors and N rows, in that order,
 
 .. math:: X_{NA} \leftarrow V_{NN}^\dagger (B_{NN} X_{NA} + B_{AN}^T X_A - V_{AN}^T X_A)
 
-where B of (22) compares distances, not their squares, as the stress (17) does. :mod:`raydr.methods.sense.smacof` makes
-the same steps client by client, without any of these matrices; it lets each client stop by itself, where here all stop
-as one. This is there to be compared with.
+B of (22) compares distances, not their squares, like the stress (17). :mod:`raydr.methods.sense.smacof` takes
+the same steps client by client, without these matrices. There each client stops by itself; here all stop
+together. This module serves as a reference.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from raydr.methods.sense.smacof import (
 from raydr.threads import one_blas_thread
 
 MOST_POINTS = 4_000
-"""Anchors and rows together: each matrix has 128 MB then."""
+"""Largest number of anchors and rows together: each matrix then has 128 MB."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the server observes of a client, or of pointwise clients that see the same anchors.
+    """Observations of a client, or of pointwise clients that see the same anchors.
 
     Attributes
     ----------
     visible : (seen,) int64
-        Which of all anchors.
+        Indices of the visible anchors.
     squared : (rows, seen) float64
         Squared distances to them.
     inside : (rows, dimensions) float64 or None
-        The rows in any frame of their own, whose distances are observed; None where rows do not see each other.
+        The rows in any frame of their own, whose distances are observed; None if rows do not see each other.
     """
 
     visible: Int64Array
@@ -53,7 +53,7 @@ class Seen:
 
 
 def require_small(points: int) -> None:
-    """Refuse more anchors and rows than dense matrices are made for."""
+    """Raise ScenarioError for more anchors and rows than the dense matrices allow."""
     if points > MOST_POINTS:
         raise ScenarioError(
             f"method.solver: smacof-dense holds matrices over all anchors and rows, here {points:,};"
@@ -76,30 +76,30 @@ def algorithm_2(
     Parameters
     ----------
     anchors : (anchors, features)
-        All of them, whoever sees them.
+        All anchors of all clients.
     clients : sequence of Seen
-        What is observed of each.
+        Observations of each client.
     start : (rows, features)
-        First coordinates, client by client.
+        Initial coordinates, client by client.
     tolerance : float
         epsilon: stop once an iteration lowers the stress of all by less, in squared units of the data.
     max_iterations : int
-        T: stop there in any case.
+        T: largest number of iterations.
     progress : callable
         Called as ``progress(done, total)``, in iterations of ``max_iterations``.
 
     Returns
     -------
     placement : SmacofPlacement
-        The stress is over all observed pairs, each once; rounding may lift it at the bottom, where the paper's rule
-        stops.
+        The stress is over all observed pairs, each once. Near the minimum rounding may raise it; there the
+        paper's rule stops.
 
     Raises
     ------
     DataError
         As :func:`raydr.methods.sense.smacof.smacof`.
     ScenarioError
-        As there, and where there are too many anchors and rows.
+        As there, and if there are too many anchors and rows.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def algorithm_2(
 
 
 def _observed(anchors: Float64Array, clients: Sequence[Seen], points: int) -> tuple[BoolArray, Float64Array]:
-    """Omega (points, points) as a mask, and delta, which is 0 outside of it."""
+    """Return Omega (points, points) as a mask, and delta, which is 0 outside of it."""
     observed, wanted = np.zeros((points, points), dtype=bool), np.zeros((points, points))
     first = len(anchors)
     for client in clients:
@@ -158,13 +158,13 @@ def _observed(anchors: Float64Array, clients: Sequence[Seen], points: int) -> tu
 
 
 def _distances(anchors: Float64Array, rows: Float64Array) -> Float64Array:
-    """Between all points, anchors first."""
+    """Return distances between all points, anchors first."""
     points = np.concatenate([anchors, rows])
     return distances_between(points, points)
 
 
 def _stress(observed: BoolArray, wanted: Float64Array, found: Float64Array) -> float:
-    """(17): every observed pair once."""
+    """Return the stress (17), with every observed pair once."""
     off = wanted - found
     off *= observed
     return 0.5 * float(np.einsum("ij,ij->", off, off))

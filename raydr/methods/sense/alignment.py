@@ -1,18 +1,19 @@
-r"""One space for all clients' residuals: which way each client's own frame is turned against the others'.
+r"""Alignment of all clients' residuals in one space, by a rotation of each client's own frame.
 
-The distances between a client's rows tell their residuals (what the anchors do not span) up to a rotation of that
-client's own. Two things give the rotation away. Where residuals depend on the coordinates that the anchors do tell, and
-in real data they do, similar rows of two clients have similar residuals: for client m
+The distances between a client's rows determine their residuals (what the anchors do not span) up to one
+rotation per client. Two things reveal the rotation. First, in real data residuals depend on the coordinates
+that the anchors determine, so similar rows of two clients have similar residuals: for client m
 
 .. math:: \min_{Q Q^T = I} \sum_i \| r_i Q - \hat r_i \|^2
 
-with r_i the residuals of its rows and \hat r_i those of rows of other clients with nearly the same coordinates and
-length of residual. That is orthogonal Procrustes, solved client after client, and again against all others. And where a
-column's values recur, they recur in the rows that Q leads to (:mod:`raydr.methods.sense.recurrence`).
+with r_i the residuals of its rows and \hat r_i those of rows of other clients with nearly the same
+coordinates and length of residual. This is orthogonal Procrustes, solved client after client, and again
+against all others. Second, values that recur in a column also recur in the rows that the right Q gives
+(:mod:`raydr.methods.sense.recurrence`).
 
-Sites differ, and what holds within one of them need not hold in another. So it is judged beside either half of the
-other clients, and a client is called settled only if its rotation is found twice: what half of its rows makes of the
-one half of the others is borne out by its other rows and the other half.
+Sites differ, and what holds within one need not hold in another. So each half of the other clients is used by
+itself. A client counts as settled only if its rotation is found twice: the rotation from half of its rows and
+one half of the others is confirmed by its other rows and the other half.
 """
 
 from __future__ import annotations
@@ -30,25 +31,29 @@ from raydr.methods.sense.frames import Frame
 from raydr.methods.sense.recurrence import Recurrence
 
 SWEEPS = 3
-"""Times that each client is turned; digits with 20 anchors: F-score 0.89, 0.90, 0.90 after 1, 3, 6. The last time
-who is settled is not judged again."""
+"""Passes over all clients; digits with 20 anchors: F-score 0.89, 0.90, 0.90 after 1, 3, 6. The last pass does
+not judge again which clients are settled."""
 SAMPLED_ROWS = 2_000
-"""Rows of a client that decide on its rotation, and twice as many of the others; 300 cost 0.005 of the F-score."""
+"""Rows of a client that determine its rotation, and twice as many of the others; with 300 the F-score is
+0.005 lower."""
 LEAST_CORRELATION = 0.2
-"""Correlation of held-out residuals with their prediction below which a client stays turned any way: a rotation that
-is fitted to noise draws unlike rows together (COIL-20, correlation 0.1: F-score 0.986 fitted, 0.992 left)."""
+"""Least correlation of held-out residuals with their prediction. Below it a client keeps a random rotation: a
+rotation fitted to noise draws dissimilar rows together (COIL-20, correlation 0.1: F-score 0.986 fitted, 0.992
+not fitted)."""
 FEW = 3
-"""Open dimensions up to which recurring values are looked for: with more there are too many directions to try."""
+"""Largest number of open dimensions for which recurring values are used: with more there are too many
+directions to try."""
 LEAST_RANK, SETTLED_RANK = 0.6, 0.9
-"""Share of drawn rotations that must do worse than one with few open dimensions, in the mean over both halves of the
-others for it to be taken, and in each for it to be sure. 0.9 in each for it to be taken loses more than it saves where
-sites differ much (three sources of cells: F-score 0.973; 0.987 with 0.6 in the mean)."""
+"""Share of random rotations that must do worse than a candidate, for few open dimensions: the first in the
+mean over both halves of the others to accept it, the second in each half to call it settled. Requiring 0.9 in
+each half to accept loses more than it saves if sites differ much (three sources of cells: F-score 0.973;
+0.987 with 0.6 in the mean)."""
 DRAWN = 60
-"""Rotations that are drawn for that."""
+"""Number of random rotations for that."""
 OPERATIONS_OF_PAIR, OPERATIONS_OF_COLUMN = 40.0, 6e5
-"""That a pair of rows takes beside the product, and a column whose recurring values are looked for."""
+"""Cost of a pair of rows besides the product, and of a column whose recurring values are searched."""
 SMALLER_HALF = 3
-"""The larger half of the other clients has at most so many times the rows of the smaller one."""
+"""The larger half of the other clients has at most this many times the rows of the smaller half."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +65,11 @@ class Aligned:
     points : (rows, dimensions) float64
         All rows, client by client.
     turned : (clients,) bool
-        Whose residuals were turned to fit those of others; the rest stay turned any way.
+        Clients whose residuals were rotated to fit those of others; the rest keep a random rotation.
     settled : (clients,) bool
-        Of those, for whom both halves of the others, each by itself, bear it out.
+        Those of them that each half of the others, by itself, confirms.
     recurring : int
-        Columns whose values recur in the points, which tells directions in the space of the features themselves.
+        Columns whose values recur in the points, which reveals directions in the space of the features themselves.
     """
 
     points: Float64Array
@@ -74,7 +79,7 @@ class Aligned:
 
 
 def aligning_operations(sizes: Sequence[int], anchors: int, features: int) -> float:
-    """What :func:`align` takes, roughly, of clients of these sizes that see fewer anchors than would fix all."""
+    """Return about the operations of :func:`align` for clients of these sizes that see too few anchors to fix all."""
     own, others = np.minimum(sizes, SAMPLED_ROWS), min(sum(sizes), 2 * SAMPLED_ROWS)
     pairs = float(own.sum()) * others
     values = 3 * OPERATIONS_OF_COLUMN * features * len(sizes) if features - anchors < FEW else 0.0
@@ -90,25 +95,25 @@ def align(
     sweeps: int = SWEEPS,
     progress: Progress = unheard,
 ) -> Aligned:
-    """Turn the residuals of clients against each other.
+    """Rotate the residuals of clients to fit each other.
 
     Parameters
     ----------
     frames : sequence of Frame
-        Of each client's anchors.
+        Frame of each client's anchors.
     coordinates : sequence of (rows, rank) float64
-        Of each client's rows inside its frame.
+        Coordinates of each client's rows inside its frame.
     factors : sequence of (rows, width) float64
         Their residuals in the client's own directions; width at most the frame's codimension.
     rng : numpy.random.Generator
-        Draws rotations to begin with, and samples of large clients. Were all clients' principal directions laid on
-        each other instead, residuals that have nothing in common would look alike (COIL-20: 0.984).
+        Draws initial rotations, and samples of large clients. If all clients' principal directions were
+        aligned instead, unrelated residuals would look similar (COIL-20: 0.984).
     anchors : (anchors, features) float64, optional
-        All anchors, where points are rows of features; without them no recurring values are looked for.
+        All anchors, if points are rows of features; without them recurring values are not used.
     sweeps : int
-        Times that each client is turned; with 0, all stay turned any way.
+        Passes over all clients; with 0, all keep a random rotation.
     progress : callable
-        Called as ``progress(done, total)``, in turns of a client.
+        Called as ``progress(done, total)``, in rotations of a client.
     """
     sizes = [len(rows) for rows in coordinates]
     owners = np.repeat(np.arange(len(frames)), sizes)
@@ -156,7 +161,7 @@ def align(
 def _borne_out(
     best: Float64Array, together: Comparison, halves: tuple[Comparison, Comparison], rng: np.random.Generator
 ) -> tuple[bool, bool]:
-    """Whether to turn a client by what was found beside all others together, and whether their halves make it sure."""
+    """Return whether to accept a client's best rotation, and whether the halves of the others settle it."""
     if together.recurrence is None:
         whole = _held_out(together, together, Comparison.correlation)
         each = _held_out(*halves, Comparison.correlation)
@@ -170,13 +175,13 @@ def _borne_out(
 def _held_out(
     first: Comparison, second: Comparison, judged: Callable[[Comparison, Float64Array], float]
 ) -> tuple[float, float]:
-    """How every other row, beside the one half of the others, judges what the rest makes of the other half."""
+    """Judge rotations from half of the rows and one half of the others by the other rows and the other half."""
     even, odd = first.part(slice(0, None, 2)), second.part(slice(1, None, 2))
     return judged(odd, even.best()), judged(even, odd.best())
 
 
 def _half(owners: Int64Array) -> BoolArray:
-    """One of two halves of points with these owners: owner by owner where both come out alike, else point by point."""
+    """Return one of two halves of points with these owners: by owner if both halves are then similar, else by point."""
     _, owner, counts = np.unique(owners, return_inverse=True, return_counts=True)
     first, sizes = np.zeros(len(counts), dtype=bool), [0, 0]
     for which in np.argsort(-counts, kind="stable").tolist():

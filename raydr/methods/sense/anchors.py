@@ -1,4 +1,4 @@
-"""Anchors of SENSE: how many, where they come from, and what each client sees of them (P3, A.8)."""
+"""Anchors of SENSE: their number, source and visibility (P3, A.8)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AnchorSource: TypeAlias = Literal["sample", "random", "learnt", "file"]
 
 
 class AnchorSettings(Settings):
-    """How many anchors, from where, and who sees them."""
+    """Number, source and visibility of anchors."""
 
     visibility: Visibility = Field(
         "full",
@@ -69,19 +69,19 @@ class AnchorSettings(Settings):
         return self
 
     def per_client(self, features: int, rows: int) -> tuple[int, int]:
-        """Global and local anchors that a client sees.
+        """Return the numbers of global and local anchors that a client sees.
 
         Parameters
         ----------
         features : int
-            Of the data; the default is one anchor less, the most that P3's theorem 3.1 allows.
+            Features of the data; the default is one anchor less, the most that P3's theorem 3.1 allows.
         rows : int
-            Of the data, anchors included; the default is at most half of them.
+            Rows of the data, anchors included; the default is at most half of them.
 
         Raises
         ------
         ScenarioError
-            If no anchor would be left for all.
+            If no anchor would be left for all clients.
         """
         seen = self.anchors or max(2, min(features - 1, rows // 2))
         if self.visibility == "full":
@@ -95,23 +95,23 @@ class AnchorSettings(Settings):
         return seen - local, local
 
     def public_rows(self, rows: int, mapped: int | None, features: int, clients: int | None) -> int:
-        """Rows of the data to set apart as anchors; 0 where they come from elsewhere.
+        """Return the number of rows to set apart as anchors; 0 if they come from elsewhere.
 
         Parameters
         ----------
         rows : int
-            Of the data.
+            Rows of the data.
         mapped : int or None
-            How many of them are to be mapped; None for all that are left.
+            Number of rows to map; None for all that are left.
         features : int
-            Of the data.
+            Features of the data.
         clients : int or None
-            Number of clients; None for one client for each mapped row.
+            Number of clients; None for one client per mapped row.
 
         Raises
         ------
         DataError
-            If the data do not have so many rows.
+            If the data have too few rows.
         """
         if self.anchor_source not in (None, "sample"):
             return 0
@@ -132,11 +132,11 @@ class AnchorSettings(Settings):
         return wanted
 
     def source(self, public: FloatArray | None) -> AnchorSource:
-        """Where anchors come from, by whether rows were set apart."""
+        """Return the source of anchors, which depends on whether rows were set apart."""
         return self.anchor_source or ("random" if public is None else "sample")
 
     def needs_table(self) -> str | None:
-        """Why sites that keep their files will not do, None where they will."""
+        """Return why sites cannot keep their own files; None if they can."""
         if self.anchor_source != "sample":
             return None
         return (
@@ -147,14 +147,14 @@ class AnchorSettings(Settings):
 
 @dataclass(frozen=True)
 class Anchors:
-    """Rows of features that are no secret.
+    """Public rows of features.
 
     Attributes
     ----------
     common : (global anchors, features) float64
         Seen by every client.
     local : (clients, local anchors, features) float64
-        Seen by one client each.
+        Each seen by one client.
     """
 
     common: Float64Array
@@ -166,7 +166,7 @@ class Anchors:
         return len(self.common) + int(self.local.shape[1])
 
     def seen_by(self, client: int) -> Float64Array:
-        """Anchors that a client sees, (anchors, features), global ones first."""
+        """Return the anchors that a client sees, (anchors, features), global ones first."""
         return np.concatenate([self.common, self.local[client]]) if self.local.size else self.common
 
     @property
@@ -183,7 +183,7 @@ Learning = Callable[[Federation, DistributionLearning], LearntLandmarks]
 def chosen_anchors(
     federation: Federation, settings: AnchorSettings, learn: Learning = learn_landmarks
 ) -> Anchors:
-    """Bring the anchors about, in the scale of the clients' rows; ``learn`` those that are learnt.
+    """Return the anchors in the scale of the clients' rows; ``learn`` provides learnt ones.
 
     Raises
     ------
@@ -218,12 +218,12 @@ def chosen_anchors(
 
 
 def flattened(rows: Float64Array, rank: int) -> Float64Array:
-    """Anchors moved onto the ``rank`` affine dimensions along which they spread most (P3, Table 4).
+    """Project anchors onto the ``rank`` affine dimensions of their largest spread (P3, Table 4).
 
     Raises
     ------
     ScenarioError
-        If they do not span as many.
+        If they span fewer dimensions.
     """
     centre = rows.mean(axis=0)
     left, singular, basis = np.linalg.svd(rows - centre, full_matrices=False)

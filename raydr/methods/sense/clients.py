@@ -1,4 +1,4 @@
-"""Step 2 of SENSE: what clients are told and what they post of their records (P3 (8))."""
+"""Step 2 of SENSE: the requests to clients and their replies (P3 (8))."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class AnchorDistances(
     squared : (rows, anchors) float64
         Squared distances to the anchors, F of P3 (8).
     inside : (rows, width) float64
-        With ``squared``, the same as all distances between the client's rows, G of P3 (8): a factor of the Gram
-        matrix of what the anchors do not span. No columns in the pointwise regimes.
+        With ``squared``, equivalent to all distances between the client's rows, G of P3 (8): a factor of the
+        Gram matrix of what the anchors do not span. No columns in the pointwise regimes.
     noise : float
-        Deviation of what a mechanism changed in both, in units of a record's mean distance, as the client declares
-        it; 0 where none did.
+        Deviation of the noise in both, in units of a record's mean distance, as declared by the client; 0 for
+        none.
     """
 
     squared: Float64Array
@@ -45,7 +45,7 @@ class AnchorDistances(
 
     @staticmethod
     def ranges(request: AnchorRequest, rows: int) -> dict[str, Range]:
-        """One number for each row and anchor, and as many as the anchors leave open."""
+        """Return the range: one number for each row and anchor, and for each dimension that the anchors leave open."""
         width = min(rows, request.frame.codimension) if request.within else 0
         return {
             "squared": Range((rows, len(request.anchors))),
@@ -54,11 +54,11 @@ class AnchorDistances(
         }
 
     def fixed(self, request: AnchorRequest) -> Fixed | None:
-        """Coordinates in the anchors' hull."""
+        """Return the coordinates in the anchors' hull."""
         (rows, anchors), features = self.squared.shape, request.anchors.shape[1]
         try:
             coordinates, beside = request.frame.located(self.squared)
-        except DataError:  # which the server's own part tells in its words
+        except DataError:  # the server's own part reports it
             return None
         exact = int((beside**2 <= TOLD**2 * ((coordinates**2).sum(axis=1) + beside**2)).sum())
         frame = request.frame
@@ -72,7 +72,7 @@ class AnchorDistances(
         )
 
     def quantities(self, on: str, request: object) -> dict[str, Quantity]:
-        """Distances in units of a record's mean one; what is inside in units of its root mean square."""
+        """Return distances in units of a record's mean distance, and ``inside`` in units of its root mean square."""
         if on != "distances":
             raise TypeError(f"distances to anchors hold no {on} for a mechanism to change")
         distances = np.sqrt(self.squared)
@@ -82,7 +82,7 @@ class AnchorDistances(
         return found
 
     def covered(self, values: Mapping[str, Float64Array], mechanism: Mechanism) -> AnchorDistances:
-        """Other distances, and by how much they may be off."""
+        """Return the reply with changed distances, and their possible error."""
         return AnchorDistances(
             values["distances"] ** 2, values.get("inside", self.inside), mechanism.deviation
         )
@@ -90,18 +90,18 @@ class AnchorDistances(
 
 @dataclass(frozen=True)
 class AnchorRequest(Request[AnchorDistances], what="the anchors that a client sees"):
-    """Ask one client for its observed distances.
+    """Request to one client for its observed distances.
 
     Attributes
     ----------
     anchors : (anchors, features) float64
-        All that this client sees.
+        All anchors that this client sees.
     space : Space
-        Where records live.
+        Space of the records.
     within : bool
-        Whether to tell the distances between the client's rows too.
+        Whether to send the distances between the client's rows too.
     mechanism : Mechanism or None
-        What the client's host is to apply to its data or distances.
+        Mechanism that the client's host applies to its data or distances.
     deviation : float
         Root mean square deviation of the features, the unit of noise on data.
     """
@@ -114,12 +114,12 @@ class AnchorRequest(Request[AnchorDistances], what="the anchors that a client se
 
     @cached_property
     def points(self) -> Float64Array:
-        """The anchors where records live."""
+        """The anchors as points of the space."""
         return self.space.points(self.anchors)
 
     @cached_property
     def frame(self) -> Frame:
-        """What these anchors span."""
+        """Frame of these anchors."""
         return self.space.frame(self.points)
 
 
@@ -130,13 +130,13 @@ class AnchorRequests(Request[AnchorDistances], what="the anchors that each clien
     own: tuple[AnchorRequest, ...]
 
     def addressed_to(self, client: int) -> AnchorRequest:  # type: ignore[override]
-        """What one client is told."""
+        """Return the request to one client."""
         return self.own[client]
 
 
 @answers(AnchorRequest)
 def distances_to_anchors(client: Client, request: AnchorRequest) -> AnchorDistances:
-    """Client part of step 2."""
+    """Run the client part of step 2."""
     rows = client.rows.astype(np.float64)
     points = request.space.points(rows)
     squared = np.zeros((0, len(request.points)))

@@ -1,6 +1,7 @@
-"""What points of other clients say of the rotation of one client's residuals.
+"""Evidence of other clients' points for the rotation of one client's residuals.
 
-The residuals of similar rows predict a row's own, and values that recur among the others' points recur in its own.
+The residuals of similar rows predict a row's own, and values that recur among the others' points recur in its
+own.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ from raydr.methods.sense.frames import Frame
 from raydr.methods.sense.recurrence import Recurrence
 
 NEIGHBORS = 5
-"""Rows of other clients that predict a residual; 3 and 8 are within 0.01 of it on every data set tried."""
+"""Rows of other clients that predict a residual; with 3 and 8 the result is within 0.01 on every data set tried."""
 _BLOCK_ROWS = 512
 """Rows of a client that are compared with others at a time; threads share blocks."""
 _DISTANCES = 2**16
-"""Distances, at least, whose median says how large they are; of more some decide, evenly spread."""
+"""Least number of distances for the median distance; if there are more, an evenly spread part of them."""
 SEARCHED_ROWS = 500
 """Rows of a client whose values are tried."""
 ANGLES = np.linspace(0.0, 2.0 * np.pi, 120, endpoint=False)
-"""At which they are, 3 degrees apart; peaks of recurring values are some 5 wide."""
+"""Angles to try, 3 degrees apart; peaks of recurring values are about 5 degrees wide."""
 NEARBY = np.radians(np.linspace(-6.0, 6.0, 25))
-"""About the best of these."""
+"""Angles around the best of these."""
 
 
 @dataclass(frozen=True)
 class Residuals:
-    """Of a client: its factor (rows, width), coordinates (rows, rank), and anchors if values may recur."""
+    """Residuals of a client: factor (rows, width), coordinates (rows, rank), and anchors if values may recur."""
 
     frame: Frame
     coordinates: Float64Array
@@ -43,7 +44,7 @@ class Residuals:
     anchors: Float64Array | None
 
     def beside(self, others: Float64Array, parts: Sequence[BoolArray]) -> list[Comparison]:
-        """What parts (others,) of the points (others, dimensions) of others say of them, each part by itself."""
+        """Compare them with parts (others,) of the points (others, dimensions) of others, each part by itself."""
         own = np.column_stack([self.coordinates, np.linalg.norm(self.factor, axis=1)])
         beside = self.frame.beside(others)
         known = np.column_stack([self.frame.inside(others), np.linalg.norm(beside, axis=1)])
@@ -65,7 +66,7 @@ class Residuals:
         ]
 
     def alone(self) -> Float64Array:
-        """The rotation (width, codimension) at which their own values recur."""
+        """Return the rotation (width, codimension) at which their own values recur."""
         few = self.part(some_of(len(self.factor)))
         inside, axes = few.features()
 
@@ -78,11 +79,11 @@ class Residuals:
         return _searched(np.eye(few.factor.shape[1], few.frame.codimension), worth)
 
     def part(self, rows: slice) -> Residuals:
-        """Some of the rows."""
+        """Return some of the rows."""
         return Residuals(self.frame, self.coordinates[rows], self.factor[rows], self.anchors)
 
     def features(self) -> tuple[Float64Array, Float64Array]:
-        """The rows less their residuals, (rows, features), and the residuals' axes, (codimension, features)."""
+        """Return the rows without residuals, (rows, features), and the residuals' axes, (codimension, features)."""
         frame, rank, codimension = self.frame, self.frame.rank, self.frame.codimension
         origin = frame.points(np.zeros((1, rank)), np.zeros((1, 0)))
         axes = frame.points(np.zeros((codimension, rank)), np.eye(codimension)) - origin
@@ -91,7 +92,7 @@ class Residuals:
 
 @dataclass(frozen=True)
 class _Nearest:
-    """The nearest of others to some rows, (rows, neighbours), their squared distances, and some of all distances."""
+    """Nearest others of some rows, (rows, neighbours), their squared distances, and a sample of all distances."""
 
     indices: Int64Array
     squared: Float64Array
@@ -99,7 +100,10 @@ class _Nearest:
 
     @classmethod
     def of(cls, distances: Float64Array, which: Int64Array, rows: int) -> _Nearest:
-        """Among those others; ``distances`` (some rows, others) are squared, and ``rows`` are all rows."""
+        """Find the nearest among ``which``.
+
+        ``distances`` (some rows, others) are squared, and ``rows`` counts all rows.
+        """
         if len(which) < distances.shape[1]:
             distances = np.take(distances, which, axis=1)
         heaps = Candidates.empty(len(distances), min(NEIGHBORS, len(which)), np.float64)
@@ -110,12 +114,12 @@ class _Nearest:
 
     @classmethod
     def all(cls, blocks: Sequence[_Nearest]) -> _Nearest:
-        """Of all rows, from those of a few each."""
+        """Merge blocks of rows."""
         fields = zip(*((block.indices, block.squared, block.some) for block in blocks), strict=True)
         return cls(*map(np.concatenate, fields))
 
     def predicting(self, residuals: Float64Array) -> tuple[Float64Array, Float64Array]:
-        """What ``residuals`` (others, codimension) of theirs predict of the rows, and how much that weighs."""
+        """Return the prediction of ``residuals`` (others, codimension) for the rows, and its weight."""
         floor = 1e-3 * float(np.median(self.some)) + np.finfo(np.float64).tiny
         weights = 1.0 / (self.squared + floor)
         predicted = np.einsum("ik,ikc->ic", weights, residuals[self.indices])
@@ -126,18 +130,18 @@ class _Nearest:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A client's rows beside points of others.
+    """A client's rows compared with points of others.
 
     Attributes
     ----------
     own : Residuals
-        Of the rows.
+        Residuals of the rows.
     predicted : (rows, codimension) float64
         Residuals of the most similar rows of others, averaged.
     weights : (rows,) float64
-        The more, the more similar these are.
+        Larger for more similar rows.
     recurrence : Recurrence or None
-        Of the others' values; None where none are looked for.
+        Recurrence of the others' values; None if not used.
     """
 
     own: Residuals
@@ -146,26 +150,26 @@ class Comparison:
     recurrence: Recurrence | None
 
     def part(self, rows: slice) -> Comparison:
-        """Of some of the rows."""
+        """Return the comparison for some of the rows."""
         return replace(
             self, own=self.own.part(rows), predicted=self.predicted[rows], weights=self.weights[rows]
         )
 
     def best(self) -> Float64Array:
-        """The rotation (width, codimension) for which the others speak most."""
+        """Return the rotation (width, codimension) with the most evidence."""
         best = self._procrustes(self.weights)
         if self.recurrence is None or not self.recurrence.columns.size:
             return best
         return _searched(best, self.part(some_of(len(self.weights)))._worth)
 
     def correlation(self, turn: Float64Array) -> float:
-        """Of the residuals, turned, with what is predicted."""
+        """Return the correlation of the rotated residuals with their prediction."""
         turned = self.own.factor @ turn
         norm = float(np.sqrt((turned**2).sum() * (self.predicted**2).sum()))
         return float((turned * self.predicted).sum()) / norm if norm else 0.0
 
     def rank(self, turn: Float64Array, drawn: Float64Array) -> float:
-        """Share of drawn turns, but for the same, for which the others speak less; for equals, half of it."""
+        """Return the share of random rotations, other than this one, with less evidence; ties count half."""
         few = self.part(some_of(len(self.weights)))
         (worth,), rest = few._worth(turn[None]), drawn[~np.isclose(drawn, turn).all(axis=(1, 2))]
         if not len(rest):
@@ -177,9 +181,9 @@ class Comparison:
         return rotation((self.own.factor * weights[:, None]).T @ self.predicted)
 
     def _worth(self, turns: Float64Array) -> Float64Array:
-        """Nats that speak for each of the rotations (turns, width, codimension).
+        """Return the evidence for each rotation (turns, width, codimension), in nats.
 
-        The log likelihood of a rotation, by the residuals of similar rows, is linear in it.
+        The log likelihood of a rotation, given the residuals of similar rows, is linear in it.
         """
         assert self.recurrence is not None
         factor, shares = self.own.factor, self.weights / self.weights.mean()
@@ -192,19 +196,19 @@ class Comparison:
 
 
 def any_rotations(count: int, width: int, codimension: int, rng: np.random.Generator) -> Float64Array:
-    """Matrices (count, width, codimension) of orthonormal rows, uniformly distributed."""
+    """Draw uniform matrices (count, width, codimension) of orthonormal rows."""
     orthonormal, triangle = np.linalg.qr(rng.standard_normal((count, codimension, width)))
     signs = np.sign(np.diagonal(triangle, axis1=1, axis2=2))
     return np.asarray((orthonormal * signs[:, None]).swapaxes(1, 2))
 
 
 def some_of(rows: int) -> slice:
-    """Evenly so many rows that few enough remain to be searched."""
+    """Return an evenly spaced slice with few enough rows to search."""
     return slice(None, None, -(-rows // SEARCHED_ROWS) or 1)
 
 
 def _searched(start: Float64Array, worth: Callable[[Float64Array], Float64Array]) -> Float64Array:
-    """The rotation (width, codimension) from ``start`` that is worth most, as far as choice after choice leads."""
+    """Improve the rotation (width, codimension) ``start`` by greedy choices."""
     best = start
     for turns in _turns(start.shape[1]):
         tried = best @ turns
@@ -214,9 +218,9 @@ def _searched(start: Float64Array, worth: Callable[[Float64Array], Float64Array]
 
 @cache
 def _turns(dimensions: int) -> tuple[Float64Array, ...]:
-    """Orthogonal matrices (turns, dimensions, dimensions) to try, one choice after another.
+    """Return orthogonal matrices (turns, dimensions, dimensions) to try, one set of choices after another.
 
-    Plane by plane, all around, as they are and with a flipped direction, and then near what was best.
+    Plane by plane, all around, with and without a flipped direction, and then near the best.
     """
     if dimensions == 1:
         return (np.array([[[1.0]], [[-1.0]]]),)
@@ -229,7 +233,7 @@ def _turns(dimensions: int) -> tuple[Float64Array, ...]:
 
 
 def _rotations(dimensions: int, plane: tuple[int, int], angles: Float64Array, flip: float) -> Float64Array:
-    """By angles in a plane, whose second direction is flipped before if flip is -1."""
+    """Return rotations by angles in a plane; if flip is -1, its second direction is flipped first."""
     first, second = plane
     turns = np.tile(np.eye(dimensions), (len(angles), 1, 1))
     turns[:, first, first] = np.cos(angles)

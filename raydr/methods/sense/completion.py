@@ -1,6 +1,7 @@
-"""What the server of SENSE makes of the clients' distances: points, one block of clients at a time.
+"""Completion of SENSE: from the clients' distances to points at the server, one block of clients at a time.
 
-Each block is work of its own (:meth:`raydr.federation.Federation.compute`): no step needs all pairs of records.
+Each block is a separate task (:meth:`raydr.federation.Federation.compute`): no step needs all pairs of
+records.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from raydr.methods.sense.spaces import EuclideanSpace, HyperbolicSpace, Space
 from raydr.privacy.mechanism import Coverage
 
 _ROWS_OF_A_TASK = 256
-"""Pointwise records that one task places: less would be all overhead."""
+"""Pointwise records per task: with fewer, overhead dominates."""
 
 
 @dataclass(kw_only=True, frozen=True)
@@ -41,18 +42,18 @@ class Known:
     Attributes
     ----------
     rank, codimension : int
-        Dimensions that the anchors of the first client span, and dimensions beside those.
+        Dimensions that the anchors of the first client span, and the remaining dimensions.
     open_share : (records,) float64
-        Distance of each record from the anchors' span over its distance from their mean: 0 where the server knows
-        the record feature by feature. NaN where noise on its distances makes the two incomparable.
+        Distance of each record from the anchors' span over its distance from their mean: 0 if the server
+        knows the record feature by feature. NaN if noise on its distances makes the two incomparable.
     aligned : Aligned or None
-        Which clients' residuals were turned to fit those of others; None where there are none.
+        Which clients' residuals were rotated to fit those of others; None without residuals.
     narrow : Narrow
-        Which coordinates the points have.
+        Coordinate system of the points.
     heights : (records,) float64 or None
-        Lengths of residuals that lie in a common direction only because theirs is not known.
+        Lengths of residuals that have a common direction only because their own is unknown.
     stress : (iterations + 1,) float64 or None
-        Of the start and after each iteration, where the solver iterates.
+        Stress at the start and after each iteration, if the solver iterates.
     """
 
     rank: int
@@ -66,20 +67,20 @@ class Known:
 
 @dataclass(frozen=True)
 class Block:
-    """What the server knows of a client, or of pointwise clients that see the same anchors.
+    """Observations of a client, or of pointwise clients that see the same anchors.
 
     Attributes
     ----------
     space : Space
-        Where records live.
+        Space of the records.
     anchors : (anchors, dimensions) float64
-        That they see, as points.
+        The visible anchors, as points.
     squared : (rows, anchors) float64
         Squared distances to them.
     noise : float
         Deviation of the noise in their distances, in units of a record's mean distance; 0 for none.
     frame : Frame or None
-        Of the anchors, where all blocks see the same without noise.
+        Frame of the anchors, if all blocks see the same ones without noise.
     """
 
     space: Space
@@ -91,18 +92,18 @@ class Block:
 
 @dataclass(frozen=True)
 class Located:
-    """Rows of a block in the frame of its anchors: what is inside, and how far the rest reaches.
+    """Rows of a block in the frame of its anchors: coordinates inside, and distance from it.
 
     Attributes
     ----------
     frame : Frame
-        Of the anchors.
+        Frame of the anchors.
     coordinates : (rows, rank) float64
-        Inside it.
+        Coordinates inside the frame.
     heights : (rows,) float64
-        Lengths of what is outside.
+        Lengths of the parts outside.
     noisy : bool
-        Whether noise was added to the distances, so that the heights tell nothing.
+        Whether noise was added to the distances, so that the heights are meaningless.
     """
 
     frame: Frame
@@ -112,7 +113,7 @@ class Located:
 
     @property
     def beside(self) -> Float64Array:
-        """Lengths of residuals (rows,), as far as they are known."""
+        """Lengths of residuals (rows,), if known."""
         return np.zeros_like(self.heights) if self.noisy else self.heights
 
     @property
@@ -125,7 +126,7 @@ class Located:
 
 
 def located(block: Block) -> Located:
-    """The server's work on one block."""
+    """Locate the rows of one block, a task of the server."""
     noise = block.noise * float(np.sqrt(block.squared).mean()) if block.noise else 0.0
     frame = block.frame or block.space.frame(block.anchors, noise)
     return Located(frame, *frame.located(block.squared), noisy=block.noise > 0)
@@ -140,10 +141,10 @@ def multisite_points(
     factors: Sequence[Float64Array],
     levels: Sequence[float],
 ) -> tuple[Float64Array, Known]:
-    """Points (rows, dimensions) of all records, client by client, from blocks F and G.
+    """Return points (rows, dimensions) of all records, client by client, from blocks F and G.
 
-    Of each client there are squared distances (rows, anchors) to the anchors that it sees, the residual factor
-    (rows, width) of :func:`raydr.methods.sense.frames.residual_factor`, and the level of its noise.
+    Each client has squared distances (rows, anchors) to the anchors that it sees, the residual factor (rows,
+    width) of :func:`raydr.methods.sense.frames.residual_factor`, and the level of its noise.
     """
     seen = AnchorPoints.of(space, anchors, sum(factor.shape[1] for factor in factors))
     blocks = [
@@ -185,11 +186,11 @@ def pointwise_points(
     squared: Sequence[Float64Array],
     levels: Sequence[float],
 ) -> tuple[Float64Array, Known]:
-    """Points (rows, dimensions) of all records from block F alone.
+    """Return points (rows, dimensions) of all records from block F alone.
 
-    Where all records see the same anchors, what their distances leave over is laid along one common direction: the
-    least that records can differ in it. Where each sees anchors of its own, no direction is common; all anchors
-    together then say what is likely there.
+    If all records see the same anchors, residuals are laid along one common direction: the smallest possible
+    difference between records. If each sees its own anchors, there is no common direction; all anchors
+    together then give the most likely residuals.
     """
     if anchors.local.size:
         members = [np.array([client]) for client in range(federation.clients)]
@@ -246,18 +247,18 @@ def pointwise_points(
 
 @dataclass(frozen=True)
 class AnchorPoints:
-    """Anchors as the server computes with them.
+    """Anchors as points at the server.
 
     Attributes
     ----------
     space : Space
-        Where records live.
+        Space of the records.
     narrow : Narrow
-        The coordinates that points have.
+        Coordinate system of the points.
     common, local : float64
-        As of :class:`Anchors`, as points.
+        As in :class:`Anchors`, as points.
     frame : Frame or None
-        Of the common ones, where there are no others.
+        Frame of the common ones, if there are no others.
     """
 
     space: Space
@@ -268,7 +269,7 @@ class AnchorPoints:
 
     @classmethod
     def of(cls, space: Space, anchors: Anchors, room: int) -> AnchorPoints:
-        """Points, with room for so many directions beside the anchors."""
+        """Return the anchors as points, with ``room`` further directions."""
         points = space.points(anchors.all)
         narrow = space.narrow(points, room)
         points = space.narrowed(points, narrow)
@@ -283,17 +284,17 @@ class AnchorPoints:
 
     @property
     def columns(self) -> Float64Array | None:
-        """All anchors if their coordinates are the columns of the data."""
+        """All anchors, if their coordinates are the columns of the data."""
         plain = isinstance(self.space, EuclideanSpace) and self.narrow.basis is None
         return self.all if plain else None
 
     def visible(self, client: int) -> Int64Array:
-        """Which of :attr:`all` a client sees."""
+        """Return the indices in :attr:`all` of the anchors that a client sees."""
         first, own = len(self.common), self.local.shape[1]
         return np.concatenate([np.arange(first), first + client * own + np.arange(own)])
 
     def block(self, client: int, squared: Float64Array, noise: float) -> Block:
-        """What is known of a client, or of several that see the same."""
+        """Return the observations of a client, or of several that see the same anchors."""
         points = np.concatenate([self.common, self.local[client]]) if self.local.size else self.common
         return Block(self.space, points, squared, noise, None if noise else self.frame)
 
@@ -307,9 +308,9 @@ class Iteration:
     anchors, squared
         Points that the client sees, and squared distances (rows, anchors) to them.
     own : (rows, dimensions) float64 or None
-        Points at the observed distances from each other, wherever they may lie; None for pointwise records.
+        Points at the observed distances from each other, in any position; None for pointwise records.
     start : (rows, dimensions) float64
-        First points.
+        Initial points.
     """
 
     space: Space
@@ -322,7 +323,7 @@ class Iteration:
 
 
 def iterated(block: Iteration) -> tuple[Float64Array, Float64Array]:
-    """Points (rows, dimensions) of one block, by the solver of its space, and the stress on the way to them."""
+    """Return points (rows, dimensions) of one block, by the solver of its space, and the stress of each iteration."""
     if not len(block.start):  # a client without rows
         return block.start, np.zeros(1)
     if isinstance(block.space, HyperbolicSpace):
@@ -351,7 +352,7 @@ def iterated(block: Iteration) -> tuple[Float64Array, Float64Array]:
 
 
 class Iterated(NamedTuple):
-    """Points (rows, dimensions) of each block, and the stress of all of them, of the start and after each iteration."""
+    """Points (rows, dimensions) of each block, and their total stress at the start and after each iteration."""
 
     points: list[Float64Array]
     stress: Float64Array
@@ -360,7 +361,10 @@ class Iterated(NamedTuple):
 def together(
     blocks: Sequence[Iteration], visible: Sequence[Int64Array], anchors: Float64Array, progress: Progress
 ) -> Iterated:
-    """Points of all blocks, which see these of the anchors (anchors, dimensions), by algorithm 2 to the letter."""
+    """Return points of all blocks by algorithm 2 to the letter.
+
+    ``visible`` indexes ``anchors`` (anchors, dimensions).
+    """
     first = blocks[0]
     placed = algorithm_2(
         anchors,
@@ -382,9 +386,9 @@ def refined(
     placed: Sequence[Float64Array],
     own: Sequence[Float64Array | None],
 ) -> Iterated:
-    """Points of each block by iteration, from random points, as published, or from where the closed form put them.
+    """Return points of each block by iteration, from random points as published, or from the closed form.
 
-    A block that is done before the others keeps its stress while they go on.
+    A block that finishes first keeps its stress while the others continue.
     """
     blocks = []
     for number, (block, points, within) in enumerate(zip(known, placed, own, strict=True)):

@@ -1,7 +1,7 @@
-"""The subspace that a client's anchors span, and what lies beside it.
+"""The subspace that a client's anchors span, and its complement.
 
-Distances to anchors tell a record's coordinates inside that subspace, and how far outside of it the record lies; in
-which direction, they do not tell. A frame takes points apart into these two parts and puts them together again.
+Distances to anchors determine a record's coordinates inside that subspace and its distance from it, but not
+the direction outside. A frame splits points into these two parts and joins them again.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from raydr.errors import DataError
 from raydr.geometry.trilateration import Trilateration, trilateration
 
 _LARGEST_ROUNDING = 1e-2
-"""Of coordinates, in units of the spread of anchors or rows, whichever is larger."""
+"""Largest rounding of coordinates, in units of the spread of anchors or rows, whichever is larger."""
 
 
 class Frame(Protocol):
-    """A subspace with a basis, and a basis of what is orthogonal to it."""
+    """A subspace with a basis, and a basis of its orthogonal complement."""
 
     @property
     def rank(self) -> int:
@@ -29,22 +29,22 @@ class Frame(Protocol):
 
     @property
     def codimension(self) -> int:
-        """Dimensions beside it."""
+        """Dimensions of the complement."""
 
     def located(self, squared_distances: Float64Array) -> tuple[Float64Array, Float64Array]:
-        """Coordinates (rows, rank) inside and lengths (rows,) outside, from squared distances (rows, anchors)."""
+        """Return coordinates (rows, rank) inside and lengths (rows,) outside, from squared distances."""
 
     def inside(self, points: Float64Array) -> Float64Array:
-        """Coordinates inside, (rows, rank), of known points (rows, dimensions)."""
+        """Return coordinates inside, (rows, rank), of known points (rows, dimensions)."""
 
     def beside(self, points: Float64Array) -> Float64Array:
-        """Components outside, (rows, codimension), of known points (rows, dimensions)."""
+        """Return components outside, (rows, codimension), of known points (rows, dimensions)."""
 
     def residuals(self, points: Float64Array) -> Float64Array:
-        """The same in any orthonormal basis of more directions: never more work than so many points need."""
+        """Return the same in any orthonormal basis, never with more directions than this many points need."""
 
     def points(self, coordinates: Float64Array, components: Float64Array) -> Float64Array:
-        """Points (rows, dimensions) with these coordinates inside and components outside."""
+        """Return points (rows, dimensions) with these coordinates inside and components outside."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,9 @@ class AffineFrame:
     Parameters
     ----------
     anchors : (anchors, features) float64
-        At least two that differ. Directions in which they do not spread by more than rounding count as outside
-        (:func:`raydr.geometry.trilateration.trilateration`): affinely dependent anchors span less, and nothing else.
+        At least two that differ. Directions in which they spread by no more than rounding count as outside
+        (:func:`raydr.geometry.trilateration.trilateration`). Affinely dependent anchors span less, without
+        other effects.
     noise : float
         Standard deviation of noise that was added to squared distances on purpose.
 
@@ -88,15 +89,15 @@ class AffineFrame:
 
     @cached_property
     def solver(self) -> Trilateration:
-        """What turns distances into coordinates."""
-        # Of the anchors alone, so that client and server agree on the rank without a word.
+        """Solver from distances to coordinates."""
+        # From the anchors alone, so that client and server agree on the rank without a message.
         centre = self.anchors.mean(axis=0)
         farthest = 4.0 * max(float(((anchor - centre) ** 2).sum()) for anchor in self.anchors)
         return trilateration(self.anchors, farthest, self.noise)
 
     @cached_property
     def complement(self) -> Float64Array:
-        """Orthonormal directions beside the hull, (codimension, features)."""
+        """Orthonormal directions outside the hull, (codimension, features)."""
         basis = self.solver.basis
         return np.asarray(np.linalg.svd(basis, full_matrices=True)[2][basis.shape[0] :])
 
@@ -107,17 +108,17 @@ class AffineFrame:
 
     @property
     def codimension(self) -> int:
-        """Dimensions beside it."""
+        """Dimensions outside the hull."""
         return int(self.anchors.shape[1]) - self.rank
 
     def located(self, squared_distances: Float64Array) -> tuple[Float64Array, Float64Array]:
-        """Coordinates (rows, rank) in the hull and distances (rows,) from it, from squared distances to anchors.
+        """Return coordinates (rows, rank) in the hull and distances (rows,) from it, from squared distances to anchors.
 
         Raises
         ------
         DataError
-            If a squared distance is negative or not finite, or if the rows are so far from the anchors that rounding
-            moves them by more than `_LARGEST_ROUNDING` of what tells them apart.
+            If a squared distance is negative or not finite, or if the rows are so far from the anchors that
+            rounding moves them by more than `_LARGEST_ROUNDING` of the spread that separates them.
         """
         wrong = ~((squared_distances >= 0.0) & (squared_distances < np.inf))
         if wrong.any():
@@ -133,12 +134,12 @@ class AffineFrame:
         return coordinates, np.sqrt(self.solver.squared_residuals(squared_distances, coordinates))
 
     def _check_digits(self, squared: Float64Array, coordinates: Float64Array) -> None:
-        """Refuse rows, (rows, anchors) and (rows, rank), that are mostly rounding.
+        """Raise DataError for rows, (rows, anchors) and (rows, rank), that are mostly rounding.
 
-        A squared distance D^2 is rounded by eps D^2, and coordinates are half the product of K of them and U S^-1
-        (`raydr.geometry.trilateration`), so along a direction of singular value s they move by up to
-        eps D^2 sqrt(K) / (2 s), K the number of anchors. Of the median row, so that a few that are far from all
-        others, and move by little of their distance, are placed.
+        A squared distance D^2 is rounded by eps D^2, and coordinates are half the product of K of them and U
+        S^-1 (`raydr.geometry.trilateration`). So along a direction of singular value s they move by up to eps
+        D^2 sqrt(K) / (2 s), with K the number of anchors. The median row decides, so that a few distant rows,
+        which move by little of their distance, are still placed.
         """
         weakest = float(np.linalg.norm(self.solver.solution, axis=0).max())  # 1 / s of the least direction
         count = len(self.anchors)
@@ -156,21 +157,24 @@ class AffineFrame:
             )
 
     def inside(self, points: Float64Array) -> Float64Array:
-        """Coordinates in the hull, (rows, rank), of points (rows, features)."""
+        """Return coordinates in the hull, (rows, rank), of points (rows, features)."""
         return np.asarray((points - self.solver.centre) @ self.solver.basis.T)
 
     def beside(self, points: Float64Array) -> Float64Array:
-        """Components beside the hull, (rows, codimension), of points (rows, features)."""
+        """Return components outside the hull, (rows, codimension), of points (rows, features)."""
         return np.asarray((points - self.solver.centre) @ self.complement.T)
 
     def residuals(self, points: Float64Array) -> Float64Array:
-        """Components beside the hull, in as many directions as there are features where these are many."""
+        """Return components outside the hull, in as many directions as features if these are many."""
         if not wide(points, self.rank):
             return self.beside(points)
         return without(points - self.solver.centre, self.solver.basis)
 
     def points(self, coordinates: Float64Array, components: Float64Array) -> Float64Array:
-        """Points (rows, features) from both; components may be fewer than there are dimensions beside the hull."""
+        """Return points (rows, features) from both parts.
+
+        Components may be fewer than the dimensions outside the hull.
+        """
         placed = self.solver.centre + coordinates @ self.solver.basis
         if components.shape[1]:
             placed += components @ self.complement[: components.shape[1]]
@@ -178,29 +182,29 @@ class AffineFrame:
 
 
 def wide(points: Float64Array, rank: int) -> bool:
-    """Whether a basis of all directions would have more of them than points and anchors need."""
+    """Return whether a basis of all directions would have more of them than points and anchors need."""
     return int(points.shape[1]) > rank + len(points)
 
 
 def without(vectors: Float64Array, basis: Float64Array) -> Float64Array:
-    """Vectors (rows, features) less what lies along an orthonormal basis (rank, features)."""
-    for _ in range(2):  # once leaves rounding of the part taken away
+    """Return vectors (rows, features) without their part along an orthonormal basis (rank, features)."""
+    for _ in range(2):  # once leaves rounding of the removed part
         vectors = vectors - (vectors @ basis.T) @ basis
     return vectors
 
 
 def residual_factor(frame: Frame, rows: Float64Array) -> Float64Array:
-    """What the distances between a client's own rows add to their distances to the anchors: the client's side.
+    """Return what the distances between a client's own rows add to their distances to the anchors.
 
-    With the anchors, the distances between the rows (block G of P3 (8)) tell the inner products of the components
-    beside the frame, and nothing else that is new. A factor R of that Gram matrix, R R^T, says the same in
-    rows x width numbers instead of rows x rows. Its directions are the client's own principal ones: where they point
-    in the space of the features, the factor does not tell.
+    With the anchors, the distances between the rows (block G of P3 (8)) determine the inner products of the
+    components outside the frame, and nothing else that is new. A factor R of that Gram matrix, R R^T, is
+    equivalent, with rows x width numbers instead of rows x rows. Its directions are the client's own
+    principal directions. The factor does not reveal their orientation in the space of the features.
 
     Parameters
     ----------
     frame : Frame
-        Of the anchors that the client sees.
+        Frame of the anchors that the client sees.
     rows : (rows, dimensions) float64
         The client's points.
 

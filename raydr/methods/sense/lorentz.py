@@ -1,20 +1,22 @@
 r"""Hyperbolic trilateration: points of the hyperboloid from their squared distances to known anchors.
 
-(14) is linear in the row x: :math:`x \circ a_j = \cosh(\sqrt\kappa\, d_j)` (L-HYDRA, Keller-Ressel & Nargang 2022).
-Seen from the anchors' centre, a row is (1 + T, p, n): p in the space directions that the anchors span, n in their
-complement, which is space-like, so no different from Euclidean space. With the anchors at (t_j, q_j, 0),
+(14) is linear in the row x: :math:`x \circ a_j = \cosh(\sqrt\kappa\, d_j)` (L-HYDRA, Keller-Ressel & Nargang
+2022). Relative to the anchors' centre, a row is (1 + T, p, n): p in the space directions that the anchors
+span, n in their complement, which is space-like and so equivalent to Euclidean space. With the anchors at
+(t_j, q_j, 0),
 
     T t_j - p . q_j = cosh(sqrt(kappa) d_j) - t_j                    one linear solve gives T and p,
     |n|^2 = T (2 + T) - |p|^2                                        being on the hyperboloid gives |n|.
 
-From d + 1 anchors in general position there is no n, and rows are exact. Fewer leave the direction of n open; what
-a client's own rows have in common there (`raydr.methods.sense.frames.residual_factor`) settles it within the client.
+With d + 1 anchors in general position there is no n, and rows are exact. Fewer anchors leave the direction of
+n open; the inner products of a client's own rows (`raydr.methods.sense.frames.residual_factor`) fix it within
+the client.
 
-Solved as they stand these equations lose digits: with anchors at radius 0.01 and 20, the anchors' Gram matrix gives an
-f_score of 0.36 and least squares errors of 1e-4 between neighbours; here it is 1e-11. Three things keep
-them: the frame at the anchors' centre, T and cosh - 1 in place of cosh, and each equation divided by t_j, to which its
-rounding is proportional. Gauss-Newton on the distances themselves then polishes the rows whose stress is above
-rounding: with noise, all of them.
+A direct solution of these equations loses digits: with anchors at radius 0.01 and 20, the anchors' Gram
+matrix gives an f_score of 0.36, and least squares errors of 1e-4 between neighbours; here the errors are
+1e-11. Three things keep the digits: the frame at the anchors' centre, T and cosh - 1 instead of cosh, and
+division of each equation by t_j, to which its rounding is proportional. Gauss-Newton on the distances then
+refines the rows whose stress exceeds rounding: with noise, all of them.
 """
 
 from __future__ import annotations
@@ -44,18 +46,18 @@ from raydr.threads import one_blas_thread
 EPS = float(np.finfo(np.float64).eps)
 REFINEMENT_STEPS = 30
 FIRST_DAMPING = 1e-9
-"""Little: rows start where the linear equations put them, which is near the end."""
+"""Small: rows start at the solution of the linear equations, which is close to the end."""
 CENTRING_STEPS = 20
 CERTAIN_HEIGHT = 1e-2
-"""A row whose |n| passes a tenth of its time coordinate is off the anchors' span, whatever the rounding."""
+"""A row whose |n| exceeds a tenth of its time coordinate is certainly off the anchors' span."""
 
 
 @dataclass(kw_only=True, frozen=True, eq=False)
 class LorentzFrame:
-    """The `Frame` of anchors on the hyperboloid, as seen from their centre; made by `lorentz_frame`.
+    """The `Frame` of anchors on the hyperboloid, relative to their centre; made by `lorentz_frame`.
 
-    Products of a block go through BLAS: the same block gives the same bits, the same row in another block agrees to
-    rounding only.
+    Products of a block go through BLAS: the same block gives the same bits, the same row in another block
+    agrees only up to rounding.
 
     Attributes
     ----------
@@ -66,7 +68,7 @@ class LorentzFrame:
     spanned : (rank, d) float64
         Orthonormal space directions at the centre, in rows, that span the anchors.
     anchors : (anchors, rank + 1) float64
-        The anchors seen from the centre, along the first ``rank`` directions; on the hyperboloid of that dimension.
+        The anchors relative to the centre, along the first ``rank`` directions; on the hyperboloid of that dimension.
     solution : (rank + 1, anchors) float64
         Pseudo-inverse of the linear equations, each divided by its t_j.
     noise : float
@@ -92,12 +94,12 @@ class LorentzFrame:
 
     @cached_property
     def complement(self) -> Float64Array:
-        """Orthonormal space directions beside those, (codimension, d)."""
+        """Orthonormal space directions outside those, (codimension, d)."""
         with one_blas_thread():
             return np.asarray(np.linalg.svd(self.spanned, full_matrices=True)[2][self.rank :])
 
     def located(self, squared_distances: Float64Array) -> tuple[Float64Array, Float64Array]:
-        """p, (rows, rank), and |n|, (rows,), of rows with these squared distances (rows, anchors) to the anchors.
+        """Return p, (rows, rank), and |n|, (rows,), from squared distances (rows, anchors) to the anchors.
 
         Raises
         ------
@@ -131,7 +133,8 @@ class LorentzFrame:
                 floor=floor,
                 damping=FIRST_DAMPING,
             )
-            # Off the span only where no point of it explains the distances: small |n| is the root of a rounding error.
+            # A row is off the span only if no point of the span explains the distances: a small |n| is the
+            # root of rounding.
             explained = (found.stress <= floor) | (squared[near] <= 0) | (self.codimension == 0)
             span[near[explained]] = found.points[explained, 1:]
             aside[near[~explained]] = True
@@ -147,39 +150,40 @@ class LorentzFrame:
         return span, heights
 
     def inside(self, points: Float64Array) -> Float64Array:
-        """Coordinates inside, (rows, rank), of known points (rows, d + 1)."""
+        """Return coordinates inside, (rows, rank), of known points (rows, d + 1)."""
         return np.asarray(self._seen(points) @ self.spanned.T)
 
     def beside(self, points: Float64Array) -> Float64Array:
-        """Components outside, (rows, codimension), of known points (rows, d + 1)."""
+        """Return components outside, (rows, codimension), of known points (rows, d + 1)."""
         return np.asarray(self._seen(points) @ self.complement.T)
 
     def residuals(self, points: Float64Array) -> Float64Array:
-        """Components outside, in as many directions as there are features where these are many."""
+        """Return components outside, in as many directions as features if these are many."""
         if not wide(points, self.rank):
             return self.beside(points)
         return without(self._seen(points), self.spanned)
 
     def points(self, coordinates: Float64Array, components: Float64Array) -> Float64Array:
-        """Points on the unit hyperboloid with these parts, p (rows, rank) and n (rows, at most ``codimension``)."""
+        """Return points on the unit hyperboloid with parts p (rows, rank) and n (rows, at most ``codimension``)."""
         with one_blas_thread():
             space = coordinates @ self.spanned
             if components.shape[1]:
                 space += components @ self.complement[: components.shape[1]]
-            # Back through the boost that put the centre at the origin.
+            # Undo the boost that moved the centre to the origin.
             time = np.sqrt(1.0 + (space * space).sum(axis=1))
             along = time + space @ self.centre[1:] / (1.0 + self.centre[0])
             points = on_hyperboloid(space + along[:, None] * self.centre[1:])
         return contained(points, FARTHEST_RADIUS)
 
     def _seen(self, points: Float64Array) -> Float64Array:
-        """Space coordinates (rows, d) from the centre."""
+        """Return space coordinates (rows, d) relative to the centre."""
         return seen_from(self.centre, points)[0] if len(points) else np.zeros((0, self.spanned.shape[1]))
 
     def _rounding(self, points: Float64Array, distances: Float64Array) -> Float64Array:
-        """Stress, (rows,), that rounding leaves: distances were computed from coordinates in the ball, of 1e-16."""
+        """Return the stress, (rows,), of rounding: distances come from ball coordinates with errors of 1e-16."""
         depths = 4.0 / ((1.0 + points[:, :1]) * (1.0 + self.anchors[:, 0]))
-        # Rows and anchors are farther out seen from the data's origin than from the centre, by up to its radius.
+        # Relative to the data's origin, rows and anchors are farther out than from the centre, by up to its
+        # radius.
         stretch = 2.0 * self.centre[0]
         errors = 8.0 * EPS * (distances + 2.0 * stretch / (np.sqrt(depths) * np.cosh(0.5 * distances)))
         return np.asarray(((errors + self.noise) ** 2).sum(axis=1))
@@ -189,10 +193,10 @@ def lorentz_frame(anchors: Float64Array, curvature: float = 1.0, noise: float = 
     """Prepare hyperbolic trilateration against anchors.
 
     Anchors may be fewer than d + 1, or lie in a subspace. A direction counts as spanned if the anchors' Klein
-    coordinates have a singular value s in it that distances can use: their error, a = ``noise`` + 2e-16 times the
-    farthest anchor, puts a row wrong by a / s of its time coordinate, where leaving the direction out costs about s.
-    So directions with s^2 <= 10 a are cut, and what rows have there becomes part of n. The result is the same as if
-    the anchors lay in the rest exactly.
+    coordinates have a large enough singular value s in it. The error of s, a = ``noise`` + 2e-16 times the
+    farthest anchor, moves a row by a / s of its time coordinate; leaving the direction out costs about s. So
+    directions with s^2 <= 10 a are cut, and the rows' parts in them become part of n. The result is the same
+    as for anchors that lie exactly in the rest.
 
     Parameters
     ----------
@@ -206,8 +210,7 @@ def lorentz_frame(anchors: Float64Array, curvature: float = 1.0, noise: float = 
     Raises
     ------
     DataError
-        If there are fewer than 2 anchors, or they are off the hyperboloid, or all the same point as far as distances
-        can tell.
+        If there are fewer than 2 anchors, or they are off the hyperboloid, or cannot be separated by distances.
 
     Examples
     --------
@@ -255,11 +258,11 @@ def lorentz_frame(anchors: Float64Array, curvature: float = 1.0, noise: float = 
 
 
 def _centre(anchors: Float64Array) -> Float64Array:
-    """Point that lowers the sum of log cosh of the distances to the anchors, from the anchor in their midst.
+    """Lower the sum of log cosh of the distances to the anchors, from the most central anchor.
 
-    One anchor far out draws the Lorentz centroid to itself, with a weight of e^R; here it pulls no harder than any
-    other. At the minimum the mean Klein coordinates are 0, and walking to their mean never goes uphill. Any point of
-    the anchors' span would do, so a few steps suffice.
+    A distant anchor pulls the Lorentz centroid with a weight of e^R; here it pulls no harder than any other.
+    At the minimum the mean Klein coordinates are 0, and a step to their mean never raises the sum. Any point
+    of the anchors' span would do, so a few steps suffice.
     """
     centre: Float64Array = anchors[int(np.argmin(np.sqrt(squared_arcs(anchors, anchors)).sum(axis=1)))]
     for _ in range(CENTRING_STEPS):
@@ -272,5 +275,5 @@ def _centre(anchors: Float64Array) -> Float64Array:
 
 
 def _klein(space: Float64Array) -> Float64Array:
-    """Klein coordinates: space over time."""
+    """Return Klein coordinates: space over time."""
     return np.asarray(space / np.sqrt(1.0 + (space * space).sum(axis=-1, keepdims=True)))

@@ -1,4 +1,4 @@
-"""Stress of hyperbolic distances, made smaller row by row: damped Gauss-Newton, never uphill."""
+"""Minimisation of the stress of hyperbolic distances, row by row: damped Gauss-Newton that never goes uphill."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from raydr.geometry.points import row_blocks
 from raydr.threads import one_blas_thread
 
 LONGEST_STEP = 2.0
-"""In one step a row walks at most this far, at curvature -1: farther out the linear picture of distances is wrong."""
+"""Longest step of a row at curvature -1: beyond it the linear approximation of distances is wrong."""
 LEAST_DAMPING, MOST_DAMPING = 1e-22, 1e6
 BLOCK_VALUES = 2**20
 
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """Where a descent ended.
+    """Result of a descent.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Descent:
     stress : (rows,) float64
         Each row's sum of squared errors of its distances.
     history : (steps + 1,) float64
-        The stress of all rows together, of the start and after each step.
+        Total stress at the start and after each step.
     """
 
     points: Float64Array
@@ -58,24 +58,24 @@ def refine(
 ) -> Descent:
     """Move points of the hyperboloid, from any start, to lower the stress of their distances.
 
-    The stress is the sum of ``(distance - given distance)^2`` over the pairs of a row and an anchor, and over the
-    pairs of rows where ``within`` gives those. From random starts the way to the least leads through long curved
-    valleys; `LorentzFrame.located` starts at its end.
+    The stress is the sum of ``(distance - given distance)^2`` over the pairs of a row and an anchor, and over
+    the pairs of rows if ``within`` gives their distances. From random starts the way to the minimum leads
+    through long curved valleys; `LorentzFrame.located` starts at its end.
 
     Parameters
     ----------
     points : (rows, d + 1)
         Start, on the unit hyperboloid.
     anchors : (anchors, d + 1)
-        On the unit hyperboloid; they stay.
+        On the unit hyperboloid; they do not move.
     squared_distances : (rows, anchors)
-        As given.
+        The given squared distances.
     within : (rows, rows), optional
         Squared distances among the rows, for one client's block. All rows then step or stay together.
     curvature : float
         kappa of -kappa.
     steps : int
-        At most so many.
+        Largest number of steps.
     tolerance : float
         A row (with ``within``, the block) is done when a step gains less than this part of its stress.
 
@@ -95,7 +95,7 @@ def refine(
 
 
 def random_start(rows: int, anchors: Float64Array, random: np.random.Generator) -> Float64Array:
-    """Random points, (rows, d + 1): normal around the origin, as far out on average as the anchors."""
+    """Return random points, (rows, d + 1): normal around the origin, on average as far out as the anchors."""
     dimensions = anchors.shape[1] - 1
     spread = sqrt(float(np.mean(np.arccosh(np.maximum(anchors[:, 0], 1.0)) ** 2)) / dimensions)
     origin = np.eye(1, dimensions + 1)
@@ -113,12 +113,13 @@ def descend(
     floor: Float64Array | float = 0.0,
     damping: float = 1e-3,
 ) -> Descent:
-    """Do `refine`'s work on checked values, with distances, not squared, at curvature -1.
+    """Run `refine` on checked values, with distances, not squared, at curvature -1.
 
-    Each step is Levenberg-Marquardt in the tangent space of each row, solved by QR: the normal equations would square
-    the e^R between what distances tell of a row's radius and of its direction. A row that would gain stress stays, and
-    is damped more. A row is done at a stress of ``floor``, the rounding of its distances. ``damping`` is that of the
-    start, times 0.1 after a step taken and 10 after one refused.
+    Each step is Levenberg-Marquardt in the tangent space of each row, solved by QR: the normal equations
+    would square the factor e^R between a row's radius and its direction in the distances. A row whose stress
+    would rise stays, and is damped more. A row is done at a stress of ``floor``, the rounding of its
+    distances. ``damping`` is the initial damping; it is multiplied by 0.1 after an accepted step and by 10
+    after a rejected one.
     """
     rows = points.shape[0]
     points = points.copy()
@@ -146,7 +147,7 @@ def descend(
 
 
 def checked_distances(squared: Float64Array, shape: tuple[int, int], curvature: float) -> Float64Array:
-    """Distances (not squared); `DataError` unless their squares have that shape and are from 0 to what can be."""
+    """Return distances (not squared); raise `DataError` unless their squares have that shape and a possible size."""
     squared = np.asarray(squared, dtype=np.float64)
     if squared.shape != shape:
         raise DataError(
@@ -167,7 +168,7 @@ def checked_distances(squared: Float64Array, shape: tuple[int, int], curvature: 
 
 
 def _gain(before: Float64Array, after: Float64Array, *, together: bool) -> tuple[BoolArray, Float64Array]:
-    """Which rows step, and the part of its stress that each gains; ``together`` all rows decide as one."""
+    """Return which rows step, and the relative gain of each; with ``together``, all rows decide as one."""
     if together:
         before, after = np.full_like(before, before.sum()), np.full_like(after, after.sum())
     better = after < before
@@ -177,7 +178,7 @@ def _gain(before: Float64Array, after: Float64Array, *, together: bool) -> tuple
 def _stress(
     points: Float64Array, anchors: Float64Array, distances: Float64Array, within: Float64Array | None
 ) -> Float64Array:
-    """Stress of each row, (rows,); a pair of rows counts half in each."""
+    """Return the stress of each row, (rows,); a pair of rows counts half in each."""
     stress = ((np.sqrt(squared_arcs(points, anchors)) - distances) ** 2).sum(axis=1)
     if within is not None:
         stress += 0.5 * ((np.sqrt(squared_arcs(points, points)) - within) ** 2).sum(axis=1)
@@ -187,7 +188,7 @@ def _stress(
 def _steps(
     points: Float64Array, targets: Float64Array, distances: Float64Array, damping: Float64Array
 ) -> Float64Array:
-    """Steps (rows, d), in the tangent coordinates of `seen_from`."""
+    """Return steps (rows, d), in the tangent coordinates of `seen_from`."""
     rows, dimensions = points.shape[0], points.shape[1] - 1
     steps = np.empty((rows, dimensions))
     for start, stop in row_blocks(rows, max(1, BLOCK_VALUES // (targets.shape[0] * dimensions))):
@@ -197,7 +198,7 @@ def _steps(
         np.divide(towards, lengths, out=towards, where=lengths > 0)
         ridge = np.sqrt(damping[part])[:, None, None] * np.eye(dimensions)
         q, r = np.linalg.qr(np.concatenate([towards, ridge], axis=1))
-        # A distance falls by 1 for each unit walked towards its target.
+        # A distance falls by 1 for each unit moved towards its target.
         wanted = np.einsum("ntd,nt->nd", q[:, : targets.shape[0]], reached - distances[part])
         steps[part] = np.linalg.solve(r, wanted[..., None])[..., 0]
     lengths = np.linalg.norm(steps, axis=1, keepdims=True)

@@ -1,8 +1,9 @@
-r"""Hyperbolic distances between rows whose residuals have unknown directions: the expected ones.
+r"""Expected hyperbolic distances between rows whose residuals have unknown directions.
 
-Anchors that span less than the space tell each row's residual n by its length h only (`raydr.methods.sense.lorentz`).
-Between two rows, cosh of the distance is linear in n . n', so what is not known is one cosine for each pair, and its
-expectation takes its place. Points cannot do that: a shared direction means cosine 1, random ones a random cosine.
+Anchors that span less than the space determine only the length h of each row's residual n
+(`raydr.methods.sense.lorentz`). Between two rows, cosh of the distance is linear in n . n', so the unknown is
+one cosine per pair, and its expectation replaces it. Points cannot represent this: a shared direction means
+cosine 1, random directions a random cosine.
 """
 
 from __future__ import annotations
@@ -16,34 +17,36 @@ from raydr.errors import DataError
 from raydr.geometry.hyperbolic import checked_curvature, checked_points, squared_arcs, to_ball
 
 ALIGNMENT = 0.5
-"""Pointwise. Between 0, rows scattered evenly, and 1, all on one side: the data's centre is off the anchors' span, and
-rows scatter around it. From 0.3 to 0.7 the f_score stays within 0.03 of the best (docs/sense.md)."""
+"""Expected cosine in the pointwise regime. 0 would be evenly scattered rows, 1 rows on one side: the data's
+centre is off the anchors' span, and rows scatter around it. From 0.3 to 0.7 the f_score stays within 0.03 of
+the best (docs/sense.md)."""
 NEAR = 0.6
-"""Median distance of a row to its 10th neighbour at cosine 1, over the median height at curvature -1, below which the
-cosine is taken for 1: rows that agree that well in all that is known, length of the residual included, are nearly the
-same rows, and agree in its direction too. Airports have 0.07 to 0.56, disease 0.69 to 1.73 (docs/sense.md)."""
+"""Threshold for a cosine of 1: the median distance of a row to its 10th neighbour at cosine 1, over the
+median height, at curvature -1. Rows below it agree so well in everything known, length of the residual
+included, that they are nearly the same rows, and also agree in its direction. Airports have 0.07 to 0.56,
+disease 0.69 to 1.73 (docs/sense.md)."""
 NEAR_ROWS = 1_000
-"""Rows, evenly through all, by which that is judged."""
+"""Rows, evenly spread, that decide this."""
 
 
 @dataclass(frozen=True, eq=False)
 class ExpectedHyperboloid:
-    """Points of `LorentzFrame.points` as a `Geometry`, with the expected distance where residuals are not aligned.
+    """Points of `LorentzFrame.points` as a `Geometry`, with expected distances if residuals are not aligned.
 
-    cosh of the distance between two points becomes larger by ``(1 - alignment) h h'``. Without heights it equals
-    `raydr.geometry.hyperbolic.Hyperboloid`.
+    The cosh of the distance between two points is raised by ``(1 - alignment) h h'``. Without heights it
+    equals `raydr.geometry.hyperbolic.Hyperboloid`.
 
     Parameters
     ----------
     points
-        (rows, d + 1), of `LorentzFrame.points`, all residuals in one direction.
+        (rows, d + 1), from `LorentzFrame.points`, all residuals in one direction.
     heights
-        (rows,), the residuals' lengths, of `LorentzFrame.located`.
+        (rows,), the residuals' lengths, from `LorentzFrame.located`.
     curvature
         kappa of -kappa.
     alignment
-        Expected cosine, 0 to 1, over that of the points. None takes `ALIGNMENT`, or 1 where
-        rows are as near as `NEAR`.
+        Expected cosine between residuals, 0 to 1, relative to that of the points. None uses `ALIGNMENT`, or 1
+        if rows are as near as `NEAR`.
 
     Raises
     ------
@@ -87,12 +90,12 @@ class ExpectedHyperboloid:
         return to_ball(self.points)
 
     def squared_distance_block(self, start: int, stop: int) -> FloatArray:
-        """Squared distances, shape (stop - start, rows), of rows ``start:stop`` to all rows; own row exactly 0."""
+        """Return squared distances, (stop - start, rows), of rows ``start:stop`` to all rows; own row exactly 0."""
         block = squared_arcs(self.points[start:stop], self.points)
         spread = np.multiply.outer(self.heights[start:stop], self.heights)
         spread *= 0.5 * (1.0 - self._alignment)
         spread[np.arange(stop - start), np.arange(start, stop)] = 0.0
-        # sinh^2(d / 2) is (cosh d - 1) / 2. Where nothing is added, d stays as it is to the last bit.
+        # sinh^2(d / 2) is (cosh d - 1) / 2. If nothing is added, d stays unchanged to the last bit.
         added = spread > 0.0
         block[added] = (
             4.0 * np.arcsinh(np.sqrt(np.sinh(0.5 * np.sqrt(block[added])) ** 2 + spread[added])) ** 2
@@ -109,7 +112,7 @@ class ExpectedHyperboloid:
 
 
 def _nearly_the_same(points: Float64Array, heights: Float64Array) -> bool:
-    """Whether rows have neighbours, at cosine 1, much nearer than their residuals are long; see `NEAR`."""
+    """Return whether rows have neighbours, at cosine 1, much nearer than their residuals are long; see `NEAR`."""
     if not heights.any():
         return False
     sample = np.linspace(0, len(points) - 1, min(len(points), NEAR_ROWS)).round().astype(np.int64)

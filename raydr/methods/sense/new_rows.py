@@ -1,13 +1,13 @@
 """New rows on a finished map: P3 (23), all rows at once.
 
-Rows of the map serve as pseudo-anchors, which stay where they are. A new row with distances delta_i to them goes where
+Rows of the map serve as fixed pseudo-anchors. A new row with distances delta_i to them goes to the minimum of
 
     sum_i (|p_i - y| - scale * delta_i)^2
 
-is least. (23) itself has scale = 1: it takes for granted that the map is in the units of the data, as completed
-coordinates are. The maps of t-SNE, UMAP and their like are neither in these units nor isometric at any other: only
-distances to near rows mean the same in both. So for such a map give the scale of near pairs (`map_scale`), and let each
-new row see only a few pseudo-anchors (``neighbors``). docs/sense.md has the figures.
+(23) itself has scale = 1: it assumes that the map is in the units of the data, as completed coordinates are.
+Maps of t-SNE, UMAP and similar methods are not isometric in any unit: only distances to near rows agree. For
+such a map, give the scale of near pairs (`map_scale`), and use only a few pseudo-anchors per new row
+(``neighbors``). docs/sense.md has the figures.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from raydr.geometry.points import check_finite, row_blocks
 from raydr.threads import one_blas_thread
 
 BLOCK_VALUES = 2**18
-"""Of a block of new rows: three or four arrays of 2 MB are alive at once."""
+"""Values per block of new rows: three or four arrays of 2 MB are alive at once."""
 _START_NEIGHBORS = 5
 
 
@@ -39,26 +39,26 @@ def place(
 ) -> Float64Array:
     """Place new rows by their distances to rows of a map, each on its own.
 
-    Each row starts at the mean of the 5 nearest pseudo-anchors, or of ``neighbors`` where that is fewer, weighted by
-    1 / delta^2, and moves by majorisation: to the mean of the points that lie scale * delta_i from p_i, on the side
-    where it is. That never raises its stress. With hundreds of dimensions it converges slowly: there, trilateration
-    solves the same in one product.
+    Each row starts at the mean of the 5 nearest pseudo-anchors (of ``neighbors`` if fewer), weighted by 1 /
+    delta^2. It moves by majorisation: to the mean of the points at distance scale * delta_i from p_i, on the
+    row's side of it. This never raises its stress. With hundreds of dimensions it converges slowly;
+    trilateration then solves the same in one product.
 
     Parameters
     ----------
     distances : (rows, anchors)
-        Not squared, in units of the data; 0 or more. Rows may be none.
+        Not squared, in units of the data; 0 or more. May have no rows.
     positions : (anchors, dimensions)
         Pseudo-anchors on the map; at least two.
     neighbors : int, optional
-        How many pseudo-anchors each row goes by, the nearest; at least 2. None: all. As many as the map has
-        dimensions leave each row in the plane or on the line that they span.
+        Number of nearest pseudo-anchors for each row, at least 2. None: all. With as many as the map has
+        dimensions, each row stays in the plane or on the line that they span.
     scale : float
         Map units per data unit; positive. See the module's text.
     tolerance : float
         A row stops when it moves by no more than this part of its largest scaled distance.
     max_iterations : int
-        It stops there in any case.
+        Largest number of iterations.
 
     Returns
     -------
@@ -68,8 +68,8 @@ def place(
     Raises
     ------
     DataError
-        If there are fewer than two pseudo-anchors, shapes do not fit together, a value is not finite or a distance is
-        negative.
+        If there are fewer than two pseudo-anchors, shapes do not fit together, a value is not finite or a
+        distance is negative.
     ScenarioError
         If a setting is out of its range.
 
@@ -101,20 +101,20 @@ def place(
 
 
 def map_scale(graph: NeighborGraph, positions: FloatArray) -> float:
-    """Map units per data unit among near rows: the median over neighbours of map distance / data distance.
+    """Return map units per data unit among near rows: the median over neighbours of map distance / data distance.
 
     Parameters
     ----------
     graph : NeighborGraph
-        Of the pseudo-anchors, in the data; as many neighbours as `place` will use.
+        Neighbours of the pseudo-anchors, in the data; as many as `place` will use.
     positions : (anchors, dimensions)
-        The same on the map.
+        Pseudo-anchors on the map.
 
     Raises
     ------
     DataError
-        If the positions are not finite, or not one for each row of the graph; or if the median is 0: most neighbours
-        coincide in the data or on the map, which then have no common scale.
+        If the positions are not finite, or not one for each row of the graph; or if the median is 0: most
+        neighbours coincide in the data or on the map, which then have no common scale.
     """
     _, positions = _checked(np.empty((0, graph.rows)), positions)
     wanted = graph.distances.astype(np.float64)
@@ -132,7 +132,7 @@ def map_scale(graph: NeighborGraph, positions: FloatArray) -> float:
 def _majorise(
     first: Float64Array, anchors: Float64Array, targets: Float64Array, tolerance: float, max_iterations: int
 ) -> Float64Array:
-    """Minimise ``sum_i (|p_i - y| - t_i)^2`` of each row.
+    """Minimise ``sum_i (|p_i - y| - t_i)^2`` for each row.
 
     ``first`` is (rows, dimensions), ``anchors`` (dimensions, rows, used), ``targets`` (rows, used).
     """
@@ -146,7 +146,7 @@ def _majorise(
             break
         offsets = current[:, :, None] - anchors
         lengths = np.sqrt(np.einsum("dij,dij->ij", offsets, offsets))
-        # A row that lies on a pseudo-anchor has no side of it, so that one draws it to itself.
+        # A row on a pseudo-anchor has no side, so that pseudo-anchor draws it to itself.
         ratios = np.divide(targets, lengths, out=np.zeros_like(lengths), where=lengths > 0)
         moved = means + np.einsum("dij,ij->di", offsets, ratios) / targets.shape[1]
         steps = np.sqrt(((moved - current) ** 2).sum(axis=0))
@@ -160,7 +160,7 @@ def _majorise(
 
 
 def _start(distances: Float64Array, positions: Float64Array, count: int) -> Float64Array:
-    """Mean of the ``count`` nearest pseudo-anchors, weighted by 1 / delta^2; on one that is at distance 0."""
+    """Return the mean of the ``count`` nearest pseudo-anchors, weighted by 1 / delta^2; at distance 0, that one."""
     chosen = _nearest(distances, count)
     near = np.take_along_axis(distances, chosen, axis=1)
     nearest = near.min(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""How many distances a server observes (P3, Table 6), and what no client can be asked for."""
+"""The distances that a server observes (P3, Table 6), and the checks on them."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class Observations:
     Parameters
     ----------
     regime : {"multisite", "pointwise"}
-        Whether a client tells the distances between its own records; pointwise clients hold one record each.
+        Whether a client sends the distances between its own records; pointwise clients hold one record each.
     visibility : {"full", "partial"}
-        Whether all clients see the same anchors, or each also sees some that no other client does.
+        Whether all clients see the same anchors, or each also sees some that no other client sees.
     global_anchors : int
         Anchors that every client sees.
     local_anchors : int
-        Further anchors of each client; 0 where visibility is full.
+        Further anchors of each client; 0 if visibility is full.
     sizes : tuple of int
         Records of each client.
 
     Raises
     ------
     ScenarioError
-        If a pointwise client holds another number of records than one, if local anchors and full visibility meet, or
-        if a client sees fewer than 2 anchors.
+        If a pointwise client does not hold exactly one record, if there are local anchors with full
+        visibility, or if a client sees fewer than 2 anchors.
 
     Examples
     --------

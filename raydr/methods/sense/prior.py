@@ -1,4 +1,4 @@
-"""What is likely where a record's own distances say nothing: a Gaussian, of anchors and of what all records tell."""
+"""A Gaussian prior for what a record's own distances leave open, fitted to anchors and all records."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from raydr.arrays import Float64Array
 from raydr.methods.sense.frames import Frame
 
 _RIDGE = 1e-6
-"""Part of the mean variance that is added to each feature's, so that constant features can be divided by."""
+"""Part of the mean variance that is added to each feature's, so that division by constant features works."""
 _ITERATIONS = 20
-"""Of expectation maximisation; 10 and 100 come within 0.04 of the F-score on nine data sets."""
+"""Iterations of expectation maximisation; with 10 and 100 the F-score is within 0.04 on nine data sets."""
 _WEIGHT = 0.3
-"""Records that moments of nobody's rows count for, per feature: few records do not determine a covariance alone."""
+"""Weight of the moments of public rows, in records per feature: few records do not determine a covariance alone."""
 _EFFORT = 2e9
-"""Multiplications of an iteration at most; of many records so many are taken."""
+"""Largest number of multiplications per iteration; if there are more records, a part of them is used."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Prior:
 
     @classmethod
     def of(cls, points: Float64Array) -> Prior:
-        """Moments of some points (points, features)."""
+        """Return the moments of some points (points, features)."""
         mean = points.mean(axis=0)
         covariance = (points - mean).T @ (points - mean) / len(points)
         return cls(mean, _ridged(covariance))
@@ -37,13 +37,14 @@ class Prior:
     def fitted(
         self, frames: Sequence[Frame], coordinates: Sequence[Float64Array], records: int | None = None
     ) -> Prior:
-        r"""The most likely Gaussian, given coordinates (rank,) of records in frames of their own.
+        r"""Return the most likely Gaussian, given coordinates (rank,) of records in their own frames.
 
-        Where no two records open the same directions, all together tell moments in all of them. By expectation
-        maximisation (Dempster, Laird, Rubin 1977), with this prior's moments as some records more: of each record
-        E[x | V x] and Cov[x | V x], of these the next mean and covariance. This prior's are of so many ``records``;
-        None where they are of nobody's. Where a covariance has too many entries for
-        the records that can be gone through, this prior stays.
+        If records have different open directions, all together determine moments in all directions. The
+        method is expectation maximisation (Dempster, Laird, Rubin 1977), with this prior's moments as
+        additional records: E[x | V x] and Cov[x | V x] of each record give the next mean and covariance.
+        ``records`` is the number of records behind this prior; None if it comes from public rows. If a
+        covariance has too many entries for the number of records that can be processed, this prior is
+        returned.
         """
         features = len(self.mean)
         taken = min(len(frames), int(_EFFORT / (features**2 * max(frames[0].rank, 1))))
@@ -74,11 +75,11 @@ class Prior:
     def expected(
         self, frame: Frame, coordinates: Float64Array, heights: Float64Array | None = None
     ) -> Float64Array:
-        r"""Expected points (rows, features), given their coordinates (rows, rank) in a frame.
+        r"""Return expected points (rows, features), given their coordinates (rows, rank) in a frame.
 
-        With x ~ N(mean, C) and V the frame's basis, E[x | V x] = mean + C V^T (V C V^T)^-1 (V x - V mean). Where
-        clients see anchors of their own, each frame spans what others leave open. An expected residual is shorter than
-        the records' own; ``heights`` (rows,) are the lengths that they are to have, if known.
+        With x ~ N(mean, C) and V the frame's basis, E[x | V x] = mean + C V^T (V C V^T)^-1 (V x - V mean). If
+        clients see their own anchors, each frame spans what others leave open. An expected residual is
+        shorter than a true one; ``heights`` (rows,) sets the lengths, if known.
         """
         from scipy.linalg import solve
 
@@ -95,7 +96,7 @@ class Prior:
 
 
 def _basis(frame: Frame) -> tuple[Float64Array, Float64Array]:
-    """Orthonormal directions (rank, features) of a frame, and the point (features,) where all coordinates are 0."""
+    """Return orthonormal directions (rank, features) of a frame, and the point (features,) of zero coordinates."""
     origin = frame.points(np.zeros((1, frame.rank)), np.zeros((1, 0)))
     return frame.points(np.eye(frame.rank), np.zeros((frame.rank, 0))) - origin, origin[0]
 

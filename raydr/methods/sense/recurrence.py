@@ -1,9 +1,9 @@
-r"""Columns whose values recur, as counts, codes, and yes and no do.
+r"""Columns with recurring values, such as counts, codes and booleans.
 
-Let p be the density of a column's values, smoothed a little, and q the same smoothed much. Where values recur,
-log p / q is large at them and small beside them, and a row that is turned the wrong way falls beside. Where they do
-not, it is about 0 everywhere. How many rows have which value differs from site to site and falls out of the quotient;
-which values there are does not differ.
+Let p be the density of a column's values, smoothed a little, and q the same smoothed strongly. If values
+recur, log p / q is large at them and small between them, and a wrongly rotated row falls between them. If
+they do not recur, it is about 0 everywhere. The frequency of a value differs between sites, but cancels in
+the quotient; the set of values does not differ.
 """
 
 from __future__ import annotations
@@ -19,34 +19,35 @@ _FINE, _COARSE = 0.02, 0.1
 """Smoothing of p and q, in units of a column's deviation."""
 _BINS = 2048
 _COLUMNS = 16
-"""Looked at at a time: their bins, under both smoothings, stay in a core's cache."""
+"""Columns processed at a time: their bins, under both smoothings, stay in a core's cache."""
 _MARGIN = 2.0
-"""Deviations beyond the values that are told apart."""
+"""Margin beyond the resolved values, in deviations."""
 _OUTSIDE = 0.005
-"""Share of values on either side that are not, so that a few far ones do not coarsen the bins."""
+"""Share of values on either side that are not resolved, so that a few distant values do not coarsen the bins."""
 _FLOOR = 1e-2
-"""Of the largest density, added to both: that nobody is there is no evidence."""
+"""Part of the largest density, added to both: an empty bin is no evidence."""
 _NOWHERE = 0.1
-"""Share of values that recur nowhere, as measurements that went wrong do."""
+"""Share of values that do not recur, such as wrong measurements."""
 _ERRORS, _LEAST_WORTH = 3.0, 0.1
-"""Standard errors above 0, and nats a row, at which values count as recurring. Noise has as many errors in 1 of 740
-columns, and measurements whose density has a peak in all, but less worth."""
+"""Least number of standard errors above 0, and least nats per row, for values to count as recurring. Noise
+reaches the first in 1 of 740 columns, and measurements whose density has a peak in all, but with fewer nats.
+"""
 
 
 @dataclass(frozen=True)
 class Recurrence:
-    """log p / q of the columns that recur.
+    """log p / q of the recurring columns.
 
     Attributes
     ----------
     columns : (recurring,) int64
-        Which these are.
+        Indices of the columns.
     first, step : (recurring,) float64
-        Value of the first bin, and from one bin to the next.
+        Value of the first bin, and width of the bins.
     logs : (recurring, bins) float64
-        Of each bin.
+        log p / q of each bin.
     worth : float
-        Mean of log p / q over the rows, each left out of p and q in its turn, all columns together; nats a row.
+        Mean of log p / q over the rows, each left out of p and q in turn, all columns together; nats per row.
     """
 
     columns: Int64Array
@@ -57,7 +58,7 @@ class Recurrence:
 
     @classmethod
     def of(cls, rows: Float64Array) -> Recurrence:
-        """Of rows (rows, features) whose values are known."""
+        """Return the recurrence of rows (rows, features) with known values."""
         low, high = np.quantile(rows, [_OUTSIDE, 1.0 - _OUTSIDE], axis=0)
         deviation = np.clip(rows, low, high).std(axis=0)
         varied = np.flatnonzero(deviation > 1e-9 * np.abs(rows).max(axis=0))
@@ -77,18 +78,18 @@ class Recurrence:
     def evidence(
         self, inside: Float64Array, factor: Float64Array, axes: Float64Array, turns: Float64Array
     ) -> Float64Array:
-        """Sum of log p / q over the values of rows that are turned one way or another; nats.
+        """Return the sum of log p / q over the values of rows under each rotation; nats.
 
         Parameters
         ----------
         inside : (rows, features) float64
-            The rows less their residuals.
+            The rows without their residuals.
         factor : (rows, width) float64
             Their residuals in a client's own directions.
         axes : (codimension, features) float64
-            The directions that residuals may have.
+            Possible directions of residuals.
         turns : (turns, width, codimension) float64
-            Which of these the client's own are.
+            Rotations from the client's own directions to these.
 
         Returns
         -------
@@ -101,7 +102,7 @@ class Recurrence:
 
 
 def _recurring(place: Float64Array, widths: Float64Array) -> tuple[BoolArray, Float64Array, Float64Array]:
-    """Which columns recur, log p / q of these, and what it is worth to each column, of bins (rows, columns)."""
+    """Return which columns recur, their log p / q, and the evidence of each column, from bins (rows, columns)."""
     counts, rows = _counts(place), len(place)
     fine, coarse = _smoothed(counts, widths)
     own_fine, own_coarse = 1.0 / (np.sqrt(2.0 * np.pi) * widths[:, :, None])
@@ -114,7 +115,7 @@ def _recurring(place: Float64Array, widths: Float64Array) -> tuple[BoolArray, Fl
 
 
 def _counts(place: Float64Array) -> Float64Array:
-    """Values (rows, columns) in each bin, (columns, bins)."""
+    """Count values (rows, columns) in each bin, (columns, bins)."""
     bins = np.rint(place)
     inside = (bins >= 0) & (bins < _BINS)
     rows = [column[told].astype(np.int64) for column, told in zip(bins.T, inside.T, strict=True)]
@@ -123,13 +124,13 @@ def _counts(place: Float64Array) -> Float64Array:
 
 
 def _smoothed(counts: Float64Array, widths: Float64Array) -> Float64Array:
-    """Counts (columns, bins) under Gaussians of so many bins (widths, columns): (widths, columns, bins)."""
+    """Smooth counts (columns, bins) by Gaussians of widths (widths, columns) in bins: (widths, columns, bins)."""
     frequency = 2.0 * np.pi * np.fft.rfftfreq(_BINS)
     spectrum = np.fft.rfft(counts, axis=1) * np.exp(-0.5 * (widths[:, :, None] * frequency) ** 2)
     return np.asarray(np.fft.irfft(spectrum, _BINS, axis=2))
 
 
 def _quotient(fine: Float64Array, coarse: Float64Array, floor: Float64Array) -> Float64Array:
-    """The logarithm of p / q, from counts under both."""
+    """Return the logarithm of p / q, from counts under both smoothings."""
     fine, coarse = np.maximum(fine, 0.0), np.maximum(coarse, 0.0)
     return np.asarray(np.log(((1.0 - _NOWHERE) * fine + _NOWHERE * coarse + floor) / (coarse + floor)))

@@ -1,4 +1,4 @@
-"""The compiled inner loop of recurring values: imports numba, and so is imported where it is used."""
+"""Compiled inner loop of recurring values. It imports numba, so import this module where it is used."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from raydr.arrays import Float64Array
 def _read(
     table: Float64Array, inside: Float64Array, factor: Float64Array, axes: Float64Array, turns: Float64Array
 ) -> Float64Array:
-    """Sums of what a table says at the places of turned rows, one for each turn.
+    """Sum a table's values at the positions of rotated rows, for each rotation.
 
-    Column by column, since a column's entries stay in a core's nearest cache while all turns pass.
+    Column by column, because a column's entries stay in a core's nearest cache while all rotations pass.
 
     Parameters
     ----------
     table : (columns, bins) float64
-        Between two bins it is linear, and outside 0.
+        Linear between two bins, and 0 outside.
     inside : (columns, rows) float64
-        Places of the rows less their residuals, in bins.
+        Positions of the rows without their residuals, in bins.
     factor : (width, rows) float64
         Residuals in a client's own directions.
     axes : (columns, codimension) float64
-        The directions that the residuals may have, in bins.
+        Possible directions of residuals, in bins.
     turns : (turns, width, codimension) float64
-        Which of them the client's own are.
+        Rotations from the client's own directions to these.
 
     Returns
     -------

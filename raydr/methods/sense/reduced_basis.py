@@ -1,9 +1,10 @@
-"""Wide tables: the few directions in which all lies that SENSE can know, in place of all features.
+"""A reduced basis for wide tables: the few directions that SENSE can know, instead of all features.
 
-Distances tell of records what lies along the anchors, and how long the rest is; within a client, the shape of the rest
-too. None of it depends on how many features there are: anchors span at most as many directions as there are anchors,
-and what is beside them needs no more than there are columns in the clients' residual factors. So the server works in
-so many coordinates, where that is fewer than features, and nothing is quadratic in these.
+Distances determine a record's part along the anchors and the length of the rest; within a client, also the
+shape of the rest. None of this depends on the number of features: the anchors span at most as many directions
+as there are anchors, and the rest needs no more than the columns of the clients' residual factors. So the
+server uses that many coordinates if they are fewer than the features, and no cost is quadratic in the
+features.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from raydr.arrays import Float64Array, FloatArray
 
 @dataclass(frozen=True)
 class Narrow:
-    """Coordinates that keep all inner products of anchors, and have room beside them.
+    """Coordinates that keep all inner products of anchors, with room for further directions.
 
     Attributes
     ----------
     basis : (directions, features) float64 or None
-        Orthonormal, spans the anchors; None where there are so few features that coordinates are these.
+        Orthonormal, spans the anchors; None if there are so few features that they are the coordinates.
     room : int
-        Coordinates beside them.
+        Further coordinates.
     spanned : (anchors, directions) float64 or None
         The anchors along the basis.
     """
@@ -36,7 +37,7 @@ class Narrow:
 
     @classmethod
     def of(cls, anchors: Float64Array, room: int) -> Narrow:
-        """Narrow coordinates for anchors (anchors, features), as seen from the origin that all share."""
+        """Return narrow coordinates for anchors (anchors, features), relative to the common origin."""
         from scipy.linalg import qr
 
         count, features = anchors.shape
@@ -46,22 +47,22 @@ class Narrow:
         return cls(np.ascontiguousarray(basis.T), room, spanned.T)
 
     def of_anchors(self, anchors: Float64Array) -> Float64Array:
-        """Coordinates (anchors, directions + room) of some of the anchors, which have nothing beside."""
+        """Return coordinates (anchors, directions + room) of some anchors, with zeros in the room."""
         if self.basis is None:
             return anchors
         return np.hstack([anchors @ self.basis.T, np.zeros((len(anchors), self.room))])
 
     def widened(self, coordinates: Float64Array, rng: np.random.Generator) -> Float64Array:
-        """Points (points, features) with the coordinates (points, directions + room), and the distances that they have.
+        """Return points (points, features) with the distances of the coordinates (points, directions + room).
 
-        In which directions of the features they lie beside the anchors nobody knows: any will do.
+        Their directions outside the anchors' span are unknown, so any are chosen.
         """
         from scipy.linalg import qr
 
         if self.basis is None:
             return coordinates
         count = len(self.basis)
-        # Of the room, as much as these points use: its basis needs no more directions than there are points.
+        # The part of the room that these points use: its basis needs no more directions than points.
         used, lengths = qr(coordinates[:, count:].T, mode="economic")
         drawn = rng.standard_normal((used.shape[1], self.basis.shape[1]))
         for _ in range(2):
@@ -71,24 +72,24 @@ class Narrow:
 
 
 LEAST_SINGULAR = 1e-10
-"""Of the anchors' coordinates, relative to the largest, below which a direction is one of rounding."""
+"""Least singular value of the anchors' coordinates, relative to the largest; smaller ones are rounding."""
 
 
 @dataclass(frozen=True, eq=False)
 class Lift:
-    """Rows of features that stand for the server's coordinates: along the anchors where those lie, and beside them.
+    """Rows of features for the server's coordinates: along the anchors, and in chosen directions for the rest.
 
-    In which directions of the features points lie beside the anchors nobody knows: any will do, the same for all. It
-    holds what is known anyway, the anchors; of the rest it makes what it needs where rows are asked for.
+    The directions outside the anchors' span are unknown, so any are chosen, the same for all points. The
+    object holds only the anchors, which are known anyway, and computes the rest when rows are requested.
 
     Attributes
     ----------
     origin : (features,) float64 or None
-        From where coordinates count; None for 0.
+        Origin of the coordinates; None for 0.
     anchors : tuple of (anchors, features) float64
-        That span the first coordinates; none where coordinates are the features.
+        Span the first coordinates; empty if coordinates are the features.
     spanned : (anchors, directions) float64
-        Those coordinates of all of them, as of :class:`Narrow`.
+        Those coordinates of all of them, as in :class:`Narrow`.
     """
 
     origin: Float64Array | None
@@ -96,7 +97,7 @@ class Lift:
     spanned: Float64Array = field(default_factory=lambda: np.zeros((0, 0)))
 
     def __call__(self, coordinates: FloatArray) -> Float64Array:
-        """Rows (rows, features) of some points' coordinates (rows, dimensions)."""
+        """Return rows (rows, features) for coordinates (rows, dimensions)."""
         points = coordinates.astype(np.float64)
         if self.anchors:
             from scipy.linalg.lapack import dormqr
@@ -113,10 +114,10 @@ class Lift:
 
     @cached_property
     def _turn(self) -> tuple[Float64Array, Float64Array, Float64Array, Float64Array]:
-        """How coordinates come to those along the directions that anchors surely span, and these to features.
+        """Return the maps from coordinates to the directions that anchors surely span, and from these to features.
 
-        By Householder's reflectors: 2,000 directions among 20,000 features have 320 MB as a basis, and need none here
-        where they lie beside the anchors.
+        By Householder reflectors: a basis of 2,000 directions among 20,000 features takes 320 MB, and is not
+        needed for those outside the anchors' span.
         """
         from scipy.linalg import qr
 

@@ -1,12 +1,12 @@
 """SENSE (P3, Algorithm 1): one exchange of distances to anchors, then everything at the server.
 
 1. The server shows anchors to the clients: all the same, or some to each client alone.
-2. Each client posts the squared distances of its records to the anchors that it sees (block F of (8)) and, where it has
-   several records, what the distances between them add (block G).
+2. Each client sends the squared distances of its records to the anchors that it sees (block F of (8)) and, if
+it has several records, what the distances between them add (block G).
 3. The server completes the geometry: in closed form, or by SMACOF (11).
 4. It draws a map of that geometry.
 
-Step 2 is what the method costs. How much of each record the server can tell is in the notes of the outcome.
+Step 2 is the privacy cost. The notes of the outcome say how much of each record the server can reconstruct.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ class Completed:
     Attributes
     ----------
     anchors : Anchors
-        That the clients saw.
+        Anchors that the clients saw.
     space : Space
-        Where records live.
+        Space of the records.
     points : (records, dimensions) float64
         In client order, in narrow coordinates.
     narrow : Narrow
-        Which these are.
+        Coordinate system of the points.
     geometry : Geometry
         Distances between them.
     notes : tuple of Note
-        What the server could tell.
+        What the server could find out.
     stress : (iterations + 1,) float64 or None
-        Of the start and after each iteration, where the solver iterates.
+        Stress at the start and after each iteration, if the solver iterates.
     """
 
     anchors: Anchors
@@ -80,7 +80,7 @@ class Completed:
 
     @property
     def lift(self) -> Lift | None:
-        """Where the points lie among the features of the data; None where rows are no points of theirs."""
+        """Map from points to features of the data; None if rows are not points of that space."""
         if not isinstance(self.space, EuclideanSpace):
             return None
         if self.narrow.spanned is None:
@@ -89,7 +89,7 @@ class Completed:
 
 
 def completed(federation: Federation, settings: SenseSettings) -> Completed:
-    """Steps 1 to 3: anchors, distances, geometry."""
+    """Run steps 1 to 3: anchors, distances, geometry."""
     with federation.stage("anchors"):
         anchors = chosen_anchors(federation, settings)
         space = settings.space.around(anchors.common)
@@ -119,7 +119,7 @@ def completed(federation: Federation, settings: SenseSettings) -> Completed:
 
 
 def rehearse_anchors(federation: Federation, settings: DistributionLearning) -> LearntLandmarks:
-    """Ask what learning anchors asks."""
+    """Ask what the learning of anchors asks."""
     if not isinstance(federation, Rehearsal):
         raise TypeError("anchors can be rehearsed in a Rehearsal alone")
     return rehearse_learning(federation, settings)
@@ -128,7 +128,7 @@ def rehearse_anchors(federation: Federation, settings: DistributionLearning) -> 
 def _observed(
     federation: Federation, settings: SenseSettings, anchors: Anchors, space: Space
 ) -> Observations:
-    """What the server is to see; refuses what could place nothing before anybody is asked."""
+    """Return what the server will observe; refuse unusable settings before any request."""
     space.frame(space.points(anchors.seen_by(0)))
     if settings.solver == "smacof-dense":
         require_small(federation.rows + len(anchors.all))
@@ -139,14 +139,17 @@ def _observed(
 
 
 def _addressed(requests: AnchorRequests) -> AnchorRequests | AnchorRequest:
-    """One for each client, or the one that all are told."""
+    """Return one request for each client, or the common one."""
     return requests if len(requests.own) > 1 else requests.own[0]
 
 
 def new_rows_model(
     settings: SenseSettings, known: Completed, drawn: Drawn, rng: np.random.Generator
 ) -> dict[str, FloatArray]:
-    """What places new rows: the references of :mod:`raydr.methods.references`; in the disk the scale for (23) too."""
+    """Return the model for new rows: the references of :mod:`raydr.methods.references`.
+
+    In the disk also the scale for (23).
+    """
     chart, space = known.space.chart(known.points), known.space
 
     def rows(means: Float64Array) -> Float64Array:
@@ -158,7 +161,7 @@ def new_rows_model(
 def _placing(
     settings: SenseSettings, drawn: Drawn, chart: FloatArray, rows: Callable[[Float64Array], Float64Array]
 ) -> dict[str, FloatArray]:
-    """References on a map, of ``chart`` (rows, features), of whose means ``rows`` makes rows of a table."""
+    """Return references on a map; ``rows`` turns means of ``chart`` (rows, features) into rows of a table."""
     scale: dict[str, FloatArray] = {}
     if isinstance(settings.embedder, COSNE):
         nearest = drawn.graph.nearest(min(NEIGHBORS, drawn.graph.k))
@@ -169,7 +172,7 @@ def _placing(
 def requests_for(
     federation: Federation, settings: SenseSettings, anchors: Anchors, space: Space
 ) -> AnchorRequests:
-    """One request for all clients where they are told the same, else one for each."""
+    """Return one request for all clients if they see the same anchors, else one for each."""
     mechanisms: tuple[Mechanism | None, ...] = (None,) * federation.clients
     deviation, coverage = 0.0, _added_here(federation)
     if coverage is not None:
@@ -192,16 +195,16 @@ def requests_for(
 
 
 def _added_here(federation: Federation) -> Coverage | None:
-    """Noise that distances or the rows behind them still need; records that carry noise for good need no other."""
+    """Return the noise still to add to distances or rows; records with permanent noise need none."""
     coverage = federation.context.coverage
     return None if coverage is not None and coverage.mechanism.for_good else coverage
 
 
 @dataclass(frozen=True)
 class ByDepth:
-    """CO-SNE of records whose depth is known: it keeps the norms (rows,) that they have in their own ball.
+    """CO-SNE of records with known depth: it keeps their norms (rows,) in their own ball.
 
-    CO-SNE's distances are those of curvature -1, and ``curvature`` is that of the graph's.
+    CO-SNE's distances have curvature -1, and ``curvature`` is that of the graph's.
     """
 
     embedder: COSNE
@@ -236,7 +239,7 @@ class ByDepth:
 def draw(
     geometry: Geometry, chart: FloatArray, settings: SenseSettings, seed: int, journal: Journal
 ) -> Drawn:
-    """Map of a geometry by the embedder that the settings name; ``chart`` (rows, features) starts it."""
+    """Draw a map of a geometry by the embedder of the settings, starting from ``chart`` (rows, features)."""
     embedder = settings.embedder
     if isinstance(embedder, COSNE) and isinstance(geometry, Hyperboloid | ExpectedHyperboloid):
         embedder = ByDepth(embedder, np.linalg.norm(geometry.ball, axis=1), settings.curvature)
@@ -252,28 +255,28 @@ class SENSE(SenseSettings):
 
     @property
     def rounds_asked(self) -> int:
-        """Those in which anchors are learnt."""
+        """Number of rounds in which anchors are learnt."""
         return self.learning.rounds_asked if self.anchor_source == "learnt" else 0
 
     @property
     def public_file(self) -> str | None:
-        """The file of anchors."""
+        """Path of the file of anchors."""
         return self.anchor_path
 
     def unkeyable(self) -> str | None:
-        """Why rows may not be turned: a key shifts them too."""
+        """Return why rows may not be keyed: a key also shifts them."""
         if self.geometry == "euclidean":
             return None
         return "hyperbolic points depend on their distance to the origin, which the key's shift changes: leave it out"
 
     def truth(self, rows: FloatArray) -> Geometry | None:
-        """True distances between pooled rows (rows, features) where they are not the rows' Euclidean ones."""
+        """Return the true distances between pooled rows (rows, features), if not their Euclidean ones."""
         if self.geometry == "euclidean":
             return None
         return self.space.geometry(self.space.points(rows))
 
     def mapped(self, embedding: FloatArray) -> Geometry | None:
-        """Distances on a map in the Poincare disk or ball; None for maps that are read by their positions."""
+        """Return distances on a map in the Poincare disk or ball; None for Euclidean maps."""
         if not isinstance(self.embedder, COSNE):
             return None
         return Hyperboloid(from_ball(embedding))
@@ -281,7 +284,7 @@ class SENSE(SenseSettings):
     def central(
         self, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
     ) -> Pooled:
-        """Map of pooled rows by the same embedder."""
+        """Return the map of pooled rows by the same embedder."""
         space, known = self.space, self.truth(rows)
         chart = rows if known is None else space.chart(space.points(rows))
         drawn = draw(Points(rows) if known is None else known, chart, self, seed, journal)
@@ -291,9 +294,10 @@ class SENSE(SenseSettings):
         )
 
     def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
-        """Positions (rows, dimensions) of new rows (rows, features) on the map, without a server.
+        """Return positions (rows, dimensions) of new rows (rows, features) on the map, without a server.
 
-        By :mod:`raydr.methods.references`; in the disk, whose distances are not those of positions, by P3 (23).
+        By :mod:`raydr.methods.references`; in the disk, whose distances are not those of positions, by P3
+        (23).
         """
         space = self.space
         points, known = space.points(rows), space.points(model["references"])
@@ -311,10 +315,10 @@ class SENSE(SenseSettings):
         )
 
     def admit(self, federation: Federation, model: Mapping[str, FloatArray]) -> Placed | None:
-        """A site that joins posts the distances of its rows to the anchors that all have seen, which are completed.
+        """Have a joining site send the distances of its rows to the anchors that all clients saw, and complete them.
 
-        What they leave open of a row is laid along one direction, as of pointwise records. Where no anchor was seen by
-        all, the site places its rows at home.
+        Residuals are laid along one direction, as for pointwise records. If no anchor was seen by all
+        clients, the site places its rows locally.
         """
         common = np.asarray(model["anchors"], np.float64)
         if len(common) < 2:
@@ -330,7 +334,7 @@ class SENSE(SenseSettings):
         return Placed(self.transform(model, rows))
 
     def rehearse(self, federation: Rehearsal) -> None:
-        """Ask what :func:`completed` asks; how wide the clients' factors are follows from the anchors themselves."""
+        """Ask what :func:`completed` asks; the width of the clients' factors follows from the anchors themselves."""
         self.check(federation.rows, federation.features)
         with federation.by_sample(), federation.stage("anchors"):
             anchors = chosen_anchors(federation, self, learn=rehearse_anchors)
@@ -356,9 +360,9 @@ class SENSE(SenseSettings):
                 federation.reckon(at_server=4.0 * self.iterations * points**2 * features)
 
     def server_bytes(self, rows: int, features: int, clients: int) -> int:
-        """Frames of the anchors, and of ``smacof-dense`` six matrices over all pairs of anchors and rows.
+        """Return bytes for frames of the anchors, and with ``smacof-dense`` for six matrices over all anchors and rows.
 
-        Each client has a frame of its own where it is a problem of its own.
+        Each client has its own frame if it is a separate problem.
         """
         common, local = self.per_client(features, rows)
         problems = clients if local or self.regime == "multisite" else 1
@@ -370,7 +374,7 @@ class SENSE(SenseSettings):
 
 @method(SENSE, "SENSE")
 def serve(federation: Federation, settings: SENSE) -> Outcome:
-    """Server part of Algorithm 1."""
+    """Run the server part of Algorithm 1."""
     settings.check(federation.rows, federation.features)
     known = completed(federation, settings)
     chart = known.space.chart(known.points)

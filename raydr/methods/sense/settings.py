@@ -60,7 +60,7 @@ class SenseSettings(AnchorSettings, MethodSettings):
     def _geometry_fits(self) -> SenseSettings:
         if self.geometry == "euclidean" and isinstance(self.embedder, COSNE):
             raise ValueError("embedder cosne draws hyperbolic records: set geometry: hyperbolic")
-        # By value, not by what was given: the scenario.yaml of a run folder gives every key.
+        # By value, because the scenario.yaml of a run folder gives every key.
         if self.geometry == "euclidean" and (self.curvature, self.points) != (1.0, "features"):
             raise ValueError(
                 "curvature and points apply to geometry: hyperbolic alone: set geometry:"
@@ -73,13 +73,13 @@ class SenseSettings(AnchorSettings, MethodSettings):
         return self
 
     def check(self, rows: int, features: int) -> None:
-        """Anchors and neighbours must be there for so many rows."""
+        """Check that there are enough rows for anchors and neighbours."""
         self.per_client(features, rows)
         self.embedder.neighbors_needed(rows)
 
     @property
     def space(self) -> Space:
-        """Where records live."""
+        """Space of the records."""
         if self.geometry == "hyperbolic":
             return HyperbolicSpace(self.curvature, self.points)
         return EuclideanSpace()

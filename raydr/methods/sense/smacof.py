@@ -1,15 +1,17 @@
 """SMACOF against fixed anchors: P3 (9)-(11) and algorithm 2, for the rows of one client.
 
-Anchors do not move and clients do not see each other's rows, so V_NN of (11) is block diagonal by client: each client
-is a problem of its own. A client's n rows see r anchors and each other, which makes its block (r + n) I - 1 1^T, whose
-inverse Sherman and Morrison give: V_NN^-1 b = (b + 1 (1^T b) / r) / (r + n). Where rows do not see each other it is
-b / r.
+Anchors do not move and clients do not see each other's rows, so V_NN of (11) is block diagonal by client:
+each client is a separate problem. A client's n rows see r anchors and each other, so its block is (r + n) I -
+1 1^T, with the Sherman-Morrison inverse V_NN^-1 b = (b + 1 (1^T b) / r) / (r + n). If rows do not see each
+other it is b / r.
 
-The update is computed as a step from where the rows are. With w_ij = delta_ij / d_ij - 1 over observed pairs, (11) is
+The update is computed as a step from the current rows. With w_ij = delta_ij / d_ij - 1 over observed pairs,
+(11) is
 
     X <- X + V_NN^-1 g,    g_i = sum_j w_ij (x_i - x_j)    (j: anchors, and rows of the same client)
 
-which equals V_NN^-1 (B_NN X + B_AN^T X_A - V_AN^T X_A), but is zero, not a difference of large numbers, at the truth.
+which equals V_NN^-1 (B_NN X + B_AN^T X_A - V_AN^T X_A). At the true rows it is zero, not a difference of
+large numbers.
 """
 
 from __future__ import annotations
@@ -27,21 +29,21 @@ from raydr.geometry.points import check_finite, row_blocks
 from raydr.threads import one_blas_thread
 
 BLOCK_ROWS = 512
-"""Of a tile: 512 x 512 float64 (2 MB) stay in cache between the three products that read them."""
+"""Rows of a tile: 512 x 512 float64 (2 MB) stay in cache between the three products that read them."""
 _EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
 class SmacofPlacement:
-    """Where SMACOF put the rows of one client, and how it got there.
+    """SMACOF's result for the rows of one client.
 
     Attributes
     ----------
     coordinates : (rows, features) float64
         In the anchors' frame.
     stress : (iterations + 1,) float64
-        Of the start and after each iteration: the sum of (delta - d)^2 over observed pairs, each pair once (P3 (17)),
-        in squared units of the data. It never increases.
+        Stress at the start and after each iteration: the sum of (delta - d)^2 over observed pairs, each pair
+        once (P3 (17)), in squared units of the data. It never increases.
     converged : bool
         Whether the stress stopped falling before ``max_iterations``.
     """
@@ -52,18 +54,18 @@ class SmacofPlacement:
 
     @property
     def iterations(self) -> int:
-        """Updates that led to ``coordinates``."""
+        """Number of updates behind ``coordinates``."""
         return self.stress.size - 1
 
 
 @dataclass(frozen=True)
 class _Observed:
-    """What the server knows of one client, moved to the anchors' mean, where large products are computed."""
+    """The server's observations of one client, relative to the anchors' mean, on the device of large products."""
 
     anchors: Any  # (anchors, features)
     distances: Any  # (rows, anchors)
     inside: Any  # (rows, dimensions), or None
-    here: Place  # where all of them are
+    here: Place  # device of all of them
 
 
 def smacof(
@@ -77,31 +79,31 @@ def smacof(
 ) -> SmacofPlacement:
     """Place the rows of one client by iterating P3 (11).
 
-    Memory is O(rows * (features + anchors)): distances between rows are made and used in tiles.
+    Memory is O(rows * (features + anchors)): distances between rows are computed and used in tiles.
 
     Parameters
     ----------
     anchors : (anchors, features)
-        Those that this client sees, at least two. Affinely dependent ones are allowed; rows are then free to turn about
-        the anchors' hull, and where they end up depends on the start.
+        Anchors that this client sees, at least two. They may be affinely dependent; rows can then rotate
+        about the anchors' hull, and their final position depends on the start.
     squared_distances : (rows, anchors)
-        As the client sent them. Rows may be none.
+        As the client sent them. May have no rows.
     start : (rows, features)
-        First coordinates: the closed form's, or `random_start`.
+        Initial coordinates: the closed form's, or `random_start`.
     inside : (rows, dimensions), optional
-        The client's rows in any frame of their own: distances between them are the observed distances within the
-        client. None: rows do not see each other (pointwise); then any clients that see the same anchors may be given
-        together, and share only the decision when to stop.
+        The client's rows in any frame of their own: distances between them are the observed distances within
+        the client. None: rows do not see each other (pointwise). Several clients that see the same anchors
+        may then be given together; they share only the decision when to stop.
     tolerance : float
         Stop when an iteration lowers the stress by no more than this part of it. With 0, only rounding stops it.
     max_iterations : int
-        Stop there in any case.
+        Largest number of iterations.
 
     Raises
     ------
     DataError
-        If there are fewer than two anchors, shapes do not fit together, a value is not finite, or a squared distance
-        is negative.
+        If there are fewer than two anchors, shapes do not fit together, a value is not finite, or a squared
+        distance is negative.
     ScenarioError
         If ``tolerance`` or ``max_iterations`` is out of its range.
 
@@ -132,7 +134,7 @@ def smacof(
         for _ in range(max_iterations):
             moved = current + _solve(observed, pull)
             stress, pull = _stress_and_pull(observed, moved)
-            # At the bottom rounding can lift the stress; the place before is then kept.
+            # Near the minimum rounding can raise the stress; the position before is then kept.
             if stress <= history[-1]:
                 current = moved
                 history.append(stress)
@@ -147,16 +149,16 @@ def smacof(
 def random_start(
     anchors: FloatArray, squared_distances: FloatArray, random: np.random.Generator
 ) -> Float64Array:
-    """Start of algorithm 2: each row in a random direction, at its own distance from the anchors' mean.
+    """Return the start of algorithm 2: each row in a random direction, at its own distance from the anchors' mean.
 
-    That distance is known: ``|x - c|^2`` is the mean of ``|x - a_j|^2`` less that of ``|a_j - c|^2``.
+    That distance is known: ``|x - c|^2`` is the mean of ``|x - a_j|^2`` minus that of ``|a_j - c|^2``.
 
     Parameters
     ----------
     anchors : (anchors, features)
         At least two.
     squared_distances : (rows, anchors)
-        Of the client's rows from them.
+        Squared distances of the client's rows to them.
     random : Generator
         Draws ``rows * features`` normal numbers.
 
@@ -179,7 +181,7 @@ def random_start(
 
 
 def _solve(observed: _Observed, right: Any) -> Any:
-    """``V_NN^-1 right``, by Sherman and Morrison."""
+    """Return ``V_NN^-1 right``, by Sherman-Morrison."""
     rows, anchors = observed.distances.shape
     if observed.inside is None:
         return right / anchors
@@ -187,7 +189,7 @@ def _solve(observed: _Observed, right: Any) -> Any:
 
 
 def _stress_and_pull(observed: _Observed, current: Any) -> tuple[float, Any]:
-    """Stress (17) of ``current`` and g of the module's text, (rows, features), in one pass over observed pairs."""
+    """Return the stress (17) of ``current`` and g of the module's text, (rows, features), in one pass."""
     blocks = [slice(*block) for block in row_blocks(current.shape[0], BLOCK_ROWS)]
     here = observed.here
     pull = here.functions.empty_like(current)
@@ -214,9 +216,9 @@ def _stress_and_pull(observed: _Observed, current: Any) -> tuple[float, Any]:
 
 
 def _compare(wanted: Any, tile: Any, here: Place) -> tuple[float, Any]:
-    """Stress of a tile of distances, and its w = wanted / tile - 1.
+    """Return the stress of a tile of distances, and its w = wanted / tile - 1.
 
-    Where two points coincide, (22) has b = 0; their difference is zero as well, so w = 0 says the same.
+    If two points coincide, (22) has b = 0. Their difference is also zero, so w = 0 is equivalent.
     """
     residual = wanted - tile
     stress = float(here.functions.einsum("ij,ij->", residual, residual))
@@ -226,9 +228,10 @@ def _compare(wanted: Any, tile: Any, here: Place) -> tuple[float, Any]:
 
 
 def distances_between(a: Float64Array, b: Float64Array) -> Float64Array:
-    """Distances between two sets of points by one product, exactly 0 where rounding cannot tell them apart.
+    """Return distances between two sets of points by one product, exactly 0 if rounding cannot separate them.
 
-    A squared distance errs by some eps times the squared norms; a ratio to such a rest would be noise without bound.
+    A squared distance has an error of some eps times the squared norms; a ratio to such an error would be
+    unbounded noise.
     """
     here = workplace()
     found: Float64Array = here.fetch(_distances(here.put(a), here.put(b), here))
@@ -236,7 +239,7 @@ def distances_between(a: Float64Array, b: Float64Array) -> Float64Array:
 
 
 def _distances(a: Any, b: Any, here: Place) -> Any:
-    """As :func:`distances_between`, of points that are there."""
+    """Return :func:`distances_between` points on that device."""
     functions = here.functions
     norms_a, norms_b = functions.einsum("ij,ij->i", a, a), functions.einsum("ij,ij->i", b, b)
     tile = a @ b.T
@@ -248,7 +251,7 @@ def _distances(a: Any, b: Any, here: Place) -> Any:
 
 
 def check_settings(tolerance: float, max_iterations: int) -> None:
-    """ScenarioError where one is out of its range."""
+    """Raise ScenarioError if one is out of its range."""
     if not (math.isfinite(tolerance) and tolerance >= 0):
         raise ScenarioError(
             f"SMACOF's tolerance is {tolerance!r}. It is the fall of stress at which to stop, and must"
@@ -259,7 +262,7 @@ def check_settings(tolerance: float, max_iterations: int) -> None:
 
 
 def checked(anchors: FloatArray, squared_distances: FloatArray) -> tuple[Float64Array, Float64Array]:
-    """Anchors (anchors, features) and squared distances (rows, anchors) in double precision, or DataError."""
+    """Return anchors (anchors, features) and squared distances (rows, anchors) in float64, or raise DataError."""
     count = len(anchors)
     if count < 2:
         raise DataError(
@@ -279,7 +282,7 @@ def checked(anchors: FloatArray, squared_distances: FloatArray) -> tuple[Float64
 
 
 def checked_table(values: FloatArray, shape: tuple[int | None, int | None], name: str) -> Float64Array:
-    """A finite table of this shape, where None is any size, or DataError that calls it by its name."""
+    """Return a finite table of this shape, where None is any size, or raise DataError with its name."""
     table = np.ascontiguousarray(values, dtype=np.float64)
     if table.ndim != 2 or any(
         wanted not in (None, found) for wanted, found in zip(shape, table.shape, strict=True)

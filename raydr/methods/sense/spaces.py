@@ -1,4 +1,4 @@
-"""Where records live: Euclidean space, or hyperbolic space of some curvature."""
+"""Spaces of records: Euclidean space, or hyperbolic space of some curvature."""
 
 from __future__ import annotations
 
@@ -24,64 +24,64 @@ from raydr.methods.sense.lorentz_geometry import ExpectedHyperboloid
 from raydr.methods.sense.reduced_basis import Narrow
 
 _LARGEST_ROUNDING = 1e-4
-"""Of values, in units of the spread of anchors, beyond which distances would be those of rounding."""
+"""Largest rounding of values, in units of the spread of anchors, at which distances are meaningful."""
 
 
 class Space(Protocol):
-    """What SENSE asks of a geometry."""
+    """Geometry that SENSE needs of a space."""
 
     def around(self, anchors: FloatArray) -> Space:
-        """The same space, with an origin that all can work from without loss: near anchors, which are rows."""
+        """Return the same space with an origin near the anchors, which are rows, so that rounding loses nothing."""
 
     def points(self, rows: FloatArray) -> Float64Array:
-        """Points of this space, (rows, dimensions), that rows of a table stand for."""
+        """Convert rows of a table into points of this space, (rows, dimensions)."""
 
     def squared_distances(self, points: Float64Array, anchors: Float64Array) -> Float64Array:
-        """Squared distances (rows, anchors) between points."""
+        """Return squared distances (rows, anchors) between points."""
 
     def narrow(self, anchors: Float64Array, room: int) -> Narrow:
-        """Coordinates for anchors, which are points, with room beside them."""
+        """Return coordinates for anchors, which are points, with room for further directions."""
 
     def narrowed(self, anchors: Float64Array, narrow: Narrow) -> Float64Array:
-        """Anchors, which are points, as points in those coordinates."""
+        """Convert anchors, which are points, into points in those coordinates."""
 
     def frame(self, anchors: Float64Array, noise: float = 0.0) -> Frame:
-        """Subspace that anchors, which are points, span; ``noise`` is the deviation of noise added to distances."""
+        """Return the subspace of anchors, which are points; ``noise`` is the deviation of noise added to distances."""
 
     def geometry(self, points: Float64Array, heights: Float64Array | None = None) -> Geometry:
-        """Distances between points.
+        """Return distances between points.
 
-        ``heights`` (rows,) are the lengths of residuals that lie in a common direction only because theirs is not
-        known.
+        ``heights`` (rows,) are the lengths of residuals that have a common direction only because their own
+        is unknown.
         """
 
     def chart(self, points: Float64Array) -> Float64Array:
-        """Points as coordinates (rows, features) whose principal components may start a map."""
+        """Return points as coordinates (rows, features) whose principal components may start a map."""
 
     def rows(self, chart: Float64Array) -> Float64Array:
-        """Rows of a table that stand for the points with these coordinates; `points` after `rows` undoes `chart`."""
+        """Convert these coordinates into rows of a table; `points` after `rows` undoes `chart`."""
 
 
 @dataclass(frozen=True)
 class EuclideanSpace:
-    """Rows are points, as seen from an origin.
+    """Euclidean space: rows are points, relative to an origin.
 
     Parameters
     ----------
     origin : (features,) float64 or None
-        None for 0. Distances do not depend on it, digits do: of values about 1e8 whose differences are about 1, a point
-        as it is has eight digits left, in single precision none.
+        None for 0. Distances do not depend on it, but digits do: with values about 1e8 whose differences are
+        about 1, an unshifted point has eight digits left, in single precision none.
     """
 
     origin: Float64Array | None = field(default=None, compare=False)
 
     def around(self, anchors: FloatArray) -> EuclideanSpace:
-        """Seen from near the anchors' mean, from where grids of values are still grids.
+        """Return the space with an origin near the anchors' mean that keeps grids of values as grids.
 
         Raises
         ------
         DataError
-            If double precision has no digits left for what tells the anchors apart.
+            If double precision cannot resolve the differences between anchors.
         """
         origin = common_shift(anchors)
         spread = float(np.sqrt(variances(anchors).mean()))
@@ -97,43 +97,43 @@ class EuclideanSpace:
         return EuclideanSpace(origin)
 
     def points(self, rows: FloatArray) -> Float64Array:
-        """The rows in double precision, from the origin."""
+        """Return the rows in float64, relative to the origin."""
         points = np.asarray(rows, dtype=np.float64)
         return points if self.origin is None else points - self.origin
 
     def squared_distances(self, points: Float64Array, anchors: Float64Array) -> Float64Array:
-        """In double precision: in single, German credit loses its geometry (F-score 0.04 instead of 0.99)."""
+        """Return squared distances in float64; in float32 German credit has an F-score of 0.04 instead of 0.99."""
         return np.asarray(squared_distances(points, anchors), dtype=np.float64)
 
     def narrow(self, anchors: Float64Array, room: int) -> Narrow:
-        """Around the origin."""
+        """Return coordinates around the origin."""
         return Narrow.of(anchors, room)
 
     def narrowed(self, anchors: Float64Array, narrow: Narrow) -> Float64Array:
-        """Turned about the origin."""
+        """Rotate anchors about the origin."""
         return narrow.of_anchors(anchors)
 
     def frame(self, anchors: Float64Array, noise: float = 0.0) -> AffineFrame:
-        """Affine hull of the anchors."""
+        """Return the affine hull of the anchors."""
         if not noise:
             return AffineFrame(anchors)
         typical = np.sqrt(2.0 * ((anchors - anchors.mean(axis=0)) ** 2).sum(axis=1).mean())
         return AffineFrame(anchors, 2.0 * float(typical) * noise)
 
     def geometry(self, points: Float64Array, heights: Float64Array | None = None) -> Points:
-        """In the single precision that pooled rows have too.
+        """Return the geometry in float32, like that of pooled rows.
 
-        Heights stay in their common direction. To expect a cosine between them instead helps some data and harms
-        others: F-score with cosine 1 and 0.5, German credit 0.994 and 0.955, COIL-20 0.976 and 0.986.
+        Heights stay in their common direction. An expected cosine between them instead helps some data and
+        harms others: F-score with cosine 1 and 0.5, German credit 0.994 and 0.955, COIL-20 0.976 and 0.986.
         """
         return Points(points.astype(np.float32))
 
     def chart(self, points: Float64Array) -> Float64Array:
-        """The points themselves."""
+        """Return the points themselves."""
         return points
 
     def rows(self, chart: Float64Array) -> Float64Array:
-        """From 0 again."""
+        """Return the points relative to 0."""
         return chart if self.origin is None else chart + self.origin
 
 
@@ -146,51 +146,51 @@ class HyperbolicSpace:
     curvature : float
         kappa, positive: the space has curvature -kappa.
     rows_are : {"features", "ball"}
-        Rows are mapped by the exponential map at the origin, or are points of the Poincare ball already.
+        Rows are mapped by the exponential map at the origin, or are already points of the Poincare ball.
     """
 
     curvature: float = 1.0
     rows_are: Literal["features", "ball"] = "features"
 
     def around(self, anchors: FloatArray) -> HyperbolicSpace:
-        """The same: its origin is a point like no other."""
+        """Return the same space, because its origin is special."""
         return self
 
     def points(self, rows: FloatArray) -> Float64Array:
-        """Points on the hyperboloid; DataError where a row is not in the ball, or too far out for double precision."""
+        """Return points on the hyperboloid; raise DataError for a row outside the ball, or too far out for float64."""
         table = np.asarray(rows, dtype=np.float64)
         if not len(table):  # a client without rows
             return np.zeros((0, table.shape[1] + 1))
         return from_ball(table) if self.rows_are == "ball" else exponential_map(table, self.curvature)
 
     def squared_distances(self, points: Float64Array, anchors: Float64Array) -> Float64Array:
-        """Squared geodesic distances."""
+        """Return squared geodesic distances."""
         return hyperbolic_squared_distances(points, anchors, self.curvature)
 
     def narrow(self, anchors: Float64Array, room: int) -> Narrow:
-        """Of the space coordinates."""
+        """Return narrow coordinates of the space coordinates."""
         return Narrow.of(anchors[:, 1:], room)
 
     def narrowed(self, anchors: Float64Array, narrow: Narrow) -> Float64Array:
-        """Turned about the origin, which leaves time as it is."""
+        """Rotate anchors about the origin, which leaves time unchanged."""
         return np.column_stack([anchors[:, 0], narrow.of_anchors(anchors[:, 1:])])
 
     def frame(self, anchors: Float64Array, noise: float = 0.0) -> LorentzFrame:
-        """Smallest hyperbolic subspace through the anchors."""
+        """Return the smallest hyperbolic subspace through the anchors."""
         return lorentz_frame(anchors, self.curvature, noise)
 
     def geometry(
         self, points: Float64Array, heights: Float64Array | None = None
     ) -> Hyperboloid | ExpectedHyperboloid:
-        """In double precision: near the boundary single precision tells no neighbours apart."""
+        """Return the geometry in float64: near the boundary float32 cannot separate neighbours."""
         if heights is not None:
             return ExpectedHyperboloid(points, heights, self.curvature)
         return Hyperboloid(points, self.curvature)
 
     def chart(self, points: Float64Array) -> Float64Array:
-        """Tangent vectors at the origin, as long as the points are far."""
+        """Return tangent vectors at the origin, as long as the points are distant."""
         return logarithm_map(points, self.curvature)
 
     def rows(self, chart: Float64Array) -> Float64Array:
-        """Tangent vectors as features, or as the points of the ball that they lead to."""
+        """Convert tangent vectors into features, or into the points of the ball that they lead to."""
         return to_ball(exponential_map(chart, self.curvature)) if self.rows_are == "ball" else chart
