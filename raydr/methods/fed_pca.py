@@ -60,9 +60,8 @@ class FedPCA(MethodSettings):
     dimensions: Literal[2, 3] = Field(2, description="dimensions of the map")
     publish: Literal["server", "local"] = Field(
         "server",
-        description="who receives the positions of records. server: the server, which then has the"
-        " whole map; nowhere: each client keeps its own, and only the simulation's"
-        " evaluation sees all",
+        description="who receives the positions of records. server: the server, which then has the whole map;"
+        " local: no one; each client keeps its own, and only the simulation's evaluation sees all",
     )
     bounds: tuple[float, float] | None = Field(
         None,

@@ -281,8 +281,8 @@ def test_too_large_a_perplexity_and_too_few_rows_are_refused() -> None:
     [
         (np.zeros(39), r"one norm for each of 40 rows, got norms of shape \(39,\)"),
         (np.append(np.zeros(39), 1.0), "Row 39 has norm 1.0. Points of a Poincaré ball"),
-        (np.append(np.nan, np.zeros(39)), "Row 0 has the norm nan"),
-        (np.append(-0.1, np.zeros(39)), "Row 0 has the norm -0.1"),
+        (np.append(np.nan, np.zeros(39)), "Row 0 has norm nan"),
+        (np.append(-0.1, np.zeros(39)), "Row 0 has norm -0.1"),
     ],
 )
 def test_norms_that_are_not_of_points_of_a_ball_are_refused(norms: Float64Array, text: str) -> None:

@@ -278,7 +278,7 @@ def test_too_large_settings_name_the_largest_that_works() -> None:
     with pytest.raises(ScenarioError, match=r"largest perplexity for 102 rows is 33\.66\."):
         TSNE(perplexity=33.67).neighbors_needed(102)
     assert TSNE(perplexity=33.66).neighbors_needed(102) == 100
-    with pytest.raises(ScenarioError, match=r"largest neighbors that works for 100 rows is 99\."):
+    with pytest.raises(ScenarioError, match=r"largest neighbors for 100 rows is 99\."):
         UMAP(neighbors=100).neighbors_needed(100)
     assert UMAP(neighbors=99).neighbors_needed(100) == 98
 

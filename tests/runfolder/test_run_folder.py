@@ -550,7 +550,7 @@ def test_what_an_interrupted_run_left_does_not_keep_its_name(tmp_path: Path) -> 
         ),
         (
             {"method": {"kind": "fed-umap", "neighbors": 150}},
-            "neighbors is 150.*the largest neighbors that works for 150 rows is 149",
+            "neighbors is 150.*The largest neighbors for 150 rows is 149",
         ),
     ],
 )

@@ -354,7 +354,7 @@ def test_sense_recovers_the_same_geometry() -> None:
         ({"method__bounds": [0.0, 1.0]}, "method.bounds limit the original features"),
         ({"evaluate_every": 1}, "leave out evaluate_every"),
         ({"privacy__noise": {"on": "data", "level": 0.1, "stage": "all"}}, "permanent noise on records"),
-        ({"method": {"kind": "sense", "geometry": "hyperbolic"}}, "distance to its origin"),
+        ({"method": {"kind": "sense", "geometry": "hyperbolic"}}, "distance to the origin"),
     ],
 )
 def test_what_a_key_cannot_hide_is_refused(sections: dict[str, Any], message: str) -> None:

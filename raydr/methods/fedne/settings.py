@@ -159,9 +159,8 @@ class AveragedEncoder(Published):
     server_learning_rate: float = Field(1.0, gt=0, description="factor on the server's step")
     publish: Literal["server", "local"] = Field(
         "server",
-        description="who receives the positions of records. server: the server, which then has the"
-        " whole map; nowhere: each client keeps its own, and only the simulation's"
-        " evaluation sees all",
+        description="who receives the positions of records. server: the server, which then has the whole map;"
+        " local: no one; each client keeps its own, and only the simulation's evaluation sees all",
     )
     bounds: tuple[float, float] | None = Field(
         None,

@@ -274,7 +274,10 @@ def test_no_client_is_asked_in_rounds() -> None:
         ({"share": "embedding", "local_steps": 2}, "local_steps is 2, .* only the server takes steps"),
         ({"share": "embedding", "random_features": 4097}, "random_features .*multiple of 2"),
         ({"share": "embedding", "random_features": 10}, "random_features .*at least 64"),
-        ({"rounds": 5, "random_features": 128}, "random_features say how .* share: gradient sends none"),
+        (
+            {"rounds": 5, "random_features": 128},
+            "random features need share: embedding, .* leave random_features out",
+        ),
         ({"rounds": 5, "frequency_axes": 3}, "leave frequency_axes out"),
         ({"share": "embedding", "frequencies_in": "full", "frequency_axes": 3}, "full, which uses all axes"),
         ({"share": "embedding", "server_step": 1.0}, "server_step applies to averaged gradients"),

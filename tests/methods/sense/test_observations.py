@@ -43,7 +43,7 @@ def test_as_many_pairs_are_observed_as_table_6_has(seen: Observations) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("pointwise", "full", 3, 0, (1, 2)), "client 1 holds 2: set clients.partition.kind: pointwise"),
+        (("pointwise", "full", 3, 0, (1, 2)), "client 1 holds 2. Set clients.partition.kind: pointwise"),
         (("multisite", "full", 3, 1, (2, 2)), "method.visibility: full"),
         (("multisite", "full", 1, 0, (2, 2)), "at least 2 are needed to place rows"),
     ],

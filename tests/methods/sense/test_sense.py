@@ -411,7 +411,7 @@ class TestNoise:
         ({"embedder": "cosne"}, "set geometry: hyperbolic"),
         ({"curvature": 2.0}, "apply to geometry: hyperbolic alone"),
         ({"anchors": 1}, "greater than or equal to 2"),
-        ({"learning": {"landmarks": 5}}, "leave it out"),
+        ({"learning": {"landmarks": 5}}, "leave learning.landmarks out"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any], words: str) -> None:

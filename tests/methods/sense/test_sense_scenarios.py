@@ -245,7 +245,7 @@ def test_sites_keep_their_rows_from_being_anchors(tmp_path: Path, blobs: np.ndar
     ("method", "words"),
     [
         ({"anchors": 1}, "method.anchors is 1: it must be at least 2"),
-        (SAMPLE | {"anchors": 5000}, "sets 5000 rows apart (5000 for all), but of 150 rows only 147"),
+        (SAMPLE | {"anchors": 5000}, "sets 5000 rows apart (5000 for all), but only 147 of 150 rows"),
         (SAMPLE | {"anchors": 149}, "Lower method.anchors, method.local_anchors or data.rows"),
         (
             SAMPLE | {"anchors": 100, "visibility": "partial", "local_anchors": 50},

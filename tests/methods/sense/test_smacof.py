@@ -310,7 +310,7 @@ ANCHORS, SQUARED, START = np.eye(3), np.ones((4, 3)), np.zeros((4, 3))
         (ANCHORS, SQUARED, START[:3], None, r"the start have shape \(3, 3\), expected \(4, 3\)"),
         (ANCHORS, SQUARED, START, START[:2], r"client's own rows have shape \(2, 3\), expected \(4, any\)"),
         (ANCHORS, SQUARED[0], START, None, r"shape \(3,\), expected"),
-        (ANCHORS, bad(SQUARED, (2, 1), -0.5), START, None, "row 2 to anchor 1 is -0.5; .* clip"),
+        (ANCHORS, bad(SQUARED, (2, 1), -0.5), START, None, "row 2 to anchor 1 is -0.5. .* clip"),
         (
             ANCHORS,
             bad(SQUARED, (1, 2), np.nan),
