@@ -695,5 +695,5 @@ def test_a_map_that_stays_at_home_has_the_epsilon_of_its_encoder(tmp_path: Path)
         entry for entry in kept.ledger if entry.granularity == "per-record" and entry.direction != "down"
     ]
     assert {entry.direction for entry in places} == {"simulation-only"}
-    with pytest.raises(ScenarioError, match="where every record lies on the map"):
+    with pytest.raises(ScenarioError, match="the position of every record on the map"):
         tiny_scenario(method=method, privacy=privacy)

@@ -322,7 +322,7 @@ def test_the_rank_of_nystrom_is_that_of_w() -> None:
 
 def test_fewer_different_rows_than_clusters_are_refused() -> None:
     three = np.eye(3)[np.arange(40) % 3]
-    with pytest.raises(DataError, match="tells only 3 of the 40 rows apart, of which 4 clusters"):
+    with pytest.raises(DataError, match="separates only 3 of the 40 rows, too few for 4 clusters"):
         serve(federate([three]), settings(landmarks=10))
 
 
