@@ -123,7 +123,7 @@ class PrivateMapSettings(TSNE, MethodSettings):
         """Return the clip norm of rows with this many features."""
         if self.clip is not None:
             return self.clip
-        low, high = self.bounds or (0.0, 0.0)  # clip or bounds is given
+        low, high = self.bounds or (0.0, 0.0)  # one of the two is given
         return (high - low) / 2.0 * math.sqrt(features) * (1.0 + 1e-9)
 
     def check(self, rows: int, features: int) -> None:
