@@ -1,1 +1,1 @@
-"""Measurements that the documentation quotes, each a module to run."""
+"""Benchmarks that the documentation quotes. Each is a module to run."""

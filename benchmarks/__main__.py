@@ -1,12 +1,12 @@
-"""All benchmarks one after another, what came of them kept by commit, and a guard over the ratios to their peers.
+"""All benchmarks in sequence, with their results stored by commit and a guard over the ratios to peer systems.
 
     python -m benchmarks --quick [--only NAME ...] [--history DIR] [--json FILE] [--unguarded]
 
-Each runs in a process of its own, in its quick form with ``--quick`` (about a quarter of an hour in all). Their figures
-and ratios go into ``benchmarks/history/COMMIT.json``, and ``benchmarks/history/index.html`` draws each ratio over all
-commits that are there. The command ends with status 1 where a benchmark fails, and where a ratio is worse by more than
-a quarter than in the newest other entry that the same machine made in the same form; ``--unguarded`` leaves the latter
-out. Ratios are timed side by side in one run, so that a slow day slows both.
+Each benchmark runs in its own process. With ``--quick``, the short forms take about a quarter of an hour in
+all. Figures and ratios go into ``benchmarks/history/COMMIT.json``, and ``benchmarks/history/index.html``
+draws each ratio over all stored commits. The command ends with status 1 if a benchmark fails, or if a ratio
+is worse by more than a quarter than in the newest other entry of the same machine and form. ``--unguarded``
+skips this comparison. Each ratio compares two systems in one run, so a slow day slows both.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ SUITE: Mapping[str, str | None] = {
     "sweep": "",
     "wide": None,
 }
-"""Every benchmark that needs nothing but itself, and a pattern of those of its ratios that are the better the less."""
+"""Every benchmark without extra requirements, and a pattern for its ratios where less is better."""
 WORSE = 1.25
-"""What a ratio may worsen by."""
+"""Maximum factor by which a ratio can get worse."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What the suite came to at a commit.
+    """Results of the suite at a commit.
 
-    ``found`` has each benchmark's ``figures``, ``ratios`` and ``seconds``.
+    ``found`` has the ``figures``, ``ratios`` and ``seconds`` of each benchmark.
     """
 
     commit: str
@@ -91,37 +91,37 @@ class Entry:
 
     @classmethod
     def read(cls, file: Path) -> Entry:
-        """Read an entry."""
+        """Read an entry from a file."""
         return cls(**json.loads(file.read_text(encoding="utf-8")))
 
 
 def less_is_better(benchmark: str, ratio: str) -> bool:
-    """Whether a ratio is the better the less it is."""
+    """Whether a lower value of a ratio is better."""
     pattern = SUITE.get(benchmark)
     return pattern is not None and re.search(pattern, ratio) is not None
 
 
 def worsened(before: Entry, after: Entry) -> Iterator[str]:
-    """Sentences on the ratios that are worse than before by more than a quarter."""
+    """Yield a sentence for each ratio that is worse than before by more than a quarter."""
     for place, now in after.ratios.items():
         if (then := before.ratios.get(place)) is None:
             continue
         if (now / then if less_is_better(*place) else then / now) > WORSE:
-            yield f"{place[0]}: {place[1]} was {then:.3g} at {before.commit}, and is {now:.3g}"
+            yield f"{place[0]}: {place[1]} was {then:.3g} at {before.commit}, but is {now:.3g}"
 
 
 def entries(history: Path) -> list[Entry]:
-    """All entries of a history, oldest first."""
+    """Return all entries of a history, oldest first."""
     return sorted((Entry.read(file) for file in history.glob("*.json")), key=lambda entry: entry.date)
 
 
 def run(name: str, quick: bool) -> dict[str, Any]:
-    """What one benchmark measured.
+    """Run one benchmark and return its results.
 
     Raises
     ------
     RuntimeError
-        If it ends with another status than 0.
+        If it ends with a status other than 0.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "figures.json"
@@ -137,7 +137,7 @@ def run(name: str, quick: bool) -> dict[str, Any]:
 
 
 def measured(names: Sequence[str], quick: bool) -> tuple[dict[str, Any], list[str]]:
-    """What benchmarks measured, and what went wrong, as they go."""
+    """Run benchmarks, print their results, and return the results and the errors."""
     found, failed = {}, []
     for name in names:
         try:
@@ -153,7 +153,7 @@ def measured(names: Sequence[str], quick: bool) -> tuple[dict[str, Any], list[st
 
 
 def write_page(history: Path) -> Path:
-    """Write a page with a chart for each ratio that more than one entry has, and the newest value of every one."""
+    """Write a page with a chart for each ratio that several entries have, and the newest value of every ratio."""
     every = entries(history)
     last = every[-1]
     series = {
@@ -190,15 +190,15 @@ def write_page(history: Path) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the suite, keep what it found, and say what is worse."""
+    """Run the suite, store the results, and report what is worse."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("--quick", action="store_true", help="each in its quick form")
-    parser.add_argument("--only", nargs="+", metavar="NAME", choices=SUITE, help="these alone")
+    parser.add_argument("--quick", action="store_true", help="run each benchmark in its quick form")
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=SUITE, help="only these benchmarks")
     parser.add_argument("--history", type=Path, default=HISTORY, help="folder of entries")
-    parser.add_argument("--json", type=Path, help="write the entry to this file as well")
-    parser.add_argument("--unguarded", action="store_true", help="do not compare with the entry before")
+    parser.add_argument("--json", type=Path, help="also write the entry to this file")
+    parser.add_argument("--unguarded", action="store_true", help="do not compare with the previous entry")
     asked = parser.parse_args(arguments)
     found, failed = measured(asked.only or list(SUITE), asked.quick)
     now = Entry(_commit(), datetime.now(UTC).isoformat(timespec="seconds"), _machine(), asked.quick, found)
@@ -220,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _commit() -> str:
-    """The commit that is checked out, short; with a plus where files differ from it."""
+    """Return the short name of the current commit, with a plus if files differ from it."""
     said = subprocess.run(
         ["git", "describe", "--always", "--dirty=+", "--exclude=*"],
         cwd=ROOT,
@@ -232,7 +232,7 @@ def _commit() -> str:
 
 
 def _machine() -> str:
-    """What kind of machine this is: entries of unlike ones are not compared."""
+    """Describe this machine. Entries of different machines are not compared."""
     info = Path("/proc/cpuinfo")
     names = re.findall(r"model name\s*: (.+)", info.read_text()) if info.exists() else []
     return f"{names[0] if names else platform.processor() or platform.machine()}, {cores()} cores"

@@ -1,16 +1,16 @@
-"""What raydr gives away: attacks on each method at its default settings, and on MNIST and Fashion-MNIST in full size.
+"""Privacy leakage: attacks on each method at its default settings, and on full-size MNIST and Fashion-MNIST.
 
     python -m benchmarks.attacks [--quick] [--part methods|images] [--json FILE]
 
-``methods`` runs each method on 600 rows of digits at 10 clients, and some on 200 rows at 100 clients, with what is not
-named below at its default but for the drawing of maps, which tells nobody anything, audits the run as ``raydr audit``
-does, and prints the best attempt of each attack.
+``methods`` runs each method on 600 rows of digits at 10 clients, and some methods on 200 rows at 100 clients.
+All settings not named below are defaults, except that drawing the map is shortened, which reveals nothing. It
+audits each run like ``raydr audit``, and prints the best attempt of each attack.
 
-``images`` takes 40,000 rows of MNIST and Fashion-MNIST, and no map: SENSE with 783 and fewer anchors, as the paper has
-it; the same with rows and anchors under a secret rotation and shift that the server does not know: trilateration in the
-secret frame; and the curve of distribution alignment over public rows. Errors are medians, over a
-record's length (and over its distance from the mean). Data come from RAYDR_DATA, else from where they are public.
-``--quick``: five cases of 200 rows of digits, and 4,000 of MNIST.
+``images`` uses 40,000 rows of MNIST and Fashion-MNIST, without a map: SENSE with 783 and fewer anchors, as in
+the paper; the same under a secret rotation and shift that the server does not know, with trilateration in the
+secret frame; and the curve of distribution alignment over public rows. Errors are medians, relative to a
+record's length (and to its distance from the mean). Data come from RAYDR_DATA, or else from their public
+source. ``--quick`` runs five cases of 200 rows of digits, and 4,000 rows of MNIST.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PRIVATE, PUBLIC, CLIENTS = 40_000, 10_000, 10
 ANCHORS = (783, 400, 200, 50)
 CURVE = (100, 200, 500, 1_000, 2_000, 5_000)
 DRAWN = {"early_iterations": 5, "iterations": 5}
-"""What is left of drawing: what clients tell does not depend on it, except where a method trains an encoder."""
+"""Shortened drawing. Messages do not depend on it, except if a method trains an encoder."""
 TSNE = {"kind": "fed-tsne", **DRAWN}
 SENSE = {"kind": "sense", "embedder": {"kind": "tsne", **DRAWN}}
 PRIVATE_MAP = {"kind": "private-map", "bounds": [0, 16], "epsilon": 8.0, "placing_iterations": 5, **DRAWN}
@@ -86,14 +86,14 @@ SMALL = (
     "private-map, epsilon 8",
     "private-map, epsilon 8, secure aggregation",
 )
-"""Of what 100 clients run: where it matters that each has few records."""
+"""Cases for 100 clients: those where few records per client matter."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A measurement: of what, by which attack, and what came of it.
+    """A measurement: its case, its attack, and its results.
 
-    ``figures`` are what was found and what it is compared with: a guess, all columns, or the epsilon claimed.
+    ``figures`` are the result and what it is compared with: a guess, all columns, or the claimed epsilon.
     """
 
     case: str
@@ -105,12 +105,12 @@ class Line:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Of a table."""
+        """The cells of a table row."""
         return self.case, self.attack, self.found, self.guess, f"{self.seconds:.1f}"
 
 
 def methods(quick: bool) -> Iterator[Line]:
-    """Every method by every attack, the best attempt of each."""
+    """Yield the best attempt of each attack on every method."""
     from raydr.runfolder import read_audit
     from raydr.scenarios.afterwards.auditing import audit
     from raydr.scenarios.runner import run
@@ -136,7 +136,7 @@ def methods(quick: bool) -> Iterator[Line]:
 
 
 def best_of(case: str, audit: Any) -> Iterator[Line]:
-    """The best attempt of each attack that applies."""
+    """Yield the best attempt of each attack that applies."""
     from raydr.report.run.audited import lines
 
     best: dict[str, Any] = {}
@@ -168,7 +168,10 @@ def _figures(verdict: Any) -> tuple[float, float]:
 
 
 def _badness(verdict: Any) -> float:
-    """What orders the attempts of one attack: the less, the more it found. Of canaries, the whole run comes first."""
+    """Return the sort key of an attack's attempts: lower means that it found more.
+
+    For canaries, the whole run is first.
+    """
     from raydr.attacks.canary import WHOLE
 
     found, guess = _figures(verdict)
@@ -180,13 +183,13 @@ def _badness(verdict: Any) -> float:
 
 
 def _in_order(audit: Any, lines: Sequence[Any]) -> list[Any]:
-    """Lines in the order of the verdicts: those that do not apply are sorted to the end."""
+    """Return lines in the order of the verdicts. Those that do not apply come last."""
     applying, others = iter([x for x in lines if x.applies]), iter([x for x in lines if not x.applies])
     return [next(others if verdict.why else applying) for verdict in audit.verdicts]
 
 
 def images(quick: bool) -> Iterator[Line]:
-    """MNIST and Fashion-MNIST in full size."""
+    """Yield results for full-size MNIST and Fashion-MNIST."""
     from raydr.attacks import Side
     from raydr.attacks.distribution_alignment import attempts
     from raydr.attacks.point_cloud import cloud
@@ -220,14 +223,14 @@ def images(quick: bool) -> Iterator[Line]:
 
 
 def secret(features: int) -> tuple[Float64Array, Float64Array]:
-    """A rotation (features, features) and a shift (features,) that the server does not know."""
+    """Return a rotation (features, features) and a shift (features,) that the server does not know."""
     random = np.random.default_rng(1)
     turn, _ = np.linalg.qr(random.standard_normal((features, features)))
     return turn, random.normal(0.0, 100.0, features)
 
 
 def seen(rows: FloatArray, anchors: Float64Array) -> Any:
-    """What the server sees of step 2 of SENSE, with distances inside clients left out."""
+    """Return the server's view of step 2 of SENSE, without distances inside clients."""
     from raydr.attacks import View
     from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
     from raydr.federation.transcript import Transcript
@@ -245,7 +248,7 @@ def seen(rows: FloatArray, anchors: Float64Array) -> Any:
 
 
 def judged(case: str, attack: Any, view: Any, side: Any, rows: FloatArray) -> Line:
-    """The last attempt of an attack."""
+    """Score the last attempt of an attack."""
     from raydr.attacks.scoring import Scores, Truth
 
     truth = Truth(rows=rows, names=[""] * len(rows), members=np.zeros(0, np.bool_), shown=np.arange(1))
@@ -282,7 +285,7 @@ def main() -> None:
             print(f"| {' | '.join(line.cells)} |", flush=True)
             place = f"{line.case}: {line.attack}"
             figures |= dict(zip((place, f"{place}, of"), line.figures, strict=True))
-            if asked.json is not None:  # also of a command that is interrupted
+            if asked.json is not None:  # written after each line, in case the command is interrupted
                 asked.json.write_text(json.dumps({"figures": figures, "ratios": {}}, indent=1) + "\n")
 
 

@@ -1,9 +1,9 @@
-"""Whether two raydrs give the same bits: every shipped scenario, run by both, file by file.
+"""Comparison of the results of two versions of raydr, bit for bit: every shipped scenario, file by file.
 
-Run ``python -m benchmarks.bits --before OTHER/.venv/bin/raydr``: some ten minutes. Embedding, pooled map, ledger,
-metrics, model and rounds must be equal, the rounds but for their seconds. MNIST is cut to ``--rows`` rows. With
-``--keep DIR`` the runs stay in DIR, and one that is there already is not made again. ``--quick`` runs the smallest
-scenarios alone.
+Run ``python -m benchmarks.bits --before OTHER/.venv/bin/raydr``. It takes about ten minutes. Embedding,
+pooled map, ledger, metrics, model and rounds must be equal, except for the seconds of the rounds. MNIST is
+cut to ``--rows`` rows. With ``--keep DIR`` the runs stay in DIR, and existing runs are not repeated.
+``--quick`` runs only the smallest scenarios.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ QUICK = ("iris-sense-noisy-distances", "digits-sense-anchors")
 
 
 def ran(raydr: Path, scenario: str, folder: Path, rows: int) -> Path:
-    """Run a scenario by one raydr, unless its folder is there."""
+    """Run a scenario with one version of raydr, unless its folder exists."""
     if not folder.exists():
         command = [str(raydr), "run", scenario, "--out", str(folder), "--quiet"]
         if scenario.startswith("mnist") and "noisy" not in scenario:
@@ -37,7 +37,7 @@ def ran(raydr: Path, scenario: str, folder: Path, rows: int) -> Path:
 
 
 def content(path: Path) -> Any:
-    """Return what must be equal of a file, in a form that can be compared; None where there is none."""
+    """Return the content of a file that must be equal, in a comparable form, or None if the file does not exist."""
     if not path.exists():
         return None
     match path.suffix:
@@ -54,7 +54,7 @@ def content(path: Path) -> Any:
 
 
 def differing(before: Path, after: Path) -> list[str]:
-    """Names of the files that differ between two run folders."""
+    """Return the names of the files that differ between two run folders."""
     names = [
         "embedding.parquet",
         "central.parquet",
@@ -69,7 +69,7 @@ def differing(before: Path, after: Path) -> list[str]:
 
 
 def main() -> None:
-    """Run every scenario by both, print a table, and end with status 1 where bits differ."""
+    """Run every scenario with both versions, print a table, and end with status 1 if bits differ."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--before", type=Path, required=True, help="the raydr command to compare with")
     parser.add_argument("--after", type=Path, default=Path(sys.executable).with_name("raydr"))

@@ -1,22 +1,25 @@
-"""Matrix completion: the closed form, raydr's SMACOF, and algorithm 2 of the paper to the letter; and one product.
+"""Matrix completion: the closed form, raydr's SMACOF, a literal algorithm 2 of the paper, and one matrix product.
 
-Run ``python -m benchmarks.completion``: some 8 minutes. With ``--quick``: within a minute.
+Run ``python -m benchmarks.completion``. It takes about 8 minutes, or a minute with ``--quick``.
 
-Sizes are those of P3's table 14, multisite-full: 10 clients see all anchors and the distances between their own rows.
-Rows are MNIST's (784 features) where ``RAYDR_DATA`` has them, otherwise synthetic ones of 2,352 features and rank 200;
-the paper's BloodMNIST (2,352) is not among raydr's data sets. All compute with one BLAS thread; the systems take
-turns, and seconds are medians of 3 runs, but of one run for algorithm 2 beyond 2,000 rows, which takes minutes.
+Sizes are those of P3's table 14, multisite-full: 10 clients see all anchors and the distances between their
+own rows. Rows are those of MNIST (784 features) if ``RAYDR_DATA`` has them, otherwise synthetic rows of 2,352
+features and rank 200. The paper's BloodMNIST (2,352) is not used. All systems compute with one BLAS thread
+and take turns. Seconds are medians of 3 runs, but of one run for algorithm 2 above 2,000 rows, which takes
+minutes.
 
 - ``closed-form``: trilateration of all clients and their distances from the anchors' hull.
-- ``smacof``: client by client, from one random start, until the relative stress (over the sum of squared observed
-  distances) is at most 0.005. One client after the other; a federation runs them side by side.
-- ``literal``: algorithm 2 on whole N x N matrices, from the same start, for as many iterations, which give the same
-  stress (checked); V_NN is inverted once, by ``numpy.linalg.pinv`` for symmetric matrices, which is the quicker one.
+- ``smacof``: client by client, from one random start, until the relative stress (over the sum of squared
+  observed distances) is at most 0.005. Clients run in sequence here, but in parallel in a federation.
+- ``literal``: algorithm 2 on whole N x N matrices, from the same start, for the same number of iterations,
+  which give the same stress (checked). V_NN is inverted once, by ``numpy.linalg.pinv`` for symmetric
+  matrices, which is faster.
 
-``closed-form`` is also timed at 90,000 rows of 512 features and 511 anchors (``--quick``: 20,000 rows), against
-``gemm``, the product of rows and anchors alone.
+``closed-form`` is also timed at 90,000 rows of 512 features and 511 anchors (``--quick``: 20,000 rows),
+against ``gemm``, the product of rows and anchors alone.
 
-Figures: ``SYSTEM.SIZE.s``, ``.iterations`` and ``.relative_stress`` (of the closed form: over distances to anchors).
+Figures: ``SYSTEM.SIZE.s``, ``.iterations`` and ``.relative_stress`` (for the closed form, over distances to
+anchors).
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ _MOST_ITERATIONS = 1000
 
 @dataclass(frozen=True)
 class Problem:
-    """What the server is given: anchors, and of each client its rows (up to isometry) and distances to the anchors."""
+    """The server's input: anchors, and each client's rows (up to isometry) and distances to the anchors."""
 
     anchors: Float64Array  # (anchors, features)
     clients: list[Float64Array]  # (rows of the client, features)
@@ -61,13 +64,13 @@ class Problem:
         return f"{sum(map(len, self.clients))}x{len(self.anchors)}"
 
     def scale(self) -> float:
-        """Sum of squared observed distances, each pair of points once."""
+        """Sum of squared observed distances, with each pair of points once."""
         inside = sum(float(squared_distances(own, own).sum()) / 2 for own in self.clients)
         return inside + sum(float(message.sum()) for message in self.messages)
 
 
 def problem(rows: int, anchors: int) -> Problem:
-    """One size of table 14."""
+    """Make a problem of one size of table 14."""
     folder = os.environ.get("RAYDR_DATA")
     if folder and (Path(folder) / "mnist.npz").is_file():
         from raydr.data import load
@@ -81,7 +84,7 @@ def problem(rows: int, anchors: int) -> Problem:
 
 
 def large_problem(rows: int) -> tuple[Problem, Float64Array]:
-    """Synthetic rows of 512 features; the problem and the rows in one table."""
+    """Make synthetic rows of 512 features. Return the problem and the rows in one table."""
     table = np.random.default_rng(0).normal(size=(rows + LARGE_FEATURES - 1, LARGE_FEATURES))
     anchors, own = table[: LARGE_FEATURES - 1], table[LARGE_FEATURES - 1 :]
     return _split(anchors, own), own
@@ -97,7 +100,7 @@ def _split(anchors: Float64Array, rows: Float64Array) -> Problem:
 
 
 def closed_form(given: Problem) -> tuple[Float64Array, Float64Array]:
-    """Coordinates of all rows along the anchors' hull, and squared distances from it."""
+    """Return coordinates of all rows along the anchors' hull, and squared distances from it."""
     coordinates, solver = trilaterate(given.anchors, given.messages)
     ends = np.cumsum([len(message) for message in given.messages])[:-1]
     parts = np.split(coordinates, ends)
@@ -110,7 +113,7 @@ def closed_form(given: Problem) -> tuple[Float64Array, Float64Array]:
 def block_smacof(
     given: Problem, starts: list[Float64Array], iterations: int
 ) -> tuple[list[Float64Array], float]:
-    """Coordinates client by client, and their stress."""
+    """Return coordinates client by client, and their stress."""
     placed = [
         smacof(given.anchors, message, start, inside=own, tolerance=0.0, max_iterations=iterations)
         for own, message, start in zip(given.clients, given.messages, starts, strict=True)
@@ -119,7 +122,7 @@ def block_smacof(
 
 
 def literal(given: Problem, starts: list[Float64Array], iterations: int) -> tuple[Float64Array, float]:
-    """Algorithm 2: update (11) with dense V and B of all rows, and a pseudo-inverse of V_NN."""
+    """Run algorithm 2: update (11) with dense V and B of all rows, and a pseudo-inverse of V_NN."""
     count, rows = len(given.anchors), sum(map(len, given.clients))
     ends = np.cumsum([0, *map(len, given.clients)])
     mask = np.zeros((rows, rows), bool)
@@ -154,7 +157,7 @@ def literal(given: Problem, starts: list[Float64Array], iterations: int) -> tupl
 
 
 def iterations_to(given: Problem, starts: list[Float64Array], stress: float) -> int:
-    """Count the iterations after which SMACOF's stress is at most this."""
+    """Count the iterations until SMACOF's stress is at most this."""
     step = 5
     current = starts
     for done in range(0, _MOST_ITERATIONS, step):
@@ -172,7 +175,7 @@ def iterations_to(given: Problem, starts: list[Float64Array], stress: float) -> 
 
 
 def in_turns(systems: dict[str, Callable[[], object]], repeats: dict[str, int]) -> dict[str, float]:
-    """Median seconds of each system; they take turns."""
+    """Return the median seconds of each system. The systems take turns."""
     seconds: dict[str, list[float]] = {name: [] for name in systems}
     for turn in range(max(repeats.values())):
         for name, run in systems.items():
@@ -184,7 +187,7 @@ def in_turns(systems: dict[str, Callable[[], object]], repeats: dict[str, int]) 
 
 
 def measure(given: Problem) -> dict[str, float]:
-    """All systems on one size of table 14."""
+    """Measure all systems on one size of table 14."""
     random = np.random.default_rng(1)
     starts = [random_start(given.anchors, message, random) for message in given.messages]
     scale = given.scale()
@@ -215,7 +218,7 @@ def measure(given: Problem) -> dict[str, float]:
 
 
 def anchor_stress(given: Problem) -> float:
-    """Relative stress of the closed form over the distances between rows and anchors."""
+    """Return the relative stress of the closed form over the distances between rows and anchors."""
     coordinates, heights = closed_form(given)
     solver = trilaterate(given.anchors, given.messages[:1])[1]
     placed = np.column_stack([coordinates, np.sqrt(heights)])
@@ -225,7 +228,7 @@ def anchor_stress(given: Problem) -> float:
 
 
 def measure_large(rows: int) -> dict[str, float]:
-    """Closed form against one product, rows x anchors x features."""
+    """Time the closed form against one product, rows x anchors x features."""
     given, table = large_problem(rows)
     transposed = given.anchors.T
     seconds = in_turns(
@@ -236,7 +239,7 @@ def measure_large(rows: int) -> dict[str, float]:
 
 
 def ratios_of(figures: dict[str, float]) -> dict[str, float]:
-    """Seconds of the others over the closed form's, algorithm 2's over SMACOF's, the closed form's over a product's."""
+    """Return ratios of seconds: others to closed form, algorithm 2 to SMACOF, and closed form to a product."""
     pairs = (
         *(("literal", "closed-form"), ("smacof", "closed-form"), ("literal", "smacof")),
         ("closed-form", "gemm"),

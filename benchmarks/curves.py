@@ -1,18 +1,20 @@
-"""What a run costs against rows, features, landmarks, clients, cores and nodes: exponents, and the plan beside it.
+"""Cost of a run against rows, features, landmarks, clients, cores and nodes: exponents, and the plan's error.
 
     python -m benchmarks.curves [--quick] [--axes rows features ...] [--methods fed-umap ...] [--json FILE]
 
-One of these is changed at a time, from 12,000 rows of 50 features (the mixture of :mod:`benchmarks.million`) at 10
-clients on all cores of one node; `landmarks` is SENSE's anchors too, both of 200 features, and Fed-UMAP learns its
-landmarks in 20 rounds there. FedNE trains for 10 rounds. Metrics are NPA-10 alone but along `rows`. `nodes` is Ray's
-raylets on this machine, which share its cores. Each run is a process of its own, once: seconds in all and by stage, the
-most memory of all processes, and what ``raydr plan`` said beforehand. An exponent is the slope of a straight line
-through logarithms, of what takes at least half a second at its largest. Figures: ``METHOD.AXIS=VALUE.s``,
-``.memory_mb``, ``.stage.NAME_s``, ``.plan_s``, and ``METHOD.AXIS.exponent.WHAT``. Ratios are how far the plan is off,
-whichever way, as a factor. ``--quick`` is Fed-UMAP of 2,000 and 8,000 rows.
+One of these changes at a time, starting from 12,000 rows of 50 features (the mixture of
+:mod:`benchmarks.million`) at 10 clients on all cores of one node. `landmarks` also stands for SENSE's
+anchors. Both use 200 features, and Fed-UMAP learns its landmarks in 20 rounds there. FedNE trains for 10
+rounds. Metrics are only NPA-10, except along `rows`. `nodes` are Ray's raylets on this machine, which share
+its cores. Each run has its own process and runs once: total seconds and seconds by stage, the peak memory of
+all processes, and the prediction of ``raydr plan``. An exponent is the slope of a straight line through
+logarithms, for values of at least half a second at the largest point. Figures: ``METHOD.AXIS=VALUE.s``,
+``.memory_mb``, ``.stage.NAME_s``, ``.plan_s``, and ``METHOD.AXIS.exponent.WHAT``. Ratios are the error
+factors of the plan, in either direction. ``--quick`` runs Fed-UMAP on 2,000 and 8,000 rows.
 
-With ``--million ROWS=FILE ...`` nothing is run: exponents of rows are those of what :mod:`benchmarks.million` wrote.
-With ``--plan-again FILE`` nothing is either: what a plan says now stands in for what it said when FILE was measured.
+``--million ROWS=FILE ...`` runs nothing: it computes exponents of rows from figures of
+:mod:`benchmarks.million`. ``--plan-again FILE`` runs nothing either: it replaces the plans in FILE with the
+current ones.
 """
 
 from __future__ import annotations
@@ -58,12 +60,12 @@ MEASURED = {
     "nodes": ("fed-umap", "fedne"),
 }
 LEAST_S = 0.5
-"""Stages that take less at the largest value have no exponent."""
+"""Seconds at the largest value below which a stage has no exponent."""
 TIMEOUT_S = 1800.0
 
 
 def scenario_of(method: str, axis: str, value: int, data: Path) -> dict[str, Any]:
-    """What is run."""
+    """Return the scenario to run."""
     settings = dict(METHODS[method])
     if axis == "landmarks" and method == "sense":
         settings["anchors"] = value
@@ -80,7 +82,7 @@ def scenario_of(method: str, axis: str, value: int, data: Path) -> dict[str, Any
 
 @contextmanager
 def nodes_of(axis: str, value: int) -> Iterator[str | None]:
-    """Address of a cluster of so many raylets that share this machine's cores; None where nobody asks for them."""
+    """Yield the address of a cluster of raylets that share this machine's cores, or None if no cluster is needed."""
     if axis != "nodes":
         yield None
         return
@@ -97,7 +99,7 @@ def nodes_of(axis: str, value: int) -> Iterator[str | None]:
 
 
 def one(method: str, axis: str, value: int, data: Path, folder: Path) -> dict[str, float]:
-    """One run in this process, and what its plan said."""
+    """Run once in this process, with the prediction of its plan."""
     if axis == "cores":
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:value])
     import raydr
@@ -115,7 +117,7 @@ def one(method: str, axis: str, value: int, data: Path, folder: Path) -> dict[st
 
 
 def plan_of(method: str, axis: str, value: int, data: Path) -> dict[str, float]:
-    """What ``raydr plan`` says of a run: seconds, in all and by stage, and the peak of each kind of process."""
+    """Return the prediction of ``raydr plan``: seconds in total and by stage, and the peak of each process."""
     from raydr.actors.capacity import imagined
     from raydr.scenarios.planning.plan import plan_of_scenario
     from raydr.scenarios.schema.reading import read
@@ -129,7 +131,7 @@ def plan_of(method: str, axis: str, value: int, data: Path) -> dict[str, float]:
 
 
 def planned_again(figures: dict[str, float], ratios: dict[str, float], scratch: Path) -> None:
-    """Put in place of what plans said when runs were measured what they say now."""
+    """Replace the plans of measured runs with the current ones."""
     points = {name.removesuffix(".s") for name in figures if re.fullmatch(r"[^.]+\.\w+=\d+\.s", name)}
     for name in sorted(points):
         method, axis, value = name.partition(".")[0], *name.partition(".")[2].split("=")
@@ -143,7 +145,7 @@ def planned_again(figures: dict[str, float], ratios: dict[str, float], scratch: 
 
 
 def exponents(found: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
-    """Slopes of what was measured at each value."""
+    """Return the slopes of the values measured along an axis."""
     values = sorted(found)
     largest = found[values[-1]]
     names = ["s", "memory_mb", *(name for name in largest if name.startswith("stage."))]
@@ -157,7 +159,7 @@ def exponents(found: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
 
 
 def of_million(files: Sequence[str]) -> dict[str, float]:
-    """Exponents of rows, of figures that :mod:`benchmarks.million` wrote: of methods that every size has."""
+    """Return exponents of rows, from figures of :mod:`benchmarks.million`, for methods that every size has."""
     found: dict[str, dict[int, dict[str, float]]] = {method: {} for method in METHODS}
     for each in files:
         rows, _, file = each.partition("=")
@@ -175,7 +177,7 @@ def of_million(files: Sequence[str]) -> dict[str, float]:
 
 
 def data_of(axis: str, value: int, scratch: Path) -> Path:
-    """A file of what is run, made once."""
+    """Return the data file of a run, made once."""
     size = BASE | ({axis: value} if axis in BASE else {})
     features = 200 if axis == "landmarks" else size["features"]
     data = scratch / f"{size['rows']}x{features}.parquet"
@@ -185,7 +187,7 @@ def data_of(axis: str, value: int, scratch: Path) -> Path:
 
 
 def measured(method: str, axis: str, value: int, scratch: Path) -> dict[str, float]:
-    """One run in a process of its own."""
+    """Run once in a separate process."""
     data = data_of(axis, value, scratch)
     folder = scratch / f"run-{time.monotonic_ns()}"
     arguments = ["--side", method, axis, str(value), str(data), str(folder)]
@@ -206,9 +208,11 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument(
-        "--million", nargs="+", metavar="ROWS=FILE", help="exponents of figures that are there"
+        "--million", nargs="+", metavar="ROWS=FILE", help="compute exponents from existing figures"
     )
-    parser.add_argument("--plan-again", type=Path, metavar="FILE", help="plans of figures that are there")
+    parser.add_argument(
+        "--plan-again", type=Path, metavar="FILE", help="update the plans of existing figures"
+    )
     parser.add_argument("--side", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side is not None:

@@ -1,4 +1,4 @@
-"""What equal bits cost: t-SNE and UMAP as raydr runs them, against their libraries left free.
+"""Cost of reproducibility: t-SNE and UMAP as raydr runs them, against their libraries without restrictions.
 
 Run ``python -m benchmarks.determinism``: 10,000 rows of MNIST, some minutes. With ``--quick``: 1,000 rows of
 digits, under a minute.
@@ -32,12 +32,12 @@ class Measurement:
 
     name: str
     seconds: float  # fastest repeat
-    maps: int  # different maps among the repeats: 1 where the bits repeat
+    maps: int  # distinct maps among the repeats: 1 if the bits repeat
     digest: str  # of the first map
 
 
 def measured(ways: dict[str, Callable[[], FloatArray]], repeats: int) -> list[Measurement]:
-    """Time each way of embedding and count the different maps that it gives; the ways take turns."""
+    """Time each way of embedding and count its distinct maps. The ways take turns."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     digests: dict[str, list[str]] = {name: [] for name in ways}
     for _ in range(repeats):
@@ -50,7 +50,7 @@ def measured(ways: dict[str, Callable[[], FloatArray]], repeats: int) -> list[Me
 
 
 def free_tsne(graph: NeighborGraph, start: FloatArray, threads: int) -> FloatArray:
-    """Run openTSNE on the same inputs, with its threads and BLAS's as they come."""
+    """Run openTSNE on the same inputs, with its default threads and BLAS."""
     import openTSNE
     from openTSNE.affinity import PerplexityBasedNN
     from openTSNE.nearest_neighbors import PrecomputedNeighbors
@@ -64,7 +64,7 @@ def free_tsne(graph: NeighborGraph, start: FloatArray, threads: int) -> FloatArr
 
 
 def free_umap(graph: NeighborGraph, start: FloatArray, threads: int) -> FloatArray:
-    """Run umap-learn without a seed on the same inputs: its layout then runs on all threads at once."""
+    """Run umap-learn without a seed on the same inputs, so that its layout uses all threads at once."""
     import umap
 
     neighbors = UMAP().effective_neighbors(graph.rows)
@@ -87,11 +87,11 @@ def compare(coordinates: FloatArray, threads: int, repeats: int) -> list[Measure
     Parameters
     ----------
     coordinates : array of shape (rows, features)
-        What the graph is searched on.
+        Rows of the graph.
     threads : int
         Threads of the parallel ways.
     repeats : int
-        Runs of each way; each way's fastest counts.
+        Runs of each way, of which the fastest counts.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def compare(coordinates: FloatArray, threads: int, repeats: int) -> list[Measure
     """
     graph = nearest_neighbors(Points(coordinates), TSNE().neighbors_needed(len(coordinates)), threads=threads)
     start = principal_components(coordinates)
-    # numba compiles umap-learn in every process anew; both its layouts, once, outside the clock.
+    # numba compiles umap-learn again in every process. Both layouts run once first, outside the clock.
     small = nearest_neighbors(Points(coordinates[:50]), UMAP().neighbors_needed(50))
     UMAP(epochs=1).embed(small, start[:50], seed=0)
     free_umap(small, start[:50], threads)

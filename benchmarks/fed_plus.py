@@ -1,14 +1,14 @@
-"""P1's tables 1 and 2, and beyond: Fed-tSNE(+) and Fed-UMAP(+) beside the pooled map, on MNIST and Fashion-MNIST.
+"""P1's tables 1 and 2 and more: Fed-tSNE(+) and Fed-UMAP(+) against the pooled map, on MNIST and Fashion-MNIST.
 
     python -m benchmarks.fed_plus [--quick] [--rows N] [--seeds 0 1 2] [--datasets ...] [--methods ...]
                                   [--partitions ...] [--clients 5 100 1000] [--noises ...] [--json FILE]
 
-One pooled map for each data set, method and seed; beside it federated maps of the same rows at 10 clients, IID or one
-class each, with 500 landmarks learnt in 50 rounds: without noise, with noise of level 1 on data and on the gradient
-(P1 5.1 to 5.3), and, as P1 has it, by the Nystrom estimate of distances at rank 100. All metrics; what is told is each
-one's part of the pooled map's. ``landmarks`` of ``principal`` need no rounds. The first figure of each line is the
-least of all metrics but NPA-1, which P1 too loses most of. ``--quick`` takes 2,000 rows of MNIST, t-SNE, and a tenth of
-the iterations.
+There is one pooled map for each data set, method and seed, and federated maps of the same rows at 10 clients,
+IID or one class each, with 500 landmarks learnt in 50 rounds. They run without noise, with noise of level 1
+on data and on the gradient (P1 5.1 to 5.3), and, as in P1, with the Nystrom estimate of distances at rank
+100. All metrics are computed, and each result is a ratio to the pooled map. ``landmarks`` of ``principal``
+need no rounds. The first figure of each line is the minimum of all metrics except NPA-1, which also falls
+most in P1. ``--quick`` runs 2,000 rows of MNIST, t-SNE, and a tenth of the iterations.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from raydr.threads import cores
 CLIENTS, LANDMARKS, ROUNDS, RANK = 10, 500, 50, 100
 NOISES = ("none", "data", "gradient", "nystrom", "principal")
 NOT_OF_A_PART = {"distance_error", "f_score", "steadiness", "cohesiveness"}
-"""Metrics that the pooled map has none of, or that are of a sample."""
+"""Metrics that the pooled map does not have, or that use a sample."""
 
 
 def settings_of(method: str, noise: str, quick: bool) -> LandmarkMap:
-    """Settings of a federated map."""
+    """Return the settings of a federated map."""
     drawn: dict[str, Any] = {}
     if quick:
         drawn = {"early_iterations": 25, "iterations": 50} if method == "fed-tsne" else {"epochs": 20}
@@ -53,7 +53,7 @@ def settings_of(method: str, noise: str, quick: bool) -> LandmarkMap:
 
 
 def measured(dataset: str, method: str, seed: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """One line of results for each partition and noise, with the pooled map's scores."""
+    """Yield one line of results for each partition and noise, with the pooled map's scores."""
     table = load(source=dataset, rows=options.rows, seed=seed)
     rows, labels = table.rows, table.labels
     names = [name for name, metric in METRICS.items() if "recovered" not in metric.needs]
@@ -108,7 +108,7 @@ def measured(dataset: str, method: str, seed: int, options: argparse.Namespace) 
 
 
 def main() -> None:
-    """Measure, line by line, and print a table of ratios."""
+    """Measure line by line, and print a table of ratios."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -148,7 +148,7 @@ def main() -> None:
 
 
 def write(path: str, lines: list[dict[str, Any]]) -> None:
-    """Figures and, over seeds, the mean ratio of every metric."""
+    """Write the figures and the mean ratio of every metric over seeds."""
     figures: dict[str, float] = {}
     ratios: dict[str, list[float]] = {}
     for line in lines:

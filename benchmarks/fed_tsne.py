@@ -2,11 +2,11 @@
 
     python -m benchmarks.fed_tsne [--quick] [--rows N] [--repeats N] [--json FILE]
 
-Both get the same MNIST rows in memory and the same threads, in processes of their own, in turn. ``federated`` is what
-``raydr run mnist-fed-tsne`` does between reading the data and judging the map: start Ray, ship each of 10 clients its
-rows, learn 500 landmarks in 50 rounds, trilaterate, search neighbours, run t-SNE. ``openTSNE`` is its own
-``TSNE(n_jobs=threads).fit(rows)``. ``--quick`` takes 5,000 rows and a tenth of all iterations and rounds, in both: it
-shows that the benchmark runs; what starting Ray costs then outweighs the rest.
+Both get the same MNIST rows in memory and the same threads, in separate processes, in turn. ``federated``
+does what ``raydr run mnist-fed-tsne`` does between reading the data and the metrics: start Ray, send each of
+10 clients its rows, learn 500 landmarks in 50 rounds, trilaterate, search neighbours, run t-SNE. ``openTSNE``
+is its own ``TSNE(n_jobs=threads).fit(rows)``. ``--quick`` uses 5,000 rows and a tenth of all iterations and
+rounds in both. It only shows that the benchmark runs, because the start of Ray then takes most of the time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def rows_of_mnist(count: int) -> FloatArray:
 
 
 def federated(rows: FloatArray, early: int, late: int) -> dict[str, float]:
-    """Seconds and peak memory of the federated pipeline."""
+    """Measure seconds and peak memory of the federated pipeline."""
     from raydr.actors.backend import ray_backend
     from raydr.journal import Journal
     from raydr.memory import peak_memory_bytes
@@ -64,7 +64,7 @@ def federated(rows: FloatArray, early: int, late: int) -> dict[str, float]:
 
 
 def pooled(rows: FloatArray, early: int, late: int) -> dict[str, float]:
-    """Seconds and peak memory of openTSNE on all rows."""
+    """Measure seconds and peak memory of openTSNE on all rows."""
     import openTSNE
 
     from raydr.memory import peak_memory_bytes
@@ -78,7 +78,7 @@ SIDES = {"federated": federated, "openTSNE": pooled}
 
 
 def measure(side: str, rows: int, early: int, late: int) -> dict[str, float]:
-    """Run one side in a fresh process; its largest process's peak is watched from outside as well."""
+    """Run one side in a fresh process, and also watch the peak of its largest process from outside."""
     import psutil
 
     arguments = ["--side", side, "--rows", str(rows), "--iterations", str(early), str(late)]

@@ -1,18 +1,19 @@
-"""FedNE against its baselines on the same rows: faithfulness to rows never seen, time of a round, edges a second.
+"""FedNE against its baselines on the same rows: faithfulness to new rows, time of a round, edges per second.
 
-    python -m benchmarks.fedne [--quick] [--data mnist] [--json FILE] [--only NAME,...] [--rounds N] [--seed N]
+    python -m benchmarks.fedne [--quick] [--data mnist] [--json FILE] [--only NAME,...] [--rounds N] [--seed
+    N]
                               [--clients N,...] [--partition P]
 
-The data are ``--data`` as NAME.npz in ``$RAYDR_DATA``: ``X``, ``y`` and ``split`` (0 train, 1 test; without it, a
-seeded split). Rows are dealt by ``--partition`` (of :mod:`benchmarks.partitions`; P2 has dirichlet-0.1 and -0.5,
-shards-2 and -3), by default dirichlet-0.1. ``knn_accuracy`` is that of the test rows, placed by the encoder, among the
-training rows on the map; trustworthiness, continuity, steadiness and cohesiveness judge the map of all test rows (7
-neighbours, P2 5.1), ``npa_10`` too, and ``records_npa_10`` the map of the training rows. All methods take the same
-encoder, seed, rounds, learning rates, and 10 batches of each client in a round, which for global-ne are as many as all
-clients' together, but an epoch at most; with ``.epochs``, and for ``fedne.published``, all of its batches at P2's
-learning rates. Clients live in two actors.
+The data are ``--data`` as NAME.npz in ``$RAYDR_DATA``: ``X``, ``y`` and ``split`` (0 train, 1 test; without
+it, a seeded split). Rows are dealt by ``--partition`` (see :mod:`benchmarks.partitions`; P2 has dirichlet-0.1
+and -0.5, shards-2 and -3). The default is dirichlet-0.1. ``knn_accuracy`` is that of the test rows, placed by
+the encoder, among the training rows on the map. Trustworthiness, continuity, steadiness, cohesiveness (7
+neighbours, P2 5.1) and ``npa_10`` are those of the map of all test rows, and ``records_npa_10`` is that of
+the training rows. All methods use the same encoder, seed, rounds and learning rates. Each client has 10
+batches in a round, and global-ne has as many as all clients together, but at most an epoch. With ``.epochs``
+and for ``fedne.published``, a round uses all batches at P2's learning rates. Clients run in two actors.
 
-``--quick`` takes 10,000 training and 2,000 test rows, 40 rounds, and of the overheads that of the field alone.
+``--quick`` uses 10,000 training and 2,000 test rows, 40 rounds, and only the overhead of the field.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ METRICS = {
     "cohesiveness": "cohesiveness",
     "npa_10": "npa_10",
 }
-"""Of the test rows' map, by the name in the registry: what each is called here."""
+"""Metrics of the test rows' map: names in the registry, and names here."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Training and test rows (rows, features) float32 with their classes, and how the former are dealt to clients."""
+    """Training and test rows (rows, features) float32 with their classes, and the partition of the training rows."""
 
     train: Float32Array
     train_labels: Int64Array
@@ -61,7 +62,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Setting:
-    """One line of the comparison: a method, and how its clients are."""
+    """One line of the comparison: a method and its clients."""
 
     kind: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -110,7 +111,7 @@ QUICK = ("fedne", "fedavg-ne", "global-ne")
 
 
 def rows_of(name: str, train: int | None, test: int | None) -> Rows:
-    """Training and test rows of a data set, sub-sampled by a seed where fewer are wanted."""
+    """Return training and test rows of a data set, with a seeded sub-sample if fewer are wanted."""
     content = np.load(Path(os.environ["RAYDR_DATA"]) / f"{name}.npz", allow_pickle=False)
     random = np.random.default_rng(0)
     labels = content["y"].astype(np.int64)
@@ -123,7 +124,7 @@ def rows_of(name: str, train: int | None, test: int | None) -> Rows:
 
 
 def shares(rows: Rows, clients: int) -> list[Int64Array]:
-    """Training rows of each client."""
+    """Return the training rows of each client."""
     from raydr.data import Table
 
     labels, features = rows.train_labels, tuple(str(feature) for feature in range(rows.train.shape[1]))
@@ -141,7 +142,7 @@ def shares(rows: Rows, clients: int) -> list[Int64Array]:
 
 
 def settings_of(setting: Setting, **options: Any) -> Any:
-    """Of a method, as it is compared."""
+    """Return the settings of a method in the comparison."""
     from raydr.methods import METHODS
 
     return METHODS[setting.kind].settings(**{**FEW, **setting.options, **options})
@@ -150,7 +151,7 @@ def settings_of(setting: Setting, **options: Any) -> Any:
 def served(
     backend: RayBackend, rows: Rows, setting: Setting, seed: int = 0, **options: Any
 ) -> tuple[Any, list[Any], list[Int64Array]]:
-    """Outcome, rounds and partition of one federated run."""
+    """Return the outcome, rounds and partition of one federated run."""
     from raydr.journal import Journal
     from raydr.methods.serving import Plan
 
@@ -165,7 +166,7 @@ def served(
 
 
 def knn_accuracy(mapped: FloatArray, labels: IntArray, placed: FloatArray, new_labels: IntArray) -> float:
-    """Share of new rows whose class is the majority of their 7 nearest rows on the map (P2 5.1)."""
+    """Return the share of new rows with the majority class of their 7 nearest rows on the map (P2 5.1)."""
     from raydr.metrics import Evidence, evaluate
 
     evidence = Evidence(
@@ -178,7 +179,7 @@ def knn_accuracy(mapped: FloatArray, labels: IntArray, placed: FloatArray, new_l
 
 
 def judged(backend: RayBackend, rows: Rows, setting: Setting, rounds: int, seed: int) -> dict[str, float]:
-    """Figures of one method."""
+    """Measure one method."""
     from raydr.metrics import Evidence, evaluate
 
     if setting.kind == "local-ne":
@@ -200,7 +201,7 @@ def judged(backend: RayBackend, rows: Rows, setting: Setting, rounds: int, seed:
 
 
 def alone(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
-    """Figures of LocalNE, means over clients of at least 7 rows: each places the test rows by its own encoder."""
+    """Measure LocalNE: means over clients of at least 7 rows. Each places the test rows with its own encoder."""
     from raydr.federation.streams import client_stream
     from raydr.methods.fedne.baselines import LocalNE
     from raydr.methods.fedne.encoder import Architecture, place
@@ -226,11 +227,11 @@ def alone(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
 def overheads(
     backend: RayBackend, rows: Rows, clients: int, rounds: int, names: Sequence[str]
 ) -> dict[str, float]:
-    """Median seconds of a round, and how much more it is than FedAvg's with as many batches.
+    """Measure the median seconds of a round, and the ratio to FedAvg with the same number of batches.
 
-    ``field`` and ``mlp`` are fedne with these surrogates, mixing included, and no control variates; ``fedne`` is fedne
-    as it is. Methods take turns, and each is compared with FedAvg's rounds of the same turn, since a machine is not as
-    fast at all times.
+    ``field`` and ``mlp`` are fedne with these surrogates, with mixing and without control variates. ``fedne``
+    is fedne with its defaults. Methods take turns, and each is compared with FedAvg's rounds of the same
+    turn, because the speed of a machine varies.
     """
     settings = {
         "field": Setting("fedne", {"control_variates": False}, clients),
@@ -253,7 +254,7 @@ def overheads(
 
 
 def plain_edges_per_second(rows: FloatArray, epochs: int) -> float:
-    """Edges a second of a plain torch loop on pooled rows (rows, features), as one would write it, on all cores."""
+    """Return the edges per second of a plain torch loop on pooled rows (rows, features), on all cores."""
     import torch
     from torch import nn
 
@@ -284,7 +285,7 @@ def plain_edges_per_second(rows: FloatArray, epochs: int) -> float:
 
 
 def speeds(backend: RayBackend, rows: Rows, rounds: int) -> dict[str, float]:
-    """Edges a second of federated rounds and of the plain loop, in turns."""
+    """Measure edges per second of federated rounds and of the plain loop, in turns."""
     ours, plain = [], []
     for _ in range(REPEATS):
         _, told, own = served(backend, rows, Setting("fedavg-ne", EPOCHS), rounds=rounds)
@@ -298,7 +299,7 @@ def speeds(backend: RayBackend, rows: Rows, rounds: int) -> dict[str, float]:
 
 
 def ratios(figures: dict[str, float]) -> dict[str, float]:
-    """Each method's figures over those of the pooled rows' encoder, and what was measured beside a peer."""
+    """Return each method's figures over those of the pooled rows' encoder, and ratios to peers."""
     found = {
         name: value / figures[central]
         for name, value in figures.items()
@@ -315,7 +316,7 @@ def ratios(figures: dict[str, float]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure and print, each figure as it comes."""
+    """Measure, and print each figure when it is known."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -323,9 +324,11 @@ def main() -> None:
     parser.add_argument("--data", default="mnist")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--clients", default="20,100,500", help="of the overheads, separated by commas")
+    parser.add_argument(
+        "--clients", default="20,100,500", help="numbers of clients for the overheads, separated by commas"
+    )
     parser.add_argument("--partition", choices=DEALINGS, default="dirichlet-0.1")
-    parser.add_argument("--only", help=f"of {', '.join(SETTINGS)}, speed, overhead; separated by commas")
+    parser.add_argument("--only", help=f"any of {', '.join(SETTINGS)}, speed, overhead, separated by commas")
     parser.add_argument("--json")
     options = parser.parse_args()
     rows = rows_of(options.data, *((10_000, 2_000) if options.quick else (None, None)))
@@ -357,7 +360,8 @@ def main() -> None:
         if "speed" in chosen:
             tell(speeds(backend, rows, 4))
         for count in counts if "overhead" in chosen else ():
-            # Each client evaluates every other's network at every head of every batch, so mlp is for few clients.
+            # With mlp, each client evaluates every other's network at every head of every batch, so it is for
+            # few clients.
             variants = ["field"] if options.quick else ["field", "fedne", *(["mlp"] if count <= 20 else [])]
             tell(overheads(backend, rows, count, 4 if options.quick else 6, variants))
     if options.json:

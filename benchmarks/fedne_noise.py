@@ -1,16 +1,19 @@
-"""FedNE under noise: how faithful the map is at which epsilon, by record and by client.
+"""FedNE under noise: faithfulness of the map by epsilon, for record and client privacy.
 
-    python -m benchmarks.fedne_noise [--quick] [--rows N] [--rounds N] [--seed N] [--only NAME,...] [--json FILE]
+    python -m benchmarks.fedne_noise [--quick] [--rows N] [--rounds N] [--seed N] [--only NAME,...] [--json
+    FILE]
 
-MNIST as mnist.npz in ``$RAYDR_DATA``, 10,000 training and 2,000 test rows, inline. ``knn_accuracy`` is that of the test
-rows, placed by the encoder, among the training rows on the map; trustworthiness judges the test rows' map (7
-neighbours). Lines are named UNIT.CLIENTS.EPSILON, of IID clients; noise covers sums (``per: sum``) at delta 1e-5, and
-``inf`` is the same training under noise of a billionth. ``start`` and ``start-random`` are first encoders, untrained.
+The data are MNIST as mnist.npz in ``$RAYDR_DATA``, 10,000 training and 2,000 test rows, inline.
+``knn_accuracy`` is that of the test rows, placed by the encoder, among the training rows on the map.
+Trustworthiness is that of the test rows' map (7 neighbours). Lines are named UNIT.CLIENTS.EPSILON, with IID
+clients. Noise covers sums (``per: sum``) at delta 1e-5, and ``inf`` is the same training with noise of a
+billionth. ``start`` and ``start-random`` are untrained first encoders.
 
-What P2's section 6 offers, 20 clients by Dirichlet(0.1): ``mlp`` are networks as surrogates, ``mlp.noise-L`` under
-noise of level L, ``mlp.left-out-F`` without a part F of the others'; ``field.noise-L`` is the field under noise.
+The options of P2's section 6, with 20 clients by Dirichlet(0.1): ``mlp`` uses networks as surrogates,
+``mlp.noise-L`` adds noise of level L, ``mlp.left-out-F`` omits a part F of the others' networks, and
+``field.noise-L`` is the field with noise.
 
-``--quick`` takes 1,000 rows, 3 rounds, and 10 clients alone.
+``--quick`` uses 1,000 rows, 3 rounds, and only 10 clients.
 """
 
 from __future__ import annotations
@@ -54,13 +57,13 @@ SECTION_6: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
 
 
 def names(clients: Sequence[int]) -> list[str]:
-    """Every line."""
+    """Return the names of all lines."""
     paid = [f"{unit}.{count}.{epsilon:g}" for unit in OF_UNITS for count in clients for epsilon in EPSILONS]
     return [*STARTS, *paid, *SECTION_6]
 
 
 def line(name: str, rounds: int) -> tuple[dict[str, Any], dict[str, Any] | None, int]:
-    """Settings, noise, and number of clients of a line."""
+    """Return the settings, noise, and number of clients of a line."""
     if name in STARTS:
         return {**SETTINGS, "rounds": 1, "learning_rate": 1e-9, "start": STARTS[name]}, None, 10
     if name in SECTION_6:
@@ -75,7 +78,7 @@ def line(name: str, rounds: int) -> tuple[dict[str, Any], dict[str, Any] | None,
 
 
 def dealt(rows: Rows, clients: int, alpha: float | None) -> list[FloatArray]:
-    """Rows of each client: IID, since the rows were drawn in a random order, or by Dirichlet as `fedne` deals them."""
+    """Return the rows of each client: IID in their random order, or by Dirichlet as in `fedne`."""
     if alpha is None:
         return np.array_split(rows.train, clients)
     from benchmarks.fedne import shares
@@ -84,7 +87,7 @@ def dealt(rows: Rows, clients: int, alpha: float | None) -> list[FloatArray]:
 
 
 def labels_of(rows: Rows, clients: int, alpha: float | None) -> Any:
-    """Classes of the training rows in client order."""
+    """Return the classes of the training rows in client order."""
     if alpha is None:
         return rows.train_labels
     from benchmarks.fedne import shares
@@ -93,7 +96,7 @@ def labels_of(rows: Rows, clients: int, alpha: float | None) -> Any:
 
 
 def judged(rows: Rows, name: str, rounds: int, seed: int) -> dict[str, float]:
-    """Figures of one line."""
+    """Measure one line."""
     from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
     from raydr.methods import METHODS
     from raydr.methods.fedne.fedne import FedNE
@@ -127,7 +130,7 @@ def judged(rows: Rows, name: str, rounds: int, seed: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure and print, each line as it comes."""
+    """Measure, and print each line when it is known."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -43,7 +43,7 @@ def client_app(setting: Setting) -> ClientApp:
 
 
 def server_app(setting: Setting, rounds: int, entered: list[float], left: list[float]) -> ServerApp:
-    """Build the server: federated averaging over all clients; what evaluates a round takes the time."""
+    """Build the server: federated averaging over all clients. The evaluation of a round takes the time."""
     app = ServerApp()
 
     def evaluate(number: int, arrays: ArrayRecord) -> None:
@@ -68,12 +68,12 @@ def server_app(setting: Setting, rounds: int, entered: list[float], left: list[f
 
 
 def flower(setting: Setting, rounds: int) -> Timing:
-    """One virtual client on each core at a time.
+    """Run one virtual client on each core at a time.
 
     Raises
     ------
     RuntimeError
-        If rounds are missing: Flower says that it finished even where clients failed.
+        If rounds are missing, because Flower reports success even if clients failed.
     """
     entered: list[float] = []
     left: list[float] = []
@@ -84,7 +84,7 @@ def flower(setting: Setting, rounds: int) -> Timing:
         num_supernodes=setting.clients,
         backend_config={
             "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
-            # A Ray of its own; without an address it would join one that is running.
+            # Its own Ray. Without an address, it would join a running one.
             "init_args": {"num_cpus": cores(), "address": "local"},
         },
     )
@@ -95,7 +95,7 @@ def flower(setting: Setting, rounds: int) -> Timing:
 
 
 def main() -> None:
-    """Run one setting: Flower's simulation is made for one in a process."""
+    """Run one setting, because Flower's simulation runs only once per process."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.flower_rounds", description=__doc__)
     parser.add_argument("system", choices=["flower"])
     parser.add_argument("rounds", type=int)

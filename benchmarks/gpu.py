@@ -1,14 +1,14 @@
-"""What a GPU takes off the processor: the stages that `runtime.device` moves there, each beside the same on the cores.
+"""Speed-up by a GPU: the stages that `runtime.device` moves there, each compared with the cores.
 
     python -m benchmarks.gpu [--quick] [--repeats 3] [--json FILE]
 
-Gradients of the discrepancy of 40,000 rows x 784 to 500 landmarks; distances to these, and coordinates from them;
-the exact 15 nearest neighbours of 50,000 rows x 50; ten iterations of SMACOF on 2,000 rows x 784 that see 200 anchors
-and each other; the median round of a run of FedNE on 4,000 rows x 784 at 20 clients as one. Both in one process and in
-turns, medians, what goes there and comes back included; each once beforehand, which starts the GPU's libraries. Figures
-are ``STAGE.cpu_s`` and ``STAGE.cuda_s``, and how far their results lie apart, ``STAGE.apart``, over the largest value;
-ratios the processor's seconds over the GPU's. Without a GPU it says so and has no figures. ``--quick`` takes a tenth of
-the rows, once.
+The stages are: gradients of the discrepancy of 40,000 rows x 784 to 500 landmarks; distances to these, and
+coordinates from them; the exact 15 nearest neighbours of 50,000 rows x 50; ten iterations of SMACOF on 2,000
+rows x 784 that see 200 anchors and each other; the median round of FedNE on 4,000 rows x 784 at 20 clients as
+one. Both devices run in one process and in turns. Results are medians, with transfers included, after one
+warm-up that starts the GPU's libraries. Figures are ``STAGE.cpu_s`` and ``STAGE.cuda_s``, and
+``STAGE.apart``, the difference of their results over the largest value. Ratios are the processor's seconds
+over the GPU's. Without a GPU, it prints so and has no figures. ``--quick`` uses a tenth of the rows, once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DEVICES: tuple[Found, ...] = ("cpu", "cuda")
 
 
 def stages(share: float) -> dict[str, Stage]:
-    """What is timed, each of so large a share of its rows."""
+    """Return the stages to time, each with this share of its rows."""
     from raydr.geometry.neighbors import nearest_neighbors
     from raydr.geometry.points import Points, squared_distances
     from raydr.geometry.trilateration import trilaterate
@@ -65,7 +65,7 @@ def stages(share: float) -> dict[str, Stage]:
 
 
 def timed(stage: Stage, device: Found) -> tuple[float, NDArray[Any]]:
-    """Seconds, and what came of it."""
+    """Return the seconds of a stage, and its result."""
     with computing_on(device):
         began = time.perf_counter()
         found = stage()
@@ -73,7 +73,7 @@ def timed(stage: Stage, device: Found) -> tuple[float, NDArray[Any]]:
 
 
 def round_together(rows: int, device: Found) -> tuple[float, NDArray[Any]]:
-    """Median round of a run of ten in this process, and its map."""
+    """Return the median round of a run of ten in this process, and its map."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.npy"
         np.save(file, np.random.default_rng(0).normal(size=(rows, 784)).astype(np.float32))

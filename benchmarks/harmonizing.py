@@ -1,9 +1,9 @@
-"""How far sites stand apart on a map before and after they are harmonized, and what that does to the classes.
+"""How far sites stand apart on a map before and after harmonization, and its effect on the classes.
 
-Run ``python -m benchmarks.harmonizing``: some minutes; ``--seeds N`` maps with so many seeds, 3 without it. Needs
-heart_disease and scrna_cell_lines_pc20 in the folder ``RAYDR_DATA``. Prints the table of docs/sites.md. With
-``--quick``: heart disease alone, with and without ComBat, one seed. Ratios are of harmonized rows' maps to those of
-rows as they are.
+Run ``python -m benchmarks.harmonizing``. It takes some minutes. ``--seeds N`` maps with N seeds, 3 by
+default. It needs heart_disease and scrna_cell_lines_pc20 in the folder ``RAYDR_DATA``, and prints the table
+of docs/sites.md. With ``--quick``: only heart disease, with and without ComBat, one seed. Ratios compare maps
+of harmonized rows with maps of the original rows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ METRICS = ["site_mixing", "site_silhouette", "ca_10", "npa_10"]
 
 
 def measured(data: str, choice: str, seeds: int) -> dict[str, float]:
-    """Means of the metrics over seeds, and how well sites mix before and after, of the rows themselves."""
+    """Return the means of the metrics over seeds, and how well sites mix in the rows before and after."""
     content = {
         "name": "sites",
         **DATA[data],

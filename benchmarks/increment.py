@@ -1,4 +1,4 @@
-"""The round that :mod:`benchmarks.rounds` measures, whoever runs it: every client returns x + 1, the server averages.
+"""The round of :mod:`benchmarks.rounds`, for any system: every client returns x + 1, and the server averages.
 
 Ray's and Flower's workers import this module, so it is light.
 """
@@ -25,11 +25,11 @@ class Setting:
     Attributes
     ----------
     clients : int
-        All of whom take part in every round.
+        Number of clients. All of them take part in every round.
     size : int
-        Bytes of x: float64, sent to every client and back.
+        Bytes of x, float64, sent to every client and back.
     work_s : float
-        Seconds for which a client keeps a processor busy in a round.
+        Seconds of work on a processor per client and round.
     """
 
     clients: int
@@ -43,19 +43,19 @@ class Setting:
         Raises
         ------
         ValueError
-            If it is none.
+            If the name is not a setting.
         """
         parts = re.fullmatch(r"(\d+)x(\d+)(KB|MB)(?:\+(\d+)ms)?", name)
         if parts is None:
             raise ValueError(
-                f"{name!r} is no setting: write CLIENTSxBYTES as in 20x1KB, 1000x1MB or 20x1KB+50ms"
+                f"{name!r} is not a setting. Write CLIENTSxBYTES, for example 20x1KB, 1000x1MB or 20x1KB+50ms"
             )
         clients, count, unit, work = parts.groups()
         return cls(int(clients), int(count) * _UNITS[unit], int(work or 0) / 1000)
 
     @property
     def name(self) -> str:
-        """As :meth:`named` reads it."""
+        """The name, as read by :meth:`named`."""
         unit = "MB" if self.size >= _UNITS["MB"] else "KB"
         work = f"+{self.work_s * 1000:.0f}ms" if self.work_s else ""
         return f"{self.clients}x{self.size // _UNITS[unit]}{unit}{work}"
@@ -67,16 +67,16 @@ class Setting:
 
 @dataclass(frozen=True)
 class Timing:
-    """How long one run of a setting took.
+    """Duration of one run of a setting.
 
     Attributes
     ----------
     setting : str
-        Its name.
+        Name of the setting.
     startup_s : float
-        From the start of the simulation to that of the first round; modules had been imported.
+        Seconds from the start of the simulation to the start of the first round. Imports are not included.
     rounds_s : list of float
-        Of each round, the first included.
+        Seconds of each round, including the first.
     """
 
     setting: str
@@ -84,13 +84,13 @@ class Timing:
     rounds_s: list[float]
 
     def tell(self) -> None:
-        """Print it as one line for :mod:`benchmarks.rounds`, which listens."""
+        """Print the timing as one line, for :mod:`benchmarks.rounds`."""
         print(json.dumps(asdict(self)), flush=True)
 
 
 def incremented(values: Float64Array, work_s: float) -> Float64Array:
-    """Client's part: keep a processor busy for ``work_s`` seconds, then return ``values`` + 1."""
-    # Time on the processor: on the wall clock, processes that share one would work at the same time.
+    """Do the client's part: keep a processor busy for ``work_s`` seconds, then return ``values`` + 1."""
+    # Processor time. With wall clock time, processes that share a processor would work at the same time.
     began = time.thread_time()
     while time.thread_time() - began < work_s:
         pass
@@ -98,7 +98,7 @@ def incremented(values: Float64Array, work_s: float) -> Float64Array:
 
 
 def timed_rounds(setting: Setting, rounds: int, step: Callable[[Float64Array], Float64Array]) -> list[float]:
-    """Seconds of each round; ``step`` carries one out. Looking at the result is not timed."""
+    """Return the seconds of each round. ``step`` runs one round, and checking the result is not timed."""
     values, seconds = setting.start(), []
     for number in range(1, rounds + 1):
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The messages of :mod:`benchmarks.increment` in raydr; a module of its own, so that Ray's workers can import it."""
+"""The messages of :mod:`benchmarks.increment` in raydr, in a separate module that Ray's workers can import."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Incremented(Reply, granularity=Granularity.AGGREGATE, what="the server's n
 
     @staticmethod
     def ranges(request: Increment, rows: int) -> dict[str, Range]:
-        """As many numbers as were sent, for up to a million rounds."""
+        """Return the ranges: as many numbers as were sent, for up to a million rounds."""
         return {"values": Range(request.values.shape, 1e6)}
 
 
@@ -31,5 +31,5 @@ class Increment(Request[Incremented], what="the numbers after so many rounds"):
 
 @answers(Increment)
 def increment(client: Client, request: Increment) -> Incremented:
-    """Client part: the whole of a client's work in a round."""
+    """Do a client's whole work in a round."""
     return Incremented(incremented(request.values, request.work_s))

@@ -1,14 +1,14 @@
-"""SENSE's maps of as many rows as in P3's table 13, of data at hand, beside the pooled rows' by the same embedder.
+"""SENSE's maps with as many rows as in P3's table 13, against the pooled rows' maps by the same embedder.
 
     python -m benchmarks.large_sense [--quick] [--rows 90000] [--embedders tsne umap cne] [--json FILE]
 
-Table 13 is of 90,000 rows of Tiny ImageNet and 80,000 of SVHN, 512 features of a network, at ten unequal clients;
-neither data nor network are at hand. In their place stand MNIST and Fashion-MNIST, as many rows of each, along the
-first 512 principal axes of both together, at ten clients dealt by Dirichlet(0.5). Metrics are the table's, by 7
-neighbours, of a sample where there are more than 50,000 rows. Figures are ``EMBEDDER.METRIC`` of the federated map,
-``EMBEDDER.central.METRIC`` of the pooled one, seconds in all and by stage, and the most memory of all processes;
-ratios SENSE's metrics over the pooled map's. ``--quick`` takes 2,000 rows x 64 and
-UMAP.
+Table 13 uses 90,000 rows of Tiny ImageNet and 80,000 of SVHN, 512 features of a network, at ten unequal
+clients. Neither the data nor the network are available. This benchmark uses MNIST and Fashion-MNIST instead,
+the same number of rows of each, along the first 512 principal axes of both together, at ten clients dealt by
+Dirichlet(0.5). Metrics are those of the table, with 7 neighbours, on a sample if there are more than 50,000
+rows. Figures are ``EMBEDDER.METRIC`` of the federated map, ``EMBEDDER.central.METRIC`` of the pooled one,
+seconds in total and by stage, and the peak memory of all processes. Ratios are SENSE's metrics over the
+pooled map's. ``--quick`` uses 2,000 rows x 64 and UMAP.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TIMEOUT_S = 3 * 3600.0
 
 
 def of_both(path: Path, rows: int, features: int) -> Path:
-    """A file of so many rows of both data sets with their classes, along principal axes."""
+    """Write a file with rows of both data sets and their classes, along principal axes."""
     from raydr.data import load
 
     tables = [load(source=source, rows=rows // 2) for source in ("mnist", "fashion_mnist")]
@@ -53,7 +53,7 @@ def of_both(path: Path, rows: int, features: int) -> Path:
 
 
 def one(embedder: str, data: Path, folder: Path) -> dict[str, float]:
-    """One run of both maps in this process."""
+    """Run both maps once in this process."""
     import raydr
 
     began = time.perf_counter()

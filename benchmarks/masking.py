@@ -1,16 +1,20 @@
-"""What secure aggregation costs beside plain ring sums of the same vectors, in this process and on one core.
+"""Cost of secure aggregation against plain ring sums of the same vectors, in this process and on one core.
 
-Run ``python -m benchmarks.masking``: a minute. With ``--quick``: 20 clients x 1 MB and 100 x 10 kB, in seconds.
+Run ``python -m benchmarks.masking``: a minute. With ``--quick``: 20 clients x 1 MB and 100 x 10 kB, in
+seconds.
 
-Every client rounds its vector into the ring, masks it and reveals shares; the server adds, and takes the masks off the
-total, which must equal the plain sum to the bit. One client in twenty drops out after sharing. Plain and masked sums
-take turns, three times or more. Figures, in seconds: ``SETTING.plain_s`` the ring sum; ``.share_s``, ``.mask_s``,
-``.reveal_s`` (all clients) and ``.unmask_s`` (server) the stages of a sum, medians; ``.enter_s`` all clients'
-agreements, once in a run; ``.bytes_per_client`` what a client sends beside its vector. The ratio is all of a sum over
-the plain one, within a turn; medians. What a federated round costs beside, in messages and processes, is in neither.
+Every client rounds its vector into the ring, masks it and reveals shares. The server adds the vectors and
+removes the masks from the total, which must equal the plain sum bit for bit. One client in twenty drops out
+after sharing. Plain and masked sums take turns, three times or more. Figures, in seconds: ``SETTING.plain_s``
+is the ring sum. ``.share_s``, ``.mask_s``, ``.reveal_s`` (all clients) and ``.unmask_s`` (server) are the
+stages of a sum, medians. ``.enter_s`` is the key agreement of all clients, once per run.
+``.bytes_per_client`` is what a client sends in addition to its vector. The ratio is a whole secure sum over
+the plain one, within a turn, as a median. Other costs of a federated round, in messages and processes, are
+not included.
 
-``secret.CLIENTS.*`` is what clients pay for one secret of them all, once in a run that needs one: ``advertise_s`` and
-``open_s`` of all clients, ``hand_out_s`` of the founder, and ``bytes``, all that the server gets and passes on.
+``secret.CLIENTS.*`` is the clients' cost of one shared secret, once in a run that needs one: ``advertise_s``
+and ``open_s`` of all clients, ``hand_out_s`` of the founder, and ``bytes``, all that the server receives and
+forwards.
 """
 
 from __future__ import annotations
@@ -51,7 +55,7 @@ STAGES = ("share", "mask", "reveal", "unmask")
 
 @dataclass(frozen=True)
 class Setting:
-    """So many clients, each with a vector of so many doubles."""
+    """A number of clients, each with a vector of doubles."""
 
     name: str
     clients: int
@@ -70,21 +74,21 @@ class Clock:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        """Count what is done within."""
+        """Add the seconds of the block to ``name``."""
         began = time.perf_counter()
         yield
         self.seconds[name] += time.perf_counter() - began
 
 
 def encoded(vector: Float64Array, clients: int) -> Int64Array:
-    """A summand in the ring."""
+    """Encode a vector as a summand in the ring."""
     ring = RingSum(vector.shape, fraction_bits(1.0, clients))
     ring.add(vector, 1)
     return ring.total
 
 
 def plain_sum(vectors: list[Float64Array], clients: int) -> Int64Array:
-    """As a host sums its clients."""
+    """Sum clients like a host does."""
     ring = RingSum(vectors[0].shape, fraction_bits(1.0, clients))
     for vector in vectors:
         ring.add(vector, 1)
@@ -94,7 +98,7 @@ def plain_sum(vectors: list[Float64Array], clients: int) -> Int64Array:
 def secure_sum(
     group: Group, members: dict[int, Member], label: Label, vectors: list[Float64Array], clock: Clock
 ) -> tuple[Int64Array, int]:
-    """The sum without masks, and the bytes that the first client sent beside its vector."""
+    """Return the sum without masks, and the bytes that the first client sent in addition to its vector."""
     survivors = [client for client in group.clients if client % 20 != 19]
     dropped = [client for client in group.clients if client % 20 == 19]
     with clock("share"):
@@ -116,12 +120,12 @@ def secure_sum(
 
 
 def measured(setting: Setting, turns: int) -> tuple[dict[str, float], float]:
-    """Figures of one setting, and its ratio.
+    """Measure one setting, and return its figures and its ratio.
 
     Raises
     ------
     ValueError
-        If the secure sum is not the plain one.
+        If the secure sum is not equal to the plain one.
     """
     random, clients = np.random.default_rng(0), range(setting.clients)
     group = Group("benchmark", tuple(clients), degrees(setting.clients))
@@ -144,7 +148,7 @@ def measured(setting: Setting, turns: int) -> tuple[dict[str, float], float]:
             expected = plain_sum(kept, setting.clients)
         total, sent = secure_sum(group, members, Label("benchmark", turn, turn), vectors, clock)
         if not np.array_equal(total, expected):
-            raise ValueError("the secure sum is not the plain one")
+            raise ValueError("the secure sum is not equal to the plain one")
         for stage in ("plain", *STAGES):
             seconds[stage].append(clock.seconds[stage])
         seconds["ratio"].append(sum(clock.seconds[stage] for stage in STAGES) / clock.seconds["plain"])
@@ -154,7 +158,7 @@ def measured(setting: Setting, turns: int) -> tuple[dict[str, float], float]:
 
 
 def agreed(clients: int) -> dict[str, float]:
-    """Figures of a secret that one client hands to all others."""
+    """Measure a secret that one client hands to all others."""
     random, clock, content = np.random.default_rng(0), Clock(), bytes(range(32))
     secrets = [random.bytes(32) for _ in range(clients)]
     with clock("advertise_s"):

@@ -1,16 +1,17 @@
-"""A whole run of very many rows beside the pooled map by the embedder's own library: seconds and memory, by stage.
+"""A whole run with very many rows against the pooled map by the embedder's own library: seconds and memory, by stage.
 
     python -m benchmarks.million [--quick] [--rows 1000000] [--features 50] [--clients 100] [--repeats 1]
                                  [--methods fed-umap fed-tsne sense fedne] [--mnist] [--peers] [--json FILE]
 
-Rows are of a mixture of 50 Gaussian classes, each with axes of its own, in a .parquet file; with ``--mnist`` they are
-its digits, each moved by up to two pixels up, down, left and right, along the first principal axes of those that are
-not moved. FedNE trains for 20 rounds, in each of which a tenth of the clients take part. ``raydr run`` reads it,
-deals it to the clients, draws the map, judges it (neighbours kept, classes) and writes the folder with its page; no
-pooled map is drawn. Figures are seconds in all and by stage, and the most memory of all its processes together, a page
-that several share counted once. With ``--peers``, in turns, umap-learn and openTSNE read the same file and map the
-pooled rows on as many threads, each as its own documentation has it, without a seed: nothing is judged, and no folder
-written. ``--quick`` is of 20,000 rows by Fed-UMAP, with its peer.
+Rows come from a mixture of 50 Gaussian classes, each with its own axes, in a .parquet file. With ``--mnist``
+they are MNIST's digits, each shifted by up to two pixels up, down, left and right, along the first principal
+axes of the original digits. FedNE trains for 20 rounds, with a tenth of the clients in each. ``raydr run``
+reads the file, deals it to the clients, draws the map, computes metrics (neighbours kept, classes) and writes
+the folder with its page. It draws no pooled map. Figures are seconds in total and by stage, and the peak
+memory of all its processes together, with a shared page counted once. With ``--peers``, in turns, umap-learn
+and openTSNE read the same file and map the pooled rows on the same number of threads, with the settings of
+their documentation, without a seed, metrics or folder. ``--quick`` uses 20,000 rows and Fed-UMAP, with its
+peer.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ PEERS = {"fed-umap": "umap-learn", "fed-tsne": "openTSNE"}
 METRICS = ["npa_10", "ca_10", "trustworthiness"]
 LIMIT_S = 3 * 3600.0
 LOOK_S = 2.0
-"""Between looks at memory, which take as long as there is much of it."""
+"""Seconds between memory samples, which take longer if there is more memory."""
 
 
 def labelled_mixture(path: Path, rows: int, features: int) -> Path:
-    """A file of so many rows with their classes, written a batch at a time.
+    """Write a file of rows with their classes, a batch at a time.
 
-    Within a class the deviation along its axes, which are turned by chance, falls as one over their number, as of what
-    is measured in the world: neighbours are there to be kept.
+    Within a class, the deviation along its randomly rotated axes falls as one over their number, as in real
+    measurements. So there are neighbours to preserve.
     """
     random = np.random.default_rng(0)
     centres = 4.0 * random.normal(size=(CLASSES, features))
@@ -71,7 +72,7 @@ def labelled_mixture(path: Path, rows: int, features: int) -> Path:
 
 
 def moved_digits(path: Path, rows: int, features: int) -> Path:
-    """A file of so many of MNIST's digits with their classes, moved about, along so many principal axes."""
+    """Write a file of shifted MNIST digits with their classes, along principal axes."""
     from raydr.data import load
 
     table = load(source="mnist")
@@ -96,12 +97,12 @@ def moved_digits(path: Path, rows: int, features: int) -> Path:
             out.write_table(pa.table([*found.T, classes[:count]], schema=schema))
             written += count
     if written < rows:
-        raise SystemExit(f"MNIST moved by two pixels at most is {written:,} rows; ask for no more.")
+        raise SystemExit(f"MNIST shifted by up to two pixels has {written:,} rows. Use at most that number.")
     return path
 
 
 def of_method(name: str, data: Path, clients: int, folder: Path) -> dict[str, float]:
-    """One run: its seconds in all and by stage, and what its map comes to."""
+    """Run one method: its seconds in total and by stage, and its metrics."""
     import raydr
 
     began = time.perf_counter()
@@ -122,7 +123,7 @@ def of_method(name: str, data: Path, clients: int, folder: Path) -> dict[str, fl
 
 
 def of_peer(name: str, data: Path) -> dict[str, float]:
-    """The pooled map by a library of its own."""
+    """Draw the pooled map with its own library."""
     began = time.perf_counter()
     table = pq.read_table(data).drop_columns("class")
     rows = np.stack([column.to_numpy() for column in table.columns], axis=1)
@@ -138,7 +139,7 @@ def of_peer(name: str, data: Path) -> dict[str, float]:
 
 
 def measured(side: str, method: str, data: Path, clients: int, scratch: Path) -> dict[str, float]:
-    """One side in a process of its own, with the most memory of that and all that it starts."""
+    """Measure one side in a separate process, with the peak memory of it and its child processes."""
     arguments = ["--side", side, "--method", method, "--data", str(data), "--clients", str(clients)]
     arguments += ["--folder", str(scratch / f"{method}-{time.monotonic_ns()}")]
     lines = list(said("benchmarks.million", *arguments, timeout_s=LIMIT_S, interval_s=LOOK_S))

@@ -1,13 +1,14 @@
-"""Ways to find the nearest neighbours of all rows: seconds, the part of the true neighbours found, and memory.
+"""Algorithms for the nearest neighbours of all rows: seconds, recall, and memory.
 
-    python -m benchmarks.neighbors [--quick] [--data mixture mnist] [--rows 300000] [--k 15] [--repeats 3] [--json FILE]
+    python -m benchmarks.neighbors [--quick] [--data mixture mnist] [--rows 300000] [--k 15] [--repeats 3]
+    [--json FILE]
 
-``exact`` compares all pairs, ``cells`` those in the cells near to each row (``raydr/geometry/cells.py``) for a recall
-of .98. The peers are pynndescent, and where they are installed faiss (``faiss-cpu``: HNSW graphs and inverted files,
-the latter with as many lists as there are cells and as many probes as cells are looked into) and usearch, on as many
-threads, with settings of their documentation. All get the same rows in memory, in processes of their own, in turns;
-recall is measured on 500 rows that are compared with all. What is not installed is left out, and named. ``--quick``
-takes 20,000 rows.
+``exact`` compares all pairs. ``cells`` compares those in the cells near each row
+(``raydr/geometry/cells.py``) for a recall of .98. The peers are pynndescent and, if they are installed, faiss
+(``faiss-cpu``: HNSW graphs and inverted files, the latter with the same numbers of lists and probes as cells)
+and usearch, on the same number of threads, with the settings of their documentation. All get the same rows in
+memory, in separate processes, in turns. Recall is measured on 500 rows that are compared with all rows.
+Packages that are not installed are skipped and listed. ``--quick`` uses 20,000 rows.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ LIMIT_S = 2 * 3600.0
 
 
 def rows_of(data: str, rows: int) -> FloatArray:
-    """Rows of the mixture of :mod:`benchmarks.million`, or of MNIST, (rows, features) float32."""
+    """Return rows of the mixture of :mod:`benchmarks.million`, or of MNIST, (rows, features) float32."""
     if data == "mnist":
         from raydr.data import load
 
@@ -50,18 +51,18 @@ def rows_of(data: str, rows: int) -> FloatArray:
 
 
 def exact(rows: FloatArray, k: int) -> tuple[Int64Array, float]:
-    """All pairs."""
+    """Search all pairs."""
     return nearest_neighbors(Points(rows), k).indices, 1.0
 
 
 def cells(rows: FloatArray, k: int) -> tuple[Int64Array, float]:
-    """Cells near to each row."""
+    """Search the cells near each row."""
     found = neighbors_by_cells(Points(rows), k, recall=RECALL)
     return found.graph.indices, found.looked_at
 
 
 def pynndescent(rows: FloatArray, k: int) -> tuple[Int64Array, float]:
-    """Nearest-neighbour descent, as umap-learn calls it."""
+    """Run nearest-neighbour descent, with umap-learn's settings."""
     from pynndescent import NNDescent
 
     trees, iterations = min(64, 5 + round(len(rows) ** 0.5 / 20.0)), max(5, round(np.log2(len(rows))))
@@ -78,7 +79,7 @@ def pynndescent(rows: FloatArray, k: int) -> tuple[Int64Array, float]:
 
 
 def faiss_hnsw(rows: FloatArray, k: int) -> tuple[Int64Array, float]:
-    """Navigable small worlds, 32 links."""
+    """Search navigable small worlds with 32 links."""
     import faiss
 
     faiss.omp_set_num_threads(cores())
@@ -89,7 +90,7 @@ def faiss_hnsw(rows: FloatArray, k: int) -> tuple[Int64Array, float]:
 
 
 def faiss_ivf(rows: FloatArray, k: int) -> tuple[Int64Array, float]:
-    """Inverted files, as many lists as cells, and as many probes."""
+    """Search inverted files, with the numbers of lists and probes of the cells."""
     import faiss
 
     looked_at = neighbors_by_cells(Points(rows), k, recall=RECALL).looked_at
@@ -106,7 +107,7 @@ def faiss_ivf(rows: FloatArray, k: int) -> tuple[Int64Array, float]:
 
 
 def usearch(rows: FloatArray, k: int) -> tuple[Int64Array, float]:
-    """Navigable small worlds, with its defaults."""
+    """Search navigable small worlds with usearch's defaults."""
     from usearch.index import Index
 
     index = Index(ndim=rows.shape[1], metric="l2sq", dtype="f32")
@@ -123,14 +124,14 @@ WAYS: dict[str, tuple[str, Callable[[FloatArray, int], tuple[Int64Array, float]]
     "faiss IVF": ("faiss", faiss_ivf),
     "usearch": ("usearch", usearch),
 }
-"""Ways by name, with the package that each needs."""
+"""Algorithms by name, with the package that each needs."""
 
 
 def judged(way: str, data: str, rows: int, k: int) -> dict[str, float]:
-    """Seconds and recall of one way."""
+    """Measure seconds and recall of one algorithm."""
     table = rows_of(data, rows)
     search = WAYS[way][1]
-    search(table[: 3 * CELL_ROWS], k)  # what is compiled once is no part of it
+    search(table[: 3 * CELL_ROWS], k)  # compile first, outside the clock
     began = time.perf_counter()
     indices, told = search(table, k)
     seconds = told if way == "faiss IVF" else time.perf_counter() - began
@@ -142,7 +143,7 @@ def judged(way: str, data: str, rows: int, k: int) -> dict[str, float]:
 
 
 def measured(way: str, data: str, rows: int, k: int) -> dict[str, float]:
-    """One way in a process of its own, with the most memory that it had."""
+    """Measure one algorithm in a separate process, with its peak memory."""
     arguments = ["--side", way, "--data", data, "--rows", str(rows), "--k", str(k)]
     lines = list(said("benchmarks.neighbors", *arguments, timeout_s=LIMIT_S, interval_s=1.0))
     figures: dict[str, float] = json.loads(lines[-1][0])
@@ -173,7 +174,7 @@ def main() -> None:
     there = [way for way in options.ways if importlib.util.find_spec(WAYS[way][0])]
     absent = sorted({WAYS[way][0] for way in options.ways} - {WAYS[way][0] for way in there})
     if absent:
-        print(f"not installed, and left out: {', '.join(absent)}")
+        print(f"not installed, so skipped: {', '.join(absent)}")
     figures: dict[str, Any] = {}
     ratios: dict[str, float] = {}
     for data in options.data:

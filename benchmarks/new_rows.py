@@ -1,14 +1,15 @@
-"""New rows on finished maps: their accuracy beside that of the rows that were mapped, for every method that takes them.
+"""New rows on finished maps: their accuracy against that of the mapped rows, for every method that can place them.
 
-    python -m benchmarks.new_rows [--quick] [--datasets digits mnist] [--methods fed-tsne ...] [--rows N] [--held-out N]
+    python -m benchmarks.new_rows [--quick] [--datasets digits mnist] [--methods fed-tsne ...] [--rows N]
+    [--held-out N]
                                   [--seeds 0 1] [--k 10] [--json FILE]
 
-Ten clients by Dirichlet 0.5 in this process, by each method's defaults; digits in full, a fifth of it held out, and of
-MNIST 10,000 rows and 5,000 held out. ``own`` is the part of the mapped rows that are of the class of most of their k
-nearest others on the map, ``new`` that of the held-out rows by the same mapped rows, once they are placed as
-``raydr transform`` does it, ``apart`` how much more that is. ``data own`` and ``data new`` are the same by neighbours
-in the data: how much harder the held-out rows are in themselves. ``s`` is what a thousand new rows take. ``--quick``
-takes digits and four methods.
+Ten clients by Dirichlet 0.5 run in this process, with each method's defaults. digits is used in full with a
+fifth held out, and MNIST with 10,000 rows and 5,000 held out. ``own`` is the share of mapped rows with the
+majority class of their k nearest other rows on the map. ``new`` is the same for the held-out rows by the
+mapped rows, after ``raydr transform`` places them. ``apart`` is the difference. ``data own`` and ``data new``
+are the same by neighbours in the data: they show how much harder the held-out rows are. ``s`` is the seconds
+for a thousand new rows. ``--quick`` uses digits and four methods.
 """
 
 from __future__ import annotations
@@ -43,23 +44,26 @@ METHODS: dict[str, dict[str, Any]] = {
     "fed-pca": {"kind": "fed-pca"},
 }
 EXTENT: dict[str, dict[str, Any]] = {"digits": {"bounds": [0, 16]}, "mnist": {"clip": 2550.0}}
-"""What the private map is told of the values."""
+"""Bounds of the values for the private map."""
 
 
 def accuracy(points: Any, labels: Any, new: Any, new_labels: Any, k: int) -> float:
-    """Of new points, by the ``k`` nearest points."""
+    """Return the accuracy on new points, by the ``k`` nearest points."""
     return float(KNeighborsClassifier(k).fit(points, labels).score(new, new_labels))
 
 
 def own_accuracy(points: Any, labels: Any, k: int) -> float:
-    """Of points, each by the ``k`` nearest others; ties between classes as scikit-learn breaks them."""
+    """Return the accuracy on points, by the ``k`` nearest others.
+
+    Ties between classes are broken as in scikit-learn.
+    """
     near = NearestNeighbors(n_neighbors=k).fit(points).kneighbors(return_distance=False)
     votes = np.apply_along_axis(np.bincount, 1, labels[near], minlength=int(labels.max()) + 1)
     return float((votes.argmax(axis=1) == labels).mean())
 
 
 def measured(dataset: str, method: str, seed: int, options: argparse.Namespace) -> dict[str, float]:
-    """One line of results."""
+    """Measure one line."""
     total, held = (None, 0.2) if dataset == "digits" else (options.rows + options.held_out, options.held_out)
     settings = METHODS[method] | (EXTENT[dataset] if method == "private-map" else {})
     data: dict[str, Any] = {"source": dataset, "holdout": held}
@@ -97,7 +101,7 @@ def measured(dataset: str, method: str, seed: int, options: argparse.Namespace) 
 
 
 def _of(table: Table, ids: Any) -> tuple[Any, Any]:
-    """Labels and rows of these identities."""
+    """Return the labels and rows of these identities."""
     order = np.argsort(table.ids)
     found = order[np.searchsorted(table.ids, ids, sorter=order)]
     labels = np.zeros(0) if table.labels is None else table.labels
@@ -105,7 +109,7 @@ def _of(table: Table, ids: Any) -> tuple[Any, Any]:
 
 
 def main() -> None:
-    """Measure, line by line."""
+    """Measure line by line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,17 +1,19 @@
-"""What OmniFC would cost: computed from its construction, not measured, since nothing here runs it.
+"""Cost of OmniFC, computed from its construction. It is not measured, because nothing here runs it.
 
-    python -m benchmarks.omnifc [--rows 1797 10000 40000] [--features 64 784 784] [--clients 10] [--colluding 1]
+    python -m benchmarks.omnifc [--rows 1797 10000 40000] [--features 64 784 784] [--clients 10] [--colluding
+    1]
                                 [--json FILE]
 
-OmniFC (Yan, Liu & Zhang 2025, arXiv 2505.13071) brings the distances between all rows of all clients, as they are but
-for the rounding to a finite field, by Lagrange coded computing (Yu et al., AISTATS 2019). Each row of d features is cut
-into l segments; with t random ones beside them they are values of a polynomial of degree l + t - 1, of whose values at
-other points every client gets one, d / l numbers of the field for each row. Squared lengths of differences are of
-degree 2 in these: every client computes them for all pairs of rows and tells the server, and any 2 (l + t - 1) + 1 of
-them tell it the distances by interpolation, summed over the l segments. Any t clients together learn nothing of a row.
+OmniFC (Yan, Liu & Zhang 2025, arXiv 2505.13071) computes the distances between all rows of all clients, exact
+up to rounding to a finite field, by Lagrange coded computing (Yu et al., AISTATS 2019). Each row of d
+features is cut into l segments. With t random segments added, they are values of a polynomial of degree l + t
+- 1. Every client receives one of its values at other points, d / l numbers of the field for each row. Squared
+lengths of differences have degree 2 in these. Every client computes them for all pairs of rows and sends them
+to the server. Any 2 (l + t - 1) + 1 of them give the distances by interpolation, summed over the l segments.
+Any t clients together learn nothing about a row.
 
-The map is then that of the pooled rows, by construction; and the server has every distance, which is every row's place
-up to a turn that all share, for the attack ``distribution-alignment`` to look for.
+The map is then that of the pooled rows, by construction. And the server has every distance, which gives every
+row's place up to one common rotation, for the attack ``distribution-alignment``.
 """
 
 from __future__ import annotations
@@ -22,27 +24,27 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ELEMENT = 8
-"""Bytes of a number of the field, of 61 bits, so that products fit into 128."""
+"""Bytes of a 61-bit field number, whose products fit into 128 bits."""
 LANDMARKS = 500
-"""Of Fed-tSNE by default, at most, to which each row's distances are posted, as long numbers as the field's here."""
+"""Maximum landmarks of Fed-tSNE by default. Distances to them are posted in numbers of the same length as here."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run of OmniFC takes.
+    """Cost of a run of OmniFC.
 
     Attributes
     ----------
     segments : int
-        l, as many as the clients allow.
+        l, the maximum for the number of clients.
     replies : int
-        2 (l + t - 1) + 1, without which there is no distance.
+        2 (l + t - 1) + 1, the replies that are needed for a distance.
     shared, told : float
-        Bytes that all clients send to each other, and that one client tells the server.
+        Bytes that all clients send to each other, and that one client sends to the server.
     multiplications : float
-        In the field, of each client, for the distances of coded rows.
+        Field multiplications of each client, for the distances of coded rows.
     decoding : float
-        In the field, of the server.
+        Field multiplications of the server.
     """
 
     segments: int
@@ -54,12 +56,12 @@ class Cost:
 
 
 def cost(rows: int, features: int, clients: int, colluding: int = 1) -> Cost:
-    """Of so many rows in all; ``colluding`` is t.
+    """Return the cost for this many rows in total. ``colluding`` is t.
 
     Raises
     ------
     ValueError
-        If there are too few clients: at least 2 t + 1.
+        If there are too few clients. At least 2 t + 1 are needed.
 
     Examples
     --------
@@ -70,7 +72,7 @@ def cost(rows: int, features: int, clients: int, colluding: int = 1) -> Cost:
     segments = (clients + 1) // 2 - colluding
     if segments < 1:
         raise ValueError(
-            f"{clients} clients cannot bear {colluding} that collude: at least {2 * colluding + 1}"
+            f"{clients} clients cannot tolerate {colluding} colluding ones: use at least {2 * colluding + 1}"
         )
     replies = 2 * (segments + colluding - 1) + 1
     pairs, width = rows * (rows - 1) / 2, -(-features // segments)
@@ -93,7 +95,7 @@ def main() -> None:
     parser.add_argument("--features", type=int, nargs="+", default=[64, 784, 784])
     parser.add_argument("--clients", type=int, default=10)
     parser.add_argument("--colluding", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="the same: these are formulas")
+    parser.add_argument("--quick", action="store_true", help="same as without, because these are formulas")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     figures: dict[str, float] = {}

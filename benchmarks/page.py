@@ -1,13 +1,14 @@
-"""The report page: its bytes, seconds to the first picture, and milliseconds of what a reader does to the map.
+"""The report page: its bytes, seconds to the first picture, and milliseconds of a reader's actions on the map.
 
-    python -m benchmarks.page [--quick] [--rows 100000 1000000] [--json FILE] [--table docs/tutorials/figures/page.md]
+    python -m benchmarks.page [--quick] [--rows 100000 1000000] [--json FILE] [--table
+    docs/tutorials/figures/page.md]
 
-A made run folder of so many rows in 12 clouds at 8 clients, with and without the pooled map, is reported on; its page
-is opened in headless Chromium without a graphics card and without a network, 1280 by 900 pixels. Each gesture is the
-median of some: moving a lasso one step further (the time until the page has taken the step and drawn it), closing one
-around a third of the rows, moving the map, pointing at rows, and turning to another colouring. A screen shows 60
-pictures a second, and a gesture is over with the second one after it: 33 ms is the least. ``--quick`` takes 10,000
-rows, without the pooled map. ``--table`` writes what docs/commands.md shows.
+It makes a run folder with rows in 12 clouds at 8 clients, with and without the pooled map, and its report.
+The page is opened in headless Chromium without a graphics card and without a network, at 1280 by 900 pixels.
+Each action is a median: moving a lasso one step (until the page has processed and drawn the step), closing
+one around a third of the rows, moving the map, pointing at rows, and changing the colours. A screen shows 60
+pictures per second, and an action ends with the second one after it, so 33 ms is the minimum. ``--quick``
+uses 10,000 rows, without the pooled map. ``--table`` writes the table of docs/commands.md.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ SHOWN = {
     "move": ("map moved", "{:.0f} ms"),
     "colour": ("other colours", "{:.0f} ms"),
 }
-"""Columns of the table for the documentation: their titles, and how their numbers are written."""
+"""Columns of the table for the documentation: their titles and number formats."""
 
 MEASURE = """async () => {
   const map = document.querySelector("#map-federated"), over = map.querySelector(".over");
@@ -83,7 +84,7 @@ MEASURE = """async () => {
 
 
 def made(folder: Path, rows: int, pooled: bool) -> Path:
-    """A run folder of so many rows, by hand: what the page reads, and no more."""
+    """Make a run folder with only what the page reads."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -128,7 +129,7 @@ def made(folder: Path, rows: int, pooled: bool) -> Path:
 
 
 def measured(page: Path, pooled: bool) -> dict[str, float]:
-    """Milliseconds of a page in a browser of its own."""
+    """Measure the milliseconds of a page in its own browser."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -156,7 +157,7 @@ def measured(page: Path, pooled: bool) -> dict[str, float]:
 
 
 def once(folder: Path, rows: int, pooled: bool) -> dict[str, float]:
-    """Bytes, seconds to write, and milliseconds of one page."""
+    """Measure the bytes, seconds to write, and milliseconds of one page."""
     from raydr.report import write_report
 
     started = time.perf_counter()
@@ -168,12 +169,12 @@ def once(folder: Path, rows: int, pooled: bool) -> dict[str, float]:
 
 
 def name_of(line: dict[str, float]) -> str:
-    """What a page is called: how many rows it shows, and whether the pooled map as well."""
+    """Return the name of a page: its number of rows, and whether it has the pooled map."""
     return f"{line['rows']:,}{', and pooled' if line['pooled'] else ''}"
 
 
 def table(lines: list[dict[str, float]]) -> str:
-    """The same as Markdown, a line for each page."""
+    """Return the figures as a Markdown table, one line for each page."""
     rows = [["rows", *(title for title, _ in SHOWN.values())], ["---:"] * (1 + len(SHOWN))]
     for line in lines:
         rows.append(
@@ -191,11 +192,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--table", type=Path, help="a file for the figures as Markdown")
-    parser.add_argument("--keep", type=Path, help="a new folder for the run folders that are made")
+    parser.add_argument("--table", type=Path, help="write the figures to this file as Markdown")
+    parser.add_argument("--keep", type=Path, help="keep the run folders in this new folder")
     arguments = parser.parse_args()
     if CHROMIUM is None:
-        parser.exit(1, "There is no Chromium to open pages with: install one, as `chromium`.\n")
+        parser.exit(1, "There is no Chromium to open pages. Install it as `chromium`.\n")
     cases = (
         [(10_000, False)]
         if arguments.quick

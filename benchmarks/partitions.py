@@ -1,4 +1,4 @@
-"""Ways to deal rows that papers compare methods under, by the names that benchmarks take."""
+"""Partitions of rows in papers, by the names that benchmarks accept."""
 
 from __future__ import annotations
 
@@ -13,5 +13,7 @@ DEALINGS: dict[str, Dealing] = {
     "shards-3": Shards(classes=3),
     "one-class": OneClass(),
 }
-"""P1: IID and one class each. P2: Dirichlet 0.1 and 0.5, shards 2 and 3. P3: IID, and non-IID of alpha 0.5, unbalanced
+"""P1: IID and one class each.
+
+P2: Dirichlet 0.1 and 0.5, shards 2 and 3. P3: IID, and non-IID with alpha 0.5, unbalanced
 (Dirichlet) and balanced."""

@@ -1,13 +1,14 @@
-"""Rows of files that need not fit in memory on a finished map: how many a second, and the memory that it takes.
+"""Placing rows of files that need not fit in memory on a finished map: rows per second, and memory.
 
-    python -m benchmarks.placing [--quick] [--rows 1000000 10000000] [--features 50] [--methods fedne fed-tsne]
+    python -m benchmarks.placing [--quick] [--rows 1000000 10000000] [--features 50] [--methods fedne
+    fed-tsne]
                                  [--repeats 3] [--json FILE]
 
-Of a mixture of 50 Gaussian classes 20,000 rows are mapped at ten clients, and files of more are placed on the map by
-``raydr transform``, from .parquet to .parquet: by FedNE's encoder, and among Fed-tSNE's references, a hundredth as many
-rows of each, since these take more. Each is a process of its own: seconds from its start to its end, rows a second
-beyond what starting takes, and the most memory that it held. The peer, in turns, is the same encoder in plain torch,
-fed with the same batches of the same file. ``--quick`` takes 200,000 rows, once.
+20,000 rows of a mixture of 50 Gaussian classes are mapped at ten clients. ``raydr transform`` then places
+larger files on the map, from .parquet to .parquet: with FedNE's encoder, and among Fed-tSNE's references with
+a hundredth of the rows, because these take longer. Each run has its own process: seconds from start to end,
+rows per second without the start-up, and peak memory. The peer, in turns, is the same encoder in plain torch,
+with the same batches of the same file. ``--quick`` uses 200,000 rows, once.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "fed-tsne": {"kind": "fed-tsne", "iterations": 100},
 }
 SHARE = {"fedne": 1, "fed-tsne": 100}
-"""One of so many rows of a file is placed by a method."""
+"""Divisor of a file's rows for each method."""
 
 PLACE = """
 import json, sys, time
@@ -71,7 +72,7 @@ print(json.dumps({"s": time.perf_counter() - began, "mb": peak_memory_bytes() / 
 
 
 def mixture(path: Path, rows: int, features: int, seed: int) -> Path:
-    """A file of so many rows of the classes, written a batch at a time."""
+    """Write a file of rows of the classes, a batch at a time."""
     centres = 4.0 * np.random.default_rng(0).normal(size=(CLASSES, features))
     random = np.random.default_rng([1, seed])
     schema = pa.schema([(f"f{number}", pa.float32()) for number in range(features)])
@@ -84,14 +85,14 @@ def mixture(path: Path, rows: int, features: int, seed: int) -> Path:
 
 
 def timed(code: str, *arguments: object) -> dict[str, float]:
-    """What a process says of itself: seconds and most memory."""
+    """Run code in a process, and return its seconds and peak memory."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
     found: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     return found
 
 
 def mapped(folder: Path, method: str, data: Path) -> Path:
-    """A run folder that places rows."""
+    """Make a run folder that can place rows."""
     return raydr.run(
         {
             "name": method,
@@ -106,7 +107,7 @@ def mapped(folder: Path, method: str, data: Path) -> Path:
 
 
 def main() -> None:
-    """Measure, line by line."""
+    """Measure line by line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,17 +1,20 @@
-"""The private map over epsilon, beside the pooled map of the same rows: accuracy, trustworthiness, and seconds.
+"""The private map over epsilon, against the pooled map of the same rows: accuracy, trustworthiness, and seconds.
 
-    python -m benchmarks.private_map [--quick] [--rows N] [--seeds 0 1] [--datasets mnist ...] [--epsilons 0.5 1 8]
-                                     [--partitions iid one-class] [--own 0.4 0] [--relation replace-one] [--pooled]
+    python -m benchmarks.private_map [--quick] [--rows N] [--seeds 0 1] [--datasets mnist ...] [--epsilons 0.5
+    1 8]
+                                     [--partitions iid one-class] [--own 0.4 0] [--relation replace-one]
+                                     [--pooled]
                                      [--sampled N] [--json FILE]
 
-Ten clients in this process, one after the other, delta 1e-5. ``ca_10`` is the accuracy of ten neighbours on the map
-(70:30 split of the rows), trustworthiness that of five, both of the map of all rows, as a run's metrics.json has them.
-``--sampled N`` takes trustworthiness as the mean over N rows, drawn from all and ranked against all, ties in favour of
-the map: 60,000 rows in full need minutes. ``--own 0`` places rows by the landmarks alone. The claim is checked: a line
-whose releases do not come to its epsilon ends the benchmark. ``--quick`` takes digits at epsilon 1 and 8, and one seed.
+Ten clients run in this process in sequence, with delta 1e-5. ``ca_10`` is the accuracy of ten neighbours on
+the map (70:30 split of the rows), and trustworthiness uses five. Both are for the map of all rows, as in a
+run's metrics.json. ``--sampled N`` computes trustworthiness as the mean over N rows, drawn from all and
+ranked against all, with ties in favour of the map, because 60,000 rows in full take minutes. ``--own 0``
+places rows by the landmarks alone. The claim is checked: the benchmark stops if the releases of a line do not
+match its epsilon. ``--quick`` uses digits at epsilon 1 and 8, and one seed.
 
-A seed decides which rows, whose they are, and where everything starts; noise is of the clients' secrets, drawn anew
-each time, so that figures of the same seed differ.
+A seed decides the rows, their owners, and all starting points. Noise comes from the clients' secrets and is
+drawn again each time, so figures of the same seed differ.
 """
 
 from __future__ import annotations
@@ -44,17 +47,17 @@ EXTENT: dict[str, dict[str, Any]] = {
     "fashion_mnist": {"clip": 3060.0},
     "digits": {"bounds": (0.0, 16.0)},
 }
-"""Norms of 10 and 12 in units of the brightest grey; rows of MNIST are 9.2 long on average, and 17 at most."""
+"""Norms of 10 and 12, in units of the brightest grey. Rows of MNIST have a norm of 9.2 on average, and 17 at most."""
 
 
 def sampled_trustworthiness(rows: Any, embedding: Any, count: int, seed: int, k: int = 5) -> float:
-    """The metric of that name over ``count`` rows drawn without replacement, each ranked against all rows."""
+    """Compute trustworthiness over ``count`` rows drawn without replacement, each ranked against all rows."""
     whole = len(rows)
     drawn = np.sort(np.random.default_rng(seed).choice(whole, min(count, whole), replace=False))
     found = (
         NearestNeighbors(n_neighbors=k + 1).fit(embedding).kneighbors(embedding[drawn], return_distance=False)
     )
-    # float64: squared distances of grey values are whole numbers, and compare as such.
+    # float64: squared distances of grey values are whole numbers, so they compare exactly.
     table = np.asarray(rows, np.float64)
     lengths = np.einsum("ij,ij->i", table, table)
     penalty = 0
@@ -69,7 +72,7 @@ def sampled_trustworthiness(rows: Any, embedding: Any, count: int, seed: int, k:
 
 
 def measured(dataset: str, seed: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """One line of results for each partition, epsilon and weight of own rows; first, if wanted, the pooled map's."""
+    """Yield the pooled map's line if wanted, then a line for each partition, epsilon and weight of own rows."""
     table = load(source=dataset, rows=options.rows, seed=seed)
     rows, labels = table.rows, table.labels
 
@@ -105,12 +108,12 @@ def measured(dataset: str, seed: int, options: argparse.Namespace) -> Iterator[d
                     listener=lambda event: None,
                 )
                 seconds = time.perf_counter() - started
-                # Against those who see sums alone and know the shares of all who may collude.
+                # Against an adversary who sees only sums and knows the shares of all possible colluders.
                 left = composed_multiplier(served.ledger.charges, "outsider")
                 left /= summed_deviation(True, CLIENTS, Budget().colluding)
                 spent = gaussian_epsilon(left, DELTA)
                 if not math.isclose(spent, epsilon, rel_tol=1e-6):
-                    raise SystemExit(f"the releases came to epsilon {spent}, and {epsilon} was claimed")
+                    raise SystemExit(f"the releases cost epsilon {spent}, but {epsilon} was claimed")
                 yield {
                     "name": f"{dataset}.{kind}.{epsilon:g}.{own:g}.{seed}",
                     **scores(served.outcome.embedding[order]),
@@ -121,7 +124,7 @@ def measured(dataset: str, seed: int, options: argparse.Namespace) -> Iterator[d
 
 
 def main() -> None:
-    """Measure, line by line."""
+    """Measure line by line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""A measurement in a process of its own: what it says, and the memory of all that it starts."""
+"""A measurement in a separate process: its output, and the memory of all its child processes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _INTERVAL_S = 0.25
 
 
 def tree(process: psutil.Process) -> list[psutil.Process]:
-    """Return a process and all its descendants that live."""
+    """Return a process and all its living descendants."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return [process, *process.children(recursive=True)]
     return []
 
 
 def memory_mb(processes: Sequence[psutil.Process]) -> float:
-    """Resident megabytes of processes together; a page that several share counts once in all (Linux's PSS)."""
+    """Return the resident megabytes of processes together. A shared page counts once in all (Linux's PSS)."""
     total = 0
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
@@ -35,9 +35,9 @@ def memory_mb(processes: Sequence[psutil.Process]) -> float:
 
 @dataclass
 class PeakMemory:
-    """Largest memory of a process tree, looked at four times a second while it runs, or as often as is said.
+    """Peak memory of a process tree, sampled four times a second by default.
 
-    A look at a gigabyte takes some ten milliseconds of a core.
+    A sample of a gigabyte takes about ten milliseconds of a core.
     """
 
     process: psutil.Process
@@ -46,29 +46,29 @@ class PeakMemory:
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def watch(self) -> None:
-        """Look until told to stop."""
+        """Sample until stopped."""
         while not self._ended.wait(self.interval_s):
             self._peak_mb = max(self._peak_mb, memory_mb(tree(self.process)))
 
     def taken(self) -> float:
-        """Return the peak since the last time that it was taken, in megabytes, and begin anew."""
+        """Return the peak since the last call, in megabytes, and start again."""
         peak, self._peak_mb = self._peak_mb, 0.0
         return max(peak, memory_mb(tree(self.process)))
 
     def end(self) -> None:
-        """Stop looking."""
+        """Stop sampling."""
         self._ended.set()
 
 
 def said(
     module: str, *arguments: str, timeout_s: float, interval_s: float = _INTERVAL_S
 ) -> Iterator[tuple[str, float]]:
-    """Run ``python -m module`` and bring each line of JSON that it prints, with the peak memory before it.
+    """Run ``python -m module``, and yield each line of JSON that it prints, with the peak memory before it.
 
     Raises
     ------
     RuntimeError
-        If it fails, or takes longer than ``timeout_s``; with the end of what it wrote to its standard error.
+        If it fails or takes longer than ``timeout_s``, with the end of its standard error.
     """
     environment = {**os.environ, "FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
     with tempfile.TemporaryDirectory() as scratch, open(f"{scratch}/errors", "w+") as errors:
@@ -96,7 +96,7 @@ def said(
 
 
 def _end(pid: int) -> None:
-    """End a process that this one started, and all that it started."""
+    """End a process that this one started, and all its child processes."""
     with contextlib.suppress(psutil.NoSuchProcess):
         for process in reversed(tree(psutil.Process(pid))):
             with contextlib.suppress(psutil.NoSuchProcess):

@@ -1,7 +1,7 @@
-"""raydr and the controls of :mod:`benchmarks.rounds`, each run in a process of its own.
+"""raydr and the controls of :mod:`benchmarks.rounds`, each run in a separate process.
 
-Run ``python -m benchmarks.round_systems SYSTEM ROUNDS SETTING...``, with SYSTEM one of ``raydr``, ``bare-ray``,
-``serial``: one line of JSON for each setting.
+Run ``python -m benchmarks.round_systems SYSTEM ROUNDS SETTING...``, with SYSTEM one of ``raydr``,
+``bare-ray``, ``serial``. It prints one line of JSON for each setting.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from raydr.threads import cores
 
 
 def raydr(setting: Setting, rounds: int) -> Timing:
-    """Clients in one actor for each core, each client with one row, which the round does not need."""
+    """Run clients in one actor per core. Each client has one row, which the round does not use."""
     began = time.perf_counter()
     placements = place([np.zeros((1, 1))] * setting.clients, min(setting.clients, cores()), Room.here())
     transport = RayTransport(placements=placements, seed=0, faults=FaultPlan(), timeout_s=600.0)
@@ -44,10 +44,10 @@ def raydr(setting: Setting, rounds: int) -> Timing:
 
 
 class Pool:
-    """Clients of one worker of the bare pool: their replies added up where they arise, nothing checked."""
+    """Clients of one worker of the bare pool. It adds up their replies without checks."""
 
     def total(self, values: Float64Array, clients: int, work_s: float) -> Float64Array:
-        """Sum of so many clients' replies."""
+        """Return the sum of the clients' replies."""
         total = incremented(values, work_s)
         for _ in range(clients - 1):
             total += incremented(values, work_s)
@@ -55,7 +55,7 @@ class Pool:
 
 
 def bare_ray(setting: Setting, rounds: int) -> Timing:
-    """One plain Ray actor for each core, clients shared evenly, x through the object store."""
+    """Run one plain Ray actor per core, with clients shared evenly and x in the object store."""
     began = time.perf_counter()
     shares = [len(part) for part in np.array_split(np.arange(setting.clients), cores())]
     worker = ray.remote(Pool)
@@ -78,7 +78,7 @@ def bare_ray(setting: Setting, rounds: int) -> Timing:
 
 
 def serial(setting: Setting, rounds: int) -> Timing:
-    """One client after the other in this process."""
+    """Run one client after another in this process."""
     pool = Pool()
 
     def step(values: Float64Array) -> Float64Array:
@@ -95,7 +95,7 @@ SYSTEMS: dict[str, Callable[[Setting, int], Timing]] = {
 
 
 def main() -> None:
-    """Run the settings one after the other; Ray's own start counts as the first one's."""
+    """Run the settings in sequence. Ray's start counts for the first one."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.round_systems", description=__doc__)
     parser.add_argument("system", choices=SYSTEMS)
     parser.add_argument("rounds", type=int)

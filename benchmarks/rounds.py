@@ -1,17 +1,18 @@
-"""What a federated round costs: raydr against Flower's Ray simulation, a bare Ray pool and serial numpy.
+"""Cost of a federated round: raydr against Flower's Ray simulation, a bare Ray pool and serial numpy.
 
-Every client returns x + 1 and the server averages; the result of every round is checked. Each run is a process of its
-own, all on one Ray and all cores; runs of the systems take turns, ``--repeats`` times. Run
-``python -m benchmarks.rounds``: some 20 minutes. With ``--quick``: without Flower, once, within a minute.
+Every client returns x + 1 and the server averages. The result of every round is checked. Each run has its own
+process, its own Ray and all cores. Runs of the systems take turns, ``--repeats`` times. Run ``python -m
+benchmarks.rounds``: about 20 minutes. With ``--quick``: without Flower, once, within a minute.
 
-The protocol is clients {20, 100, 1000} x payload {1 KB, 1 MB, 10 MB} x work {0, 50 ms}. Left out is what one machine
-cannot do sensibly: 1000 x 10 MB and 1000 x 1 MB (Flower's server holds all replies of a round, several times), 100 x
-10 MB (as much as 1000 x 1 MB), and 50 ms of work beyond 100 clients (25 s a round on two cores, whoever runs it).
+The protocol is clients {20, 100, 1000} x payload {1 KB, 1 MB, 10 MB} x work {0, 50 ms}. It omits what one
+machine cannot do: 1000 x 10 MB and 1000 x 1 MB (Flower's server holds all replies of a round, several times),
+100 x 10 MB (as much as 1000 x 1 MB), and 50 ms of work above 100 clients (25 s a round on two cores, for any
+system).
 
-Figures, in seconds and megabytes: ``SYSTEM.SETTING.round_s`` is the median round and ``.p95_s`` the 95th percentile,
-both without each run's first round, which is ``.first_s``; ``.startup_s`` runs from the start of the simulation to
-the result of the first round, and ``.peak_mb`` is the largest memory of all processes together. Ratios are medians,
-the other system's over raydr's.
+Figures, in seconds and megabytes: ``SYSTEM.SETTING.round_s`` is the median round and ``.p95_s`` the 95th
+percentile, both without each run's first round, which is ``.first_s``. ``.startup_s`` is the time from the
+start of the simulation to the result of the first round, and ``.peak_mb`` is the peak memory of all processes
+together. Ratios are medians, the other system's over raydr's.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _TIMEOUT_S = 300.0
 
 @dataclass(frozen=True)
 class Figures:
-    """What all runs of one system and setting came to."""
+    """Results of all runs of one system and setting."""
 
     round_s: float
     p95_s: float
@@ -57,7 +58,7 @@ class Figures:
 
     @classmethod
     def of(cls, runs: Sequence[tuple[Timing, float]]) -> Figures:
-        """Of runs and their peak memory: percentiles of all later rounds, medians of what each run has once."""
+        """Combine runs and their peak memory: percentiles of all later rounds, medians of single values."""
         timings = [timing for timing, _ in runs]
         later = [seconds for timing in timings for seconds in timing.rounds_s[1:]]
         return cls(
@@ -70,14 +71,14 @@ class Figures:
 
 
 def rounds_of(setting: Setting) -> int:
-    """Return how many rounds a run has: the first, and enough others for three runs to have a 95th percentile."""
+    """Return the number of rounds of a run: the first, and enough others for a 95th percentile over three runs."""
     return 21 if setting.clients * (setting.size / 1e6 + setting.work_s) < 1 and setting.clients < 1000 else 8
 
 
 def measure(
     systems: Sequence[str], settings: Sequence[Setting], repeats: int
 ) -> dict[tuple[str, str], Figures]:
-    """Every system in every setting, in turns; a process for each run."""
+    """Run every system in every setting, in turns, with a process for each run."""
     runs: dict[tuple[str, str], list[tuple[Timing, float]]] = defaultdict(list)
     for repeat in range(repeats):
         for setting in settings:
@@ -89,14 +90,14 @@ def measure(
                 except RuntimeError as error:
                     if system != "flower":
                         raise
-                    # Flower waits for ever where its Ray has died; its other runs count.
+                    # Flower waits forever if its Ray has died. Its other runs count.
                     print(f"lost a run: {error}", flush=True)
             print(f"run {repeat + 1} of {repeats}: {setting.name}", flush=True)
     return {key: Figures.of(found) for key, found in runs.items()}
 
 
 def measure_quickly(systems: Sequence[str], settings: Sequence[Setting]) -> dict[tuple[str, str], Figures]:
-    """Every system once, all settings in one process: start-up is Ray's for the first of them only."""
+    """Run every system once, all settings in one process. Start-up includes Ray only for the first setting."""
     runs = {}
     for system in systems:
         names = [setting.name for setting in settings]
@@ -107,7 +108,7 @@ def measure_quickly(systems: Sequence[str], settings: Sequence[Setting]) -> dict
 
 
 def ratios_of(found: dict[tuple[str, str], Figures]) -> dict[str, float]:
-    """Median round of each other system over raydr's, for each setting that both ran."""
+    """Return the median round of each other system over raydr's, for each setting that both ran."""
     return {
         f"{system}/raydr.{setting}": figures.round_s / found["raydr", setting].round_s
         for (system, setting), figures in found.items()
@@ -120,7 +121,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rounds", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="raydr and the controls, once: within a minute")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each system (default: %(default)s)")
-    parser.add_argument("--only", nargs="+", metavar="SETTING", help="these settings, such as 20x1KB+50ms")
+    parser.add_argument(
+        "--only", nargs="+", metavar="SETTING", help="only these settings, such as 20x1KB+50ms"
+    )
     parser.add_argument("--json", type=Path, help="also write figures and ratios to this file")
     arguments = parser.parse_args()
     try:
@@ -131,7 +134,9 @@ def main() -> None:
         parser.error(str(error))
     systems = [system for system in MODULES if not (system == "flower" and arguments.quick)]
     if "flower" in systems and importlib.util.find_spec("flwr") is None:
-        print("Flower is not installed, so its rows are left out: pip install 'flwr[simulation]==1.41'")
+        print(
+            "Flower is not installed, so its rows are omitted. To install it: pip install 'flwr[simulation]==1.41'"
+        )
         systems.remove("flower")
 
     print(f"{cores()} cores, {1 if arguments.quick else arguments.repeats} runs each")

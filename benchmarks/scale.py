@@ -1,18 +1,18 @@
-"""What long runs and many clients cost: memory over 500 rounds, distribution learning and FedNE with 10,000 clients.
+"""Cost of long runs and many clients: memory over 500 rounds, distribution learning and FedNE with 10,000 clients.
 
 Run ``python -m benchmarks.scale``: some minutes. With ``--quick``: fewer rounds and clients, within a minute.
 
-Long run: 200 clients return x + 1, of 200 KB, so that requests and replies go through the object store. Figures, at a
-tenth, the middle and the end of the rounds: megabytes of all processes together (a page that several share counted
-once), megabytes in the object store, processes.
+Long run: 200 clients return x + 1 of 200 KB, so that requests and replies go through the object store.
+Figures, at a tenth, the middle and the end of the rounds: megabytes of all processes together (a shared page
+counts once), megabytes in the object store, processes.
 
-Many clients: landmarks are learnt from synthetic rows, 20 of 16 features at each client. Figures: seconds until the
-clients are in their places, until the first round and in the median round, and megabytes of memory per client: those
-of this federation less those of one with a client for each core.
+Many clients: landmarks are learnt from synthetic rows, 20 of 16 features at each client. Figures: seconds
+until the clients are placed, until the first round and in the median round, and megabytes of memory per
+client: those of this federation minus those of one with a client per core.
 
-FedNE: a whole run with ten rows at each client, 50 features, of whom a hundredth take part in each of 100 rounds, with
-its control variates. Figures: seconds before the rounds, of the median round and of the whole run, and megabytes of all
-processes a tenth, half and all of the rounds through.
+FedNE: a whole run with ten rows of 50 features at each client, a hundredth of the clients in each of 100
+rounds, with control variates. Figures: seconds before the rounds, of the median round and of the whole run,
+and megabytes of all processes after a tenth, half and all of the rounds.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ _ROWS, _FEATURES, _LANDMARKS = 20, 16, 50
 
 
 def object_store_mb() -> float:
-    """Megabytes that the object store holds now."""
+    """Return the megabytes in the object store now."""
     name = "object_store_memory"
     return float(ray.cluster_resources()[name] - ray.available_resources().get(name, 0.0)) / 1e6
 
 
 @contextmanager
 def federation_of(partitions: list[Float32Array]) -> Iterator[Federation]:
-    """Federation on Ray's actors, one for each core."""
+    """Yield a federation on Ray's actors, one per core."""
     room = Room.here()
     placements = place(partitions, min(len(partitions), room.cores), room)
     transport = RayTransport(placements=placements, seed=0, faults=FaultPlan(), timeout_s=600.0)
@@ -69,7 +69,7 @@ def federation_of(partitions: list[Float32Array]) -> Iterator[Federation]:
 
 
 def long_run(rounds: int) -> dict[str, float]:
-    """Memory, object store and processes while many rounds go by."""
+    """Measure memory, object store and processes over many rounds."""
     looks = {max(1, rounds // 10): "start", rounds // 2: "middle", rounds: "end"}
     figures: dict[str, float] = {}
     values = _LONG.start()
@@ -88,7 +88,7 @@ def long_run(rounds: int) -> dict[str, float]:
 
 
 def many_clients(clients: int, rounds: int) -> dict[str, float]:
-    """Seconds and memory of distribution learning.
+    """Measure seconds and memory of distribution learning.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def many_clients(clients: int, rounds: int) -> dict[str, float]:
         journal = federation.journal.rounds
     objectives = [record.objective for record in journal if record.objective is not None]
     if not objectives[-1] < objectives[0]:
-        raise ValueError(f"the objective went from {objectives[0]} to {objectives[-1]}")
+        raise ValueError(f"the objective did not fall: it went from {objectives[0]} to {objectives[-1]}")
     return {
         "many.clients": clients,
         "many.startup_s": placed - began,
@@ -124,7 +124,7 @@ def many_clients(clients: int, rounds: int) -> dict[str, float]:
 
 
 def participating(clients: int, rounds: int, folder: Path) -> dict[str, float]:
-    """Seconds and memory of FedNE where a hundredth of the clients take part in a round."""
+    """Measure seconds and memory of FedNE with a hundredth of the clients in a round."""
     looks = {max(1, rounds // 10): "start", rounds // 2: "middle", rounds: "end"}
     figures: dict[str, float] = {"fedne.clients": clients}
     seconds: list[float] = []

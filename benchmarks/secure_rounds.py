@@ -1,12 +1,13 @@
-"""What secure aggregation costs a federated round: the same rounds on Ray, plain and secure, taking turns.
+"""Cost of secure aggregation in a federated round: the same rounds on Ray, plain and secure, in turns.
 
 Run ``python -m benchmarks.secure_rounds``: some minutes. With ``--quick``: 20 clients, one turn.
 
-``bare`` rounds bring a megabyte (or 10 kB) of each client that did no work for it: the server's numbers, each plus one.
-``gradient`` rounds are Fed-tSNE's: each client has 600 rows of 784 features and computes the gradient of 160 landmarks,
-a megabyte. Clients share one actor for each core and are masked one by one. Both ways must bring the same bits.
-Figures: ``SETTING.plain_s`` and ``.secure_s``, seconds of a round, medians over turns of the median round (the first
-round, in which clients agree on keys, is ``.first_s``). The ratio is secure over plain, within a turn; medians.
+In ``bare`` rounds, each client returns a megabyte (or 10 kB) without work: the server's numbers, each plus
+one. ``gradient`` rounds are Fed-tSNE's: each client has 600 rows of 784 features and computes the gradient of
+160 landmarks, a megabyte. Clients share one actor per core and are masked one by one. Both forms must give
+the same bits. Figures: ``SETTING.plain_s`` and ``.secure_s`` are the seconds of a round, medians over turns
+of the median round. The first round, in which clients agree on keys, is ``.first_s``. The ratio is secure
+over plain, within a turn, as a median.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ ROWS, FEATURES, LANDMARKS = 600, 784, 160
 
 @dataclass(frozen=True)
 class Setting:
-    """So many clients, each of whom sends so many doubles; with the work of a gradient or none."""
+    """A number of clients, each of which sends this many doubles, with the work of a gradient or none."""
 
     name: str
     clients: int
@@ -72,7 +73,7 @@ def asked(setting: Setting, values: Float64Array) -> Request[Any]:
 
 
 def seconds_of_rounds(setting: Setting, secure: bool, rounds: int) -> tuple[list[float], bytes]:
-    """Seconds of each round, and the bits of the last sum."""
+    """Return the seconds of each round, and the bits of the last sum."""
     rng = np.random.default_rng(0)
     shape = (ROWS, FEATURES) if setting.gradient else (1, 1)
     rows = [rng.normal(size=shape) for _ in range(setting.clients)]
@@ -94,12 +95,12 @@ def seconds_of_rounds(setting: Setting, secure: bool, rounds: int) -> tuple[list
 
 
 def measured(setting: Setting, turns: int, rounds: int) -> tuple[dict[str, float], float]:
-    """Figures of one setting, and its ratio.
+    """Measure one setting, and return its figures and its ratio.
 
     Raises
     ------
     ValueError
-        If the secure rounds brought other bits.
+        If the secure rounds give other bits.
     """
     plain, hidden, first, ratios = [], [], [], []
     for turn in range(turns):
@@ -107,7 +108,7 @@ def measured(setting: Setting, turns: int, rounds: int) -> tuple[dict[str, float
         for secure in (False, True) if turn % 2 == 0 else (True, False):
             ways[secure] = seconds_of_rounds(setting, secure, rounds)
         if ways[False][1] != ways[True][1]:
-            raise ValueError("the secure sum is not the plain one")
+            raise ValueError("the secure sum is not equal to the plain one")
         plain.append(statistics.median(ways[False][0][1:]))
         hidden.append(statistics.median(ways[True][0][1:]))
         first.append(ways[True][0][0])

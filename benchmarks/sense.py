@@ -1,13 +1,14 @@
-"""SENSE against the pooled rows: recovered geometry, and the map of every embedder, as in tables 1, 3, 9 and 12 of P3.
+"""SENSE against the pooled rows: recovered geometry, and the map of every embedder, as in P3's tables 1, 3, 9 and 12.
 
     python -m benchmarks.sense [--quick] [--rows N] [--regimes R ...] [--embedders E ...] [--repeats N]
                               [--partition P] [--json FILE]
 
-MNIST, 10 clients, dealt by ``--partition`` (of :mod:`benchmarks.partitions`; by default dirichlet-0.5, and
-balanced-0.5 is table 12's), 783 anchors. The geometry is completed once for each regime; each embedder then draws it,
-and the pooled rows, with the same settings. A score is the mean over ``--repeats`` seeds of the embedder and, for
-steadiness and cohesiveness, which sample, over 4 seeds of theirs: both vary by more between seeds (0.004 to 0.01) than
-SENSE costs. ``--quick`` takes 2,000 rows, two regimes and two embedders.
+MNIST, 10 clients, dealt by ``--partition`` (see :mod:`benchmarks.partitions`; the default is dirichlet-0.5,
+and balanced-0.5 is table 12's), 783 anchors. The geometry is completed once for each regime. Each embedder
+then maps it and the pooled rows with the same settings. A score is the mean over ``--repeats`` seeds of the
+embedder. For steadiness and cohesiveness, which sample, it is also the mean over 4 of their seeds, because
+both vary more between seeds (0.004 to 0.01) than SENSE costs. ``--quick`` uses 2,000 rows, two regimes and
+two embedders.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ SAMPLINGS = 4
 def completed_geometry(
     rows: FloatArray, client_of_row: Int64Array, public: FloatArray, settings: Any
 ) -> tuple[Any, float]:
-    """Geometry of the rows, in client order, and seconds that it took from the first message on."""
+    """Return the geometry of the rows, in client order, and the seconds from the first message on."""
     from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
     from raydr.methods.sense.server import completed
 
@@ -65,7 +66,7 @@ def completed_geometry(
 def scores(
     rows: FloatArray, labels: Int64Array, embedding: FloatArray, graph: Any, seed: int
 ) -> dict[str, float]:
-    """Metrics of one map."""
+    """Compute the metrics of one map."""
     from raydr.metrics import Evidence, evaluate
 
     ranked, sampled = MAP_METRICS[:2], MAP_METRICS[2:]

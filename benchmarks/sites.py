@@ -1,14 +1,15 @@
-"""Maps of data with sites of their own, by site and with the same rows dealt out at random, beside the pooled map.
+"""Maps of data with real sites, by site and with the same rows dealt at random, against the pooled map.
 
-    python -m benchmarks.sites [--quick] [--data heart_disease ...] [--methods sense ...] [--rows N] [--seeds 0 1 2]
+    python -m benchmarks.sites [--quick] [--data heart_disease ...] [--methods sense ...] [--rows N] [--seeds
+    0 1 2]
                                [--json FILE]
 
-The data are NAME.npz in ``$RAYDR_DATA``: heart disease by hospital (9 columns, rows that have them all), Beijing air by
-station, mice by animal, cell lines by source; all standardised but the last, which are principal components. Every
-method runs as it is by default, whole runs in this process, with its own pooled map in the same run. ``npa_10`` and
-trustworthiness are of the map; ``f_score`` is of SENSE's geometry, before any map. Figures are medians over the seeds,
-ratios those of a federated map to the pooled one. ``--quick`` takes 400 rows of heart disease, SENSE and Fed-UMAP, and
-one seed.
+The data are NAME.npz in ``$RAYDR_DATA``: heart disease by hospital (9 columns, complete rows), Beijing air by
+station, mice by animal, cell lines by source. All are standardised except the last, which are principal
+components. Every method uses its defaults, in whole runs in this process, with its own pooled map in the same
+run. ``npa_10`` and trustworthiness are for the map. ``f_score`` is for SENSE's geometry, before any map.
+Figures are medians over the seeds, and ratios compare a federated map with the pooled one. ``--quick`` uses
+400 rows of heart disease, SENSE and Fed-UMAP, and one seed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import numpy as np
 import raydr
 
 LACKING = ("fasting_blood_sugar", "st_slope", "major_vessels", "thal")
-"""Columns of heart disease that whole hospitals did not measure."""
+"""Columns of heart disease that some hospitals did not measure."""
 SITES = {
     "heart_disease": "client",
     "beijing_air": "client",
@@ -49,7 +50,7 @@ METRICS = ("npa_10", "trustworthiness")
 
 
 def written(name: str, rows: int | None, folder: Path) -> Path:
-    """A table of the data with a column ``site``, as sites would bring it."""
+    """Write a table of the data with a column ``site``."""
     with np.load(Path(os.environ["RAYDR_DATA"]) / f"{name}.npz", allow_pickle=False) as arrays:
         features, site = arrays["X"].astype(float), arrays[SITES[name]]
         if name == "heart_disease":
@@ -68,7 +69,7 @@ def written(name: str, rows: int | None, folder: Path) -> Path:
 def scored(
     path: Path, scale: str, method: dict[str, Any], by_site: bool, seed: int, folder: Path
 ) -> dict[str, float]:
-    """Scores of one run, its pooled map's as ``pooled.NAME``, and seconds."""
+    """Return the scores of one run, its pooled map's as ``pooled.NAME``, and seconds."""
     data: dict[str, Any] = {"path": str(path), "scale": scale}
     natural = {"partition": {"kind": "by-column", "column": "site"}}
     count = len(np.unique(np.loadtxt(path, delimiter=",", skiprows=1)[:, -1]))
@@ -98,7 +99,7 @@ def scored(
 
 
 def main() -> None:
-    """Measure, line by line."""
+    """Measure line by line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -110,7 +111,9 @@ def main() -> None:
     parser.add_argument("--json")
     options = parser.parse_args()
     if "RAYDR_DATA" not in os.environ:
-        raise SystemExit("RAYDR_DATA names no folder of real data sets, and sites cannot be made up: set it.")
+        raise SystemExit(
+            "RAYDR_DATA is not set, but this benchmark needs real data sets. Set it to their folder."
+        )
     if options.quick:
         options.data, options.methods, options.seeds = ["heart_disease"], ["sense", "fed-umap"], [0]
         options.rows = 400

@@ -1,17 +1,19 @@
-"""Fed-SpeClust against spectral clustering of the pooled rows, as in table 5 of P1: agreement with the classes.
+"""Fed-SpeClust against spectral clustering of the pooled rows, as in P1's table 5: agreement with the classes.
 
-    python -m benchmarks.spectral [--quick] [--affinity KIND] [--data NAMES] [--seeds N] [--landmarks N] [--widen X]
+    python -m benchmarks.spectral [--quick] [--affinity KIND] [--data NAMES] [--seeds N] [--landmarks N]
+    [--widen X]
                                   [--json FILE]
 
-Clusters only, no maps. For each data set and seed, rows are dealt to 10 clients at random (``iid``) or one class to
-each client (``one-class``); landmarks are learnt in 50 rounds, under ``+`` with noise of level 1 on the gradient, or
-lie along the principal axes, as by default (``frame``). Rows are similar by nearest neighbours, or with ``--affinity
-rbf`` by the Gaussian kernel; of that there are the Nystrom estimate too, as in P1 (``nystrom``), and the one from as
-many of the pooled rows themselves, drawn at random (``sampled``), which no federation may show. The pooled rows are
-clustered by the same affinity, at the bandwidth of the iid run. Means over seeds, with their standard errors; ``ratio``
-is the mean over seeds of federated / pooled. ``--widen`` divides the default gamma. MNIST is a seeded 40,000 rows, in
-another order for each seed; Mice-Protein and COIL-20 are all of theirs. ``--quick`` takes 1,000 rows of MNIST and
-Mice-Protein, and one seed. Data come from RAYDR_DATA, else from where they are public.
+This uses clusters only, no maps. For each data set and seed, rows are dealt to 10 clients at random (``iid``)
+or one class to each client (``one-class``). Landmarks are learnt in 50 rounds, with ``+`` under noise of
+level 1 on the gradient, or lie along the principal axes, as by default (``frame``). The affinity is that of
+nearest neighbours, or with ``--affinity rbf`` the Gaussian kernel. The kernel also has the Nystrom estimate,
+as in P1 (``nystrom``), and an estimate from the same number of pooled rows, drawn at random (``sampled``),
+which a federation may not reveal. The pooled rows are clustered with the same affinity, at the bandwidth of
+the iid run. Results are means over seeds with standard errors. ``ratio`` is the mean over seeds of federated
+/ pooled. ``--widen`` divides the default gamma. MNIST is a seeded 40,000 rows, in another order for each
+seed. Mice-Protein and COIL-20 are complete. ``--quick`` uses 1,000 rows of MNIST and Mice-Protein, and one
+seed. Data come from RAYDR_DATA, or else from their public source.
 """
 
 from __future__ import annotations
@@ -41,12 +43,12 @@ PAPER["mice_protein"] |= {"iid+": (0.3220, 0.1802), "one-class+": (0.3198, 0.178
 """NMI and ARI of table 5."""
 WAYS = ("", " frame", "+", " nystrom")
 SIDES = ("pooled", "sampled", *(deal + way for deal in ("iid", "one-class") for way in WAYS))
-"""All but those of Nystrom, which only a kernel has, by either affinity."""
+"""All ways except Nystrom, which needs a kernel, for either affinity."""
 Scores = dict[str, tuple[float, float]]
 
 
 def agreement(labels: Int64Array, clusters: Int64Array) -> tuple[float, float]:
-    """NMI and ARI."""
+    """Return NMI and ARI."""
     return (
         float(normalized_mutual_info_score(labels, clusters)),
         float(adjusted_rand_score(labels, clusters)),
@@ -56,7 +58,7 @@ def agreement(labels: Int64Array, clusters: Int64Array) -> tuple[float, float]:
 def federated(
     parts: Sequence[FloatArray], settings: Any, seed: int, widen: float, *, noisy: bool
 ) -> tuple[dict[str, Int64Array], float]:
-    """Clusters of the rows in client order by estimator, and the bandwidth."""
+    """Return clusters of the rows in client order by estimator, and the bandwidth."""
     from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
     from raydr.journal import Journal
     from raydr.methods.landmarks.spectral import (
@@ -95,7 +97,7 @@ def federated(
 def measure(
     rows: FloatArray, labels: Int64Array, affinity: str, landmarks: int, seed: int, widen: float
 ) -> tuple[Scores, dict[str, float]]:
-    """NMI and ARI of all federated runs and of the pooled rows, and seconds of each."""
+    """Return NMI and ARI of all federated runs and of the pooled rows, and seconds of each."""
     from raydr.journal import Journal
     from raydr.methods.landmarks.kernel import gaussian_kernel
     from raydr.methods.landmarks.learning import LearntLandmarks
@@ -143,7 +145,7 @@ def measure(
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """Mean, and its standard error; 0 of a single value."""
+    """Return the mean and its standard error, which is 0 for a single value."""
     error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
     return statistics.fmean(values), error
 
@@ -157,7 +159,7 @@ def main() -> None:
     parser.add_argument("--affinity", choices=("nearest-neighbors", "rbf"), default="nearest-neighbors")
     parser.add_argument("--data", nargs="+", choices=PAPER, default=list(PAPER))
     parser.add_argument("--seeds", type=int)
-    parser.add_argument("--rows", type=int, help="of MNIST")
+    parser.add_argument("--rows", type=int, help="rows of MNIST")
     parser.add_argument("--landmarks", type=int, default=LANDMARKS)
     parser.add_argument("--widen", type=float, default=1.0)
     parser.add_argument("--json")

@@ -1,12 +1,12 @@
-"""What a sweep costs beside its trials: against a bare Ray Tune loop over the same function, and its driver's memory.
+"""Overhead of a sweep: against a bare Ray Tune loop over the same function, and the memory of its driver.
 
 Run ``python -m benchmarks.sweep``: a quarter of an hour. With ``--quick``: fewer trials, within a minute.
 
-Each trial is one run of a tiny scenario (iris, three clients, inline) into a folder of its own. The bare loop is
-``tune.Tuner(...).fit()`` over a function that does just that, with the same placement groups and processes kept from
-trial to trial, and keeps nothing. The sweep hands folders over, writes its ledger after each trial, and its tables at
-the end; its page, made once, is told apart. Both in the same Ray, in turns; the overhead is the median over turns.
-Then the driver's resident memory along a longer sweep.
+Each trial is one run of a tiny scenario (iris, three clients, inline) into its own folder. The bare loop is
+``tune.Tuner(...).fit()`` over a function that does only that, with the same placement groups and reused
+processes, and stores nothing. The sweep collects folders, writes its ledger after each trial, and its tables
+at the end. Its page, made once, is timed separately. Both run in the same Ray, in turns, and the overhead is
+the median over turns. Then the driver's resident memory is measured along a longer sweep.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BASE: dict[str, Any] = {
 
 
 def bare(trials: int) -> float:
-    """Seconds of a bare Tune loop."""
+    """Return the seconds of a bare Tune loop."""
 
     def trainable(config: dict[str, Any]) -> None:
         place = Path(tempfile.mkdtemp(prefix="bare-"))
@@ -67,7 +67,7 @@ def bare(trials: int) -> float:
 
 
 def swept(trials: int) -> tuple[float, float, list[float]]:
-    """Seconds of a sweep until its tables are written, seconds of its page, and the driver's MB after each trial."""
+    """Return the seconds of a sweep until its tables, those of its page, and the driver's MB after each trial."""
     asked = read_sweep(
         {"name": "tiny", "base": _BASE, "space": {"seed": list(range(trials))}, "trial": {"report": False}}
     )
@@ -91,7 +91,7 @@ def swept(trials: int) -> tuple[float, float, list[float]]:
 
 
 def main() -> None:
-    """Print a table, and write the figures where asked."""
+    """Print a table, and write the figures if asked."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -101,7 +101,7 @@ def main() -> None:
     trials, repeats, long = (12, 1, 0) if arguments.quick else (200, 3, 1000)
     figures: dict[str, float] = {}
     with connected():
-        bare(2)  # what each side loads once is loaded
+        bare(2)  # warm up both sides
         swept(2)
         times: dict[str, list[float]] = {"bare": [], "sweep": [], "page": []}
         for _ in range(repeats):

@@ -1,12 +1,13 @@
-"""Time and memory of each method against the number of features, and the exponents that fit them.
+"""Time and memory of each method against the number of features, with fitted exponents.
 
-    python -m benchmarks.wide [--quick] [--rows 100] [--features 100 1000 ...] [--methods sense ...] [--json FILE]
+    python -m benchmarks.wide [--quick] [--rows 100] [--features 100 1000 ...] [--methods sense ...] [--json
+    FILE]
 
-Rows are Gaussian around five centres in 40 directions, with noise in all features, at five clients, as in a table of
-genes. Every run is a process of its own, from reading the table to the run folder, with the pooled map beside it: its
-seconds, and the most memory that it held beyond what it held before the run (imports and compiling are done by a small
-run before). The exponent is that of features in a line fitted to logarithms. ``--quick`` takes 100 and 1,000 features,
-SENSE and Fed-UMAP.
+Rows are Gaussian around five centres in 40 directions, with noise in all features, at five clients, like a
+table of genes. Every run has its own process, from reading the table to the run folder, with the pooled map:
+its seconds, and its peak memory beyond the memory before the run. A small run first does imports and
+compiling. The exponent is that of features in a line fitted to logarithms. ``--quick`` uses 100 and 1,000
+features, SENSE and Fed-UMAP.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ REPEATS = 3
 
 
 def written(path: Path, rows: int, features: int) -> Path:
-    """A table of so many rows and features in a file."""
+    """Write a table of rows and features to a file."""
     random = np.random.default_rng(0)
     latent = 1.5 * random.normal(size=(5, 40))[random.integers(0, 5, rows)] + random.normal(size=(rows, 40))
     table = latent @ random.normal(size=(40, features)) / np.sqrt(40)
@@ -47,12 +48,12 @@ def written(path: Path, rows: int, features: int) -> Path:
 
 
 def held() -> float:
-    """Most memory that this process ever held, MB."""
+    """Return the peak memory of this process so far, in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def once(method: str, small: str, wide: str) -> dict[str, float]:
-    """Seconds, MB and scores of one run in this process, after a small one."""
+    """Measure seconds, MB and scores of one run in this process, after a small one."""
     import raydr
 
     def ran(path: str, out: Path) -> raydr.Result:
@@ -77,14 +78,14 @@ def once(method: str, small: str, wide: str) -> dict[str, float]:
 
 
 def apart(method: str, small: Path, wide: Path) -> dict[str, float]:
-    """The same in a process of its own."""
+    """Measure the same in a separate process."""
     command = [sys.executable, "-m", "benchmarks.wide", "--once", method, str(small), str(wide)]
     told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return dict(json.loads(told.splitlines()[-1]))
 
 
 def measured(options: argparse.Namespace, made: Path) -> tuple[dict[str, float], dict[str, float]]:
-    """Print each line as it is measured; figures, and ratios to the pooled map."""
+    """Print each line when it is measured. Return figures, and ratios to the pooled map."""
     figures: dict[str, float] = {}
     ratios: dict[str, float] = {}
     small = written(made / "small.npy", options.rows, 20)
@@ -113,7 +114,7 @@ def measured(options: argparse.Namespace, made: Path) -> tuple[dict[str, float],
 
 
 def main() -> None:
-    """Measure, line by line."""
+    """Measure line by line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

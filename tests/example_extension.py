@@ -174,7 +174,7 @@ class Silence(Adversary):
 
 @attack("same-place", "says that a record is the public row nearest to it on the axes")
 def same_place(view: View, side: Side) -> Iterator[Reconstruction]:
-    """The axes are the server's own, so it can place rows of like data on them too."""
+    """The axes are the server's own, so it can place rows of similar data on them too."""
     found = view.transcript.of(Coordinates)
     if not found:
         raise NotApplicableError("no client posted coordinates.")
@@ -186,7 +186,7 @@ def same_place(view: View, side: Side) -> Iterator[Reconstruction]:
         estimates.append(np.asarray(side.public[apart.argmin(axis=1)], np.float64))
     yield Reconstruction(
         uses=(Coordinates,),
-        knows="rows of like data",
+        knows="rows of similar data",
         numbers={"public_rows": len(side.public)},
         estimate=Estimate.of(np.concatenate(rows), np.concatenate(estimates)),
         guess=np.asarray(side.public.mean(axis=0, dtype=np.float64)),

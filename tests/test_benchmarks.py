@@ -127,7 +127,7 @@ def test_the_suite_keeps_what_it_measured_and_ends_with_1_where_it_is_worse(
     monkeypatch.setattr("benchmarks.__main__.run", slow)
     arguments[2] = "rounds"
     assert main(arguments) == 1
-    assert "rounds: theirs/ours was 2 at before, and is 1" in capsys.readouterr().err
+    assert "rounds: theirs/ours was 2 at before, but is 1" in capsys.readouterr().err
     assert main([*arguments, "--unguarded"]) == 0
 
 

@@ -1,7 +1,7 @@
-"""Attacks on privacy: what an honest but curious server recovers from the messages that it saw.
+"""Privacy attacks: what an honest but curious server recovers from the messages that it sees.
 
-What is public here is the contract (:mod:`raydr.attacks.contract`), the registry of attacks, and what an audit writes
-down (:mod:`raydr.attacks.verdicts`). Each attack is a file.
+The public parts are the contract (:mod:`raydr.attacks.contract`), the registry of attacks, and the audit's
+results (:mod:`raydr.attacks.verdicts`). Each attack has its own file.
 """
 
 from raydr.attacks.contract import (

@@ -1,12 +1,12 @@
-"""Attribute inference: one column of a record, by somebody who knows all its other columns.
+"""Attribute inference: one column of a record, by an attacker who knows all its other columns.
 
-Columns of like data follow from each other, so much of a column is known without any message. What counts is what the
-messages add. Two ridge regressions of each column are compared: from the other columns of the record (the guess), and
-from those and everything that was posted of the record.
+Columns of similar data predict each other, so much of a column is known without any message. The question is
+what the messages add. So two ridge regressions of each column are compared: from the other columns of the
+record (the guess), and from these and everything that was posted about the record.
 
-All columns are regressed at once. With P the inverse of ``Z^T Z + penalty I``, where Z has the columns side by side
-with what was posted, the residual of column j is ``(Z P)_j / P_jj``: inverting by blocks gives the same as ridge on the
-others.
+All columns are regressed at once. Let Z hold the columns next to what was posted, and let P be the inverse of
+``Z^T Z + penalty I``. Then the residual of column j is ``(Z P)_j / P_jj``. Block inversion shows that this
+equals ridge regression on the other columns.
 """
 
 from __future__ import annotations
@@ -22,23 +22,26 @@ from raydr.attacks.per_record import Posts, noisy_for_good, per_record
 from raydr.attacks.regression import LEAST_ROWS, MOST_GROUPS
 
 MOST_COLUMNS = 800
-"""Columns that are inferred, and inferred from: those that vary most, where there are more."""
+"""Maximum number of columns that are inferred and used as input.
+
+If there are more, those with the largest variance.
+"""
 MOST_TRAINING = 4_000
-"""Rows that regressions are fitted to, the first of those at hand."""
+"""Maximum number of training rows. If there are more, the first ones."""
 PENALTIES = np.logspace(-13.0, 0.0, 14)
-"""Penalties of ridge, in units of the largest eigenvalue of the second moments."""
-_JUDGED = 500  # training rows that are left out one by one
+"""Ridge penalties, in units of the largest eigenvalue of the second moments."""
+_JUDGED = 500  # training rows for the leave-one-out error
 
 
-@attack("attribute-inference", "each column of a record, by somebody who knows its other columns")
+@attack("attribute-inference", "each column of a record, by an attacker who knows its other columns")
 def attribute_inference(view: View, side: Side) -> Iterator[ColumnEstimates]:
-    """One attempt that learns from public rows, and one that learns from known records."""
+    """Make one attempt that learns from public rows, and one that learns from known records."""
     groups = per_record(view)[:MOST_GROUPS]
     found = [*_by_public_rows(view, side, groups), *_by_known_records(view, side, groups)]
     if not found:
         raise NotApplicableError(
             f"it needs {2 * LEAST_ROWS} public rows whose posts the server can compute, or {LEAST_ROWS} known records"
-            " of clients that were told the same."
+            " of clients that received the same requests."
         )
     yield from found
 
@@ -53,7 +56,7 @@ def _by_public_rows(view: View, side: Side, groups: list[Posts]) -> Iterator[Col
     yield _finding(
         view,
         learnt,
-        knows=f"{len(public):,} rows of like data, and what their clients would have posted of them",
+        knows=f"{len(public):,} rows of similar data, and what clients would have posted about them",
         variant=f"{len(public):,} public rows",
         numbers={"public_rows": len(public)},
     )
@@ -72,7 +75,7 @@ def _by_known_records(view: View, side: Side, groups: list[Posts]) -> Iterator[C
         yield _finding(
             view,
             learnt,
-            knows=f"{count:,} of the records, and what was posted of them",
+            knows=f"{count:,} of the records, and what was posted about them",
             variant=f"{count:,} known records",
             numbers={"known_records": count},
         )
@@ -80,7 +83,7 @@ def _by_known_records(view: View, side: Side, groups: list[Posts]) -> Iterator[C
 
 @dataclass(frozen=True)
 class Learnt:
-    """Posts of some records, and rows (rows, features) with what was posted of them (rows, numbers) to learn from."""
+    """Posts about some records, and training data: rows (rows, features) and the posts about them (rows, numbers)."""
 
     posts: Posts
     values: FloatArray
@@ -105,13 +108,13 @@ def _finding(
     rows = np.concatenate([rows for rows, *_ in fits])
 
     def inferred(records: FloatArray) -> tuple[Float64Array, Float64Array]:
-        """Estimates and guesses (records, columns) of records (records, features), each value from all others."""
+        """Return estimates and guesses (records, columns) for records (records, features), from all other columns."""
         with_posts, without, start = [], [], 0
         for numbers_, guess, attacked, posted in fits:
             some = records[start : start + len(numbers_), columns]
             start += len(numbers_)
             without.append(guess.inferred(some, None))
-            # Where posts did not help on rows that were left out, an attacker goes by the rest.
+            # If posts did not help on held-out rows, an attacker uses only the other columns.
             better = attacked.held_out < guess.held_out
             with_posts.append(np.where(better, attacked.inferred(some, posted), without[-1]))
         return np.concatenate(with_posts), np.concatenate(without)
@@ -129,16 +132,16 @@ def _finding(
 
 @dataclass(frozen=True)
 class FromTheRest:
-    """Ridge regressions of each column from all others, and from what was posted where that was given.
+    """Ridge regressions of each column from all others, and from posts if given.
 
     Attributes
     ----------
     shift, factor : (columns + numbers,) float64
-        What brings both to mean 0 and variance 1.
+        Shift and factor that give both mean 0 and variance 1.
     weights : (columns + numbers, columns) float64
-        Standardised values times these are the standardised estimates; of each column on itself it is 0.
+        Standardised values times these are the standardised estimates. The weight of a column on itself is 0.
     held_out : (columns,) float64
-        Root mean square error of training rows that were left out one by one, in units of the column's deviation.
+        Root mean square leave-one-out error, in units of the column's standard deviation.
     """
 
     shift: Float64Array
@@ -147,7 +150,7 @@ class FromTheRest:
     held_out: Float64Array
 
     def inferred(self, values: FloatArray, posted: Float64Array | None) -> Float64Array:
-        """Estimates of each value (rows, columns) from the others of its row."""
+        """Estimate each value (rows, columns) from the others of its row."""
         columns = values.shape[1]
         found = _standard(values, posted, self.shift, self.factor) @ self.weights
         deviation = np.divide(
@@ -160,9 +163,9 @@ class FromTheRest:
 
 
 def fitted_to_the_rest(values: FloatArray, posted: Float64Array | None) -> FromTheRest:
-    """Fit each column of rows (rows, columns) to all others and to what was posted (rows, numbers).
+    """Fit each column of rows (rows, columns) to all others and to posts (rows, numbers).
 
-    The penalty is, for each column, the one whose leave-one-out error is least.
+    Each column uses the penalty with the smallest leave-one-out error.
     """
     rows, columns = values.shape
     joint = np.asarray(values, np.float64) if posted is None else np.hstack([values, posted])
@@ -174,15 +177,13 @@ def fitted_to_the_rest(values: FloatArray, posted: Float64Array | None) -> FromT
     squares = np.maximum(squares, 0.0)
     own, judged = axes[:columns], standard[:_JUDGED]
     along = judged @ axes
-    # A row's pull on its own prediction may be 1 but for what the penalty keeps back, so that alone is added up.
+    # A row's leverage can be 1 except for the effect of the penalty, so only that effect is added up.
     share = np.divide(along**2, squares, out=np.zeros_like(along), where=squares > 1e-14 * squares[-1])
     free = 1.0 - 1.0 / rows - share.sum(axis=1)
     free[free < 1e-10] = 0.0
     least = np.full(columns, np.inf)
     weights = np.zeros((joint.shape[1], columns))
-    for penalty in PENALTIES * max(
-        float(squares[-1]), 1.0
-    ):  # it is less than 1 where all columns are constant
+    for penalty in PENALTIES * max(float(squares[-1]), 1.0):  # it is less than 1 if all columns are constant
         scaled = axes / (squares + penalty)
         precision = scaled @ own.T  # (columns + numbers, columns)
         diagonal = precision[np.arange(columns), np.arange(columns)]

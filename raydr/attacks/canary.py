@@ -1,24 +1,24 @@
-"""Canaries: a lower bound on what a run's releases cost, compared with the claim.
+"""Canaries: a lower bound on the privacy cost of a run's releases, compared with the claim.
 
-All releases that the accountant charged are made again (:mod:`raydr.federation.replay`): by the run's own clients,
-with their rows, messages, shares and mechanisms. In one client's data a record is replaced by a canary. Of many
-candidates it is the one that moves the releases most; under zero-out its neighbour is its absence, under replace-one
-another candidate in its place.
+All releases that the accountant charged are made again (:mod:`raydr.federation.replay`), by the run's own
+clients, with their rows, messages, shares and mechanisms. In the data of one client, a canary replaces a
+record. The canary is the candidate that changes the releases most. Its neighbour is no record under zero-out,
+and another candidate in its place under replace-one.
 
-The shift d_r of release r, in units of its charged deviation, is computed without noise, and so is exact. Noise is then
-drawn again, many times, each time under other secrets. Two bounds follow, for each kind of release and for the whole
-run.
+The shift d_r of release r, in units of its charged standard deviation, is computed without noise, so it is
+exact. Then noise is drawn many times, each time with other secrets. This gives two bounds, for each kind of
+release and for the whole run.
 
-- ``epsilon``: of sum_r w_r <d_r, y_r>, which tells best whether the canary is there, the shift is known and the
-  deviation is bounded from the draws. The weights w_r are fixed on the first half of the draws and the deviation is
-  measured on the second half, so the bound needs no more than normal noise. It is below the claim where no record of
-  this run moves all releases by as much as is charged.
-- ``measured``: the accountant's own sum, with the noise of each release as measured where that is surely less than
-  charged. Every entry of every release counts, so this finds half the noise also in a release that has a hundredth of
-  the budget.
+- ``epsilon``: from sum_r w_r <d_r, y_r>, the best statistic to tell whether the canary is present. The shift
+  is known, and the standard deviation is bounded from the draws. The weights w_r are fixed on the first half
+  of the draws and the deviation is measured on the second half, so the bound assumes only normal noise. It is
+  below the claim if no record of this run changes all releases by as much as is charged.
+- ``measured``: the accountant's own sum, with the measured noise of each release if that is surely less than
+  charged. Every entry of every release counts, so this detects half the noise even in a release that has a
+  hundredth of the budget.
 
-The claim is broken if either exceeds it. With honest noise each does in less than one audit of a thousand
-(:mod:`raydr.privacy.canaries`).
+The claim is broken if either bound exceeds it. With honest noise, each does in less than one audit in a
+thousand (:mod:`raydr.privacy.canaries`).
 """
 
 from __future__ import annotations
@@ -42,31 +42,35 @@ from raydr.privacy.ledger import RECORDS
 from raydr.threads import one_blas_thread
 
 _NUMBERS, _REPLIES = 20_000_000, 5_000
-"""Noisy numbers, and replies that hold them, that an audit draws, about: either takes 1 to 2 s."""
+"""Approximate limits on the noisy numbers that an audit draws, and on the replies with them.
+
+Either takes 1 to 2 s.
+"""
 _FEWEST_DRAWS = 32
 _TRIED = 3
-"""Releases of each kind by which a canary is chosen: the first, the last, and one between them."""
+"""Releases of each kind that are used to choose a canary: the first, the last, and one between them."""
 _REACHES = (0.75, 1.5, 3.0, 1e3)
-"""How far canaries are from the mean, in root mean square distances of records."""
+"""Distances of canaries from the mean, in root mean square distances of records."""
 _AXES = 3
-_SOME = 200  # rows of each client by which candidates are made
+_SOME = 200  # rows of each client that are used to make candidates
 _FAR = 1e30
 
 WHOLE = "the whole run"
 
 
 @attack(
-    "canary", "a lower bound on epsilon, of each release and of the whole run, by a record in the data or not"
+    "canary",
+    "a lower bound on epsilon, of each release and of the whole run, from a record that is in the data or not",
 )
 def canary(view: View, side: Side) -> Iterator[Bounded]:
-    """One attempt for the whole run, and one for each kind of release that is charged."""
+    """Make one attempt for the whole run, and one for each kind of charged release."""
     if view.replay is None or not view.replay.releases:
-        raise NotApplicableError("nothing is charged, so nothing is claimed that could be wrong.")
+        raise NotApplicableError("nothing is charged, so there is no claim to test.")
     yield from bounds(view.replay, view.delta)
 
 
 def bounds(replay: Replay, delta: float) -> Iterator[Bounded]:
-    """Return bounds of the whole run, then of each kind of release."""
+    """Yield the bounds of the whole run, then of each kind of release."""
     releases = replay.releases
     groups = (
         {WHOLE: np.ones(len(releases), np.bool_)} if len({one.charge.unit for one in releases}) == 1 else {}
@@ -102,7 +106,7 @@ def _bounded(name: str, noise: Sequence[Noise], tests: int, draws: int, client: 
     other = "another in its place" if _replaces(releases[0]) else "not"
     return Bounded(
         uses=tuple(dict.fromkeys(type(release.call.request).reply for release in releases)),
-        knows=f"the run's clients, requests and mechanisms; one record of client {client}, there or {other}",
+        knows=f"the run's clients, requests and mechanisms; one record of client {client}, present or {other}",
         variant=name,
         numbers={"releases": len(releases), "draws": draws},
         epsilon=epsilon_of_mu(_mu(name, noise, draws), delta),
@@ -114,7 +118,7 @@ def _bounded(name: str, noise: Sequence[Noise], tests: int, draws: int, client: 
 
 
 def _mu(name: str, noise: Sequence[Noise], draws: int) -> float:
-    """Bound from below the shift of all releases together, in deviations of the best statistic."""
+    """Return a lower bound on the shift of all releases together, in standard deviations of the best statistic."""
     half = draws // 2
     weights = np.array([one.pilot**-2.0 for one in noise])
     moved = float(weights @ np.array([one.shifts[name] for one in noise]))
@@ -125,19 +129,19 @@ def _mu(name: str, noise: Sequence[Noise], draws: int) -> float:
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise of a release that was drawn many times, in units of what is charged.
+    """Noise of a release from many draws, in units of the charged standard deviation.
 
     Attributes
     ----------
     release : Release
     squares : dict of field to (float, int)
-        Sum of the squares of all entries, and how many there are.
+        Sum of the squares of all entries, and their number.
     pilot : float
-        What the deviation is at most, by the first half of the draws; no more than 1.
+        Upper bound on the standard deviation from the first half of the draws, at most 1.
     shifts : dict of name to float
         Squared length of the shift of each canary.
     along : dict of name to (draws,) float64
-        Products of the noise and that shift.
+        Inner products of the noise and that shift.
     """
 
     release: Release
@@ -175,7 +179,7 @@ class Noise:
         )
 
     def most(self, tests: int) -> float:
-        """Bound its deviation from above, as a part of what is charged; at most 1."""
+        """Return an upper bound on the standard deviation, as a part of what is charged: at most 1."""
         found = [most_deviation(squares, count, tests) for squares, count in self.squares.values()]
         for name, along in self.along.items():
             if self.shifts[name] > 0.0:
@@ -192,11 +196,11 @@ class Flock:
     ----------
     replay : Replay
     client : int
-        Whose record it is: the one that the releases protect least.
+        Owner of the record: the client that the releases protect least.
     states : list of dict of client to Client
         Clients as they were at each release.
     candidates : list of (candidates, features)
-        Records that might be in the place of the client's last, as they were at each release.
+        Records to put in the place of the client's last record, as they were at each release.
     """
 
     replay: Replay
@@ -207,7 +211,7 @@ class Flock:
 
     @classmethod
     def of(cls, replay: Replay) -> Flock:
-        """Follow the run with the client's own rows, and with candidates for rows."""
+        """Replay the run with the client's own rows, and with candidates for rows."""
         costs = np.zeros(len(replay.sizes))
         for release in replay.releases:
             for client in release.call.clients:
@@ -228,7 +232,7 @@ class Flock:
 
     @property
     def draws(self) -> int:
-        """How often noise is drawn, an even number, the same for all releases."""
+        """Number of noise draws: even, and the same for all releases."""
         replies, numbers = 0, 0
         sizes: dict[str, int] = {}
         for index, release in enumerate(self.replay.releases):
@@ -240,11 +244,11 @@ class Flock:
         return max(_FEWEST_DRAWS, min(_NUMBERS // numbers, _REPLIES // replies) // 2 * 2)
 
     def seen(self, index: int) -> list[Part]:
-        """Return what makes up a charged release: summands of clients that do not collude, or one upload."""
+        """Return the parts of a charged release: summands of clients that do not collude, or one upload."""
         release, state = self.replay.releases[index], self.states[index]
         if release.of_sum:
             there = [client for client in release.call.clients if self.replay.weight(release, client)]
-            # Colluders tell their shares of the noise, which is charged without them.
+            # Colluders reveal their shares of the noise. The charge does not include these shares.
             others = [client for client in there if client != self.client]
             told = others[: min(self._colluding(release), len(there) - 1)]
             there = [client for client in there if client not in told]
@@ -260,7 +264,7 @@ class Flock:
         return sharing.colluding if sharing is not None else 0
 
     def worst(self, chosen: BoolArray) -> tuple[int, int]:
-        """The canary, and its neighbour, that move the chosen releases most."""
+        """Return the canary and the neighbour that change the chosen releases most."""
         absent = len(self.candidates[0])
         total = np.zeros((absent + 1, absent + 1))
         for kind in dict.fromkeys(
@@ -287,7 +291,7 @@ class Flock:
         return int(one), int(other)
 
     def _distances(self, index: int) -> Float64Array:
-        """Squared distances of a release between any two candidates, the last of which is no record."""
+        """Return the squared distances of a release between any two candidates. The last candidate is no record."""
         if index not in self._known:
             count = len(self.candidates[index]) + 1
             found = np.stack([_flat(self._value(index, candidate)) for candidate in range(count)])
@@ -296,7 +300,7 @@ class Flock:
         return self._known[index]
 
     def shift(self, index: int, canary: int, other: int) -> Fields:
-        """How far a canary in the place of another moves a release, in units of the deviation that is charged."""
+        """Return how far a canary instead of another candidate moves a release, in charged deviations."""
         release = self.replay.releases[index]
         if self.client not in release.call.clients:
             clean = self.seen(index)[0].clean
@@ -305,7 +309,7 @@ class Flock:
         return {name: one[name] - two[name] for name in one}
 
     def _value(self, index: int, candidate: int) -> Fields:
-        """Return what the client adds to a release with a candidate in the place of its last record, or with none."""
+        """Return the client's part of a release with a candidate, or no record, in place of its last record."""
         release, now, made = (
             self.replay.releases[index],
             self.states[index][self.client],
@@ -322,10 +326,10 @@ class Flock:
         elif release.charge.kind == RECORDS:
             held = np.concatenate([rows, np.zeros_like(now.rows[-1:])])
         elif isinstance(release.call.request, StepRequest):
-            # Where no kernel reaches: also of several local steps nothing is left of it.
+            # Out of reach of every kernel, so nothing of it is left even after several local steps.
             held = np.concatenate([rows, np.full_like(now.rows[-1:], _FAR)])
         else:
-            # As the mean over as many rows as are public, of which one adds nothing.
+            # Like the mean over the public number of rows, of which one adds nothing.
             held, kept = rows if len(rows) else now.rows, 0.0
             if len(rows):
                 told = release.call.told(self.client)
@@ -335,7 +339,7 @@ class Flock:
 
 
 def _candidates(replay: Replay) -> FloatArray:
-    """Records (candidates, features) along the widest axes of the rows, near and far, and the most unlike of them."""
+    """Return records (candidates, features) along the widest axes of the rows, and the farthest record."""
     rows = np.concatenate(
         [replay.rows(client)[:_SOME].astype(np.float64) for client in range(len(replay.sizes))]
     )

@@ -1,13 +1,14 @@
-"""Chosen landmarks: a server that departs from the protocol, and sends points that lie as it likes.
+"""Chosen landmarks: a server that departs from the protocol, and sends points of its choice.
 
-Of two points a and b = a + s e_j, which differ in column j alone, the squared distances of a record x differ by
+Let points a and b = a + s e_j differ only in column j. The squared distances of a record x to them differ by
 
     |x - a|^2 - |x - b|^2 = 2 s (x_j - a_j) - s^2
 
-so column j of every record follows from two numbers, whatever its other columns are. One point and a step from it along
-each column tell all columns. The client part is that of the run, with the noise that it puts on distances.
+so column j of every record follows from two numbers, for any other columns. One point and one step from it
+along each column reveal all columns. The client code is that of the run, including the noise on distances.
 
-Honest points tell as much: k points in general position tell k - 1 dimensions. Who chooses them chooses which.
+Honest points reveal as much: k points in general position reveal k - 1 dimensions. A server that chooses the
+points also chooses the dimensions.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from raydr.methods.sense.clients import AnchorRequest
 from raydr.methods.sense.spaces import EuclideanSpace
 
 MOST_ASKED = 200
-"""Records of which the chosen points are asked."""
+"""Maximum number of records to ask about with chosen points."""
 MOST_COLUMNS = 800
-"""Columns that are asked for: the first of them, where there are more."""
+"""Maximum number of columns to ask for. If there are more, the first ones."""
 
 
 @attack("chosen-landmarks", "each column of a record, by a server that chooses the landmarks or anchors")
 def chosen_landmarks(view: View, side: Side) -> Iterator[ColumnEstimates]:
-    """One attempt, at records that an audit can ask: the client part answers of them, and their values are not used."""
+    """Make one attempt on the known records. Client code answers for them, and their values are not used."""
     block = _to_points(view)
     asked = side.known[:MOST_ASKED]
     if not len(asked):
-        raise NotApplicableError("no records are at hand of which a client part could be asked.")
+        raise NotApplicableError("there are no known records to ask a client about.")
     honest, gamma = _points(block.request)
     centre = honest.mean(axis=0)
     step = float(np.sqrt(((honest - centre) ** 2).sum(axis=1).mean())) or 1.0
@@ -54,7 +55,7 @@ def chosen_landmarks(view: View, side: Side) -> Iterator[ColumnEstimates]:
     assert block.kind is not None
     yield ColumnEstimates(
         uses=(block.kind,),
-        knows=f"nothing: it sends {len(sent):,} points, each but the first a step from that along one column",
+        knows=f"nothing. It sends {len(sent):,} points: the first, and one step from it along each column",
         variant=f"asked of {len(asked):,} records",
         numbers={"points": len(sent)},
         rows=asked,
@@ -65,28 +66,28 @@ def chosen_landmarks(view: View, side: Side) -> Iterator[ColumnEstimates]:
 
 
 def _to_points(view: View) -> Block:
-    """The message of distances or kernels to points that the server sent."""
+    """Return the message with distances or kernels to points that the server sent."""
     if view.keyed:
         raise NotApplicableError(
-            "clients turn their records by a key, so no column of theirs is one of the server's."
+            "clients rotate their records by a key, so their columns are not the server's columns."
         )
     if noisy_for_good(view):
         raise NotApplicableError(
-            "records carry noise for good, and the client part is asked of them as they were."
+            "clients add permanent noise to their records, but this attack asks about records without it."
         )
     for posts in per_record(view):
         for block in posts.blocks:
             if isinstance(block.request, DistanceRequest | KernelRequest | AnchorRequest):
                 if not isinstance(getattr(block.request, "space", EuclideanSpace()), EuclideanSpace):
                     raise NotApplicableError(
-                        "distances are hyperbolic, and their differences in no column alone."
+                        "distances are hyperbolic, so their differences do not depend on a single column."
                     )
                 return block
-    raise NotApplicableError("no client posts distances of its records to points that the server sends.")
+    raise NotApplicableError("no client posts distances from its records to points that the server sends.")
 
 
 def _points(request: Request[Any] | None) -> tuple[Float64Array, float]:
-    """Points (points, features) that were sent, and what squared distances to them were multiplied by."""
+    """Return the points (points, features) that were sent, and the factor of the squared distances to them."""
     match request:
         case AnchorRequest():
             return np.asarray(request.anchors, np.float64), 1.0
@@ -98,7 +99,7 @@ def _points(request: Request[Any] | None) -> tuple[Float64Array, float]:
 
 
 def _sending(request: Request[Any] | None, points: Float64Array) -> Request[Any]:
-    """The same request with other points."""
+    """Return the same request with other points."""
     match request:
         case AnchorRequest():
             return replace(request, anchors=points, space=request.space.around(points))

@@ -1,11 +1,12 @@
-"""What an attack is: messages and side knowledge in, an estimate out, and what one would guess without the messages.
+"""The contract of an attack: messages and side knowledge in, an estimate and a guess without the messages out.
 
-An attack is a function of a :class:`View`, what the server has at the end of a run, and of :class:`Side`, what it knows
-from elsewhere. It never sees the records: :mod:`raydr.attacks.scoring` holds its findings against them. All rows are in
-the units of the run: as read, and scaled as ``data.scale`` says.
+An attack is a function of a :class:`View`, which holds what the server has at the end of a run, and of a
+:class:`Side`, which holds what it knows from elsewhere. It never sees the records:
+:mod:`raydr.attacks.scoring` compares its findings with them. All rows are in the units of the run: as read,
+and scaled by ``data.scale``.
 
-The server is honest but curious: it keeps to the protocol, and keeps what it gets. Where sums are not secret, that is
-every client's summand.
+The server is honest but curious: it follows the protocol and keeps all messages. Without secure sums, these
+include every client's summand.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from raydr.registry import Registry
 from raydr.statistics.scaling import ScaleRows, Scaling, scale_rows
 
 EXACT = 1e-3
-"""A record counts as recovered where the estimate is nearer than this, in units of its distance from the mean."""
-_BLOCK = 1024  # records that are spelt out at a time: 160 MB of 20,000 features
+"""Maximum error of an exactly recovered record, in units of the record's distance from the mean."""
+_BLOCK = 1024  # records in memory at a time: 160 MB for 20,000 features
 
 
 class NotApplicableError(RaydrError):
-    """Why an attack does not apply to a run, in one sentence."""
+    """An attack that does not apply to a run, with the reason in one sentence."""
 
 
 @dataclass(kw_only=True, frozen=True)
@@ -43,24 +44,24 @@ class View:
     transcript : Transcript
         The messages that it saw.
     sizes : tuple of int
-        Rows of each client; rows are numbered client by client.
+        Rows of each client. Rows are numbered client by client.
     embedding : (rows, dimensions)
-        The map; no rows where places stay with the clients.
+        The map. It has no rows if positions stay with the clients.
     public : (public rows, features) or None
-        Rows that it was given with the run, in its units.
+        Rows that it received with the run, in the run's units.
     scaled : bool
-        Whether clients were told to scale their rows by ``data.scale`` before the method began.
+        Whether clients scaled their rows by ``data.scale`` before the method started.
     delta : float
-        At which epsilon is told.
+        The delta for which epsilon is reported.
     keyed : bool
-        Whether clients keyed their rows before anything was told of them: what the server takes for features are not,
-        and it knows.
+        Whether clients rotated their rows by a key first. Then the server's features are not the real ones,
+        and it knows that.
     secure : bool
-        Whether it saw sums alone, of what is summed.
+        Whether it saw only sums of the messages that are summed.
     colluding : float
-        Part of the clients without whose shares noise on a sum is to be enough.
+        Fraction of the clients without whose shares the noise on a sum must suffice.
     replay : Replay or None
-        The releases that were charged, for the audit of what is claimed for them: no server has that.
+        The charged releases, to audit their claims. A real server does not have these.
     """
 
     transcript: Transcript
@@ -76,7 +77,7 @@ class View:
 
     @property
     def rows(self) -> int:
-        """Rows of all clients."""
+        """Number of rows of all clients."""
         return sum(self.sizes)
 
     @cached_property
@@ -85,12 +86,12 @@ class View:
         return np.cumsum([0, *self.sizes])[:-1]
 
     def rows_of(self, client: int) -> Int64Array:
-        """Numbers of a client's rows."""
+        """Return the numbers of a client's rows."""
         return np.arange(self.firsts[client], self.firsts[client] + self.sizes[client])
 
     @cached_property
     def own_scaling(self) -> Scaling | None:
-        """What the method itself told clients to scale by, after ``data.scale``; None where it told nothing."""
+        """The scaling that the method itself requested after ``data.scale``, or None if it requested none."""
         told = list(
             {
                 seen.number: seen.request for seen in self.transcript if isinstance(seen.request, ScaleRows)
@@ -100,16 +101,18 @@ class View:
             return None
         last = told[-1]
         if len(told) > 1 or last.unit:
-            raise NotApplicableError("the method scaled the rows more than once, which no attack undoes yet.")
+            raise NotApplicableError(
+                "the method scaled the rows more than once, which no attack can undo yet."
+            )
         return Scaling(last.shift, last.factor, False)
 
     def fed(self, rows: FloatArray) -> Float64Array:
-        """Rows of the run's units as the method's client parts saw them."""
+        """Convert rows from the run's units to those of the method's client code."""
         scaled = np.asarray(rows, np.float64)
         return scaled if self.own_scaling is None else np.asarray(scale_rows(scaled, self.own_scaling))
 
     def unfed(self, rows: Float64Array) -> Float64Array:
-        """The way back."""
+        """Convert rows from the units of the method's client code to the run's units."""
         if self.own_scaling is None:
             return rows
         factor = self.own_scaling.factor
@@ -126,25 +129,26 @@ class Side:
     Attributes
     ----------
     public : (public rows, features)
-        Rows of like data that are nobody's of the run; no rows where there are none.
+        Rows of similar data that are not in the run. It can be empty.
     origin : str
-        Where those come from, as a clause.
+        The source of the public rows, as a clause.
     known : (known rows,) int64
-        Numbers of records of the run that it happens to know, in the order in which it would learn of them.
+        Numbers of records of the run that the server knows, in the order in which it learns them.
     values : (known rows, features)
-        Those records.
+        The known records.
     counts : tuple of int
-        How many of them it is to know, one attempt for each.
+        Numbers of known records to use, one attempt for each.
     candidates : (candidates, features)
-        Records of which it asks whether they are in the run: some are.
+        Records for membership questions. Some are in the run.
     seed : int
-        Of what an attack draws.
+        Seed of an attack's random draws.
     spared : (rows,) int64
-        Numbers of records that are not scored: the public rows were taken from them.
+        Numbers of records that are not scored, because the public rows come from them.
     informed : tuple of int
-        How many of ``known`` an informed adversary knows, who has nearly all of them; one attempt for each.
+        Numbers of ``known`` records of an informed adversary, who knows nearly all of them. One attempt for
+        each.
     classes : (known rows,) int64
-        The class of each known record, where rows have one.
+        Class of each known record, if rows have classes.
     """
 
     public: FloatArray
@@ -159,33 +163,33 @@ class Side:
     classes: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def guess(self, like: FloatArray) -> Float64Array:
-        """What is best said of any record without the messages, (features,): the mean of rows of like data.
+        """Return the best guess (features,) for any record without the messages: the mean of rows of similar data.
 
         Parameters
         ----------
         like : (points, features)
-            What else the server has that lies where records do, by which it guesses where there are no public rows.
-            Where nothing does, as where all points are keyed, it says 0.
+            Other rows in the region of the records, used if there are no public rows. If this is empty too
+            (for example with keyed points), the guess is 0.
         """
         rows = self.public if len(self.public) else like
         return np.asarray(rows.mean(axis=0, dtype=np.float64) if len(rows) else np.zeros(rows.shape[1]))
 
     def require_public(self, least: int) -> FloatArray:
-        """Public rows, at least so many; raises NotApplicableError where there are fewer."""
+        """Return the public rows. Raise NotApplicableError if there are fewer than ``least``."""
         if len(self.public) < least:
             raise NotApplicableError(
-                f"it needs {least:,} public rows of like data, and there are {len(self.public):,}: give a file of such"
-                " rows by --public, or map fewer rows than the source has."
+                f"it needs {least:,} public rows of similar data, but there are {len(self.public):,}. Pass a file of"
+                " such rows with --public, or map fewer rows than the source has."
             )
         return self.public
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Estimates of some records, none spelt out: ``centre + coordinates @ basis``.
+    """Estimates of some records in factored form: ``centre + coordinates @ basis``.
 
-    ``rows`` (records,) are their numbers; ``coordinates`` (records, k), ``basis`` (k, features), or None where the
-    coordinates are the features themselves.
+    ``rows`` (records,) are their numbers, ``coordinates`` is (records, k), and ``basis`` is (k, features). If
+    the coordinates are the features themselves, ``basis`` is None.
     """
 
     rows: Int64Array
@@ -194,11 +198,11 @@ class Piece:
     basis: Float64Array | None = None
 
     def spelt(self, coordinates: Float64Array) -> Float64Array:
-        """Features (records, features) of records with these coordinates."""
+        """Return the features (records, features) of records with these coordinates."""
         return np.asarray(self.centre + (coordinates if self.basis is None else coordinates @ self.basis))
 
     def blocks(self) -> Iterator[tuple[Int64Array, Float64Array]]:
-        """Numbers and estimates (records, features), so many at a time."""
+        """Yield numbers and estimates (records, features) in blocks of records."""
         for start in range(0, len(self.rows), _BLOCK):
             some = slice(start, start + _BLOCK)
             yield self.rows[some], self.spelt(self.coordinates[some])
@@ -206,17 +210,17 @@ class Piece:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimates of records, each record's once."""
+    """Estimates of records, one for each record."""
 
     pieces: tuple[Piece, ...]
 
     @classmethod
     def of(cls, rows: Int64Array, values: Float64Array) -> Estimate:
-        """Estimates that are spelt out, (records, features)."""
+        """Return an estimate from features (records, features)."""
         return cls((Piece(rows, np.zeros(values.shape[1]), values),))
 
     def blocks(self) -> Iterator[tuple[Int64Array, Float64Array]]:
-        """Numbers and estimates, some at a time."""
+        """Yield numbers and estimates in blocks of records."""
         for piece in self.pieces:
             yield from piece.blocks()
 
@@ -226,7 +230,7 @@ class Estimate:
         return np.concatenate([piece.rows for piece in self.pieces]) if self.pieces else np.zeros(0, np.int64)
 
     def mean(self) -> Float64Array:
-        """Of all estimates, (features,)."""
+        """Return the mean of all estimates, (features,)."""
         total = sum(
             len(piece.rows) * piece.spelt(piece.coordinates.mean(axis=0))
             for piece in self.pieces
@@ -235,14 +239,14 @@ class Estimate:
         return np.asarray(total / max(1, len(self.rows)))
 
     def lengths(self, origin: Float64Array) -> Float64Array:
-        """Distance of each estimate from a point, in the order of :attr:`rows`."""
+        """Return the distance of each estimate from a point, in the order of :attr:`rows`."""
         found = [np.linalg.norm(block - origin, axis=1) for _, block in self.blocks()]
         return np.concatenate(found) if found else np.zeros(0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one attempt came to.
+    """The result of one attempt.
 
     Attributes
     ----------
@@ -251,9 +255,9 @@ class Finding:
     knows : str
         Its side knowledge, as a clause.
     variant : str
-        What sets this attempt apart from others of the attack, "" where there is one.
+        Name of this attempt among the attempts of the attack, or "" if there is only one.
     numbers : mapping of name to number
-        Of the side knowledge, such as ``public_rows``.
+        Numbers of the side knowledge, such as ``public_rows``.
     """
 
     uses: tuple[type[Reply], ...]
@@ -264,16 +268,16 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Reconstruction(Finding):
-    """Records, each known by its number.
+    """Estimates of records whose numbers are known.
 
     Attributes
     ----------
     estimate : Estimate
-        Of the records.
+        Estimates of the records.
     guess : (features,)
-        What one would say of each without the messages.
+        The guess for each record without the messages.
     certain : (records,) bool or None
-        Which of the estimates the server itself calls exact, in the order of ``estimate.rows``.
+        Estimates that the server itself calls exact, in the order of ``estimate.rows``.
     """
 
     estimate: Estimate
@@ -283,14 +287,14 @@ class Reconstruction(Finding):
 
 @dataclass(frozen=True, kw_only=True)
 class Unordered(Finding):
-    """Some clients' records, of which nobody says which is which: they are told apart by the best match.
+    """Estimates of some clients' records in unknown order. They are scored by the best match.
 
     Attributes
     ----------
     parts : mapping of client to (its rows, features)
-        Estimates.
+        Estimates of each client.
     guess : (features,)
-        What one would say of each without the messages.
+        The guess for each record without the messages.
     """
 
     parts: Mapping[int, Float64Array]
@@ -299,16 +303,17 @@ class Unordered(Finding):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupShares(Finding):
-    """The part of each client's records that belongs to each group.
+    """Estimated shares of each client's records in each group.
 
     Attributes
     ----------
     shares : (clients, groups)
         Estimates.
     guess : (groups,)
-        What one would say of each client without the messages.
+        The guess for each client without the messages.
     columns : (groups,) int64 or None
-        A record belongs to a group if its value there is above the threshold; None where groups are classes, by number.
+        A record belongs to a group if its value in this column is above the threshold. None if groups are
+        classes, by number.
     thresholds : (groups,) or None
     """
 
@@ -320,16 +325,16 @@ class GroupShares(Finding):
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnEstimates(Finding):
-    """Each of some columns of records.
+    """Estimates of some columns of records.
 
     Attributes
     ----------
     rows : (records,) int64
-        Their numbers.
+        Numbers of the records.
     columns : (columns,) int64
     inferred : callable
-        From the records (records, features) to estimates and guesses, (records, columns) each. An attribute is inferred
-        by somebody who knows the others: what is said of a value must follow from the other columns alone.
+        Maps the records (records, features) to estimates and guesses, (records, columns) each. The attacker
+        knows the other columns of a record, so the estimate of a value may depend only on the other columns.
     departs : bool
         Whether the server departs from the protocol for it.
     """
@@ -342,26 +347,26 @@ class ColumnEstimates(Finding):
 
 @dataclass(frozen=True, kw_only=True)
 class Scored(Finding):
-    """A score for each candidate, (candidates,): higher where it seems to be a record of the run."""
+    """A score for each candidate, (candidates,). A higher score means more likely a record of the run."""
 
     scores: Float64Array
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bounded(Finding):
-    """A lower bound on the cost of releases, and the claim.
+    """A lower bound on the privacy cost of releases, and the claim.
 
     Attributes
     ----------
     epsilon : float
         Lower bound at ``delta``, wrong in less than ``1 - confidence`` of all attempts.
     measured : float
-        What the accountant makes of the same releases with the noise that was measured, where that is surely less than
-        was charged; ``claimed`` where it nowhere is.
+        The accountant's epsilon for the same releases with the measured noise, where that is surely less than
+        charged. It equals ``claimed`` if the noise is nowhere surely less.
     claimed : float
-        By the accountant, of the same releases.
+        The accountant's epsilon for the same releases.
     delta, confidence : float
-        Of both.
+        Of both bounds.
     """
 
     epsilon: float
@@ -377,7 +382,7 @@ M = TypeVar("M", bound=Mount)
 
 @dataclass(frozen=True)
 class Attack:
-    """An attack: its name, a line on what it does, and the attempt itself."""
+    """An attack: its name, a one-line description, and the function that runs it."""
 
     name: str
     description: str
@@ -409,18 +414,19 @@ ATTACKS: Registry[Attack] = Registry(
 def attack(name: str, description: str) -> Callable[[M], M]:
     """Register a function of a :class:`View` and a :class:`Side` as an attack.
 
-    It returns or yields findings, one for each attempt, and raises `NotApplicableError` where it does not apply.
+    The function returns or yields one finding for each attempt, and raises `NotApplicableError` if it does
+    not apply.
 
     Parameters
     ----------
     name : str
-        As scenarios, ``audit.json`` and ``raydr list attacks`` have it.
+        The name in scenarios, ``audit.json`` and ``raydr list attacks``.
     description : str
-        One line on what it does.
+        One line on what the attack recovers.
 
     Examples
     --------
-    >>> @attack("first-row", "says that all records are the first public row")  # doctest: +SKIP
+    >>> @attack("first-row", "guesses the first public row for all records")  # doctest: +SKIP
     ... def first_row(view, side):
     ...     rows = np.arange(view.rows)
     ...     same = Piece(rows, side.require_public(1)[0], np.zeros((len(rows), 0)), np.zeros((0, side.public.shape[1])))

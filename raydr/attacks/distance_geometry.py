@@ -1,7 +1,7 @@
-"""Distance geometry: records from distances to points of which the server knows nothing at all.
+"""Distance geometry: records from distances to points that the server does not know.
 
-That the anchors are hidden does not hide the records' geometry (:mod:`raydr.attacks.point_cloud`): where the data span
-no more dimensions than can be fitted, the distances give it to rounding. What then places it are public rows, as in
+Hidden anchors do not hide the records' geometry (:mod:`raydr.attacks.point_cloud`). If the data span few
+enough dimensions to fit, the distances give the geometry up to rounding. Public rows then place it, as in
 ``distribution-alignment``, or known records, as in ``known-sample``.
 """
 
@@ -17,11 +17,11 @@ from raydr.attacks.point_cloud import unfolded_cloud
 
 @attack("distance-geometry", "records from distances to anchors or landmarks that the server does not know")
 def distance_geometry(view: View, side: Side) -> Iterator[Reconstruction]:
-    """Unfold the distances, and place what comes out by all public rows, and by the most known records."""
+    """Unfold the distances, and place the result by all public rows and by the most known records."""
     found = unfolded_cloud(view)
     if len(side.public) < distribution_alignment.LEAST_PUBLIC and not side.counts:
         raise NotApplicableError(
-            "nothing places what it unfolds: there are no public rows, and no known records."
+            "there are no public rows and no known records to place the unfolded points."
         )
     if len(side.public) >= distribution_alignment.LEAST_PUBLIC:
         yield from distribution_alignment.attempts(found, side, [len(side.public)])

@@ -1,14 +1,16 @@
-"""Gradient matching: the records of small clients from what they upload to be added up.
+"""Gradient matching: the records of small clients from uploads that are meant to be summed.
 
-Where sums are not secret, the server has each client's summand. Two kinds give small clients away.
+Without secure sums, the server has each client's summand. Two kinds reveal small clients.
 
-A gradient of P1's objective (13) is, for each landmark, a sum of k(x, y) (x - y) over the client's records. Of one
-record it points from every landmark at the record: the lines meet there. Of several, as many unknowns as the records
-have features stand against as many equations as the landmarks have, and least squares find them (Zhu et al. 2019).
+A gradient of P1's objective (13) is, for each landmark, a sum of k(x, y) (x - y) over the client's records.
+With one record, it points from every landmark to the record, and the lines meet there. With several, the
+unknowns are the features of the records, the equations those of the landmarks, and least squares solves them
+(Zhu et al. 2019).
 
-An encoder's first layer is fed with the records themselves: the gradient of a hidden unit's weights over that of its
-offset is a mean of the records that moved it, exactly the record where one alone did (Phong et al. 2018). FedNE's
-control variates bring the mean gradient as it is; what Adam makes of it, the change of the weights, does not.
+An encoder's first layer receives the records themselves. The gradient of a hidden unit's weights, divided by
+that of its offset, is a mean of the records that activated the unit. If only one did, it is exactly that
+record (Phong et al. 2018). FedNE's control variates contain the mean gradient itself. The change of the
+weights, which Adam makes of it, does not.
 """
 
 from __future__ import annotations
@@ -23,28 +25,28 @@ from raydr.methods.fedne.clients import Change, TrainRequest
 from raydr.methods.landmarks.learning import Step, StepRequest
 
 MOST_RECORDS = 8
-"""Of a client that is attacked: of more, least squares find others that fit as well."""
+"""Maximum number of records of an attacked client. With more, least squares finds other records that fit as well."""
 MOST_CLIENTS = 40
 _STARTS = 3
 _ITERATIONS = 400
-_BATCHES = 64  # of candidates that a client's hidden units give, at most
+_BATCHES = 64  # maximum number of candidates from a client's hidden units
 
 
 @attack(
     "gradient-matching", "records of small clients from the gradients and encoder updates that they upload"
 )
 def gradient_matching(view: View, side: Side) -> Iterator[Unordered]:
-    """One attempt on each kind of upload that there is."""
+    """Make one attempt on each kind of upload in the run."""
     small = [client for client, size in enumerate(view.sizes) if 0 < size <= MOST_RECORDS][:MOST_CLIENTS]
     steps = _first(view, Step)
     changes = _first(view, Change)
     if not steps and not changes:
         raise NotApplicableError(
-            "the server has no client's own gradient: none is uploaded, or sums are all that it sees."
+            "the server has no single client's gradient: none is uploaded, or it sees only sums."
         )
     if not small:
         raise NotApplicableError(
-            f"every client has more than {MOST_RECORDS} records, of which a sum of gradients is fitted by others too."
+            f"every client has more than {MOST_RECORDS} records, and others would fit such a sum of gradients."
         )
     guess, found_any = _guess(view, side), False
     for kind, seen, matched in ((Step, steps, _from_gradient), (Change, changes, _from_encoder)):
@@ -59,7 +61,9 @@ def gradient_matching(view: View, side: Side) -> Iterator[Unordered]:
             yield Unordered(
                 uses=(kind,),
                 knows="the row counts of clients"
-                + (f", and the mean of {len(side.public):,} rows of like data" if len(side.public) else ""),
+                + (
+                    f", and the mean of {len(side.public):,} rows of similar data" if len(side.public) else ""
+                ),
                 variant=kind.__name__,
                 numbers={"clients": len(parts), "records": sum(map(len, parts.values()))},
                 parts=parts,
@@ -67,12 +71,12 @@ def gradient_matching(view: View, side: Side) -> Iterator[Unordered]:
             )
     if not found_any:
         raise NotApplicableError(
-            "clients upload what several local steps came to, which it does not undo, or zeros, which say nothing."
+            "clients upload the result of several local steps, which it cannot undo, or zeros, which reveal nothing."
         )
 
 
 def _first(view: View, kind: type[Step] | type[Change]) -> dict[int, tuple[object, object]]:
-    """Each client's first request and reply of a kind."""
+    """Return each client's first request and reply of a kind."""
     found: dict[int, tuple[object, object]] = {}
     for seen, reply in view.transcript.of(kind):
         if seen.client is not None:
@@ -81,25 +85,28 @@ def _first(view: View, kind: type[Step] | type[Change]) -> dict[int, tuple[objec
 
 
 def _guess(view: View, side: Side) -> Float64Array:
-    """What one says of a record without the messages: the mean of public rows, or of the first landmarks."""
+    """Return the guess for a record without the messages: the mean of public rows, or of the first landmarks."""
     if len(side.public):
         return side.guess(side.public)
     for seen in view.transcript:
         if isinstance(seen.request, StepRequest):
             return side.guess(view.unfed(seen.request.landmarks)[: 0 if view.keyed else None])
-    raise NotApplicableError("there are no public rows to guess by.")
+    raise NotApplicableError("there are no public rows to make a guess from.")
 
 
 def _from_gradient(
     view: View, client: int, request: object, reply: object, guess: Float64Array, seed: int
 ) -> Float64Array | None:
-    """Records that have a client's gradient, (records, features); None where it is 0, which says nothing of them."""
+    """Return records (records, features) with a client's gradient.
+
+    None if it is 0, which reveals nothing about them.
+    """
     if not isinstance(request, StepRequest) or not isinstance(reply, Step) or request.local_steps > 1:
         return None
-    if not reply.direction.any():  # kernels of records far from all landmarks are 0
+    if not reply.direction.any():  # if records are far from all landmarks, their kernels are 0
         return None
     landmarks, gamma, count = request.landmarks, request.gamma, view.sizes[client]
-    # sum_i k(x_i, y_j) (x_i - y_j), of which (13) is a multiple.
+    # sum_i k(x_i, y_j) (x_i - y_j). The gradient of (13) is a multiple of it.
     pull = reply.direction * (-count * len(landmarks) / (4.0 * gamma))
     first = _where_lines_meet(landmarks, pull)
     if count == 1:
@@ -108,16 +115,17 @@ def _from_gradient(
 
 
 def _where_lines_meet(landmarks: Float64Array, pull: Float64Array) -> Float64Array:
-    """Point nearest to the lines from each landmark along its pull, (features,)."""
+    """Return the point (features,) nearest to the lines from each landmark along its pull."""
     lengths = np.linalg.norm(pull, axis=1)
-    # A landmark far from all records hardly feels them, and its line is rounding.
+    # A landmark far from all records has almost no pull, and its line is rounding.
     weights = lengths / max(float(lengths.max()), np.finfo(np.float64).tiny)
     along = pull / np.maximum(lengths, np.finfo(np.float64).tiny)[:, None]
     centre = landmarks.mean(axis=0)
     at = landmarks - centre
     total = float(weights.sum())
     right = weights @ at - (weights * (along * at).sum(axis=1)) @ along
-    # (sum w) I - U^T W U is inverted in the span of the lines: landmarks x landmarks, not features x features.
+    # (sum w) I - U^T W U is inverted in the span of the lines: landmarks x landmarks, not features x
+    # features.
     scaled = along * np.sqrt(weights)[:, None]
     inner = total * np.eye(len(scaled)) - scaled @ scaled.T
     solved = np.linalg.lstsq(inner, scaled @ right, rcond=1e-12)[0]
@@ -127,7 +135,7 @@ def _where_lines_meet(landmarks: Float64Array, pull: Float64Array) -> Float64Arr
 def _fitted(
     landmarks: Float64Array, gamma: float, pull: Float64Array, count: int, first: Float64Array, seed: int
 ) -> Float64Array:
-    """Records whose pulls on the landmarks are these, by least squares from several starts."""
+    """Return records with these pulls on the landmarks, by least squares from several starts."""
     from scipy.optimize import minimize
 
     centre = landmarks.mean(axis=0)
@@ -159,7 +167,7 @@ def _fitted(
 def _from_encoder(
     view: View, client: int, request: object, reply: object, guess: Float64Array, seed: int
 ) -> Float64Array | None:
-    """Records that moved an encoder's first layer, (records, features)."""
+    """Return the records (records, features) that changed an encoder's first layer."""
     if not isinstance(request, TrainRequest) or not isinstance(reply, Change):
         return None
     gradient = reply.control if reply.control.size else reply.weights
@@ -177,7 +185,7 @@ def _from_encoder(
 
 
 def _most_said(candidates: Float64Array, count: int) -> Float64Array:
-    """So many of the candidates (units, features): those that most others repeat, each unlike those before it."""
+    """Return ``count`` of the candidates (units, features): the most repeated, each unlike those before it."""
     from scipy.spatial.distance import cdist
 
     apart = cdist(candidates, candidates)

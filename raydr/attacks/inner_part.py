@@ -1,9 +1,9 @@
 """The inner part: what distances between a client's own records add to a regression.
 
-With its distances to anchors, SENSE's client posts a factor of the Gram matrix of what the anchors do not span: exact,
-but in directions of the client's own. A regression knows the directions, roughly. The rotation that brings the factor
-nearest to what the regression says of all of the client's records is found by Procrustes, and the errors of the
-regression average out.
+Next to its distances to anchors, a SENSE client posts a factor of the Gram matrix of the part outside the
+anchors' span. The factor is exact, but in the client's own directions. A regression gives the directions
+roughly. Procrustes finds the rotation that brings the factor nearest to the regression's estimates of all the
+client's records, and the errors of the regression average out.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ def with_inner_part(
     public: FloatArray,
     seed: int,
 ) -> Piece | None:
-    """Estimates that use the inner part too; None where there is none, or where it makes public rows no better.
+    """Return estimates that use the inner part too. None if there is none, or if it does not improve public rows.
 
     ``piece`` has estimates of the same records from their distances to anchors. Some of the public rows
-    (public rows, features), of which ``imitated`` (public rows, numbers) would have been posted, play the part of a
-    client, to see whether the inner part helps. There are enough of them to fit a regression to half of them.
+    (public rows, features) play a client, to test whether the inner part helps. ``imitated`` (public rows,
+    numbers) is what would have been posted about them. There are enough of them to fit a regression to half
+    of them.
     """
     sent = [
         (view.rows_of(seen.client), seen.request, reply)
@@ -57,16 +58,16 @@ def with_inner_part(
 def turned(
     frame: AffineFrame, squared: Float64Array, inside: Float64Array, guessed: Float64Array
 ) -> Float64Array:
-    """Records (rows, features) whose part in the anchors' hull and whose inner products outside it are as posted.
+    """Return records (rows, features) whose part in the anchors' hull and inner products outside it are as posted.
 
-    Of the rotations that this leaves open, the one nearest to what is guessed of the records, (rows, features).
+    These leave a rotation open. Use the one that is nearest to the guessed records (rows, features).
     """
     left, _, right = np.linalg.svd(inside.T @ frame.beside(guessed), full_matrices=False)
     return frame.points(frame.solver.coordinates(squared), inside @ (left @ right))
 
 
 def _is_readable(view: View, seen: Seen, reply: AnchorDistances) -> bool:
-    """Whether the inner part is as it was, and the anchors are where the server takes them to be."""
+    """Whether the inner part was not changed, and the server knows the anchors."""
     request = seen.request
     return (
         isinstance(request, AnchorRequest)
@@ -81,7 +82,7 @@ def _is_readable(view: View, seen: Seen, reply: AnchorDistances) -> bool:
 def _helps(
     view: View, frame: AffineFrame, imitated: Float64Array, public: FloatArray, count: int, seed: int
 ) -> bool:
-    """Return whether this many public rows, as a client's, are estimated better with the inner part."""
+    """Return whether this many public rows, as a client's rows, are estimated better with the inner part."""
     order = np.random.default_rng((seed, 8)).permutation(len(public))
     theirs, others = order[:count], order[count:]
     guessed = predicted(fitted(imitated[others], public[others], seed), imitated[theirs])

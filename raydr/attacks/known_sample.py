@@ -1,8 +1,8 @@
-"""Known sample: some records that the server happens to know undo as many dimensions of a secret frame.
+"""Known sample: known records undo the same number of dimensions of a secret frame.
 
-Procrustes from the known records' places in the cloud to their values, with the cloud's mean taken to be that of the
-public rows where there are any. With d + 1 known records in general position nothing is left open. Where the known
-records leave directions open, the estimate is the mean there.
+Procrustes maps the known records' places in the cloud to their values. If there are public rows, the cloud's
+mean is set to theirs. With d + 1 known records in general position, nothing is left open. In directions that
+the known records leave open, the estimate is the mean.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ _RELATIVE_RANK = 1e-9
 
 @attack("known-sample", "records whose frame is secret, from some that the server knows")
 def known_sample(view: View, side: Side) -> Iterator[Reconstruction]:
-    """One attempt for each number of known records."""
+    """Make one attempt for each number of known records."""
     found = cloud(view)
     if not side.counts:
-        raise NotApplicableError("too few records are left to know some and score others.")
+        raise NotApplicableError("there are too few records to know some and score the others.")
     yield from attempts(found, side)
 
 
 def attempts(found: Cloud, side: Side) -> Iterator[Reconstruction]:
-    """Place a cloud by so many known records, once for each number."""
+    """Place a cloud by known records, once for each number of records."""
     place = np.full(int(max(found.rows.max(), side.known.max(initial=0))) + 1, -1)
     place[found.rows] = np.arange(len(found.rows))
     mean = side.public.mean(axis=0, dtype=np.float64) if len(side.public) else None
     for count in side.counts:
         at = place[side.known[:count]]
-        there = at >= 0  # of a client that posted nothing a record has no place
+        there = at >= 0  # a record of a client that posted nothing has no place
         if not there.any() and mean is None:
             continue
         values = np.asarray(side.values[:count][there], np.float64)
         piece = placed(found, found.points[at[there]], values, mean)
         yield Reconstruction(
             uses=(found.kind,),
-            knows=f"distances between records, as far as the messages tell them, and {count:,} of the records"
-            + (f"; the mean of {len(side.public):,} rows of like data" if mean is not None else ""),
+            knows=f"distances between records, to the extent of the messages, and {count:,} of the records"
+            + (f"; the mean of {len(side.public):,} rows of similar data" if mean is not None else ""),
             variant=f"{count:,} known record{'' if count == 1 else 's'}",
             numbers={"known_records": count, "public_rows": len(side.public)},
             estimate=Estimate((piece,)),
@@ -51,10 +51,10 @@ def attempts(found: Cloud, side: Side) -> Iterator[Reconstruction]:
 
 
 def placed(found: Cloud, points: Float64Array, values: Float64Array, mean: Float64Array | None) -> Piece:
-    """Estimates of all records from the places (known, dimensions) and values (known, features) of some.
+    """Estimate all records from the places (known, dimensions) and values (known, features) of some.
 
-    The known records' own mean is the origin where they span the cloud; else it is the mean of all, where that is
-    known, which stands for one more record.
+    The origin is the known records' own mean if they span the cloud. Otherwise it is the mean of all records,
+    if that is known, which counts as one more record.
     """
     dimensions = found.points.shape[1]
     if mean is None or len(points) > dimensions:
@@ -62,7 +62,7 @@ def placed(found: Cloud, points: Float64Array, values: Float64Array, mean: Float
     else:
         origin, target = found.points.mean(axis=0), mean
     centred = points - origin
-    # Of the known records' span alone, however many features they have: known x known, never features x features.
+    # Only in the known records' span: known x known, never features x features, for any number of features.
     left, singular, right = np.linalg.svd(centred, full_matrices=False)
     kept = singular > _RELATIVE_RANK * max(float(singular.max(initial=0.0)), np.finfo(np.float64).tiny)
     inside = right[kept]
@@ -71,9 +71,10 @@ def placed(found: Cloud, points: Float64Array, values: Float64Array, mean: Float
 
 
 def _orthonormal(products: Float64Array, singular: Float64Array) -> Float64Array:
-    """Directions (k, features) in which the cloud's directions (k) point: Procrustes, from U^T values.
+    """Return the directions (k, features) of the cloud's directions (k), by Procrustes from U^T values.
 
-    The cloud's known part is U S, its features U^T values: R of the polar factor of S U^T values.
+    The known part of the cloud is U S, and its features are U^T values: the factor R of the polar
+    decomposition of S U^T values.
     """
     if not len(products):
         return products

@@ -1,12 +1,12 @@
-"""Landmark lifting: what a private map's noisy sums say of a record, lifted back to the features.
+"""Landmark lifting: records from a private map's noisy sums, lifted back to the features.
 
-The server knows where records lie, and not which: of any one record the landmarks say no more than their mean does,
-weighted by how many records each stands for. So it is held against the mean of rows of like data, and is to come out as
-that does; to match landmarks with the records that they happen to be near would be to ask whoever has the records.
+The server knows where records lie, but not which record lies where. For a single record, the landmarks say no
+more than their mean, weighted by the number of records at each. So this attack should do no better than the
+mean of rows of similar data. Matching landmarks with nearby records would need the records themselves.
 
-Where sums are not secret, the server also has each client's own noisy mean. It says of that client's records what sets
-them apart from others', as far as its noise leaves anything of it (Stein's shrinkage): differential privacy for records
-hides no client whose records are many and alike.
+Without secure sums, the server also has each client's own noisy mean. It reveals how that client's records
+differ from the others, up to its noise (Stein's shrinkage). Differential privacy for records does not hide a
+client with many similar records.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from raydr.privacy.shares import shares_of_whole
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells of the last round that was summed: ``centres`` (cells, axes) as asked, noisy ``counts`` (cells,)."""
+    """Cells of the last round with sums: requested ``centres`` (cells, axes) and noisy ``counts`` (cells,)."""
 
     frame: Frame
     centres: Float64Array
@@ -40,7 +40,7 @@ class Cells:
 
 
 def last_cells(view: View) -> Cells | None:
-    """What the last sum over cells left with the server; None where there was none."""
+    """Return what the server has from the last sum over cells, or None if there was none."""
     found = None
     for seen in view.transcript:
         if (
@@ -55,7 +55,7 @@ def last_cells(view: View) -> Cells | None:
 
 @attack("landmark-lifting", "records from a private map's landmarks, and from each client's own noisy mean")
 def landmark_lifting(view: View, side: Side) -> Iterator[Reconstruction]:
-    """One attempt by landmarks, and one by clients' means where uploads are seen."""
+    """Make one attempt by landmarks, and one by clients' means if uploads are seen."""
     last = last_cells(view)
     if last is None:
         raise NotApplicableError("the server has no sums over cells.")
@@ -67,7 +67,7 @@ def landmark_lifting(view: View, side: Side) -> Iterator[Reconstruction]:
     everyone = np.arange(view.rows)
     yield Reconstruction(
         uses=(CellSums,),
-        knows=f"{len(last.centres):,} cells, and about how many records are in each",
+        knows=f"{len(last.centres):,} cells, and the approximate number of records in each",
         variant="landmarks",
         numbers={"cells": len(last.centres)},
         estimate=Estimate((Piece(everyone, mean, np.zeros((view.rows, 0)), np.zeros((0, len(mean)))),)),
@@ -77,7 +77,7 @@ def landmark_lifting(view: View, side: Side) -> Iterator[Reconstruction]:
     if pieces:
         yield Reconstruction(
             uses=(FirstMoments,),
-            knows="each client's own noisy mean, and how much noise there is in it",
+            knows="each client's own noisy mean, and the size of its noise",
             variant="clients' means",
             numbers={"clients": len(pieces)},
             estimate=Estimate(tuple(pieces)),
@@ -86,7 +86,7 @@ def landmark_lifting(view: View, side: Side) -> Iterator[Reconstruction]:
 
 
 def _by_means(view: View, frame: Frame) -> Iterator[Piece]:
-    """Each client's records at its own mean, shrunk towards that of all."""
+    """Yield each client's records at its own mean, shrunk towards the mean of all."""
     asked = view.transcript.of(FirstMoments)
     for seen, reply in asked:
         request, client = seen.request, seen.client
@@ -101,7 +101,7 @@ def _by_means(view: View, frame: Frame) -> Iterator[Piece]:
 
 
 def _deviation(request: FirstMomentsRequest, clients: int, colluding: float) -> float:
-    """Of the noise on one entry of a client's upload, in units of the clip; 0 where nothing is claimed."""
+    """Return the noise on one entry of a client's upload, in units of the clip, or 0 if nothing is claimed."""
     mechanism = request.mechanism
     claim = mechanism.claim(request.claimed_sensitivity(1)) if mechanism is not None else None
     if mechanism is None or claim is None:
@@ -110,7 +110,7 @@ def _deviation(request: FirstMomentsRequest, clients: int, colluding: float) -> 
 
 
 def lifted(seen: Float64Array, sight: Sight) -> Float64Array:
-    """Features (features,) of a row as it is seen, (sums,): the shortest that would be seen so."""
+    """Return the features (features,) of a row from its view (sums,): the shortest row with that view."""
     if sight.bucket is None or sight.sign is None:
         return np.asarray(seen + sight.centre)
     sizes = np.bincount(sight.bucket, minlength=sight.sums)

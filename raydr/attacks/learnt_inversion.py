@@ -1,15 +1,17 @@
-"""Learnt inversion: records from everything that was posted of them, by regression.
+"""Learnt inversion: records from everything that was posted about them, by regression.
 
-An attack that knows the method solves its equations; this one only looks. From rows whose posts and values the server
-both has, it learns what a post says of a record. There are three ways to come by such rows:
+An attack that knows the method solves its equations. This attack only learns from examples: rows whose posts
+and values the server both has. There are three sources of such rows:
 
-- rows of like data, of which the server computes what its clients would have posted (:mod:`raydr.attacks.per_record`);
-- where a key keeps it from that, the same rows by what no turn and no shift changes: how far each lies from the others;
-- records of the run that it happens to know, whose posts it received.
+- rows of similar data, for which the server computes what clients would have posted
+  (:mod:`raydr.attacks.per_record`);
+- if a key prevents that, the same rows by what a rotation and a shift do not change: their distances from the
+  others;
+- known records of the run, whose posts the server received.
 
-``map-inversion`` is the informed adversary of the literature: somebody who knows a share of the records, or nearly all,
-and sees the published map (Balle, Cherubin & Hayes 2022 for models; here the neighbours on the map stand in for the
-trained network).
+``map-inversion`` is the informed adversary of the literature: an attacker who knows some or nearly all of the
+records and sees the published map. Balle, Cherubin & Hayes 2022 study it for models. Here the neighbours on
+the map replace the trained network.
 """
 
 from __future__ import annotations
@@ -27,16 +29,16 @@ from raydr.attacks.regression import LEAST_ROWS, MOST_GROUPS, Predictor, fitted
 from raydr.federation.messages import Reply
 
 FEW, DRAWS = 100, 3
-"""Public rows of an attempt that is made with several draws; the one that recovers most is told."""
+"""Number of public rows for attempts with several draws, and of draws. The draw that recovers most is reported."""
 _QUANTILES = np.linspace(0.05, 1.0, 20)
-_COMPARED = 1_000  # points of the cloud to which distances are taken
+_COMPARED = 1_000  # points of the cloud that distances are measured to
 
 Fit = tuple[Predictor, Callable[[Int64Array], Float64Array]]
 
 
-@attack("learnt-inversion", "records from everything that was posted of them, by regression")
+@attack("learnt-inversion", "records from everything that was posted about them, by regression")
 def learnt_inversion(view: View, side: Side) -> Iterator[Reconstruction]:
-    """Several draws of few public rows, all public rows, and the known records."""
+    """Make attempts with several draws of few public rows, all public rows, and the known records."""
     groups = per_record(view)[:MOST_GROUPS]
     reasons = []
     for attempts in (_by_public_rows, _by_known_records):
@@ -50,10 +52,10 @@ def learnt_inversion(view: View, side: Side) -> Iterator[Reconstruction]:
 
 @attack(
     "map-inversion",
-    "records from their places on the published map, by somebody who knows many of the others",
+    "records from their places on the published map, by an attacker who knows many of the others",
 )
 def map_inversion(view: View, side: Side) -> Iterator[Reconstruction]:
-    """Half of the records are known, then all but a few."""
+    """Make one attempt with half of the records known, and one with all but a few."""
     places = [
         posts.only(tuple(block for block in posts.blocks if block.is_place)) for posts in per_record(view)
     ]
@@ -77,10 +79,10 @@ def _by_public_rows(view: View, side: Side, groups: list[Posts]) -> Iterator[Rec
     if imitable:
         imitated = [posts.imitated(public, view, side.seed) for posts in imitable]
         kinds = tuple(dict.fromkeys(kind for posts in imitable for kind in posts.kinds))
-        what = "what their clients would have posted of them"
+        what = "what clients would have posted about them"
     else:
-        found = cloud(view)  # says why, where no distances were posted
-        kinds, what = (found.kind,), "how far they lie from each other, which a key leaves as it is"
+        found = cloud(view)  # gives the reason if no distances were posted
+        kinds, what = (found.kind,), "the distances between them, which a key does not change"
         theirs = _surroundings(found.points, side.seed)
     for rows in draws:
         drawn = public[rows]
@@ -94,7 +96,7 @@ def _by_public_rows(view: View, side: Side, groups: list[Posts]) -> Iterator[Rec
             [piece for piece, _ in pieces],
             [name for _, name in pieces],
             uses=kinds,
-            knows=f"{len(drawn):,} rows of like data, and {what}",
+            knows=f"{len(drawn):,} rows of similar data, and {what}",
             variant=f"{len(drawn):,} public rows",
             numbers={"public_rows": len(drawn)},
             guess=np.asarray(drawn.mean(axis=0, dtype=np.float64)),
@@ -109,7 +111,7 @@ def _by_known_records(view: View, side: Side, groups: list[Posts]) -> Iterator[R
 
 
 def _from_known(groups: list[Posts], side: Side, count: int, variant: str) -> Reconstruction:
-    """Estimates of all records from the posts and values of those that are known."""
+    """Estimate all records from the posts and values of the known ones."""
     value_of = np.full(int(max(posts.rows.max() for posts in groups)) + 1, -1)
     some = side.known[:count][side.known[:count] < len(value_of)]
     value_of[some] = np.flatnonzero(side.known[:count] < len(value_of))
@@ -125,7 +127,7 @@ def _from_known(groups: list[Posts], side: Side, count: int, variant: str) -> Re
             names.append(learnt.name)
             kinds += posts.kinds
     if not pieces:
-        raise NotApplicableError("No clients that were told the same have enough known records.")
+        raise NotApplicableError("No clients with the same requests have enough known records.")
     everything = (
         np.concatenate([side.values[:count], side.public]) if len(side.public) else side.values[:count]
     )
@@ -133,7 +135,7 @@ def _from_known(groups: list[Posts], side: Side, count: int, variant: str) -> Re
         pieces,
         names,
         uses=tuple(dict.fromkeys(kinds)),
-        knows=f"{count:,} of the records, and what was posted of them",
+        knows=f"{count:,} of the records, and what was posted about them",
         variant=variant,
         numbers={"known_records": count, "public_rows": len(side.public)},
         guess=np.asarray(everything.mean(axis=0, dtype=np.float64)),
@@ -164,7 +166,10 @@ def _told(
 def _inverted(
     view: View, posts: Posts, imitated: Float64Array, public: FloatArray, seed: int
 ) -> tuple[Piece, str]:
-    """Estimates of records from their posts, and by what: with the inner part, where public rows show that it helps."""
+    """Estimate records from their posts, and name the method.
+
+    Uses the inner part if public rows show that it helps.
+    """
     learnt = fitted(imitated, public, seed)
     piece = _piece(posts.rows, learnt, posts.values)
     better = with_inner_part(view, posts, piece, imitated, public, seed)
@@ -176,9 +181,9 @@ def _piece(rows: Int64Array, learnt: Predictor, posts: Float64Array) -> Piece:
 
 
 def _surroundings(points: FloatArray, seed: int) -> Float64Array:
-    """Return what an isometry keeps of each point (points, numbers): quantiles of its distances, and that to the mean.
+    """Return invariants of each point (points, numbers): quantiles of its distances, and the distance to the mean.
 
-    Each number by its rank among the points, so that a cloud of few points is like one of many.
+    Each number is replaced by its rank among the points, so that clouds of different size are comparable.
     """
     from scipy.spatial.distance import cdist
     from scipy.special import ndtri

@@ -1,7 +1,8 @@
-"""Membership: whether a record was in the run, from each thing that the server is left with.
+"""Membership inference: whether a record was in the run, from each thing that the server has.
 
-Asked of records of like data of which some are in the run. What was posted of each record tells it outright: a member's
-own line is there. What was learnt from all of them, landmarks or a mean embedding, should tell little.
+The candidates are records of similar data, and some of them are in the run. Posts about single records reveal
+members outright, because a member's own row is there. What was learnt from all records, such as landmarks or
+a mean embedding, should reveal little.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from raydr.methods.landmarks.mean_embedding import MeanEmbedding, MeanEmbeddingR
 from raydr.methods.private_map.messages import CellSums
 
 _COMPARED = 16
-"""Points whose distances are compared: two records at the same distance from so many are one."""
+"""Points whose distances are compared. Two records with equal distances from all of them count as the same."""
 _BLOCK = 256
 
 Source = Callable[[View, FloatArray], tuple[str, tuple[type[Reply], ...], Float64Array] | None]
 
 
-@attack("membership", "whether a record of like data was in the run")
+@attack("membership", "whether a record of similar data was in the run")
 def membership(view: View, side: Side) -> Iterator[Scored]:
-    """One attempt for each thing that the server is left with."""
+    """Make one attempt for each thing that the server has."""
     if not len(side.candidates):
         raise NotApplicableError(
-            "nobody can be asked after: it needs records of the source that are not in the run, and all of them are."
+            "there are no candidates: it needs records of the source that are not in the run, but all of them are."
         )
     found = False
     for source in SOURCES:
@@ -44,17 +45,17 @@ def membership(view: View, side: Side) -> Iterator[Scored]:
         variant, uses, scores = told
         yield Scored(
             uses=uses,
-            knows=f"{len(side.candidates):,} records of like data, some of them in the run",
+            knows=f"{len(side.candidates):,} records of similar data, some of them in the run",
             variant=variant,
             numbers={"candidates": len(side.candidates)},
             scores=scores,
         )
     if not found:
-        raise NotApplicableError("the server is left with nothing that a record could be compared with.")
+        raise NotApplicableError("the server has nothing to compare a record with.")
 
 
 def _by_posted(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply], ...], Float64Array] | None:
-    """How near a record's distances to the points are to those that somebody posted."""
+    """Score a record by how near its distances to the points are to those in a post."""
     try:
         messages = posted(view)
     except NotApplicableError:
@@ -83,7 +84,7 @@ def _nearness(message: Posted, rows: FloatArray) -> Float64Array:
 
 
 def _by_map(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply], ...], Float64Array] | None:
-    """How near the encoder places a record to somebody's place on the map."""
+    """Score a record by how near the encoder places it to a place on the map."""
     from scipy.spatial import cKDTree
 
     asked = [seen.request for seen in view.transcript if isinstance(seen.request, PositionRequest)]
@@ -96,7 +97,7 @@ def _by_map(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply], ...],
 
 
 def _by_landmarks(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply], ...], Float64Array] | None:
-    """How near a record is to a landmark that was learnt from all."""
+    """Score a record by how near it is to a learnt landmark."""
     asked = [seen.request for seen in view.transcript if isinstance(seen.request, StepRequest)]
     if not asked:
         return None
@@ -105,7 +106,7 @@ def _by_landmarks(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply],
 
 
 def _by_embedding(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply], ...], Float64Array] | None:
-    """How much the mean of random features has of a record's own."""
+    """Score a record by how much of the mean of random features is its own."""
     for seen in view.transcript:
         if seen.client is None and isinstance(seen.reply, MeanEmbedding):
             request, embedding = seen.request, seen.reply.embedding
@@ -117,7 +118,7 @@ def _by_embedding(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply],
 
 
 def _by_cells(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply], ...], Float64Array] | None:
-    """How densely records lie where a record does, by the cells that were learnt and how many are in each."""
+    """Score a record by the density around it, from the learnt cells and their counts."""
     last = last_cells(view)
     if last is None:
         return None
@@ -129,7 +130,7 @@ def _by_cells(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply], ...
 
 
 def _by_centres(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply], ...], Float64Array] | None:
-    """How near a record is to the centre of a cell."""
+    """Score a record by how near it is to the centre of a cell."""
     last = last_cells(view)
     if last is None:
         return None
@@ -138,4 +139,4 @@ def _by_centres(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply], .
 
 
 SOURCES: tuple[Source, ...] = (_by_posted, _by_map, _by_landmarks, _by_embedding, _by_cells, _by_centres)
-"""What the server may be left with."""
+"""Things that the server can have."""

@@ -1,7 +1,7 @@
-"""Everything that was posted of each record, whatever the message, and what clients would have posted of other rows.
+"""Everything that was posted about each record, and what clients would have posted about other rows.
 
-A server knows what it asked. Where a reply says of a record what follows from the record and the request alone
-(distances, kernels, projections, the place that an encoder gives), it can run the client part on rows of its own.
+The server knows its requests. If a reply depends only on the record and the request (distances, kernels,
+projections, the place that an encoder gives), the server can run the client code on its own rows.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _OF_THE_ROW_ALONE = (Tells.DISTANCES, Tells.PROJECTIONS, Tells.VALUES)
 
 @dataclass(frozen=True)
 class Block:
-    """One kind of message: what it says of some records.
+    """One kind of message about some records.
 
     Attributes
     ----------
     values : (rows, numbers) float64
     kind : type of Reply or None
-        None for the places on the map that the server computed or published itself.
+        None for places on the map that the server computed or published itself.
     request : Request or None
-        What these clients were told.
+        The request to these clients.
     """
 
     values: Float64Array
@@ -47,12 +47,12 @@ class Block:
 
     @property
     def is_place(self) -> bool:
-        """Whether it says where a record lies on the map."""
+        """Whether it gives a record's place on the map."""
         return self.kind is None or self.kind.tells is Tells.PLACES
 
     @property
     def can_be_imitated(self) -> bool:
-        """Whether what it says of a record follows from the record and the request alone."""
+        """Whether its content depends only on the record and the request."""
         return self.kind is not None and (
             self.kind.tells in _OF_THE_ROW_ALONE or isinstance(self.request, PositionRequest)
         )
@@ -60,14 +60,17 @@ class Block:
 
 @dataclass(frozen=True)
 class Posts:
-    """All that was posted of the records of clients that were told the same: ``rows`` (rows,) are their numbers."""
+    """Everything posted about the records of clients with the same requests.
+
+    ``rows`` (rows,) are the record numbers.
+    """
 
     rows: Int64Array
     blocks: tuple[Block, ...]
 
     @property
     def kinds(self) -> tuple[type[Reply], ...]:
-        """Messages that were read."""
+        """Kinds of messages in these posts."""
         return tuple(block.kind for block in self.blocks if block.kind is not None)
 
     @property
@@ -76,27 +79,27 @@ class Posts:
         return np.hstack([block.values for block in self.blocks])
 
     def only(self, blocks: tuple[Block, ...]) -> Posts:
-        """Some of the messages."""
+        """Return a copy with only these messages."""
         return replace(self, blocks=blocks)
 
     def imitated(self, rows: FloatArray, view: View, seed: int) -> Float64Array:
-        """Return the posts (rows, numbers) of other rows, as clients would have sent them, noise included."""
+        """Return the posts (rows, numbers) that clients would have sent about other rows, noise included."""
         fed = view.fed(rows).astype(rows.dtype)
         return np.hstack([_imitated(block, fed, seed) for block in self.blocks])
 
 
 def per_record(view: View) -> list[Posts]:
-    """All that was posted of single records: one of these for all clients that were told the same.
+    """Return everything posted about single records, with one entry for all clients with the same requests.
 
     Raises
     ------
     NotApplicableError
-        If nothing was posted of any single record, and no map is published.
+        If nothing was posted about single records, and no map is published.
     """
     sent: dict[int, dict[type[Reply], Seen]] = {}
     for seen in view.transcript:
         if seen.client is not None and type(seen.reply).granularity == Granularity.PER_RECORD:
-            sent.setdefault(seen.client, {})[type(seen.reply)] = seen  # of several, the last
+            sent.setdefault(seen.client, {})[type(seen.reply)] = seen  # if there are several, the last
     groups: dict[Hashable, list[int]] = {}
     for client, size in enumerate(view.sizes):
         if size:
@@ -105,12 +108,12 @@ def per_record(view: View) -> list[Posts]:
     together = [_together(view, clients, sent) for clients in groups.values()]
     found = [posts for posts in together if posts.blocks]
     if not found:
-        raise NotApplicableError("nothing was posted of any single record, and no map is published.")
+        raise NotApplicableError("nothing was posted about single records, and no map is published.")
     return found
 
 
 def noisy_for_good(view: View) -> bool:
-    """Whether records carry noise in all that is asked of them, which rows of the server's own do not have."""
+    """Whether clients add permanent noise to their records, which the server's own rows do not have."""
     return any(
         seen.protection is not None and seen.protection.on == "data" and seen.request.mechanism is None
         for seen in view.transcript
@@ -140,15 +143,15 @@ def _mark(value: Any) -> Hashable:
     try:
         hash(value)
     except TypeError:
-        return id(value)  # an array, which the transcript keeps, so no other has its identity
+        return id(value)  # an array; the transcript keeps it, so no other array gets its id
     return value  # type: ignore[no-any-return]
 
 
 def _numbers(reply: Reply, rows: int) -> Float64Array:
-    """Return the numbers of each record in a reply on so many records, (rows, numbers)."""
+    """Return the numbers (rows, numbers) about each record in a reply about ``rows`` records."""
     match reply:
         case AnchorDistances():
-            return reply.squared  # what is inside is in directions of the client's own
+            return reply.squared  # its inner part is in the client's own directions
         case Kernels():
             return np.asarray(-np.log(np.maximum(reply.values, np.finfo(np.float64).tiny)))
     arrays = [value for value in vars(reply).values() if isinstance(value, np.ndarray)]
@@ -157,19 +160,19 @@ def _numbers(reply: Reply, rows: int) -> Float64Array:
 
 
 def _imitated(block: Block, fed: FloatArray, seed: int) -> Float64Array:
-    """Return what a client would have replied of these rows (rows, features)."""
+    """Return what a client would have replied about these rows (rows, features)."""
     if block.request is None:
-        raise NotApplicableError("the server cannot compute what would be posted of other rows.")
+        raise NotApplicableError("the server cannot compute what would be posted about other rows.")
     return replied(block.request, fed, seed)
 
 
 def replied(request: Request[Any], fed: FloatArray, seed: int) -> Float64Array:
-    """Return the numbers (rows, numbers) that a client with these rows (rows, features) replies, noise included.
+    """Return the numbers (rows, numbers) that a client replies about these rows (rows, features), noise included.
 
     Raises
     ------
     NotApplicableError
-        If it refuses, or fails.
+        If the client code refuses or fails.
     """
     if isinstance(request, AnchorRequest):
         request = replace(request, within=False)
@@ -177,5 +180,7 @@ def replied(request: Request[Any], fed: FloatArray, seed: int) -> Float64Array:
     host = ClientHost(seats=[Seat(0, fed, fingerprint(fed))], seed=seed, withheld=withheld)
     (answer,) = host.ask(Call(request=request, number=1, round=0, attempt=0, clients=(0,), in_rounds=False))
     if isinstance(answer, Failure):
-        raise NotApplicableError(f"what would be posted of other rows cannot be computed: {answer.reason}.")
+        raise NotApplicableError(
+            f"the server cannot compute what would be posted about other rows: {answer.reason}."
+        )
     return _numbers(answer.reply, len(fed))

@@ -1,9 +1,9 @@
-"""Points at the distances that clients posted, in no frame in particular: what a secret frame leaves to the server.
+"""Points from posted distances, up to an isometry: what a secret frame leaves to the server.
 
-Whoever knows distances knows the points but for an isometry. Where the server knows the points to which distances were
-posted, in its own frame or in a secret one, trilateration gives them. Where it does not, the distances alone do: they
-are a bilinear form of rows and points, of which a factorisation leaves a linear map open, and how far each row is from
-all points together fixes that map but for a rotation (Crocco, Del Bue & Murino 2012).
+Distances determine points up to an isometry. If the server knows the points of the posted distances, in its
+own frame or in a secret one, trilateration gives the records. If it does not, the distances alone are enough.
+They are a bilinear form of rows and points, and its factorisation leaves a linear map open. The mean squared
+distance of each row to all points fixes that map up to a rotation (Crocco, Del Bue & Murino 2012).
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from raydr.federation.messages import Reply
 from raydr.methods.sense.spaces import EuclideanSpace
 
 MOST_FREE = 60
-"""Dimensions in which unknown points are unfolded, at most: 1,891 numbers are then fitted, 3 s for 20,000 rows."""
+"""Maximum dimensions for unfolding unknown points. This fits 1,891 numbers, in 3 s for 20,000 rows."""
 _FITTED_ROWS = 20_000
-_EQUATIONS = 2  # for each unknown
+_EQUATIONS = 2  # per unknown
 _RELATIVE_RANK = 1e-7
 
 
 @dataclass(frozen=True)
 class Cloud:
-    """Records as points of no frame in particular.
+    """Records as points in an arbitrary frame.
 
     Attributes
     ----------
     rows : (rows,) int64
         Numbers of the records.
     points : (rows, dimensions) float64
-        Distances between them are those between the records, as far as the messages tell.
+        Points with the distances of the records, to the extent of the messages.
     kind : type of Reply
-        The message.
+        Kind of the message.
     """
 
     rows: Int64Array
@@ -46,16 +46,16 @@ class Cloud:
 
 
 def cloud(view: View) -> Cloud:
-    """Points from distances to points that the server knows, in whatever frame it knows them.
+    """Return the records as points, from distances to points that the server knows in any frame.
 
     Raises
     ------
     NotApplicableError
-        If no distances were posted, or not in Euclidean space.
+        If no distances were posted, or they are not Euclidean.
     """
     messages = posted(view)
     if any(not isinstance(message.space, EuclideanSpace) for message in messages):
-        raise NotApplicableError("the records live in hyperbolic space, where it has not been worked out.")
+        raise NotApplicableError("the records are in hyperbolic space, which this attack does not support.")
     kind = messages[0].kind
     if any(message.points is None for message in messages):
         return unfolded_cloud(view)
@@ -68,31 +68,31 @@ def cloud(view: View) -> Cloud:
 
 
 def unfolded_cloud(view: View) -> Cloud:
-    """Points from distances to points of which the server knows nothing.
+    """Return the records as points, from distances to points that the server does not know.
 
     Raises
     ------
     NotApplicableError
-        If no distances were posted, or clients posted theirs to different points.
+        If no distances were posted, or clients posted distances to different points.
     """
     messages = posted(view)
     if any(not isinstance(message.space, EuclideanSpace) for message in messages):
-        raise NotApplicableError("the records live in hyperbolic space, where it has not been worked out.")
+        raise NotApplicableError("the records are in hyperbolic space, which this attack does not support.")
     if len(messages) > 1:
         raise NotApplicableError(
-            "clients posted distances to different points, and those of one client are too few to unfold."
+            "clients posted distances to different points, and one client has too few to unfold."
         )
     (message,) = messages
     return Cloud(message.rows, unfolded(message.squared), message.kind)
 
 
 def unfolded(squared: Float64Array) -> Float64Array:
-    """Points (rows, dimensions), but for an isometry, from squared distances (rows, points) to unknown points.
+    """Return points (rows, dimensions), up to an isometry, from squared distances (rows, points) to unknown points.
 
-    Twice centred, the squared distances are -2 X A^T, X and A relative to their means, so the right singular vectors V
-    give X = U C with U = X A^T V and a matrix C that is not known. The mean of a row's squared distances is
-    |x - a|^2 and a constant, a the mean of the points: quadratic in the row of U, with G = C C^T as its matrix, so
-    least squares give G, and with it C but for a rotation.
+    Centred twice, the squared distances are -2 X A^T, with X and A relative to their means. So the right
+    singular vectors V give X = U C, with U = X A^T V and an unknown matrix C. The mean of a row's squared
+    distances is |x - a|^2 plus a constant, where a is the mean of the points. It is quadratic in the row of
+    U, with the matrix G = C C^T. Least squares gives G, and so C up to a rotation.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Distances that clients posted of each record, whatever message they came in."""
+"""Distances that clients posted about each record, in any message."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from raydr.methods.landmarks.spectral import Kernels
 from raydr.methods.sense.clients import AnchorDistances
 from raydr.methods.sense.spaces import EuclideanSpace, Space
 
-NOTHING = "no client posted distances of its records to anything."
+NOTHING = "no client posted distances from its records."
 
 
 @dataclass(kw_only=True, frozen=True)
 class Posted:
-    """Distances of some clients' records to the same points.
+    """Distances from some clients' records to the same points.
 
     Attributes
     ----------
@@ -29,16 +29,16 @@ class Posted:
     squared : (rows, points) float64
         Squared distances.
     points : (points, features) float64 or None
-        Where the server takes the points to be; None where it is not told.
+        The points as the server knows them, or None if it does not know them.
     space : Space
-        In which distances are measured.
+        The space of the distances.
     noise : float
-        Deviation of what a mechanism added to distances, in units of the mean one; 0 where none did, or where that
-        is not told.
+        Standard deviation of a mechanism's noise on distances, in units of the mean distance. 0 if there is
+        none or it is not known.
     covered : bool
-        Whether a mechanism changed them, or the records before.
+        Whether a mechanism changed the distances, or the records first.
     kind : type of Reply
-        The message.
+        Kind of the message.
     """
 
     rows: Int64Array
@@ -51,19 +51,19 @@ class Posted:
 
 
 def posted(view: View) -> list[Posted]:
-    """All distances that were posted: one of these for all clients that were told the same.
+    """Return all posted distances, with one entry for all clients with the same requests.
 
     Raises
     ------
     NotApplicableError
-        If none were.
+        If no distances were posted.
     """
     groups: dict[tuple[int, float, bool], list[Posted]] = {}
     kept = []
     for seen in view.transcript:
         one = _of(view, seen)
         if one is not None:
-            kept.append(one.points)  # while it is kept, no other array has its identity
+            kept.append(one.points)  # while it is kept, no other array gets its id
             groups.setdefault((id(one.points), one.noise, one.covered), []).append(one)
     if not groups:
         raise NotApplicableError(NOTHING)
@@ -78,13 +78,13 @@ def _together(group: list[Posted]) -> Posted:
 
 
 def _as_run(view: View, one: Posted) -> Posted:
-    """The same in the run's units, where the method had clients scale their rows."""
+    """Convert to the run's units, if the method made clients scale their rows."""
     scaling = view.own_scaling
     if scaling is None:
         return one
     if np.ptp(scaling.factor):
         raise NotApplicableError(
-            "the method scaled some features more than others, so distances are not the rows'."
+            "the method scaled features by different factors, so these are not the distances between the rows."
         )
     points = one.points if one.points is None else view.unfed(one.points)
     return replace(one, squared=one.squared / float(scaling.factor[0]) ** 2, points=points)

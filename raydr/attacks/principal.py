@@ -1,4 +1,7 @@
-"""Principal axes of rows, however many features they have: no array of features x features beyond a thousand."""
+"""Principal axes of rows with any number of features.
+
+Above 1,200 features, no features x features array is formed.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,15 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray
 
 _DENSE = 1200
-"""Rows or features up to which the second moments are formed: 12 MB."""
-_SPARE = 16  # directions beyond those that are wanted
+"""Maximum number of features for which the matrix of second moments is formed: 12 MB."""
+_SPARE = 16  # extra directions
 _SWEEPS = 6
 _BLOCK = 4096
 
 
 @dataclass(frozen=True)
 class Axes:
-    """Where rows lie, and along what they spread most.
+    """The mean of rows and their widest directions.
 
     Attributes
     ----------
@@ -30,7 +33,7 @@ class Axes:
     basis: Float64Array
 
     def coordinates(self, rows: FloatArray) -> Float64Array:
-        """Coordinates (rows, axes) of rows (rows, features), block by block."""
+        """Return the coordinates (rows, axes) of rows (rows, features), block by block."""
         found = np.empty((len(rows), len(self.basis)))
         for start in range(0, len(rows), _BLOCK):
             found[start : start + _BLOCK] = (rows[start : start + _BLOCK] - self.mean) @ self.basis.T
@@ -38,9 +41,9 @@ class Axes:
 
 
 def principal_axes(rows: FloatArray, count: int, seed: int) -> Axes:
-    """At most so many axes along which rows (rows, features) spread; fewer where they span fewer.
+    """Return at most ``count`` principal axes of rows (rows, features), or fewer if the rows span fewer.
 
-    Rows are centred before anything is squared, so offsets cost no digits.
+    Rows are centred before squaring, so offsets cost no precision.
     """
     mean = np.asarray(rows.mean(axis=0, dtype=np.float64))
     features = rows.shape[1]
@@ -66,7 +69,7 @@ def _moments(rows: FloatArray, mean: Float64Array) -> Float64Array:
 def _by_iteration(
     rows: FloatArray, mean: Float64Array, count: int, seed: int
 ) -> tuple[Float64Array, Float64Array]:
-    """Subspace iteration (Halko, Martinsson & Tropp 2011): products with blocks of rows alone."""
+    """Return the widest axes by subspace iteration (Halko, Martinsson & Tropp 2011), block by block."""
     width = min(count + _SPARE, *rows.shape)
     directions = np.random.default_rng((seed, 1)).standard_normal((rows.shape[1], width))
     for _ in range(_SWEEPS):

@@ -1,8 +1,8 @@
-"""Projection: what a record's places along known axes say of it.
+"""Projection: records from their coordinates along known axes.
 
-The map of federated PCA is some coordinates of each record in the features' own units. With the mean and the axes,
-which all are told, the point of their span that is nearest to the record is one product away; how far the record lies
-beside it stays unknown.
+The map of federated PCA holds some coordinates of each record in the features' own units. All parties receive
+the mean and the axes. So one product gives the point in their span that is nearest to the record. The
+record's distance from that point stays unknown.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from raydr.attacks.contract import Estimate, NotApplicableError, Piece, Reconstr
 from raydr.methods.fed_pca import ComponentRequest, Components
 
 
-@attack("projection", "records from where they lie along principal axes that the server knows")
+@attack("projection", "records from their coordinates along principal axes that the server knows")
 def projection(view: View, side: Side) -> Iterator[Reconstruction]:
-    """Every record's nearest point in the span of the axes, about the mean."""
+    """Estimate every record by its nearest point in the span of the axes, through the mean."""
     told = [
         (seen.client, seen.request, reply)
         for seen, reply in view.transcript.of(Components)
         if isinstance(seen.request, ComponentRequest) and seen.client is not None
     ]
     if not told:
-        raise NotApplicableError("no client posted where its records lie along axes.")
+        raise NotApplicableError("no client posted the coordinates of its records along axes.")
     mean, axes = told[0][1].mean, told[0][1].axes
     pieces = tuple(Piece(view.rows_of(client), mean, reply.places, axes.T) for client, _, reply in told)
     yield Reconstruction(

@@ -1,7 +1,8 @@
-"""Property inference: what part of a client's records belongs to a group, read off what was posted of them.
+"""Property inference: the share of a client's records that belongs to a group, from the posts about them.
 
-Nothing of a single record has to be right for that: errors on single records average out over a client's. The server
-knows some records and their groups, learns what a post says of the group, and takes the mean over each client.
+This does not need correct estimates of single records, because their errors average out over a client. The
+server knows some records and their groups, learns what a post says about the group, and takes the mean over
+each client.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from raydr.attacks.per_record import Posts, per_record
 from raydr.attacks.regression import LEAST_ROWS, fitted, predicted
 
 MOST_COLUMNS = 12
-"""Columns by whose mean records are grouped where they have no class: those that vary most."""
+"""Maximum number of columns that define groups if records have no class: those with the largest variance."""
 
 
-@attack("property-inference", "what part of each client's records belongs to a class or lies above the mean")
+@attack("property-inference", "what share of each client's records belongs to a class or lies above the mean")
 def property_inference(view: View, side: Side) -> Iterator[GroupShares]:
-    """One attempt with the most known records: by classes where there are any, else by columns."""
+    """Make one attempt with the most known records: by classes if there are any, otherwise by columns."""
     count = max(side.counts, default=0)
     if count < LEAST_ROWS:
         raise NotApplicableError(f"it needs {LEAST_ROWS} known records.")
@@ -32,13 +33,13 @@ def property_inference(view: View, side: Side) -> Iterator[GroupShares]:
         belongs = side.classes[:count, None] == np.arange(int(side.classes.max()) + 1)
     else:
         columns = np.sort(np.argsort(-values.std(axis=0), kind="stable")[:MOST_COLUMNS])
-        thresholds, what = values.mean(axis=0)[columns], "what was posted of them"
+        thresholds, what = values.mean(axis=0)[columns], "what was posted about them"
         belongs = values[:, columns] > thresholds
     told = belongs.astype(np.float64)
     shares = np.tile(told.mean(axis=0), (len(view.sizes), 1))
     read = [posts for posts in groups if _read(view, side, posts, told, shares)]
     if not read:
-        raise NotApplicableError("no clients that were told the same have enough known records.")
+        raise NotApplicableError("no clients with the same requests have enough known records.")
     yield GroupShares(
         uses=tuple(dict.fromkeys(kind for posts in read for kind in posts.kinds)),
         knows=f"{count:,} of the records, and {what}",
@@ -52,7 +53,7 @@ def property_inference(view: View, side: Side) -> Iterator[GroupShares]:
 
 
 def _read(view: View, side: Side, posts: Posts, told: Float64Array, shares: Float64Array) -> bool:
-    """Fill in the shares of the clients of some posts; whether enough of their records are known."""
+    """Fill in the shares of the clients of some posts. Return whether enough of their records are known."""
     place = np.full(view.rows, -1)
     place[side.known[: len(told)]] = np.arange(len(told))
     known = np.flatnonzero(place[posts.rows] >= 0)

@@ -1,7 +1,7 @@
-"""Regression from posts to values: ridge or k nearest neighbours, whichever errs less on rows left out of it.
+"""Regression from posts to values: ridge or k nearest neighbours, whichever has the smaller leave-one-out error.
 
-Nothing here knows what a post or a value is: values are records, some of their columns, or the groups that they belong
-to. Both regressions are judged by leaving out one training row at a time, never by the truth.
+This module does not depend on the meaning of posts and values. Values are records, some of their columns, or
+the groups that they belong to. Leave-one-out errors on training rows decide, never the truth.
 """
 
 from __future__ import annotations
@@ -15,69 +15,69 @@ from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.attacks.principal import principal_axes
 
 LEAST_ROWS = 10
-"""Training rows without which nothing is fitted."""
+"""Minimum number of training rows."""
 MOST_GROUPS = 20
-"""Groups of clients that were told different things, of which each needs a regression of its own."""
+"""Maximum number of groups of clients with the same requests. Each needs its own regression."""
 NEIGHBORS = (1, 2, 3, 5, 10, 20, 50)
 PENALTIES = np.logspace(-12.0, 1.0, 27)
-"""Penalties of ridge, in units of the largest eigenvalue of the posts' second moments."""
-_JUDGED = 500  # training rows that are left out one by one
-_AXES = 200  # principal axes of the values in which errors are compared, and neighbours averaged
-_NEAR_AXES = 50  # principal axes of the posts in which neighbours are sought
+"""Ridge penalties, in units of the largest eigenvalue of the posts' second moments."""
+_JUDGED = 500  # training rows for the leave-one-out error
+_AXES = 200  # principal axes of the values, for errors and averages of neighbours
+_NEAR_AXES = 50  # principal axes of the posts, to find neighbours
 _BLOCK = 2048
 
 
 class Predictor(Protocol):
-    """A fitted regression: ``centre + coordinates(posts) @ basis`` are the predicted values.
+    """A fitted regression. The predicted values are ``centre + coordinates(posts) @ basis``.
 
     Attributes
     ----------
     name : str
-        Of the regression, as a clause.
+        Name of the regression, as a clause.
     held_out : float
-        Median distance of a training row's values from what the others predict of it.
+        Median leave-one-out error on the training rows.
     centre : (values,) float64
     basis : (k, values) float64 or None
-        None where coordinates are the values themselves.
+        None if the coordinates are the values themselves.
     """
 
     @property
     def name(self) -> str:
-        """Name the regression, as a clause."""
+        """Name of the regression, as a clause."""
 
     @property
     def held_out(self) -> float:
-        """Median error on training rows left out one by one."""
+        """Median leave-one-out error on the training rows."""
 
     @property
     def centre(self) -> Float64Array:
-        """Values where all coordinates are 0."""
+        """Values if all coordinates are 0."""
 
     @property
     def basis(self) -> Float64Array | None:
         """Values of each coordinate."""
 
     def coordinates(self, posts: FloatArray) -> Float64Array:
-        """Coordinates (rows, k) of what is predicted from posts (rows, numbers)."""
+        """Return the coordinates (rows, k) that are predicted from posts (rows, numbers)."""
 
 
 def predicted(found: Predictor, posts: FloatArray) -> Float64Array:
-    """Predicted values (rows, values) from posts (rows, numbers)."""
+    """Return the predicted values (rows, values) from posts (rows, numbers)."""
     coordinates = found.coordinates(posts)
     return np.asarray(found.centre + (coordinates if found.basis is None else coordinates @ found.basis))
 
 
 def fitted(posts: FloatArray, values: FloatArray, seed: int) -> Predictor:
-    """Return the better one of ridge and k nearest neighbours.
+    """Return the better of ridge and k nearest neighbours.
 
     Parameters
     ----------
     posts : (rows, numbers)
-        What was posted of training rows; each number is brought to unit variance.
+        Posts about the training rows. Each number is scaled to unit variance.
     values : (rows, values)
-        Of the same rows.
+        Values of the same rows.
     seed : int
-        Of which rows are left out.
+        Seed of the choice of held-out rows.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def fitted(posts: FloatArray, values: FloatArray, seed: int) -> Predictor:
         If there are fewer than `LEAST_ROWS` rows.
     """
     if len(posts) < LEAST_ROWS:
-        raise ValueError(f"{len(posts)} rows are too few to learn from: at least {LEAST_ROWS} are needed")
+        raise ValueError(f"{len(posts)} rows are too few to learn from. At least {LEAST_ROWS} are needed")
     units = _Units.of(np.asarray(posts, np.float64))
     targets = _Targets.of(values, seed)
     left_out = np.random.default_rng((seed, 6)).permutation(len(posts))[:_JUDGED]
@@ -99,7 +99,7 @@ def fitted(posts: FloatArray, values: FloatArray, seed: int) -> Predictor:
 
 @dataclass(frozen=True)
 class _Units:
-    """Shift and factor (numbers,) that bring training posts to mean 0 and variance 1; constant numbers to 0."""
+    """Shift and factor (numbers,) that give training posts mean 0 and variance 1. Constant numbers become 0."""
 
     shift: Float64Array
     factor: Float64Array
@@ -117,7 +117,7 @@ class _Units:
 
 @dataclass(frozen=True)
 class _Targets:
-    """Values (rows, values), the same along their principal axes (rows, axes), and the squared length outside them."""
+    """Values (rows, values), their coordinates (rows, axes) on principal axes, and the squared length outside."""
 
     values: FloatArray
     mean: Float64Array
@@ -139,7 +139,7 @@ class _Targets:
         return cls(values, axes.mean, axes.basis, coordinates, beside)
 
     def error(self, rows: Int64Array, misses: Float64Array) -> float:
-        """Median error of rows whose coordinates are missed by so much, (rows, axes)."""
+        """Return the median error of rows whose coordinates are off by ``misses`` (rows, axes)."""
         return float(np.median(np.sqrt((misses**2).sum(axis=1) + self.beside[rows])))
 
 
@@ -157,7 +157,7 @@ class _Ridge:
 
 
 def _ridge(units: _Units, standard: Float64Array, targets: _Targets, left_out: Int64Array) -> _Ridge:
-    """Ridge regression at the penalty whose leave-one-out error, which is in closed form, is least."""
+    """Fit a ridge regression with the penalty of the smallest leave-one-out error, which has a closed form."""
     rows, numbers = standard.shape
     if rows >= numbers:
         squares, right = np.linalg.eigh(standard.T @ standard)
@@ -172,8 +172,9 @@ def _ridge(units: _Units, standard: Float64Array, targets: _Targets, left_out: I
         left = left[:, kept]
         right = standard.T @ left / np.sqrt(squares)
     along, own = left.T @ targets.coordinates, left[left_out]
-    # With as many numbers as rows a fit goes through a row but for what the penalty keeps back, of its miss and of 1:
-    # that alone is added up there, since nothing is left of either by subtraction.
+    # With at least as many numbers as rows, the fit passes through each row, except for the effect of the
+    # penalty.
+    # Only that effect is added up, because subtraction would leave nothing of the miss and of 1.
     beyond = targets.coordinates[left_out] - own @ along
     free = 1.0 - 1.0 / rows - (own**2).sum(axis=1)
     through = free < 1e-10
@@ -218,14 +219,15 @@ class _Nearest:
 def _nearest(
     units: _Units, standard: Float64Array, targets: _Targets, left_out: Int64Array, seed: int
 ) -> _Nearest:
-    """Mean of the k nearest training rows, at the k whose leave-one-out error is least."""
+    """Fit the mean of the k nearest training rows, with the k of the smallest leave-one-out error."""
     axes = np.eye(standard.shape[1])
     if standard.shape[1] > _NEAR_AXES:
         axes = principal_axes(standard, _NEAR_AXES, seed).basis.T
     places = standard @ axes
     most = min(NEIGHBORS[-1], len(places) - 1)
     near = _neighbors(places[left_out], places, most + 1)
-    # A row is its own nearest neighbour, but among equal ones, where the last is left out in its stead.
+    # A row is its own nearest neighbour, except among equal rows. Then the last neighbour is left out
+    # instead.
     itself = near == left_out[:, None]
     itself[~itself.any(axis=1), -1] = True
     near = near[~itself].reshape(len(left_out), most)
@@ -249,7 +251,7 @@ def _nearest(
 
 
 def _neighbors(asked: Float64Array, places: Float64Array, count: int) -> Int64Array:
-    """Numbers (rows, count) of the places nearest to those asked after, by falling nearness."""
+    """Return the numbers (rows, count) of the places nearest to the queries, the nearest first."""
     from sklearn.neighbors import NearestNeighbors
 
     if not len(asked):

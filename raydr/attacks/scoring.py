@@ -1,4 +1,4 @@
-"""Findings held against the records: only a simulation can."""
+"""Scores of findings against the records, which only a simulation has."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ from raydr.attacks.verdicts import (
 )
 
 EXAMPLES = 6
-"""Records that are shown beside their estimates, evenly over the quantiles of the error."""
+"""Number of records to show next to their estimates, evenly over the quantiles of the error."""
 
 
 @dataclass(kw_only=True, frozen=True)
 class Truth:
-    """What an audit alone knows.
+    """The truth, which only an audit knows.
 
     Attributes
     ----------
     rows : (rows, features)
         All records, client by client, in the run's units.
     names : sequence of str, (rows,)
-        Their identities.
+        Identities of the records.
     members : (candidates,) bool
-        Which of the side knowledge's candidates are in the run.
+        Candidates of the side knowledge that are in the run.
     shown : (features shown,) int64
         Columns that examples show.
     classes : (rows,) int64
-        Of each record the class, where rows have one.
+        Class of each record, if rows have classes.
     columns : sequence of str, (features,)
-        Names of all columns, without which they go by number.
+        Names of all columns. Without names, columns are numbered.
     """
 
     rows: FloatArray
@@ -69,17 +69,17 @@ class Truth:
 
     @property
     def mean(self) -> Float64Array:
-        """Of all records."""
+        """Mean of all records."""
         return np.asarray(self.rows.mean(axis=0, dtype=np.float64))
 
 
 def judged(
     attack: Attack, view: View, side: Side, truth: Truth, counts: Callable[[str], int]
 ) -> list[Verdict]:
-    """Verdicts on what an attack finds; one that says why where it does not apply.
+    """Return the verdicts on an attack's findings. If the attack does not apply, one verdict gives the reason.
 
-    Findings of the same variant are draws of one attempt: the verdict is of the one that recovered most.
-    ``counts`` gives how many messages of a kind the ledger has.
+    Findings of the same variant are draws of one attempt, and the verdict uses the draw that recovered most.
+    ``counts`` returns the ledger's number of messages of a kind.
     """
     verdicts = []
     started = time.perf_counter()
@@ -100,7 +100,7 @@ def judged(
 
 
 def _worst(drawn: Sequence[Verdict]) -> Verdict:
-    """The draw that recovered most, with the number of draws and the seconds of all."""
+    """Return the draw that recovered most, with the number of draws and the seconds of all."""
     worst = max(drawn, key=lambda one: one.leakage)
     if len(drawn) == 1:
         return worst
@@ -165,13 +165,13 @@ def _verdict(
 
 
 def _known(finding: Finding, side: Side) -> Int64Array:
-    """Numbers of records that an attempt knows, which are not scored."""
+    """Return the numbers of records that an attempt knows, which are not scored."""
     return np.union1d(side.spared, side.known[: int(finding.numbers.get("known_records", 0))])
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Errors of estimates, in the order of the estimate's rows; ``counted`` are those that count."""
+    """Errors of estimates, in the order of the estimate's rows. ``counted`` marks those that are scored."""
 
     rows: Int64Array
     relative: Float64Array
@@ -181,12 +181,12 @@ class Scores:
 
     @classmethod
     def of(cls, estimate: Estimate, guess: Float64Array, truth: Truth, spared: Int64Array) -> Scores:
-        """Distances of every estimate, and of one guess for all, from the records.
+        """Return the distances of every estimate, and of one guess for all, from the records.
 
         Raises
         ------
         NotApplicableError
-            If no record is left to be scored.
+            If no record is left to score.
         """
         centre = truth.mean
         found = []
@@ -195,11 +195,11 @@ class Scores:
             apart = block - true, guess - true, true, true - centre
             found.append(np.stack([np.linalg.norm(part, axis=1) for part in apart]))
         if not found:
-            raise NotApplicableError("no client has a record that it could recover.")
+            raise NotApplicableError("no client has a record to recover.")
         far, other, length, spread = np.concatenate(found, axis=1)
         counted = ~np.isin(estimate.rows, spared)
         if not counted.any():
-            raise NotApplicableError("no record is left that it does not know already.")
+            raise NotApplicableError("the attack already knows every record.")
         length, spread = (_above_zero(size) for size in (length, spread))
         errors = Errors(
             records=int(counted.sum()),
@@ -212,7 +212,7 @@ class Scores:
         return cls(estimate.rows, far / length, far / spread, errors, counted)
 
     def examples(self, estimate: Estimate, truth: Truth) -> tuple[Example, ...]:
-        """Some records beside their estimates, evenly over the quantiles of the error."""
+        """Return some records with their estimates, evenly over the quantiles of the error."""
         among = np.flatnonzero(self.counted)
         order = among[np.argsort(self.centred[among], kind="stable")]
         places = order[np.unique(np.linspace(0, len(order) - 1, EXAMPLES).round().astype(np.int64))]
@@ -233,7 +233,7 @@ class Scores:
 
 
 def told_apart(scores: Float64Array, members: BoolArray) -> Membership:
-    """Area under the curve, and the members found at one false alarm in a thousand.
+    """Return the area under the curve, and the share of members found at one false alarm in 1,000.
 
     >>> told_apart(np.array([3.0, 2.0, 1.0, 0.0]), np.array([True, False, True, False])).auc
     0.75
@@ -242,7 +242,7 @@ def told_apart(scores: Float64Array, members: BoolArray) -> Membership:
 
     inside, outside = int(members.sum()), int((~members).sum())
     if not inside or not outside:
-        raise NotApplicableError("there are no candidates of both sorts.")
+        raise NotApplicableError("the candidates are not of both kinds, in the run and not in the run.")
     ranks = rankdata(scores)
     auc = (ranks[members].sum() - inside * (inside + 1) / 2.0) / (inside * outside)
     threshold = np.sort(scores[~members])[::-1][outside // 1000]
@@ -251,7 +251,7 @@ def told_apart(scores: Float64Array, members: BoolArray) -> Membership:
 
 
 def share_errors(finding: GroupShares, view: View, truth: Truth) -> ShareErrors:
-    """Mean absolute error of shares, over clients that have rows and groups that there are."""
+    """Return the mean absolute error of shares, over clients with rows and over groups."""
     if finding.columns is None or finding.thresholds is None:
         belongs = truth.classes[:, None] == np.arange(len(finding.guess))
     else:
@@ -267,17 +267,17 @@ def share_errors(finding: GroupShares, view: View, truth: Truth) -> ShareErrors:
 
 
 def column_errors(finding: ColumnEstimates, truth: Truth, spared: Int64Array) -> tuple[ColumnErrors, ...]:
-    """Errors of each column that varies, first those of which the messages add most.
+    """Return the errors of each column that varies, first those where the messages add most.
 
     Raises
     ------
     NotApplicableError
-        If no record is left to be scored, or no column varies.
+        If no record is left to score, or no column varies.
     """
     records = np.asarray(truth.rows[finding.rows], np.float64)
     counted = ~np.isin(finding.rows, spared)
     if not counted.any():
-        raise NotApplicableError("no record is left that it does not know already.")
+        raise NotApplicableError("the attack already knows every record.")
     estimates, guesses = (one[counted] for one in finding.inferred(records))
     true = records[counted][:, finding.columns]
     found = []
@@ -298,7 +298,7 @@ def column_errors(finding: ColumnEstimates, truth: Truth, spared: Int64Array) ->
             ColumnErrors(
                 column=str(truth.columns[column]) if len(truth.columns) else str(column),
                 error=off[0],
-                guess=min(off[1], 1.0),  # the column's mean is a guess as well
+                guess=min(off[1], 1.0),  # the column's mean is also a guess
                 accuracy=right[0],
                 accuracy_guess=right[1],
             )
@@ -309,7 +309,7 @@ def column_errors(finding: ColumnEstimates, truth: Truth, spared: Int64Array) ->
 
 
 def _matched(finding: Unordered, view: View, truth: Truth) -> Estimate:
-    """Each client's estimates in the order of its records that makes the squared errors least together."""
+    """Assign each client's estimates to its records with the smallest sum of squared errors."""
     from scipy.optimize import linear_sum_assignment
     from scipy.spatial.distance import cdist
 
@@ -326,7 +326,7 @@ def _matched(finding: Unordered, view: View, truth: Truth) -> Estimate:
 
 
 def _above_zero(sizes: Float64Array) -> Float64Array:
-    """Sizes, those of next to nothing raised to a millionth of the typical one: a record may be the mean itself."""
+    """Raise sizes near 0 to a millionth of the typical size, because a record can be the mean itself."""
     typical = float(np.sqrt((sizes**2).mean()))
     return np.maximum(sizes, 1e-6 * typical if typical > 0.0 else 1.0)
 

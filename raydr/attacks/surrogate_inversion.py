@@ -1,9 +1,9 @@
-"""Surrogate inversion: where a client's records lie on the map, and what records lie there.
+"""Surrogate inversion: where a client's records lie on the map, and which records would lie there.
 
-A surrogate tells how a client's part of the map repels points, so that others need not see the part; it tells the part.
-Of the field, a client's summand is the table of its records' places itself, each shared among four nodes. Of the
-network (P2), the places are those whose repulsion is the network's. What a place says of a record are the public rows
-that the encoder, which the server has, puts there.
+A surrogate describes how a client's part of the map repels points, so that others do not need to see that
+part. But it also reveals the part. With the field, a client's summand is the table of its records' places,
+each shared among four nodes. With the network (P2), the attack finds places whose repulsion is the network's.
+The server has the encoder, so each place is estimated by the public rows that the encoder puts there.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from raydr.methods.fedne.positions import positions_of
 from raydr.methods.fedne.surrogates import Density, DensityRequest, Surrogate, SurrogateRequest
 
 MOST_RECORDS = 256
-"""Of a client that is attacked: so many of a larger one's are told apart no better, in longer time."""
+"""Maximum records of an attacked client. A larger number cannot be separated better, and takes longer."""
 MOST_CLIENTS = 40
 LEAST_PUBLIC = 50
 _NEIGHBORS = 5
 _ITERATIONS = 100
-_QUERIES = 40  # along an axis of the grid on which a network is read
+_QUERIES = 40  # queries along an axis of the grid on which a network is evaluated
 
 
 @attack("surrogate-inversion", "records of a client from the surrogate of its part of the map")
 def surrogate_inversion(view: View, side: Side) -> Iterator[Unordered]:
-    """One attempt on each kind of surrogate that there is, in its last round."""
+    """Make one attempt on each kind of surrogate in the run, in its last round."""
     last: dict[type[Any], dict[int, Seen]] = {Density: {}, Surrogate: {}}
     for seen in view.transcript:
         if seen.client is not None and type(seen.reply) in last:
             last[type(seen.reply)][seen.client] = seen
     if not any(last.values()):
-        raise NotApplicableError("no client uploads a surrogate, or sums are all that the server sees.")
+        raise NotApplicableError("no client uploads a surrogate, or the server sees only sums.")
     public = side.require_public(LEAST_PUBLIC)
     fed, found_any = view.fed(public), False
     for kind, by_client in last.items():
@@ -53,7 +53,7 @@ def surrogate_inversion(view: View, side: Side) -> Iterator[Unordered]:
             found_any = True
             yield Unordered(
                 uses=(kind,),
-                knows=f"{len(public):,} rows of like data, and where the encoder puts them",
+                knows=f"{len(public):,} rows of similar data, and where the encoder puts them",
                 variant="field" if kind is Density else "mlp",
                 numbers={"public_rows": len(public), "clients": len(parts)},
                 parts=parts,
@@ -64,18 +64,18 @@ def surrogate_inversion(view: View, side: Side) -> Iterator[Unordered]:
 
 
 def _places(seen: Seen, count: int, seed: int) -> Float64Array:
-    """Where a client's records seem to lie on the map, (records, 2)."""
+    """Estimate the places (records, 2) of a client's records on the map."""
     match seen.request, seen.reply:
         case DensityRequest() as asked, Density() as told:
             axis = np.linspace(-asked.reach, asked.reach, asked.nodes)
             return _drawn_from(told.share, axis, count)
         case SurrogateRequest() as asked, Surrogate() as told:
             return _of_network(told, count, seed, asked.softening)
-    raise TypeError(f"{type(seen.reply).__name__} is no surrogate")
+    raise TypeError(f"{type(seen.reply).__name__} is not a surrogate")
 
 
 def _drawn_from(share: Float64Array, axis: Float64Array, count: int) -> Float64Array:
-    """Places of so many records: one record's is the mean of its four nodes, of more the heaviest cells'."""
+    """Return the places of ``count`` records: for one, the mean of its four nodes; for more, the heaviest cells."""
     left = np.maximum(share, 0.0) * count / max(float(share.sum()), np.finfo(np.float64).tiny)
     places = np.empty((count, 2))
     for record in range(count):
@@ -92,7 +92,7 @@ def _drawn_from(share: Float64Array, axis: Float64Array, count: int) -> Float64A
 
 
 def _of_network(told: Surrogate, count: int, seed: int, softening: float) -> Float64Array:
-    """Places whose mean repulsion is nearest to a network's, by gradient descent from where it repels most."""
+    """Return places whose mean repulsion is nearest to a network's, by gradient descent from where it repels most."""
     import torch
 
     from raydr.methods.fedne.loss import repulsion, squared_distance
@@ -123,7 +123,7 @@ def _of_network(told: Surrogate, count: int, seed: int, softening: float) -> Flo
 
 
 def _rows_at(places: Float64Array, shown: Float64Array, rows: Float64Array) -> Float64Array:
-    """Mean of the public rows that lie nearest to each place."""
+    """Return the mean of the public rows nearest to each place."""
     from scipy.spatial import cKDTree
 
     _, near = cKDTree(shown).query(places, k=min(_NEIGHBORS, len(shown)))

@@ -1,9 +1,9 @@
 """Trilateration: records from their distances to points that the server knows.
 
-Distances to points tell a record's place in the points' hull, and how far from it the record lies. Where that is
-nothing, the record is known to rounding, and the server can tell (:mod:`raydr.geometry.trilateration`): fewer points
-than dimensions do not hide a record that lies in their span. P3, Theorem 3.1, asks for K < d anchors; of MNIST that
-leaves nine records of ten in the open.
+Distances to points reveal a record's place in the points' hull, and its distance from the hull. If that
+distance is 0, the record is known up to rounding, and the server knows that it is
+(:mod:`raydr.geometry.trilateration`). So using fewer points than dimensions does not hide a record in their
+span. P3, Theorem 3.1, requires K < d anchors. On MNIST, that reveals nine of ten records.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from raydr.methods.sense.frames import AffineFrame
 from raydr.methods.sense.spaces import EuclideanSpace
 
 _SURE = 0.5 * EXACT
-"""A record is called exact where what is left open of it is at most this part of its distance from the mean."""
+"""A record is called exact if its unknown part is at most this fraction of its distance from the mean."""
 
 
 @attack("trilateration", "records from their distances to anchors or landmarks that the server knows")
 def trilateration(view: View, side: Side) -> Iterator[Reconstruction]:
-    """Every record's nearest point in the hull of the points that it told its distances to."""
+    """Estimate every record by its nearest point in the hull of the points of its distances."""
     messages = posted(view)
     if any(message.points is None for message in messages):
         raise NotApplicableError("the server does not know the points to which distances were posted.")
@@ -42,15 +42,15 @@ def trilateration(view: View, side: Side) -> Iterator[Reconstruction]:
     beside = np.concatenate([heights for _, heights in found])
     noisy = any(message.covered for message in messages)
     certain = None
-    if not noisy and not view.keyed:  # of keyed records the frame is believed, and it is another
+    if not noisy and not view.keyed:  # for keyed records, the server assumes a frame that is wrong
         certain = beside <= _SURE * np.hypot(estimate.lengths(estimate.mean()), beside)
     points = np.concatenate([message.points for message in messages if message.points is not None])
     count = len(np.unique(points, axis=0))
     knows = f"the {count:,} points to which distances were posted"
     if view.keyed:
-        knows += ", under a key that it lacks"
+        knows += ", under a key that it does not have"
     if noisy:
-        knows += "; what noise was added to them is told"
+        knows += "; the noise on them is known"
     yield Reconstruction(
         uses=(messages[0].kind,),
         knows=knows,
@@ -62,12 +62,12 @@ def trilateration(view: View, side: Side) -> Iterator[Reconstruction]:
 
 
 def located(message: Posted) -> tuple[list[Piece], Float64Array]:
-    """Estimates of the records of a message, and how far from the hull each lies, (rows,)."""
+    """Return the estimates of the records of a message, and their distances (rows,) from the hull."""
     if message.points is None:
         raise NotApplicableError("the server does not know the points to which distances were posted.")
     noise = message.noise * float(np.sqrt(message.squared).mean()) if message.squared.size else 0.0
     if isinstance(message.space, EuclideanSpace):
-        # Seen from one of the points: with an offset of 1e8 a mean has no digits below 1e-8.
+        # Relative to one of the points, because a mean with an offset of 1e8 has no digits below 1e-8.
         origin = message.points[0].astype(np.float64)
         hull = message.space.frame(message.points - origin, noise)
         coordinates = hull.solver.coordinates(message.squared)
@@ -81,6 +81,6 @@ def located(message: Posted) -> tuple[list[Piece], Float64Array]:
 
 
 def _beside(frame: AffineFrame, squared: Float64Array, coordinates: Float64Array) -> Float64Array:
-    """Distances (rows,) from the hull; one whose square comes out negative is as far from 0 as a positive one."""
+    """Return the distances (rows,) from the hull. If a square is negative, its absolute value is used."""
     heights = squared.mean(axis=1) - frame.solver.squared_norms.mean() - (coordinates**2).sum(axis=1)
     return np.asarray(np.sqrt(np.abs(heights)))

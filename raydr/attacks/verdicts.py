@@ -1,4 +1,4 @@
-"""What an audit writes down: ``audit.json``, one verdict for each attempt of each attack."""
+"""Verdicts of an audit: ``audit.json`` has one for each attempt of each attack."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 TELLING_AUC = 0.6
-"""AUC from which members are said to be told from others."""
+"""AUC above which members count as told apart from others."""
 TELLING_TPR, LEAST_FOUND = 0.01, 15
-"""Part of the members, and number of them, found at one false alarm in 1,000, from which the same is said."""
+"""Share and number of the members found at one false alarm in 1,000 above which they count as told apart."""
 
 
 @dataclass(frozen=True)
 class Quantiles:
-    """Of an error over records."""
+    """Quantiles of an error over records."""
 
     minimum: float
     q01: float
@@ -24,19 +24,19 @@ class Quantiles:
 
 @dataclass(frozen=True, kw_only=True)
 class Errors:
-    """How far estimates are from the records, beside how far the best guess without the messages is.
+    """Distances of estimates from the records, and those of the best guess without the messages.
 
     Attributes
     ----------
     records : int
-        That were scored.
+        Number of scored records.
     relative, relative_guess : Quantiles
-        Distance from the record over the record's length.
+        Distance from the record, divided by the record's length.
     centred, centred_guess : Quantiles
-        Distance from the record over the record's distance from the mean of all: 1 for whoever guesses the mean, and
-        the same wherever the data have their origin.
+        Distance from the record, divided by the record's distance from the mean. The mean as a guess has 1,
+        and the origin of the data does not matter.
     exact : float
-        Part of the records whose centred error is below 1e-3.
+        Share of the records with a centred error below 1e-3.
     """
 
     records: int
@@ -48,13 +48,13 @@ class Errors:
 
     @property
     def beats_guessing(self) -> bool:
-        """Whether half of the records are better known than by guessing."""
+        """Whether half of the records are known better than by guessing."""
         return self.centred.median < self.centred_guess.median
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """How many records the server itself calls exact, and how many of those are."""
+    """Number of records that the server itself calls exact, and how many of those are."""
 
     called_exact: int
     of_those_exact: int
@@ -62,10 +62,10 @@ class Certificate:
 
 @dataclass(frozen=True, kw_only=True)
 class Membership:
-    """How well members are told from others.
+    """How well members are told apart from others.
 
-    ``auc`` is the probability that a member has the higher score; ``tpr`` the part of the members that are found where
-    at most one other in a thousand, rounded down, is taken for one.
+    ``auc`` is the probability that a member has the higher score. ``tpr`` is the share of the members that
+    are found with at most one false alarm in 1,000 others, rounded down.
     """
 
     auc: float
@@ -75,10 +75,10 @@ class Membership:
 
     @property
     def tells_apart(self) -> bool:
-        """Whether members are told from others: on the whole, or surely some of them.
+        """Whether members are told apart from others, on the whole or for some of them.
 
-        An attack that is sure of a few members has an AUC of hardly more than 0.5. By chance 15 members come before the
-        third of as many others once in 200 audits.
+        An attack that is sure of a few members has an AUC of hardly more than 0.5. By chance, 15 members come
+        before the third of the same number of others once in 200 audits.
         """
         found = round(self.tpr * self.members)
         return self.auc > TELLING_AUC or (self.tpr > TELLING_TPR and found >= LEAST_FOUND)
@@ -86,9 +86,10 @@ class Membership:
 
 @dataclass(frozen=True, kw_only=True)
 class ShareErrors:
-    """How far estimates of groups' shares are from the truth, and how far one guess for all clients is.
+    """Errors of estimated group shares, and of one guess for all clients.
 
-    ``error`` and ``guess`` are means over clients and groups of the absolute difference, in parts of a client's rows.
+    ``error`` and ``guess`` are mean absolute differences over clients and groups, as fractions of a client's
+    rows.
     """
 
     error: float
@@ -98,22 +99,23 @@ class ShareErrors:
 
     @property
     def beats_guessing(self) -> bool:
-        """Whether the messages took a tenth of a guess's error away."""
+        """Whether the messages reduce a guess's error by at least a tenth."""
         return self.error < 0.9 * self.guess
 
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnErrors:
-    """How well a column of a record is known, next to a guess without the messages.
+    """How well a column of a record is known, compared with a guess without the messages.
 
     Attributes
     ----------
     column : str
-        Its name.
+        Name of the column.
     error, guess : float
-        Root mean square error over the column's standard deviation: 0 is the value itself, 1 is the column's mean.
+        Root mean square error, divided by the column's standard deviation. 0 is the value itself, 1 is the
+        column's mean.
     accuracy, accuracy_guess : float or None
-        Of a column with two values, the mean of the parts of either that are told rightly: 0.5 by chance.
+        For a column with two values, the balanced accuracy: 0.5 by chance.
     """
 
     column: str
@@ -124,24 +126,24 @@ class ColumnErrors:
 
     @property
     def beats_guessing(self) -> bool:
-        """Whether the messages took a tenth of a guess's error away, where the rest does not tell the value already."""
+        """Whether the messages reduce a guess's error by at least a tenth, unless the guess is already exact."""
         return self.guess > 1e-3 and self.error < 0.9 * self.guess
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpsilonBound:
-    """A lower bound on the cost of releases, and the claim.
+    """A lower bound on the privacy cost of releases, and the claim.
 
     Attributes
     ----------
     epsilon : float
-        Lower bound at ``delta``: a record in the data or not, told apart by what was released.
+        Lower bound at ``delta``, from telling apart releases with and without a record.
     measured : float
-        What the accountant makes of the noise that was measured, where that is surely less than was charged.
+        The accountant's epsilon for the measured noise, where that is surely less than charged.
     claimed : float
-        By the accountant.
+        The accountant's epsilon.
     delta, confidence : float
-        Of both bounds, each of which is wrong in less than ``1 - confidence`` of all audits.
+        Of both bounds. Each is wrong in less than ``1 - confidence`` of all audits.
     """
 
     epsilon: float
@@ -157,13 +159,13 @@ class EpsilonBound:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the claim does not hold."""
+        """Whether the bounds contradict the claim."""
         return self.shown > self.claimed * (1.0 + 1e-9)
 
 
 @dataclass(frozen=True)
 class Example:
-    """A record of the run beside its estimate: the values of :attr:`Audit.shown`, in the run's units."""
+    """A record of the run and its estimate: the values of :attr:`Audit.shown`, in the run's units."""
 
     row: str
     true: tuple[float, ...]
@@ -173,35 +175,35 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What an attempt came to; of an attack that does not apply, ``why`` not, and nothing else.
+    """The result of an attempt. If an attack does not apply, only ``why`` is set.
 
     Attributes
     ----------
     attack, description : str
-        Name, and a line on what it does.
+        Name, and a one-line description.
     variant : str
-        What sets this attempt apart from others of the attack.
+        Name of this attempt among the attempts of the attack.
     why : str
-        Why it does not apply; empty where it does.
+        Reason why the attack does not apply, or empty.
     messages : mapping of kind to int
-        Messages that it read, as the ledger names and counts them.
+        Messages that it read, by the ledger's names and counts.
     knows : str
         Its side knowledge.
     numbers : mapping of name to number
-        Of that.
+        Numbers of the side knowledge.
     errors : Errors or None
-        Of what was recovered.
+        Errors of the recovered records.
     certificate : Certificate or None
-        Where the server can tell what it knows.
+        Records that the server itself calls exact, if it can.
     membership : Membership or None
     shares : ShareErrors or None
     columns : tuple of ColumnErrors
-        First those of which the messages add most.
+        Errors by column, first those where the messages add most.
     departs : bool
-        Whether the server departs from the protocol for it: the other attempts are by servers that keep to it.
+        Whether the server departs from the protocol. In the other attempts it follows the protocol.
     bound : EpsilonBound or None
     examples : tuple of Example
-        By error, the best first.
+        Examples by error, the best first.
     seconds : float
     """
 
@@ -224,12 +226,12 @@ class Verdict:
 
     @property
     def told(self) -> tuple[ColumnErrors, ...]:
-        """Columns that the messages tell better than a guess, first those of which they add most."""
+        """Columns that the messages predict better than a guess, first those where they add most."""
         return tuple(one for one in self.columns if one.beats_guessing)
 
     @property
     def leakage(self) -> float:
-        """What the messages gave away: 1 for all of half of the records, 0 for no more than a guess."""
+        """Leakage of the messages: 1 if half of the records are recovered exactly, 0 if no better than a guess."""
         if self.errors is None or not self.errors.centred_guess.median:
             return 0.0
         return max(0.0, 1.0 - self.errors.centred.median / self.errors.centred_guess.median)
@@ -242,17 +244,17 @@ class Audit:
     Attributes
     ----------
     raydr : str
-        The version that made it.
+        Version of raydr that made the audit.
     scenario : str
-        SHA-256 of the run's scenario.yaml, by which it is known to be of this run.
+        SHA-256 of the run's scenario.yaml, which identifies the run.
     public : str
-        Which public rows the attacks were given, as a clause.
+        Source of the public rows, as a clause.
     shown : tuple of str
         Names of the features that examples show.
     image : tuple of int or None
-        Height, width and channels where a row is a picture; ``shown`` are then all features, in order.
+        Height, width and channels if a row is a picture. Then ``shown`` are all features, in order.
     verdicts : tuple of Verdict
-        In the order of ``raydr list attacks``.
+        Verdicts in the order of ``raydr list attacks``.
     """
 
     raydr: str
@@ -264,31 +266,31 @@ class Audit:
 
     @property
     def nearest(self) -> Verdict | None:
-        """The attempt that recovered most, by its median error over that of guessing; None where none recovers."""
+        """The attempt that recovered most, by its median error relative to guessing, or None."""
         found = [verdict for verdict in self.verdicts if verdict.errors is not None]
         return max(found, key=lambda verdict: verdict.leakage, default=None)
 
     @property
     def leakage(self) -> float:
-        """Of the nearest attempt; 0 where none recovers anything."""
+        """Leakage of the attempt that recovered most, or 0 if none recovered anything."""
         return self.nearest.leakage if self.nearest is not None else 0.0
 
     @property
     def exact(self) -> float:
-        """Largest part of the records that any attempt recovers exactly."""
+        """Largest share of the records that any attempt recovers exactly."""
         return max(
             (verdict.errors.exact for verdict in self.verdicts if verdict.errors is not None), default=0.0
         )
 
     @property
     def membership_auc(self) -> float | None:
-        """Largest that any attempt reaches; None where none was made."""
+        """Largest AUC of any membership attempt, or None if there was none."""
         found = [verdict.membership.auc for verdict in self.verdicts if verdict.membership is not None]
         return max(found, default=None)
 
     @property
     def members(self) -> Membership | None:
-        """The attempt that tells members from others best; None where none does."""
+        """The attempt that tells members apart from others best, or None."""
         found = [one.membership for one in self.verdicts if one.membership is not None]
         return max(
             (one for one in found if one.tells_apart), key=lambda one: (one.auc, one.tpr), default=None
@@ -296,17 +298,17 @@ class Audit:
 
     @property
     def shares(self) -> ShareErrors | None:
-        """The attempt that read groups' shares off best; None where guessing is as good."""
+        """The attempt with the best estimates of group shares, or None if guessing is as good."""
         found = [one.shares for one in self.verdicts if one.shares is not None and one.shares.beats_guessing]
         return min(found, key=lambda one: one.error / one.guess, default=None)
 
     @property
     def attributes(self) -> Verdict | None:
-        """The attempt that tells most columns better than a guess, by a server that keeps to the protocol."""
+        """The attempt that predicts most columns better than a guess, by a server that follows the protocol."""
         found = [one for one in self.verdicts if one.told and not one.departs]
         return max(found, key=lambda one: len(one.told), default=None)
 
     @property
     def reconstructions(self) -> int:
-        """How many attacks that recover records applied."""
+        """Number of attacks that applied and recover records."""
         return len({verdict.attack for verdict in self.verdicts if verdict.errors is not None})

@@ -1,4 +1,4 @@
-"""Tables: the built-in data sets and the user's own files, read and checked before anything else starts."""
+"""Tables from built-in data sets and files, read and checked before a run starts."""
 
 from __future__ import annotations
 

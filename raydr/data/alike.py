@@ -1,4 +1,4 @@
-"""Files like another: their columns are found by name, whatever their order, or refused."""
+"""Reader for a file with the same columns as another. Columns are matched by name, in any order."""
 
 from __future__ import annotations
 
@@ -39,37 +39,40 @@ def load_alike(
     label: str | None = None,
     client: str | None = None,
 ) -> tuple[Table, tuple[str, ...]]:
-    """Read the rows of a file that has the columns of another.
+    """Read a file that has the columns of another file.
 
     Parameters
     ----------
     path : Path
-        A file as :func:`raydr.data.load` reads it; one row is enough.
+        A file that :func:`raydr.data.load` can read. One row is enough.
     alike : Alike
-        The columns that it must have.
+        The required columns.
     id_column : str or None
-        The column of row identities, if the file has it; row numbers from 0 where it has not.
+        The column of row identities, if the file has it. Otherwise rows are numbered from 0.
     missing : {"error", "drop", "mean", "median"}
-        What to do about rows with an empty cell among the features or identities: as :func:`raydr.data.load`. With
-        mean and median columns may be absent, which is said, but not all.
+        What to do with rows that have an empty cell among the features or identities: as in
+        :func:`raydr.data.load`. With mean and median, some columns can be absent (with a warning), but not
+        all.
     matrix : str or None
-        Of an .h5ad file which of its matrices.
+        The matrix to read from an .h5ad file.
     label : str or None
-        The column of classes, if they are wanted and the file has it; none are told where some rows lack theirs.
+        The column of classes, if they are wanted and the file has it. If some rows have no class, no classes
+        are returned.
     client : str or None
-        The column that says whose a row is, if the file has it.
+        The column that names the owner of each row, if the file has it.
 
     Returns
     -------
     table : Table
-        The features, in the order of the other file, the identities, the classes, and whose rows they are.
+        The features in the order of the other file, the identities, the classes, and the owners of the rows.
     others : tuple of str
-        Columns that are neither.
+        The other columns.
 
     Raises
     ------
     DataError
-        If a column is not there, or has no name and the other's have; and for all that no table can have.
+        If a column is missing, if the columns have no names but the other file's have, and for any error of a
+        table.
     """
     choice = _choice(alike, missing, matrix)
     columns = read_file(path, choice)
@@ -89,10 +92,10 @@ def load_alike(
 def blocks_alike(
     path: Path, alike: Alike, *, id_column: str | None, missing: Missing, client: str | None = None
 ) -> Iterator[tuple[Table, tuple[str, ...]]]:
-    """The same a block of rows at a time, of a .parquet file, which need not fit in memory.
+    """Read the same table in blocks of rows, from a .parquet file that does not need to fit in memory.
 
-    Arguments and errors are those of :func:`load_alike`. Identities that are repeated in another block are refused
-    after the last one. The tables say nothing of what was read (``source``).
+    Arguments and errors are those of :func:`load_alike`. Identities that repeat in another block are refused
+    after the last block. The tables have no ``source``.
     """
     choice = _choice(alike, missing, None)
     first = next(read_parquet_blocks(path, choice))
@@ -111,7 +114,7 @@ def blocks_alike(
     seen.refuse_repeated(path.name, id_column)
 
 
-_REMEDY = "Fill them in, or leave those rows out."
+_REMEDY = "Fill them in, or drop those rows."
 
 
 def _choice(alike: Alike, missing: Missing, matrix: str | None) -> Choice:
@@ -119,7 +122,7 @@ def _choice(alike: Alike, missing: Missing, matrix: str | None) -> Choice:
 
 
 def _named(columns: Columns, id_column: str | None, label: str | None, client: str | None) -> dict[str, Any]:
-    """Of the columns that are no features those that are there."""
+    """Return the columns that are not features and that the file has."""
     named = {"id": id_column, "label": label, "client": client}
     return {key: column for key, column in named.items() if column is not None and column in columns.unread}
 
@@ -127,7 +130,7 @@ def _named(columns: Columns, id_column: str | None, label: str | None, client: s
 def _say(path: Path, alike: Alike, columns: Columns) -> None:
     if columns.absent:
         _LOGGER.warning(
-            "%s lacks columns of %s, which are filled in as missing values are: %s",
+            "%s does not have all columns of %s. The absent columns are filled in like missing values: %s",
             path,
             alike.what,
             listing(columns.absent),
@@ -137,32 +140,35 @@ def _say(path: Path, alike: Alike, columns: Columns) -> None:
 def strange_words(columns: Columns) -> list[str]:
     """Return a sentence for each column with words that the map does not have, for the owner of the new rows."""
     return [
-        f"{columns.name}: the column {column!r} holds {listing(others, 5)}, which the map knows nothing of: such a row"
-        f" is none of {listing(columns.words[column], 5)}"
+        f"{columns.name}: the column {column!r} holds {listing(others, 5)}, which the map does not have. Such a"
+        f" row counts as none of {listing(columns.words[column], 5)}"
         for column, others in columns.strange.items()
     ]
 
 
 @dataclass
 class _Seen:
-    """Identities of the blocks of a file so far: 8 bytes of a number, 16 of a text, and 8 of where it stands."""
+    """Identities of a file's blocks so far: 8 bytes for a number, 16 for a text, and 8 for the row number."""
 
     known: list[Int64Array] = field(default_factory=list)
     rows: list[Int64Array] = field(default_factory=list)
 
     def add(self, columns: Columns, identity: Identity, kept: Int64Array) -> None:
-        """Note the rows ``kept`` of a block; raises DataError for texts after numbers, which other rows are told by."""
+        """Add the rows ``kept`` of a block.
+
+        Raises DataError if it holds texts after numbers: they cannot be compared.
+        """
         found = _digests(identity.values[kept])
         if self.known and found.shape[1] != self.known[0].shape[1]:
             raise DataError(
-                f"{columns.name}: ids in column {identity.column!r} are whole numbers in some rows and none in others,"
-                f" from {columns.locate(0)} on: store that column as text."
+                f"{columns.name}: the ids in column {identity.column!r} are whole numbers in earlier rows but not from"
+                f" {columns.locate(0)} on. Store that column as text."
             )
         self.known.append(found)
         self.rows.append(columns.first + kept)
 
     def refuse_repeated(self, name: str, column: str | None) -> None:
-        """Raise DataError where an identity stands on two rows."""
+        """Raise DataError if an identity is on two rows."""
         if not self.known:
             return
         known, rows = np.concatenate(self.known), np.concatenate(self.rows)
@@ -171,14 +177,14 @@ class _Seen:
         repeats = np.flatnonzero((known[1:] == known[:-1]).all(axis=1))
         if repeats.size:
             raise DataError(
-                f"{name}: an id in column {column!r} stands on row {rows[order[repeats[0]]]} and again on row"
-                f" {rows[order[repeats[0] + 1]]}, where the first is row 0 (repeated ids in all: {repeats.size}). Ids"
-                " tell rows apart: make them distinct."
+                f"{name}: an id in column {column!r} is on row {rows[order[repeats[0]]]} and again on row"
+                f" {rows[order[repeats[0] + 1]]} (the first is row 0; repeated ids in all: {repeats.size}). Each row"
+                " needs its own id: make them distinct."
             )
 
 
 def _digests(ids: NDArray[Any]) -> Int64Array:
-    """Identities as numbers, (rows, 1), or texts as what is as good as distinct for each, (rows, 2)."""
+    """Return numbers as (rows, 1), or hashes of texts as (rows, 2), which are distinct for all practical purposes."""
     if ids.dtype.kind != "U":
         return np.asarray(ids, np.int64)[:, None]
     joined = b"".join(blake2b(text.encode(), digest_size=16).digest() for text in ids.tolist())

@@ -1,4 +1,4 @@
-"""CSV and Parquet files through Arrow; every complaint names the column, the line and the value."""
+"""Readers for CSV and Parquet files through Arrow. Every error names the column, the line and the value."""
 
 from __future__ import annotations
 
@@ -53,31 +53,31 @@ from raydr.parquet_files import is_text, open_parquet
 _LOGGER = logging.getLogger(__name__)
 
 _BLOCK_CELLS = 2**23
-"""Of a Parquet file that is read a block at a time."""
+"""Cells per block of a Parquet file."""
 
 
 def read_csv(path: Path, choice: Choice, progress: Progress = unheard) -> Columns:
-    """Read a CSV file with a header line, packed by gzip or not; :class:`Dialect` finds out how it is written.
+    """Read a CSV file with a header line, plain or packed by gzip. :class:`Dialect` detects the format.
 
     ``progress`` is in bytes.
 
-    Empty cells are missing values everywhere; so are NaN, NA, N/A, n/a, null, NULL and the like in columns
-    that otherwise hold numbers. In text they are text: "NA" may be Namibia.
+    Empty cells are missing values in every column. In columns of numbers, NaN, NA, N/A, n/a, null, NULL and
+    similar words are missing values too. In columns of text they are text: "NA" can be Namibia.
 
     Raises
     ------
     DataError
-        For a file that is no such table, and for columns that cannot be used as ``choice`` asks.
+        If the file is not such a table, or its columns cannot be used as ``choice`` asks.
     """
     return _columns(_csv(path, progress), choice)
 
 
 @dataclass(kw_only=True)
 class _Loaded:
-    """An Arrow table that was read from a file, ``name``.
+    """An Arrow table that was read from the file ``name``.
 
-    ``default`` are its columns that are no index, ``locate`` says where a row stands, ``nulls`` are spellings of an
-    empty cell in a column of text, and ``first`` is the number of its first row in the file.
+    ``default`` are its columns that are not an index. ``locate`` describes the place of a row. ``nulls`` are
+    spellings of an empty cell in a column of text. ``first`` is the file's number of the first row.
     """
 
     name: str
@@ -88,7 +88,7 @@ class _Loaded:
     first: int = 0
 
     def let_go(self) -> Any:
-        """The table, which is not held any more."""
+        """Return the table and release it."""
         table, self.table = self.table, None
         return table
 
@@ -99,7 +99,7 @@ def _csv(path: Path, progress: Progress = unheard) -> _Loaded:
 
     dialect = Dialect.of(path)
     if dialect.encoding == "cp1252":
-        _LOGGER.warning("%s is no UTF-8 text; it is read as cp1252, that of Western Europe", path.name)
+        _LOGGER.warning("%s is not UTF-8 text. It is read as cp1252 (Western Europe)", path.name)
 
     try:
         table = read_text_table(path, dialect, progress)
@@ -109,7 +109,7 @@ def _csv(path: Path, progress: Progress = unheard) -> _Loaded:
     if _looks_like_values(names):
         raise DataError(
             f"{path.name} has no header: its first line holds the numbers {listing(names, 5)}. "
-            f"Put a line with the column names above it."
+            f"Add a line with the column names above it."
         )
     nulls = frozenset(arrow_csv.ConvertOptions().null_values)
 
@@ -122,20 +122,20 @@ def _csv(path: Path, progress: Progress = unheard) -> _Loaded:
 
 
 def read_parquet(path: Path, choice: Choice) -> Columns:
-    """Read a Parquet file. An index that pandas stored beside the columns is no feature unless listed.
+    """Read a Parquet file. An index that pandas stored is not a feature unless it is listed.
 
     Raises
     ------
     DataError
-        For a file that is no such table, and for columns that cannot be used as ``choice`` asks.
+        If the file is not such a table, or its columns cannot be used as ``choice`` asks.
     """
     return _columns(_parquet(path), choice)
 
 
 def read_parquet_blocks(path: Path, choice: Choice) -> Iterator[Columns]:
-    """Read a Parquet file a block of rows at a time, in the memory that its largest group of rows takes.
+    """Read a Parquet file in blocks of rows, in the memory that its largest row group takes.
 
-    A file without rows is one block of none. Raises as :func:`read_parquet`.
+    A file without rows gives one empty block. Raises as :func:`read_parquet`.
     """
     import pyarrow as pa
 
@@ -156,7 +156,7 @@ def read_parquet_blocks(path: Path, choice: Choice) -> Iterator[Columns]:
 
 
 def rows_of_parquet(path: Path) -> int:
-    """How many rows a Parquet file has; raises as :func:`read_parquet`."""
+    """Return the number of rows of a Parquet file. Raises as :func:`read_parquet`."""
     import pyarrow.parquet as parquet
 
     with _told_as_no_parquet(path):
@@ -175,35 +175,35 @@ def _parquet(path: Path) -> _Loaded:
 
 
 def _batches(file: Any) -> Iterator[Any]:
-    """Blocks of the rows of a Parquet file; of a file without rows one block of none."""
+    """Yield blocks of the rows of a Parquet file. A file without rows gives one empty block."""
     import pyarrow as pa
 
     schema = file.schema_arrow
     rows = min(max(_BLOCK_CELLS // max(len(schema), 1), 2**8), 2**17)
     if not file.metadata.num_rows:
         yield pa.RecordBatch.from_pylist([], schema)
-    # Over several groups at once Arrow holds what it has read of all of them.
+    # Over several row groups at once, Arrow keeps everything that it has read of them.
     for group in range(file.num_row_groups):
         yield from file.iter_batches(rows, row_groups=[group])
 
 
 _WIDTHS = {"INT64": 8, "DOUBLE": 8, "INT96": 8}
-"""Bytes of a value as a table has it; 4 of others, which become float32 or stand for a word."""
+"""Bytes of a value in the table. Other types take 4, because they become float32 or a code for a word."""
 
 
 def _refuse_promises(path: Path, metadata: Any) -> None:
-    """Raise a DataError where the table that a footer promises takes more than the free memory."""
+    """Raise a DataError if the table that a footer describes takes more than the free memory."""
     groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     rows = max(metadata.num_rows, sum(groups))
     columns = [metadata.schema.column(column) for column in range(metadata.num_columns)]
     lacking = lacking_memory(rows * sum(_WIDTHS.get(column.physical_type, 4) for column in columns))
     if lacking is not None or min(groups, default=0) < 0:
         raise DataError(
-            f"{path} cannot be read as a Parquet file: its footer promises {rows} rows of {len(columns)} columns in"
-            f" {len(groups)} row groups, the largest of {max(groups, default=0)}, in a file of"
-            f" {size(path.stat().st_size)}: {lacking or 'no file has such groups'}. Take fewer rows or columns, or a"
-            f" machine with more memory. A file with some of the rows tells `raydr plan FILE --rows {rows}` what a run"
-            " needs."
+            f"{path} cannot be read as a Parquet file: its footer gives {rows} rows of {len(columns)} columns in"
+            f" {len(groups)} row groups, the largest of {max(groups, default=0)}, but the file has"
+            f" {size(path.stat().st_size)}: {lacking or 'no file has such row groups'}. Use fewer rows or columns, or a"
+            f" machine with more memory. To see what a run needs, run `raydr plan FILE --rows {rows}` on a file with"
+            " some of the rows."
         )
 
 
@@ -223,22 +223,22 @@ def _told_as_no_parquet(path: Path) -> Iterator[None]:
 
 
 def _no_index(schema: Any) -> list[str]:
-    """Columns that are no index of pandas."""
+    """Return the columns that are not a pandas index."""
     index = (schema.pandas_metadata or {}).get("index_columns", [])
     return [column for column in schema.names if column not in index]
 
 
 def _row(first: int, row: int) -> str:
-    """Where a row of a part stands whose first is the source's row ``first``."""
+    """Describe the place of a row of a part that starts at the source's row ``first``."""
     return f"row {first + row} (the first is row 0)"
 
 
 def _columns(loaded: _Loaded, choice: Choice) -> Columns:
-    """Pick the columns of a table, which is gone afterwards."""
+    """Pick the columns of a table, and release the table."""
     name, default, nulls, table = loaded.name, loaded.default, loaded.nulls, loaded.let_go()
     available = list(table.column_names)
     refuse_repeats(
-        available, where=name, remedy="give every column a name of its own (in CSV, a header line)"
+        available, where=name, remedy="give every column its own name (in a CSV file, in the header line)"
     )
     for knob, column in choice.named.items():
         require(column, available, knob=knob, where=name)
@@ -246,7 +246,7 @@ def _columns(loaded: _Loaded, choice: Choice) -> Columns:
     layout = choice.layout
     if layout is None and choice.categories != "error":
         if not table.num_rows:
-            raise DataError(f"{name} has column names and no rows; a map needs at least 2.")
+            raise DataError(f"{name} has column names but no rows. A map needs at least 2 rows.")
         found = _surveys(name, table, features, nulls, choice.threshold, choice.client)
         layout = agree(
             found, choice.categories, listed=choice.features, where=name, threshold=choice.threshold
@@ -256,7 +256,7 @@ def _columns(loaded: _Loaded, choice: Choice) -> Columns:
     if "" in features and choice.features is None:
         raise DataError(
             f"{name}: column {available.index('') + 1} has no name. If it is a row index (pandas writes one), "
-            f"leave it out (to_csv(index=False)) or give it a name and set data.id to that; else name it."
+            f"drop it (to_csv(index=False)), or name it and set data.id to that name. Otherwise, name it."
         )
     words = {} if layout is None else layout.words
     there = set(available)
@@ -297,25 +297,31 @@ def _columns(loaded: _Loaded, choice: Choice) -> Columns:
 
 
 def survey_csv(path: Path, choice: Choice, progress: Progress = unheard) -> Survey:
-    """What the columns of a CSV file hold that would be features, of those listed as many as it has."""
+    """Return what the candidate feature columns of a CSV file hold.
+
+    Listed columns that it does not have are skipped.
+    """
     return _surveyed(_csv(path, progress), choice)
 
 
 def survey_parquet(path: Path, choice: Choice) -> Survey:
-    """What the columns of a Parquet file hold that would be features, of those listed as many as it has."""
+    """Return what the candidate feature columns of a Parquet file hold.
+
+    Listed columns that it does not have are skipped.
+    """
     return _surveyed(_parquet(path), choice)
 
 
 def _surveyed(loaded: _Loaded, choice: Choice) -> Survey:
     candidates = _candidates(loaded.name, loaded.table, choice, loaded.default)
-    if choice.categories == "error":  # then no row decides what is mapped
+    if choice.categories == "error":  # then the rows do not decide which columns are mapped
         return Survey(dict.fromkeys(candidates, "number"))
     (found,) = _surveys(loaded.name, loaded.table, candidates, loaded.nulls, choice.threshold)
     return found
 
 
 def _candidates(name: str, table: Any, choice: Choice, default: Sequence[str]) -> list[str]:
-    refuse_repeats(table.column_names, where=name, remedy="give every column a name of its own")
+    refuse_repeats(table.column_names, where=name, remedy="give every column its own name")
     for knob, column in choice.named.items():
         require(column, table.column_names, knob=knob, where=name)
     if choice.features is None:
@@ -332,9 +338,9 @@ def _surveys(
     threshold: Threshold,
     client: str | None = None,
 ) -> list[Survey]:
-    """Return what each site tells of its columns; without a column that names the sites the table is one site.
+    """Return what each site reports about its columns. Without a column of sites, the table is one site.
 
-    Whether a column is text, numbers or dates follows from the whole table, whose columns have one type each.
+    Whether a column is text, numbers or dates follows from the whole table, because each column has one type.
     """
     sites = _rows_of_sites(name, table, client)
     kinds: list[dict[str, Kind]] = [{} for _ in sites]
@@ -351,7 +357,7 @@ def _surveys(
 
 
 def _rows_of_sites(name: str, table: Any, client: str | None) -> list[Any]:
-    """Return which rows of a table are each site's; rows without a site are no site's."""
+    """Return the rows of each site. Rows without a site belong to none."""
     if client is None:
         return [slice(None)]
     owners = encode(client, *_cells(name, client, table[client]))
@@ -361,7 +367,7 @@ def _rows_of_sites(name: str, table: Any, client: str | None) -> list[Any]:
 def _kind(
     name: str, feature: str, stored: Any, nulls: frozenset[str]
 ) -> tuple[Kind, NDArray[np.str_] | None]:
-    """Return what a column holds, and where it is text its cells, empty where a value is missing."""
+    """Return what a column holds. If it is text, return its cells too, empty where a value is missing."""
     import pyarrow as pa
 
     kind = _plain_type(stored.type)
@@ -382,7 +388,7 @@ def _kind(
 
 
 def _texts(name: str, column: str, stored: Any, nulls: frozenset[str]) -> tuple[NDArray[Any], BoolArray]:
-    """Cells of a column as text, and which are missing: empty, or spelt as a missing number is."""
+    """Return the cells of a column as text, and which are missing: empty, or spelt like a missing number."""
     import pyarrow as pa
 
     values, missing = _cells(name, column, stored)
@@ -420,7 +426,7 @@ def _is_number(kind: Any) -> bool:
 def _refuse_text(
     name: str, table: Any, features: Sequence[str], locate: Callable[[int], str], nulls: frozenset[str]
 ) -> None:
-    """Raise a DataError that names the first cell of the first feature column that is not numbers."""
+    """Raise a DataError that names the first cell of the first feature column that does not hold numbers."""
     textual = [feature for feature in features if not _is_number(table[feature].type)]
     if not textual:
         return
@@ -433,13 +439,13 @@ def _refuse_text(
         else f"holds {offending[1][:60]!r} on {locate(offending[0])}"
     )
     numeric = [feature for feature in features if feature not in textual]
-    also = f" (so, it seems, are {listing(textual[1:], 5)})" if textual[1:] else ""
+    also = f" (nor, it seems, are {listing(textual[1:], 5)})" if textual[1:] else ""
     raise DataError(
-        f"{name}: the feature column {column!r} is not numeric{also}: it {found}. Features must be numbers: "
-        f"correct or empty that cell; name the column in clients.partition.column (with kind: by-column) if it says "
-        f"whose a row is, in data.label if it is a class, in data.id if it tells rows apart; set data.categories: "
-        f"one-hot to make zeros and ones of its words; or list the numeric columns in data.features: "
-        f"{listing(numeric) or 'there is none'}."
+        f"{name}: the feature column {column!r} is not numeric{also}: it {found}. Features must be numbers. "
+        f"Correct or empty that cell. If the column names the owner of each row, use it as clients.partition.column "
+        f"(with kind: by-column). If it is a class, use it as data.label. If it identifies rows, use it as data.id. "
+        f"To make 0/1 columns of its words, set data.categories: one-hot. Or list the numeric columns in data.features:"
+        f" {listing(numeric) or 'there is none'}."
     )
 
 
@@ -450,10 +456,11 @@ def _matrix(
     words: Mapping[str, tuple[str, ...]],
     nulls: frozenset[str],
 ) -> tuple[NDArray[Any], dict[str, Sequence[str]]]:
-    """The columns as one array, float32 where that holds their numbers exactly, NaN for empty cells.
+    """Return the columns as one array, with NaN for empty cells, in float32 if that holds the numbers exactly.
 
-    A column of words is one of zeros and ones for each; the other words that it holds come second. The one table of
-    ``tables`` is let go of block by block as it is copied, so that there are never two of all.
+    A column of words becomes one 0/1 column per word. The second value is the other words that such columns
+    hold. The table in ``tables`` is released block by block while it is copied, so that memory never holds it
+    twice.
     """
     import pyarrow as pa
     import pyarrow.compute as compute
@@ -464,12 +471,12 @@ def _matrix(
     dtype = np.float32 if all(_plain_type(table[each].type) in narrow for each in numbers) else np.float64
     widths = [len(words.get(feature, "1")) for feature in features]
     place = dict(zip(features, np.cumsum([0, *widths[:-1]]), strict=True))
-    # Of the table each block is let go of once it is copied.
+    # Each block of the table is released after it is copied.
     lacking = lacking_memory(table.num_rows * sum(widths) * np.dtype(dtype).itemsize - table.nbytes)
     if lacking is not None:
         raise DataError(
-            f"{name} is a table of {table.num_rows} rows and {sum(widths)} features: {lacking} to hold them as numbers."
-            " Take fewer rows or columns, or a machine with more memory."
+            f"{name} is a table of {table.num_rows} rows and {sum(widths)} features. To hold it as numbers, {lacking}."
+            " Use fewer rows or columns, or a machine with more memory."
         )
     matrix = np.empty((table.num_rows, sum(widths)), dtype)
     strange: dict[str, Sequence[str]] = {}
@@ -487,7 +494,7 @@ def _matrix(
         for feature, column in zip(numbers, block.columns, strict=True):
             if pa.types.is_dictionary(column.type):
                 column = column.dictionary_decode()
-            # Unsafe only in rounding integers past 2**53, as every reader of numbers does.
+            # Unsafe only in rounding integers above 2**53, as every reader of numbers does.
             converted = compute.cast(column, pa.from_numpy_dtype(dtype), safe=False)
             matrix[part, place[feature]] = converted.to_numpy(zero_copy_only=False)
         del block, column, converted
@@ -496,14 +503,14 @@ def _matrix(
 
 
 def _plain_type(kind: Any) -> Any:
-    """Of the values of a column, however they are stored."""
+    """Return the type of a column's values, decoded or not."""
     import pyarrow as pa
 
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _cells(name: str, column: str, stored: Any) -> tuple[NDArray[Any], BoolArray]:
-    """Return a key column of an Arrow table as values and the mask of its empty cells."""
+    """Return the values of a key column of an Arrow table, and the mask of its empty cells."""
     import pyarrow as pa
     import pyarrow.compute as compute
 
@@ -521,7 +528,7 @@ def _cells(name: str, column: str, stored: Any) -> tuple[NDArray[Any], BoolArray
         except pa.ArrowException as error:
             raise DataError(
                 f"{name}: the column {column!r} holds {stored.type} values that cannot be read as text "
-                f"({error}); use numbers or UTF-8 text."
+                f"({error}). Use numbers or UTF-8 text."
             ) from error
         raw = np.array(["" if cell is None else cell for cell in text.to_pylist()], dtype=np.str_)
     values, missing = cells(name, column, raw)
@@ -529,7 +536,7 @@ def _cells(name: str, column: str, stored: Any) -> tuple[NDArray[Any], BoolArray
 
 
 def _refuse_long_text(name: str, column: str, stored: Any) -> None:
-    """Raise a DataError where the cells of a column of text, each as long as the longest, take more than is free."""
+    """Raise a DataError if a text column, with each cell as long as its longest, takes more than the free memory."""
     import pyarrow as pa
     import pyarrow.compute as compute
 
@@ -541,7 +548,7 @@ def _refuse_long_text(name: str, column: str, stored: Any) -> None:
     if lacking is not None:
         raise DataError(
             f"{name}: the longest cell of the column {column!r} has {longest} bytes, and each of its {len(stored)}"
-            f" cells takes as much room: {lacking}. Shorten that column's text, or leave the column out."
+            f" cells takes that much memory: {lacking}. Shorten the text in that column, or drop the column."
         )
 
 
@@ -550,22 +557,22 @@ def _value(cell: Any) -> Any:
 
 
 def _looks_like_values(names: Sequence[str]) -> bool:
-    """Whether a header is all numbers; counting 0, 1, 2, ... (pandas' own header) is a header."""
+    """Whether a header is all numbers. A count such as 0, 1, 2, ... (pandas' default) is a header."""
     if not all(map(reads_as_number, names)):
         return False
     return names not in ([str(i) for i in range(len(names))], [str(i + 1) for i in range(len(names))])
 
 
 def _line_of(path: Path, dialect: Dialect, row: int) -> int:
-    """Return the line where a data row starts: blank lines and line breaks inside quotes count too."""
+    """Return the line where a data row starts. Blank lines and line breaks inside quotes count too."""
     try:
         return next(line for record, (line, _) in enumerate(dialect.records(path)) if record == row + 1)
-    except (csv.Error, StopIteration):  # Python's reader is the stricter one, as with very long cells
+    except (csv.Error, StopIteration):  # Python's reader is stricter, for example with very long cells
         return row + 2
 
 
 def _why_not_csv(path: Path, dialect: Dialect, error: Exception) -> str:
-    """Return what keeps a file from being a table: the first line of another width, else Arrow's reason."""
+    """Return why a file is not a table: the first line of another width, or else Arrow's reason."""
     try:
         records = dialect.records(path)
         _, header = next(records)
@@ -574,7 +581,7 @@ def _why_not_csv(path: Path, dialect: Dialect, error: Exception) -> str:
         ragged = None
     if ragged is not None:
         return (
-            f"{path} is not a table: line {ragged[0]} has {len(ragged[1])} cells where the header has "
-            f"{len(header)}. Correct that line; a cell that holds the separator {dialect.separator!r} needs quotes."
+            f"{path} is not a table: line {ragged[0]} has {len(ragged[1])} cells but the header has "
+            f"{len(header)}. Correct that line. A cell that holds the separator {dialect.separator!r} needs quotes."
         )
     return f"{path} cannot be read as a CSV file in UTF-8: {error}"

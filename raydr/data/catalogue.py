@@ -1,4 +1,4 @@
-"""The built-in data sets: what each is, under which licence, and where its numbers come from."""
+"""Catalogue of the built-in data sets: content, licence and origin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from raydr.errors import DataError, did_you_mean
 DATA_VARIABLE = "RAYDR_DATA"
 """Environment variable that names the data folder."""
 IN_MEMORY = "memory"
-"""``data.source`` of a run whose rows were handed over from Python, and are written down nowhere."""
+"""``data.source`` of a run whose rows came from Python and are not stored."""
 
 
 _UCI = "https://archive.ics.uci.edu/dataset/"
@@ -278,7 +278,7 @@ _ENTRIES = (
 )
 
 FETCHED = ("openml", "zenodo")
-"""Origins that have a public copy."""
+"""Origins with a public copy."""
 
 DATASETS: Mapping[str, Dataset] = MappingProxyType({dataset.name: dataset for dataset in _ENTRIES})
 """Every built-in data set by its name."""
@@ -290,28 +290,28 @@ def find(name: str) -> Dataset:
     Raises
     ------
     DataError
-        When there is none; the message names the nearest and all of them.
+        If there is none. The message names the nearest one and all of them.
     """
     if name == IN_MEMORY:
         raise DataError(
-            f"data.source {name!r} stands for rows that a Python program held, which are written down nowhere: fit its"
-            " estimator again, or save the rows to a file and name that in data.path."
+            f"data.source {name!r} stands for rows that a Python program held, which are not stored. Fit its estimator"
+            " again, or save the rows to a file and name it in data.path."
         )
     if name not in DATASETS:
         raise DataError(
             f"There is no built-in data set {name!r}{did_you_mean(name, tuple(DATASETS))}. data.source must be one of "
-            f"{', '.join(DATASETS)}; for a file of your own use data.path."
+            f"{', '.join(DATASETS)}. For your own file, use data.path."
         )
     return DATASETS[name]
 
 
 def read_builtin(dataset: Dataset, choice: Choice, data_dir: Path | None) -> Columns:
-    """Read a built-in data set from scikit-learn, the data folder or OpenML, in that order.
+    """Read a built-in data set from scikit-learn, the data folder or its public copy, in that order.
 
     Raises
     ------
     DataError
-        When none of them has it; the message says what would help.
+        If none of them has it. The message says what to do.
     """
     if dataset.origin == "bundled":
         return from_arrays(dataset.name, _bundled(dataset.name), choice)
@@ -323,8 +323,8 @@ def read_builtin(dataset: Dataset, choice: Choice, data_dir: Path | None) -> Col
         columns = from_arrays(dataset.name, public_copy(dataset, _remedy(dataset, folder)), choice)
     else:
         raise DataError(
-            f"{dataset.name} is read from a data folder, and {_lack(dataset, folder)}. The data are published at "
-            f"{dataset.published}: save them as {dataset.name}.npz with X ({dataset.rows}, {dataset.features}) and "
+            f"{dataset.name} is read from a data folder, but {_lack(dataset, folder)}. The data are published at "
+            f"{dataset.published}. Save them as {dataset.name}.npz with X ({dataset.rows}, {dataset.features}) and "
             f"y ({dataset.rows},) whole numbers from 0"
             f"{''.join(f', {key} ({dataset.rows},)' for key in dataset.client_keys)}, and name the folder with "
             f"--data-dir or the environment variable {DATA_VARIABLE}."
@@ -332,14 +332,14 @@ def read_builtin(dataset: Dataset, choice: Choice, data_dir: Path | None) -> Col
     expected = dataset.features if choice.features is None else len(choice.features)
     if columns.matrix.shape != (dataset.rows, expected):
         raise DataError(
-            f"{file or dataset.published} is not the built-in {dataset.name}: X gives {columns.matrix.shape} rows "
-            f"and features where ({dataset.rows}, {expected}) belong. For data of your own use data.path."
+            f"{file or dataset.published} is not the built-in {dataset.name}: X has {columns.matrix.shape} rows "
+            f"and features, but ({dataset.rows}, {expected}) are expected. For your own data, use data.path."
         )
     return columns
 
 
 def file_of(dataset: Dataset, data_dir: Path | None) -> Path | None:
-    """Return the file here that has a built-in data set, None where there is none; arguments as for reading it."""
+    """Return the local file of a built-in data set, or None."""
     folder = _data_folder(data_dir)
     candidates = [] if folder is None else [folder / f"{dataset.name}.npz"]
     if dataset.origin in FETCHED:
@@ -353,9 +353,9 @@ def _lack(dataset: Dataset, folder: Path | None) -> str:
 
 def _remedy(dataset: Dataset, folder: Path | None) -> str:
     return (
-        f"{_lack(dataset, folder)}. Either connect to the network and run again (it is fetched once), or put"
+        f"{_lack(dataset, folder)}. Either connect to the network and run again (it is downloaded once), or put"
         f" {dataset.name}.npz, with X ({dataset.rows}, {dataset.features}) uint8 and y ({dataset.rows},) whole numbers"
-        f" from 0, in a folder named with --data-dir or the environment variable {DATA_VARIABLE}."
+        f" from 0, in a folder and name the folder with --data-dir or the environment variable {DATA_VARIABLE}."
     )
 
 
@@ -364,7 +364,7 @@ def _data_folder(data_dir: Path | None) -> Path | None:
         folder = data_dir.expanduser()
         if not folder.is_dir():
             raise DataError(
-                f"The data folder {folder} does not exist or is not a folder; correct --data-dir."
+                f"The data folder {folder} does not exist or is not a folder. Correct --data-dir."
             )
         return folder
     named = os.environ.get(DATA_VARIABLE)
@@ -372,7 +372,7 @@ def _data_folder(data_dir: Path | None) -> Path | None:
 
 
 def _bundled(name: str) -> dict[str, NDArray[Any]]:
-    """Return scikit-learn's bundled copy, with its names of features and classes."""
+    """Return scikit-learn's bundled copy, with its feature and class names."""
     from sklearn import datasets
 
     bunch = getattr(datasets, f"load_{name}")()

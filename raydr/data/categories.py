@@ -1,8 +1,9 @@
-"""Which columns of tables are mapped, and as what, the same at all sites.
+"""Choice of the columns to map, identical at all sites.
 
-Each site surveys its own columns first. It tells what each column holds, and of a column of few words those words that
-enough of its rows have; of an identity it tells no word. Such a column becomes a column of zeros and ones for each
-word that enough sites have (:mod:`raydr.data.spelling`). A row with any other word is none of them: all zeros.
+Each site first surveys its own columns. It reports what each column holds, and for a column of few words, the
+words that enough of its rows have. It reports no word of an identity. Such a column becomes one 0/1 column
+for each word that enough sites have (:mod:`raydr.data.spelling`). A row with any other word has only zeros
+there.
 """
 
 from __future__ import annotations
@@ -24,38 +25,38 @@ from raydr.errors import DataError
 Kind: TypeAlias = Literal["number", "numbering", "text", "one word", "identity", "much text", "date", "empty"]
 
 MOST_WORDS = 50
-"""Of a column that becomes columns of zeros and ones; one with more is an identity or free text."""
-_LONGEST = 100  # bytes of a word; longer ones are free text
+"""Maximum words of a column that becomes 0/1 columns. A column with more is an identity or free text."""
+_LONGEST = 100  # bytes of a word, beyond which it is free text
 _DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(:\d{2})?")
 _NUMBERING = re.compile(r"(^|[_\W])(id|ids|uid|uuid|guid|mrn|nr|no|number|index|row|identifier)$")
 TEXT_KINDS = frozenset[Kind]({"text", "one word", "identity", "much text"})
 
 WHY: Mapping[Kind, str] = {
-    "numbering": "whole numbers that tell rows apart, as its name says: an identity",
+    "numbering": "whole numbers that differ in every row, and an identity by its name",
     "date": "dates or times",
     "identity": "text with more than one value for every two rows: an identity or free text",
     "much text": f"text of more than {MOST_WORDS} different values: an identity or free text",
-    "one word": "one word in each site's rows: it names the site, or tells no row from another",
+    "one word": "one word in all rows of each site: it names the site, or does not tell rows apart",
     "text": "text",
     "empty": "no value at all",
 }
-"""Why a column is left out that could have been a feature, by what it holds."""
+"""Reasons why a column that could be a feature is left out, by what it holds."""
 
 
 @dataclass(frozen=True)
 class Survey:
-    """A site's view of its columns: their ``kinds``, in order, and the ``words`` that it may tell."""
+    """A site's report on its columns: their ``kinds``, in order, and the ``words`` that it may reveal."""
 
     kinds: Mapping[str, Kind]
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def kind_of_texts(counts: Mapping[str, int]) -> Kind:
-    """Return what a column of text holds, by how many rows have each of its values.
+    """Return what a column of text holds, by the number of rows with each of its values.
 
-    A column with more than one value for every two rows is an identity at any number of rows: on average fewer than
-    two rows share a value, so no value describes a group. Where half of the values read as numbers it is a column of
-    numbers, of which some cells are to be corrected.
+    A column with more than one value for every two rows is an identity, at any number of rows: on average,
+    fewer than two rows share a value, so no value describes a group. If half of the values read as numbers,
+    it is a column of numbers with some cells to correct.
 
     Examples
     --------
@@ -72,7 +73,7 @@ def kind_of_texts(counts: Mapping[str, int]) -> Kind:
 
 
 def kind_of_words(counts: Mapping[str, int]) -> Kind:
-    """Return what one site's rows make of a column that is text."""
+    """Return what a text column holds in one site's rows."""
     if not counts:
         return "empty"
     if len(counts) > MOST_WORDS or any(len(text.encode()) > _LONGEST for text in counts):
@@ -83,14 +84,14 @@ def kind_of_words(counts: Mapping[str, int]) -> Kind:
 
 
 def words_to_tell(counts: Mapping[str, int], kind: Kind, threshold: Threshold) -> tuple[str, ...]:
-    """Return the words of a column that a site may tell: of text, those that enough of its rows have."""
+    """Return the words of a text column that a site may reveal: those that enough of its rows have."""
     if kind not in ("text", "one word"):
         return ()
     return tuple(sorted(word for word, rows in counts.items() if rows >= threshold.rows))
 
 
 def named_as_numbering(column: str) -> bool:
-    """Whether a column is called an identity.
+    """Whether a column's name is that of an identity.
 
     >>> [named_as_numbering(name) for name in ("patient_id", "Row", "fluid")]
     [True, True, False]
@@ -99,7 +100,7 @@ def named_as_numbering(column: str) -> bool:
 
 
 def numbers_rows(values: NDArray[Any]) -> bool:
-    """Whether numbers tell rows apart: whole, and each there once."""
+    """Whether numbers identify rows: whole and distinct."""
     whole = bool(np.all(np.isfinite(values)) and np.all(values == np.floor(values)))
     return len(values) > 1 and whole and len(np.unique(values)) == len(values)
 
@@ -112,26 +113,26 @@ def agree(
     where: str,
     threshold: Threshold,
 ) -> Layout:
-    """Return what is mapped of sites that are to be mapped together.
+    """Agree on the columns to map together, from the surveys of all sites.
 
     Parameters
     ----------
     surveys : sequence of Survey
-        Of each site; a column that one of them does not have is as good as empty there.
+        One survey per site. A column that a site does not have counts as empty there.
     categories : {"error", "leave-out", "one-hot"}
-        What becomes of columns of text; with "error" all columns are mapped, so no row decides which, and reading
-        refuses what is no number.
+        What to do with columns of text. With "error" all columns are mapped, so the rows do not decide which,
+        and reading refuses text.
     listed : sequence of str or None
-        The columns that the user wants mapped, also those that number rows; None for all.
+        The columns that the user lists, including those that number rows, or None for all.
     where : str
-        Whose the columns are, for messages.
+        The owner of the columns, for messages.
     threshold : Threshold
-        How many sites must have a word that is mapped; each site has told only words of enough rows.
+        How many sites must have a word before it is mapped. Each site reports only words of enough rows.
 
     Raises
     ------
     DataError
-        If a column is text at some sites and numbers at others, or nothing is left to map.
+        If a column is text at some sites and numbers at others, or if no column is left to map.
     """
     columns = list(dict.fromkeys(column for survey in surveys for column in survey.kinds))
     if listed is not None:
@@ -167,17 +168,19 @@ def agree(
     if not kept:
         each = ", ".join(f"{column!r} ({why})" for column, why in left_out.items())
         raise DataError(
-            f"{where} has no column left to map: {each}. Add a column of numbers or of few words."
+            f"{where} has no column left to map: {each}. Add a column of numbers or of few different words."
         )
     layout = Layout(tuple(kept), words, left_out, Agreement(told, calls, votes))
     refuse_repeats(
-        layout.features, where=where, remedy="rename the column that is called as one of another's words"
+        layout.features,
+        where=where,
+        remedy="rename the column that has the same name as a word of another column",
     )
     return layout
 
 
 def _common(kinds: Iterable[Kind], column: str, where: str) -> Kind:
-    """Return what a column holds at all sites together; where it is text, most sites decide if it is an identity."""
+    """Return what a column holds at all sites together. For text, most sites decide whether it is an identity."""
     votes = [kind for kind in kinds if kind != "empty"]
     there = set(votes)
     if len(there) <= 1:
@@ -188,8 +191,8 @@ def _common(kinds: Iterable[Kind], column: str, where: str) -> Kind:
         return "date"
     if not there <= TEXT_KINDS:
         raise DataError(
-            f"{where}: the column {column!r} is text in some files and numbers in others. Write it alike in all, or"
-            " leave it out of data.features."
+            f"{where}: the column {column!r} is text in some files and numbers in others. Write it the same way in all"
+            " files, or remove it from data.features."
         )
     if "much text" in there:
         return "much text"
@@ -199,7 +202,7 @@ def _common(kinds: Iterable[Kind], column: str, where: str) -> Kind:
 def indicators(
     texts: NDArray[Any], missing: BoolArray, words: Sequence[str]
 ) -> tuple[Float64Array, tuple[str, ...]]:
-    """Zeros and ones (rows, words), NaN where a cell is empty, and words of the column that are none of these."""
+    """Return zeros and ones (rows, words), NaN where a cell is empty, and the column's other words."""
     columns = np.stack([texts == word for word in words], axis=1).astype(np.float64)
     columns[missing] = np.nan
     strange = sorted(set(texts[~missing].tolist()) - set(words))

@@ -1,4 +1,4 @@
-"""What every reader hands to the loader: a matrix as it is stored, and the columns that name its rows."""
+"""The columns of a source: the matrix as stored, and the columns that name its rows."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from raydr.data.spelling import DEFAULT_THRESHOLD, Agreement, Threshold
 from raydr.errors import DataError, did_you_mean
 
 NOT_LISTED = "not in data.features"
-"""Why a column is not read that could have been."""
+"""Reason why a column that could be read is not."""
 
 
 @dataclass(frozen=True)
 class Alike:
-    """The features of another file, ``what``: their names in order, and whether it named them or they were counted.
+    """The features of another file, ``what``: their names in order, and whether the file names or numbers them.
 
-    With a ``layout`` some of its columns are more than one feature. Where columns are ``filled``, some may be absent:
-    they are missing in every row.
+    With a ``layout``, some of its columns are more than one feature. If columns are ``filled``, some can be
+    absent. They are then missing in every row.
     """
 
     what: str
@@ -34,45 +34,46 @@ class Alike:
     filled: bool = False
 
     def pick(self, name: str, available: Sequence[str], named: bool) -> list[str]:
-        """Return which of the columns that are available the features are, in their order.
+        """Return the available columns that are the features, in the order of the other file.
 
         Raises
         ------
         DataError
-            When one is not there; or when the columns have no names, and there are names to match or another number
-            of columns.
+            If a column is absent. If the columns have no names, but names or another number of columns are
+            needed.
         """
         if not named:
             if len(available) == len(self.columns) and not (self.named and tuple(available) != self.columns):
                 return list(available)
-            names = f", which have names: {listing(self.columns)}" if self.named else ""
+            names = f", with the names {listing(self.columns)}" if self.named else ""
             raise DataError(
-                f"{name} has {len(available)} columns without names, and {self.what} has {len(self.columns)}{names}."
-                " Give a file with the same columns, and where they have names, with these (in a .npz file an array"
-                " feature_names)."
+                f"{name} has {len(available)} columns without names, but {self.what} has {len(self.columns)}{names}."
+                " Give a file with the same columns. If they have names there, give the same names (in a .npz file, in"
+                " an array feature_names)."
             )
         lacking = [column for column in self.columns if column not in available]
         spare = [column for column in available if column not in self.columns]
         if self.filled and len(lacking) < len(self.columns):
-            # What differs in case or signs alone is the column, and is not to be filled in.
+            # A column that differs only in case or punctuation is the same column, and must not be filled in.
             spelt = {letters(column) for column in spare}
             lacking = [column for column in lacking if letters(column) in spelt]
         if lacking:
             raise DataError(
-                f"{name} lacks {len(lacking)} of the {len(self.columns)} columns of {self.what}: {listing(lacking)}"
-                f"{did_you_mean(lacking[0], spare)}. Its other columns are {listing(spare) or 'none'}. Columns are"
-                " matched by name, in whatever order: name them as there."
+                f"{name} does not have {len(lacking)} of the {len(self.columns)} columns of {self.what}:"
+                f" {listing(lacking)}{did_you_mean(lacking[0], spare)}. Its other columns are"
+                f" {listing(spare) or 'none'}. Columns are matched by name, in any order. Use the same names."
             )
         return list(self.columns)
 
 
 @dataclass(kw_only=True, frozen=True)
 class Choice:
-    """The columns that the user named, or those of another file; None leaves one to the defaults.
+    """The columns that the user named, or those of another file. None means the default.
 
-    ``categories`` says what becomes of columns of text, and ``layout``, where there is one, which columns are features
-    and as what; those that are ``absent`` are then missing in every row. ``matrix`` is which of an .h5ad
-    file's is meant. ``threshold`` says which words sites may tell.
+    ``categories`` decides what to do with columns of text. ``layout``, if given, lists the columns that are
+    features and their form. If ``absent``, columns of the layout can be absent, and are then missing in every
+    row. ``matrix`` is the matrix to read from an .h5ad file. ``threshold`` limits the words that sites may
+    reveal.
     """
 
     label: str | None = None
@@ -89,7 +90,7 @@ class Choice:
 
     @property
     def named(self) -> dict[str, str]:
-        """Knob -> column for the columns that are not features."""
+        """Key -> column for the columns that are not features."""
         pairs = {
             "data.label": self.label,
             "clients.partition.column": self.client,
@@ -101,15 +102,15 @@ class Choice:
     def pick_features(
         self, name: str, available: Sequence[str], default: Sequence[str], *, named: bool = True
     ) -> list[str]:
-        """Return the names of the feature columns: those listed, else ``default`` less the named columns.
+        """Return the names of the feature columns: those listed, or else ``default`` without the named columns.
 
-        ``named`` tells whether the source names its columns, or they are counted.
+        ``named`` is whether the source names its columns, or they are numbered.
 
         Raises
         ------
         DataError
-            For a listed feature that does not exist, is listed twice or is the label, client or id as well,
-            and when no feature is left.
+            If a listed feature does not exist, is listed twice, or is also the label, client or id. If no
+            feature is left.
         """
         if self.alike is not None:
             return self.alike.pick(name, available, named)
@@ -130,11 +131,11 @@ class Choice:
                 if column in features:
                     raise DataError(
                         f"{name}: the column {column!r} is both {knob} and one of data.features, so the map "
-                        f"would be drawn from it; take it out of one of the two."
+                        f"would use it as a feature. Remove it from one of the two."
                     )
         if not features:
             raise DataError(
-                f"{name} has no feature column left: its columns are {listing(available)}, and data.label, "
+                f"{name} has no feature column left. Its columns are {listing(available)}, and data.label, "
                 f"clients.partition.column and data.id are not features. Add a numeric column or list data.features."
             )
         return features
@@ -160,14 +161,14 @@ class Identity:
 
 @dataclass(kw_only=True, frozen=True, eq=False)
 class Columns:
-    """A source as stored: nothing dropped, sampled or converted yet.
+    """The columns of a source as stored, before rows are dropped, sampled or converted.
 
-    ``matrix`` is (rows, features) of a real dtype with NaN for empty cells; ``locate`` says where a row
-    stands for the reader of an error message ("line 7"). ``named`` tells whether the source names its features, or
-    they are counted; ``unread`` are its other columns, each with the reason why nothing reads it; ``words`` are
-    those of columns that were made columns of zeros and ones, and ``strange`` what else these hold, by column;
-    ``absent`` are features that it does not have. Of a part of a source ``first`` is the number of its first row.
-    ``agreement`` is what its sites said to agree on the features, if they did.
+    ``matrix`` is (rows, features) of a real dtype, with NaN for empty cells. ``locate`` describes the place
+    of a row for error messages ("line 7"). ``named`` is whether the source names its features, or they are
+    numbered. ``unread`` maps its other columns to the reason why they are not read. ``words`` are the words
+    of columns that became 0/1 columns, and ``strange`` the other words of these columns. ``absent`` are
+    features that it does not have. For a part of a source, ``first`` is the number of its first row.
+    ``agreement`` is what its sites reported to agree on the features, if they did.
     """
 
     name: str
@@ -195,22 +196,22 @@ class Columns:
         odd = next((name for name in names if any("\ud800" <= letter <= "\udfff" for letter in name)), None)
         if odd is not None:
             raise DataError(
-                f"{self.name}: the name {odd!a} holds half a letter, which no file can; correct it."
+                f"{self.name}: the name {odd!a} holds half a surrogate pair, which no file can store. Correct it."
             )
 
     @property
     def keys(self) -> list[Key]:
-        """The categorical columns that there are."""
+        """The categorical columns of this source."""
         return [key for key in (self.label, self.client, self.marks) if key is not None]
 
     @property
     def arrays(self) -> list[NDArray[Any]]:
-        """The numbers of the features, and of the columns that name the rows."""
+        """The numbers of the features, and the codes of the columns that name the rows."""
         return [self.matrix, *(key.codes for key in self.keys)]
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Every column that is no feature, with the reason."""
+        """Every column that is not a feature, with the reason."""
         keys = {
             "the mark of rows that are held out": self.marks,
             "the label": self.label,
@@ -221,9 +222,9 @@ class Columns:
 
 
 def cells(name: str, column: str, raw: NDArray[Any]) -> tuple[NDArray[Any], BoolArray]:
-    """Return a key column as comparable values, and which of its cells are empty.
+    """Return the comparable values of a key column, and which of its cells are empty.
 
-    Text is stripped of surrounding blanks; a cell of nothing else is empty, as is NaN. Dates become text.
+    Text is stripped of surrounding blanks. A blank cell and NaN are empty. Dates become text.
     """
     kind = raw.dtype.kind
     if kind == "S":
@@ -242,13 +243,13 @@ def cells(name: str, column: str, raw: NDArray[Any]) -> tuple[NDArray[Any], Bool
     if kind in "biu":
         return raw, np.zeros(raw.shape, dtype=np.bool_)
     raise DataError(
-        f"{name}: the column {column!r} holds {raw.dtype} values, which cannot name labels, clients or rows; "
-        f"use numbers or text."
+        f"{name}: the column {column!r} holds {raw.dtype} values, which cannot name labels, clients or rows. "
+        f"Use numbers or text."
     )
 
 
 def encode(column: str, values: NDArray[Any], missing: BoolArray) -> Key:
-    """Number the distinct values of a column in their sorted order; whole numbers are spelt without ".0"."""
+    """Number the distinct values of a column in sorted order. Whole numbers are spelt without ".0"."""
     distinct, inverse = np.unique(values[~missing], return_inverse=True)
     codes = np.full(len(values), -1, dtype=np.int64)
     codes[~missing] = inverse
@@ -256,13 +257,13 @@ def encode(column: str, values: NDArray[Any], missing: BoolArray) -> Key:
 
 
 def spell(value: Any) -> str:
-    """A value as text; whole numbers without ".0"."""
+    """Return a value as text, with whole numbers spelt without ".0"."""
     whole = isinstance(value, np.floating) and value.is_integer()
     return str(int(value)) if whole else str(value)
 
 
 def identify(column: str, values: NDArray[Any], missing: BoolArray) -> Identity:
-    """Return an id column as int64 where that holds every id exactly, else as text."""
+    """Return an id column as int64 if that holds every id exactly, or else as text."""
     known = values[~missing]
     if values.dtype.kind in "bi":
         whole = True
@@ -287,9 +288,10 @@ def reads_as_number(text: str) -> bool:
 
 
 def first_text(values: Iterable[tuple[int, str]]) -> tuple[int, str] | None:
-    """Return the (row, text) that keeps a column of text from being numbers.
+    """Return the (row, text) of the cell that makes a column text.
 
-    The first cell that does not read as a number; where all do (numbers stored as text), the first cell.
+    This is the first cell that does not read as a number. If all do (numbers stored as text), it is the first
+    cell.
     """
     first: tuple[int, str] | None = None
     for row, text in values:
@@ -300,7 +302,7 @@ def first_text(values: Iterable[tuple[int, str]]) -> tuple[int, str] | None:
 
 
 def require(column: str, available: Sequence[str], *, knob: str, where: str) -> None:
-    """Raise a DataError that names the nearest column when ``column`` is not one of ``available``."""
+    """Raise a DataError that names the nearest column if ``column`` is not ``available``."""
     if column not in available:
         raise DataError(
             f"{where} has no column {column!r}, which {knob} names{did_you_mean(column, available)}. "
@@ -312,15 +314,15 @@ def refuse_repeats(names: Sequence[str], *, where: str, remedy: str) -> None:
     """Raise a DataError that lists the names that occur more than once."""
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
-        raise DataError(f"{where} has more than one column named {listing(repeated)}; {remedy}.")
+        raise DataError(f"{where} has more than one column named {listing(repeated)}: {remedy}.")
 
 
 def letters(name: str) -> str:
-    """Letters and digits of a name, small."""
+    """Return the letters and digits of a name, in lower case."""
     return "".join(letter for letter in name.casefold() if letter.isalnum())
 
 
 def listing(names: Sequence[str], limit: int = 12) -> str:
-    """Return names for a message, quoted; past ``limit`` only how many more there are."""
+    """Return names for a message, quoted. After ``limit`` names, give only the number of the rest."""
     shown = ", ".join(repr(name) for name in names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"

@@ -1,4 +1,4 @@
-"""The description of a built-in data set: name, size, licence and origin."""
+"""Description of a built-in data set: name, size, licence and origin."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ class Dataset:
     Attributes
     ----------
     name : str
-        What ``data.source`` and, in a data folder, NAME.npz are called.
+        Its name in ``data.source``, and of NAME.npz in a data folder.
     description : str
         One line for ``raydr list datasets``.
     rows, features, classes : int
         Its size; ``classes`` counts the values of the default label.
     published : str
-        Where the data are published.
+        The page where the data are published.
     licence : str
-        As stated there.
+        The licence on that page.
     origin : {"bundled", "openml", "zenodo", "folder"}
-        Installed with scikit-learn; fetched from there unless the data folder has it (two); data folder only.
+        "bundled" is installed with scikit-learn. "openml" and "zenodo" are downloaded unless the data folder
+        has them. "folder" is read only from the data folder.
     client_keys : tuple of str
         Columns that name a natural owner of the rows, for ``clients.partition.column``.
     """

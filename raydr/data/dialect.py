@@ -1,4 +1,4 @@
-"""How a text table is written: its letters, what separates its cells, how fractions are spelt, whether it is packed."""
+"""Formats of text tables: encoding, separator, decimal mark, compression."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _OTHERS = {
     b"\xff\xd8\xff": "a picture",
     b"%PDF": "a PDF",
 }
-"""What is no text, by its first bytes."""
+"""File types that are not text, by their first bytes."""
 LONGEST_LINE = 2**26
-"""Bytes of a line, at most: no more of a text is read at once."""
-_SEEN = 500  # records by which fractions are judged
+"""Maximum bytes of a line. A reader takes no more text at once."""
+_SEEN = 500  # records used to detect the decimal mark
 _COMMA, _POINT = re.compile(r"[-+]?\d+,\d+"), re.compile(r"[-+]?\d+\.\d+")
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one file is written.
+    """The format of one text table.
 
     Attributes
     ----------
     separator : str
-        Between cells.
+        The character between cells.
     encoding : str
-        ``utf-8-sig``, ``utf-16``, or ``cp1252``, which every file of Western Europe can be read by.
+        ``utf-8-sig``, ``utf-16``, or ``cp1252``, which can read any Western European file.
     decimal : str
-        Point or comma: before the fraction of a number.
+        The decimal mark: point or comma.
     packed : bool
         Whether it is compressed by gzip.
     """
@@ -56,12 +56,12 @@ class Dialect:
 
     @classmethod
     def of(cls, path: Path) -> Dialect:
-        """Find out how a file is written.
+        """Detect the format of a file.
 
         Raises
         ------
         DataError
-            If it is empty, or no text.
+            If the file is empty, or is not text.
         """
         packed = path.suffix.lower() == ".gz"
         try:
@@ -72,13 +72,13 @@ class Dialect:
         with plain.open(path) as file:
             header = next((line for line in file if line.strip()), "")
         if not header:
-            raise DataError(f"{path} is empty; a CSV file needs a header line and at least two rows.")
+            raise DataError(f"{path} is empty. A CSV file needs a header line and at least two rows.")
         separator = max(SEPARATORS, key=header.count)
         found = cls(separator, encoding, packed=packed)
         return cls(separator, encoding, found._decimal(path), packed)
 
     def __str__(self) -> str:
-        """Say it in words.
+        """Describe the format in words.
 
         >>> str(Dialect(";", "cp1252", ","))
         'separated by semicolons, in cp1252, with decimal commas'
@@ -91,20 +91,20 @@ class Dialect:
         return ", ".join(parts)
 
     def open(self, path: Path, *, errors: str = "strict") -> TextIO:
-        """Open the file as text, line breaks as they are."""
+        """Open the file as text, with line breaks unchanged."""
         if self.packed:
             return gzip.open(path, "rt", encoding=self.encoding, errors=errors, newline="")
         return path.open(encoding=self.encoding, errors=errors, newline="")
 
     def text_bytes(self, path: Path) -> int:
-        """Return how many bytes of text the file holds, unpacked."""
+        """Return the bytes of text in the file, unpacked."""
         if not self.packed:
             return path.stat().st_size
         with gzip.open(path, "rb") as file:
             return sum(map(len, iter(lambda: file.read(2**22), b"")))
 
     def records(self, path: Path) -> Iterator[tuple[int, list[str]]]:
-        """Yield the first line number, from 1, and the cells of every record that is not blank."""
+        """Yield the line number (from 1) and the cells of every record that is not blank."""
         with self.open(path, errors="replace") as file:
             reader = csv.reader(file, delimiter=self.separator)
             line = 1
@@ -114,7 +114,7 @@ class Dialect:
                 line = reader.line_num + 1
 
     def _decimal(self, path: Path) -> str:
-        """A comma where some cells have one in their midst, as a fraction has, and none a point."""
+        """Return a comma if some cells have one as a decimal mark and none has a point."""
         if self.separator == ",":
             return "."
         commas = False
@@ -133,7 +133,7 @@ def _encoding(path: Path, packed: bool) -> str:
     with _bytes(path, packed) as file:
         start = file.read(2)
     if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        _undecodable(path, packed, "utf-16")  # for its lines: what is no letter is told by whoever reads it
+        _undecodable(path, packed, "utf-16")  # to check its lines; the reader reports invalid characters
         return "utf-16"
     reason = _undecodable(path, packed, "utf-8")
     if reason is None:
@@ -144,17 +144,17 @@ def _encoding(path: Path, packed: bool) -> str:
         start = file.read(8)
     looks = next((what for magic, what in _OTHERS.items() if start.startswith(magic)), "")
     raise DataError(
-        f"{path} is no text{looks and f': it begins as {looks} does'} ({reason}); save the table as CSV in UTF-8."
+        f"{path} is not text{looks and f': it starts like {looks}'} ({reason}). Save the table as CSV in UTF-8."
     )
 
 
 def _undecodable(path: Path, packed: bool, encoding: str) -> str | None:
-    """Why a file is no text of that encoding, None where it is; text has no zero bytes.
+    """Return why a file is not text in that encoding, or None if it is. Text has no zero bytes.
 
     Raises
     ------
     DataError
-        If a line is so long that it would fill memory.
+        If a line is too long for memory.
     """
     decoder, line = codecs.getincrementaldecoder(encoding)(), 0
     with _bytes(path, packed) as file:
@@ -166,8 +166,8 @@ def _undecodable(path: Path, packed: bool, encoding: str) -> str | None:
                 line = _open_line(block, line)
                 if line > LONGEST_LINE:
                     raise DataError(
-                        f"{path} has a line of more than {size(LONGEST_LINE)}, unpacked: no table has such a line. Put"
-                        " each row on a line of its own."
+                        f"{path} has a line of more than {size(LONGEST_LINE)}, unpacked, which is too long for a table."
+                        " Put each row on its own line."
                     )
             decoder.decode(b"", final=True)
         except UnicodeDecodeError as error:
@@ -176,7 +176,7 @@ def _undecodable(path: Path, packed: bool, encoding: str) -> str | None:
 
 
 def _open_line(block: bytes, before: int) -> int:
-    """Return the length so far of the line that a block leaves open, of which there were so many bytes ``before``."""
+    """Return the length so far of a block's last, unfinished line, with ``before`` bytes from earlier blocks."""
     end = max(block.rfind(b"\n"), block.rfind(b"\r"))
     return before + len(block) if end < 0 else len(block) - end - 1
 

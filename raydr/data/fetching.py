@@ -1,7 +1,7 @@
-"""Public copies of built-in data sets, fetched once and kept beside scikit-learn's own downloads.
+"""Public copies of built-in data sets, downloaded once and kept next to scikit-learn's own downloads.
 
-No test goes to the network. An archive of MedMNIST is taken only if it has the MD5 that its authors state; of CIFAR-10
-and SVHN on OpenML nothing but name, version and size is known here.
+Tests do not use the network. An archive of MedMNIST must have the MD5 that its authors state. For data sets
+on OpenML, only the name, version and size are known.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _OPENML = {
     "cifar_10": ("CIFAR_10", 1),
     "svhn": ("SVHN", 1),
 }
-"""Name and version there."""
+"""Name and version on OpenML."""
 
 _TRAINING_ROWS = {"mnist": 60_000, "fashion_mnist": 60_000}
-"""Of those whose authors published test rows apart, which OpenML has last."""
+"""Training rows of data sets with separate test rows, which OpenML puts last."""
 
 _CLASSES = {
     "fashion_mnist": (
@@ -46,7 +46,7 @@ _CLASSES = {
         "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
     ),
 }  # fmt: skip
-"""In place of digits."""
+"""Class names, for data sets whose classes are not digits."""
 
 _ZENODO = "https://zenodo.org/records/10519652/files/"
 _MEDMNIST = {
@@ -58,34 +58,34 @@ _MEDMNIST = {
     "organcmnist": "b9ceb9546e10131b32923c5bbeaea2b1",
     "organsmnist": "9ab87b696fb54e2a387ebe992d6ed5f1",
 }
-"""MD5 of the archives of 28 x 28 pixels, as MedMNIST states them."""
+"""MD5 of the archives of 28 x 28 pixels, as stated by MedMNIST."""
 _SPLITS = ("train", "test", "val")
-"""Of MedMNIST's archives, as the column ``split`` numbers them."""
+"""Splits of MedMNIST's archives, in the order of the column ``split``."""
 PATIENCE_S = 60.0
-"""Without a byte, before a server counts as out of reach."""
+"""Seconds without a byte until the server counts as unreachable."""
 
 
 def kept(dataset: Dataset) -> Path:
-    """Where what was fetched is kept."""
+    """Return the path of the local copy of a data set."""
     from sklearn.datasets import get_data_home
 
     return Path(get_data_home()) / "raydr" / f"{dataset.name}.npz"
 
 
 def public_copy(dataset: Dataset, remedy: str) -> Arrays:
-    """Return a data set's public copy: fetched and parsed once, then kept.
+    """Return the public copy of a data set, downloaded and parsed once, then kept.
 
     Parameters
     ----------
     dataset : Dataset
-        Of an origin that has one.
+        A data set whose origin has a public copy.
     remedy : str
-        What to do instead where the network does not have it.
+        What to do instead if it cannot be downloaded.
 
     Raises
     ------
     DataError
-        If it cannot be fetched, or is not what was published.
+        If it cannot be downloaded, or does not match the published data.
     """
     place = kept(dataset)
     if place.is_file():
@@ -94,14 +94,14 @@ def public_copy(dataset: Dataset, remedy: str) -> Arrays:
                 return dict(archive)
         except (OSError, ArrayFileError) as error:
             raise DataError(
-                f"{place}, which keeps {dataset.name}, cannot be read: {error} Delete it to have it fetched again."
+                f"{place}, the copy of {dataset.name}, cannot be read: {error} Delete it to download it again."
             ) from error
-    _LOGGER.info("fetching %s from %s, once", dataset.name, dataset.published)
+    _LOGGER.info("downloading %s from %s, once", dataset.name, dataset.published)
     try:
         arrays = _from_openml(dataset) if dataset.origin == "openml" else _from_zenodo(dataset)
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise DataError(
-            f"{dataset.name} could not be fetched from {dataset.published} ({error or type(error).__name__}), and"
+            f"{dataset.name} could not be downloaded from {dataset.published} ({error or type(error).__name__}), and"
             f" {remedy}"
         ) from error
     try:
@@ -110,7 +110,7 @@ def public_copy(dataset: Dataset, remedy: str) -> Arrays:
         write_array_archive(partial, arrays, is_compressed=True)
         partial.replace(place)
     except OSError as error:
-        _LOGGER.warning("%s is not kept (%s): it will be fetched again next time", dataset.name, error)
+        _LOGGER.warning("%s is not kept (%s): it will be downloaded again next time", dataset.name, error)
     return arrays
 
 
@@ -143,13 +143,16 @@ def _from_zenodo(dataset: Dataset) -> Arrays:
         content = reply.read()
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != _MEDMNIST[dataset.name]:
-        raise ValueError(f"what came has the MD5 {found}, and {_MEDMNIST[dataset.name]} was published")
+        raise ValueError(f"the MD5 is {found}, but expected {_MEDMNIST[dataset.name]}")
     with np.load(BytesIO(content), allow_pickle=False) as archive:
         return from_medmnist(dict(archive))
 
 
 def from_medmnist(archive: Arrays) -> Arrays:
-    """Return a MedMNIST archive's images as rows, colours last, with ``split`` 0 for training, 1 test, 2 validation."""
+    """Return the images of a MedMNIST archive as rows, colours last.
+
+    ``split`` is 0 for training, 1 test, 2 validation.
+    """
     images = [archive[f"{split}_images"] for split in _SPLITS]
     labels = [archive[f"{split}_labels"].reshape(-1) for split in _SPLITS]
     return {

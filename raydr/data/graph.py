@@ -1,4 +1,4 @@
-"""Graphs as tables: nodes are rows, and hyperbolic space makes room for their hierarchy."""
+"""Reader for graphs as tables: each node is a row, placed in hyperbolic space by its place in the hierarchy."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from raydr.geometry.hyperbolic import logarithm_map
 from raydr.memory import lacking_memory
 
 JITTER = 0.1
-"""Step of every node of a tree: a symmetric tree has equal distances, between which nothing but rounding chooses."""
+"""Random step of every node of a tree. A symmetric tree has equal distances, so rounding would pick the nearest."""
 
 
 def load_graph(path: str | Path, dimensions: int, *, seed: int) -> Table:
     """Read an edge list and place its nodes in hyperbolic space of curvature -1.
 
     A tree is placed by Sarkar's construction, any other graph by a Poincare embedding
-    (:mod:`raydr.data.hierarchy`). Rows are tangent vectors at the origin, which the exponential map takes to the nodes:
-    ``method: {geometry: hyperbolic, points: features}``.
+    (:mod:`raydr.data.hierarchy`). Rows are tangent vectors at the origin, and the exponential map takes them
+    to the nodes: ``method: {geometry: hyperbolic, points: features}``.
 
     Parameters
     ----------
     path : str or Path
-        A .csv file of two columns below a header line, the names of the two nodes of each edge; or an .npz file with
-        ``edges`` (edges, 2), nodes counted from 0, and perhaps ``y`` (nodes,), their classes.
+        A .csv file with a header line and two columns, the names of the two nodes of each edge. Or an .npz
+        file with ``edges`` (edges, 2), nodes numbered from 0, and optionally ``y`` (nodes,), their classes.
     dimensions : int
-        Of the hyperbolic space.
+        Dimensions of the hyperbolic space.
     seed : int
-        Of the placing.
+        Seed of the placement.
 
     Returns
     -------
     Table
-        Ids are the nodes' names.
+        The ids are the names of the nodes.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def load_graph(path: str | Path, dimensions: int, *, seed: int) -> Table:
     else:
         names, edges = _from_csv(path)
     if not len(edges):
-        raise DataError(f"{path} holds no edge; give a line or row for each.")
+        raise DataError(f"{path} holds no edge. Give a line or row for each edge.")
     nodes = int(edges.max()) + 1
     lacking = lacking_memory(8 * nodes * dimensions)
     if lacking is not None:
@@ -84,12 +84,12 @@ def _from_csv(path: Path) -> tuple[NDArray[np.str_], Int64Array]:
         with path.open(newline="") as file:
             lines = list(csv.reader(file))[1:]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"The edge list {path} could not be read ({error}); correct data.graph.") from error
+        raise DataError(f"The edge list {path} could not be read ({error}). Correct data.graph.") from error
     odd = next((number for number, line in enumerate(lines, 2) if line and len(line) != 2), None)
     if odd is not None:
         raise DataError(
-            f"Line {odd} of {path} has {len(lines[odd - 2])} columns; an edge list has two, the names of the two nodes"
-            " of an edge, below a header line."
+            f"Line {odd} of {path} has {len(lines[odd - 2])} columns, but an edge list has two: the names of the two"
+            " nodes of an edge, below a header line."
         )
     pairs = np.array([[name.strip() for name in line] for line in lines if line], dtype=np.str_).reshape(
         -1, 2
@@ -103,15 +103,17 @@ def _from_npz(path: Path) -> tuple[None, Int64Array, Int64Array | None]:
         with ArrayArchive(path) as archive:
             arrays = {name: archive[name] for name in ("edges", "y") if name in archive}
     except (OSError, ValueError) as error:
-        raise DataError(f"The graph {path} could not be read ({error}); correct data.graph.") from error
+        raise DataError(f"The graph {path} could not be read ({error}). Correct data.graph.") from error
     edges = arrays.get("edges")
     if edges is None or edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
-        raise DataError(f"{path} needs an array `edges` of whole numbers, (edges, 2), nodes counted from 0.")
+        raise DataError(
+            f"{path} needs an array `edges` of whole numbersof shape (edges, 2), with nodes numbered from 0."
+        )
     labels = arrays.get("y")
     if labels is not None and len(edges) and labels.shape != (int(edges.max()) + 1,):
         raise DataError(
-            f"{path} has {labels.shape[0]} classes in `y` for {int(edges.max()) + 1} nodes; leave `y` out, or give one"
-            " for each."
+            f"{path} has {labels.shape[0]} classes in `y` for {int(edges.max()) + 1} nodes. Leave `y` out, or give one"
+            " class for each node."
         )
     return None, edges.astype(np.int64), None if labels is None else labels.astype(np.int64)
 

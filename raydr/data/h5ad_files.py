@@ -1,4 +1,4 @@
-"""Files of annotated matrices, as single-cell biology keeps them: one of their matrices, and notes on its rows."""
+"""Reader for annotated matrices (.h5ad) of single-cell biology: one of the matrices, and the notes on its rows."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from raydr.memory import lacking_memory, size
 
 
 def read_h5ad(path: Path, choice: Choice) -> Columns:
-    """Read an .h5ad file: ``choice.matrix`` says which matrix; any column of ``obs`` is a label, client or id.
+    """Read an .h5ad file. ``choice.matrix`` picks the matrix. Any column of ``obs`` can be a label, client or id.
 
-    Sparse matrices become full ones. The names of the rows are the column ``obs_names``.
+    Sparse matrices become dense. The names of the rows are the column ``obs_names``.
 
     Raises
     ------
     DataError
-        Without the package anndata, and for a file or a matrix that cannot be used.
+        If anndata is not installed, or the file or the matrix cannot be used.
     """
     missing = lacking_package("anndata", f"Reading {path.name}")
     if missing is not None:
@@ -33,16 +33,16 @@ def read_h5ad(path: Path, choice: Choice) -> Columns:
 
     try:
         lacking = lacking_memory(_unpacked_bytes(path))
-    except Exception as error:  # h5py's own, of many types
+    except Exception as error:  # h5py raises many types
         raise DataError(f"{path} cannot be read as an .h5ad file: {' '.join(str(error).split())}") from error
     if lacking is not None:
         raise DataError(
-            f"{path} ({size(path.stat().st_size)}) holds more than the free memory, unpacked: {lacking}. Save fewer"
-            " rows or columns, or only the matrix that is to be mapped, as .npz or .parquet."
+            f"{path} ({size(path.stat().st_size)}) is larger than the free memory when unpacked: {lacking}. Save fewer"
+            " rows or columns, or save only the matrix to map as .npz or .parquet."
         )
     try:
         content = anndata.read_h5ad(path)
-    except Exception as error:  # h5py's and anndata's own, of many types
+    except Exception as error:  # h5py and anndata raise many types
         raise DataError(f"{path} cannot be read as an .h5ad file: {' '.join(str(error).split())}") from error
     arrays = {"obs_names": np.asarray(content.obs_names, np.str_)}
     for column in content.obs.columns:
@@ -53,7 +53,7 @@ def read_h5ad(path: Path, choice: Choice) -> Columns:
 
 
 def _unpacked_bytes(path: Path) -> int:
-    """Return the bytes of all arrays of a file, and of its largest sparse matrix made full."""
+    """Return the bytes of all arrays of a file, plus its largest sparse matrix as a dense one."""
     import h5py
 
     stored, full = 0, 0
@@ -71,14 +71,14 @@ def _unpacked_bytes(path: Path) -> int:
 
 
 def _matrix(path: Path, content: Any, which: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """A matrix and the names of its columns."""
+    """Return a matrix and the names of its columns."""
     places = {"X": content.X} if content.X is not None else {}
     places |= {f"layers/{name}": values for name, values in content.layers.items() if name is not None}
     places |= {f"obsm/{name}": values for name, values in content.obsm.items()}
     if which not in places:
         raise DataError(
-            f"{path.name} has no matrix {which!r}, which data.matrix names{did_you_mean(which, list(places))}. It has"
-            f" {listing(list(places))}."
+            f"{path.name} has no matrix {which!r}, which data.matrix names{did_you_mean(which, list(places))}. Its"
+            f" matrices are {listing(list(places))}."
         )
     found = places[which]
     if hasattr(found, "columns"):  # a data frame
@@ -90,7 +90,7 @@ def _matrix(path: Path, content: Any, which: str) -> tuple[NDArray[Any], NDArray
 
 
 def _plain(column: Any) -> NDArray[Any]:
-    """A column of ``obs`` as numbers, or as text that is empty where it is missing."""
+    """Return a column of ``obs`` as numbers, or as text that is empty where a value is missing."""
     kind = getattr(column.dtype, "kind", "O")
     if kind in "biuf":
         return np.asarray(column)

@@ -1,8 +1,8 @@
-"""Trees and graphs to points of hyperbolic space of curvature -1, so that hierarchical data can be tried.
+"""Embedding of trees and graphs in hyperbolic space of curvature -1, to make hierarchical test data.
 
-A tree has Sarkar's construction: no training, and as little distortion as its edges are long. Any other graph has a
-Poincaré embedding, trained. Both return points on the unit hyperboloid (`raydr.geometry.hyperbolic`), a node in each
-row.
+A tree uses Sarkar's construction, without training. Its distortion is lower for longer edges. Any other graph
+uses a trained Poincaré embedding. Both return points on the unit hyperboloid (`raydr.geometry.hyperbolic`),
+one row per node.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from raydr.errors import DataError
 from raydr.geometry.hyperbolic import FARTHEST_RADIUS, contained, moved, on_hyperboloid, seen_from
 
 TRAINING_RADIUS = 12.2
-"""Farthest that training moves a node, |u| = 1 - 1e-5 in the ball, as Nickel & Kiela."""
+"""Largest distance of a node from the origin in training: |u| = 1 - 1e-5 in the ball, as in Nickel & Kiela."""
 LONGEST_STEP = 1.0
 LEARNING_RATE = 0.1
-"""Step of training for a gradient of 1."""
+"""Training step for a gradient of 1."""
 NEGATIVES = 10
-"""Nodes that each edge is told from."""
+"""Negative samples per edge."""
 BURN_IN = 20
-"""Epochs, from the first, that take a tenth of the learning rate: nodes find their side before they move out."""
+"""First epochs, at a tenth of the learning rate, so that nodes find their side before they move out."""
 BATCH = 32
-"""Edges whose gradients are added before a step."""
+"""Edges per gradient step."""
 DISTORTION = 0.1
 
 
@@ -38,29 +38,29 @@ def tree_points(
     jitter: float = 0.0,
     seed: int | np.random.Generator = 0,
 ) -> Float64Array:
-    """Sarkar's construction: every edge of a tree a geodesic of one length, a node's edges spread evenly around it.
+    """Place a tree by Sarkar's construction, with edges of one length that spread evenly at each node.
 
     The middle of the longest path, from which the tree is least deep, is at the origin.
 
-    No path is longer than its hops times the edge length. Each node on it shortens it by up to about
-    ``2 log(1 / sin(angle / 2))``, ``angle`` the smallest between two edges there (2 pi / degree in the plane), so the
-    relative error falls as one over the edge length.
+    No path is longer than its hops times the edge length. Each node on a path shortens it by up to about ``2
+    log(1 / sin(angle / 2))``, where ``angle`` is the smallest between two edges there (2 pi / degree in the
+    plane). So the relative error falls as one over the edge length.
 
     Parameters
     ----------
     edges
         (nodes - 1, 2), the nodes counted from 0.
     dimensions
-        Of the hyperbolic space. Beyond 2 there is more room around a node (Sala et al. 2018); directions then come
-        from points that repel each other on a sphere.
+        Dimensions of the hyperbolic space. With more than 2, there is more room around a node (Sala et al.
+        2018), and directions come from points that repel each other on a sphere.
     edge_length
-        Distance between neighbours. None takes what keeps errors below a tenth, or less where the deepest leaf would
-        pass `FARTHEST_RADIUS`.
+        Distance between neighbours. None uses a length that keeps errors below a tenth, or a shorter one if
+        the deepest leaf would pass `FARTHEST_RADIUS`.
     jitter
-        Standard deviation, in each direction, of a random step that every node takes in the end. A symmetric tree has
-        many distances that are exactly equal, between which only rounding picks the nearest; this breaks the ties.
+        Standard deviation, in each direction, of a random final step of every node. A symmetric tree has many
+        equal distances, and only rounding would pick the nearest. The step breaks these ties.
     seed
-        Of that step.
+        Seed of that step.
 
     Returns
     -------
@@ -70,8 +70,8 @@ def tree_points(
     Raises
     ------
     DataError
-        If the edges are not one tree, the tree is too deep for the edge length, or one dimension has to hold a node
-        of three edges.
+        If the edges are not one tree, the tree is too deep for the edge length, or a node has more than two
+        edges in one dimension.
 
     References
     ----------
@@ -90,13 +90,13 @@ def tree_points(
     order, parents = _breadth_first(neighbors, root)
     if len(order) < nodes or len(edges) != nodes - 1:
         raise DataError(
-            f"A tree of {nodes} nodes has {nodes - 1} edges and one piece, but here are {len(edges)} edges and "
-            f"{len(order)} nodes can be reached from node {root}; train a Poincaré embedding instead (graph_points)."
+            f"A tree of {nodes} nodes has {nodes - 1} edges and one piece, but there are {len(edges)} edges and "
+            f"{len(order)} nodes can be reached from node {root}. Train a Poincaré embedding instead (graph_points)."
         )
     degree = max(map(len, neighbors))
     if dimensions < 1 or (dimensions == 1 and degree > 2):
         raise DataError(
-            f"A node with {degree} edges cannot spread them in {dimensions} dimensions; ask for 2 or more."
+            f"A node with {degree} edges cannot spread them in {dimensions} dimensions. Use 2 or more."
         )
     depths = np.zeros(nodes)
     for node in order[1:]:
@@ -109,7 +109,7 @@ def tree_points(
     if not 0 < edge_length * depths.max() <= FARTHEST_RADIUS:
         raise DataError(
             f"A tree {depths.max():.0f} edges deep with edges of length {edge_length:g} reaches radius "
-            f"{edge_length * depths.max():.3g}, but points are told apart up to {FARTHEST_RADIUS:g}; give an edge "
+            f"{edge_length * depths.max():.3g}, but points are distinct only up to {FARTHEST_RADIUS:g}. Use an edge "
             f"length of at most {FARTHEST_RADIUS / depths.max():.3g}."
         )
     points = np.zeros((nodes, dimensions + 1))
@@ -134,20 +134,21 @@ def graph_points(
     seed: int | np.random.Generator,
     epochs: int = 200,
 ) -> Float64Array:
-    r"""Poincaré embedding of a graph: neighbours near, others far (Nickel & Kiela 2017).
+    r"""Place a graph by a Poincaré embedding, with neighbours near and others far (Nickel & Kiela 2017).
 
-    Minimises, over the edges (u, v) in both directions, :math:`-\log\, e^{-d(u, v)} / \sum_{w} e^{-d(u, w)}`, where w
-    runs over v and `NEGATIVES` nodes drawn among those that are no neighbours of u. Riemannian stochastic gradient
-    descent, with exact exponential maps on the hyperboloid in place of the paper's retraction.
+    Minimises :math:`-\log\, e^{-d(u, v)} / \sum_{w} e^{-d(u, w)}` over the edges (u, v) in both directions,
+    where w runs over v and `NEGATIVES` nodes drawn from those that are not neighbours of u. Uses Riemannian
+    stochastic gradient descent with exact exponential maps on the hyperboloid, instead of the paper's
+    retraction.
 
     Parameters
     ----------
     edges
-        (edges, 2), the nodes counted from 0; undirected.
+        (edges, 2), with nodes numbered from 0. Edges are undirected.
     dimensions
-        Of the hyperbolic space.
+        Dimensions of the hyperbolic space.
     seed
-        Of the start, the order of the edges and the negatives.
+        Seed of the start, the order of the edges and the negatives.
     epochs
         Passes over all edges.
 
@@ -159,7 +160,7 @@ def graph_points(
     Raises
     ------
     DataError
-        If the edges are no (edges, 2) table of node numbers, or a setting is not positive.
+        If the edges are not an (edges, 2) table of node numbers, or a setting is not positive.
     """
     edges, nodes = _checked_edges(edges)
     for name, value in (("dimensions", dimensions), ("epochs", epochs)):
@@ -187,14 +188,14 @@ def graph_points(
 def riemannian_gradient(
     points: Float64Array, own: Int64Array, others: Int64Array, ignored: BoolArray
 ) -> Float64Array:
-    """Riemannian gradient of the batch's loss, (nodes, d), each in its node's tangent coordinates, cut in length."""
+    """Return the clipped gradient (nodes, d) of the batch's loss, in the tangent coordinates of each node."""
     towards, distances = seen_from(points[own], points[others])
     back, _ = seen_from(points[others], points[own])
     likelihood = np.where(ignored, 0.0, np.exp(distances.min(axis=1, keepdims=True) - distances))
     likelihood /= likelihood.sum(axis=1, keepdims=True)
     weights = -likelihood
     weights[:, 0] += 1.0
-    # A distance falls by 1 for each unit walked towards its other end.
+    # A distance falls by 1 for each unit of movement towards its other end.
     gradient = np.zeros((points.shape[0], points.shape[1] - 1))
     np.add.at(gradient, own[:, 0], -(weights[..., None] * _unit(towards)).sum(axis=1))
     np.add.at(gradient, others, -weights[..., None] * _unit(back))
@@ -209,7 +210,7 @@ def _unit(vectors: Float64Array) -> Float64Array:
 
 @cache
 def spread_directions(count: int, dimensions: int) -> Float64Array:
-    """Unit vectors that keep apart, (count, dimensions): evenly on the circle, by repulsion on a sphere."""
+    """Return unit vectors (count, dimensions) that keep apart: evenly on a circle, by repulsion on a sphere."""
     if dimensions == 1:
         return np.array([[1.0], [-1.0]])[:count]
     if dimensions == 2:
@@ -226,7 +227,7 @@ def spread_directions(count: int, dimensions: int) -> Float64Array:
 
 
 def _reflected(directions: Float64Array, first: Float64Array) -> Float64Array:
-    """Directions mirrored so that the first of them becomes ``first``."""
+    """Mirror the directions so that the first of them becomes ``first``."""
     normal = directions[0] - first
     squared = float(normal @ normal)
     if squared < 1e-30:
@@ -243,7 +244,7 @@ def _neighbors(edges: Int64Array, nodes: int) -> list[list[int]]:
 
 
 def _breadth_first(neighbors: list[list[int]], root: int) -> tuple[list[int], list[int]]:
-    """Nodes in breadth-first order, and each node's parent (-1: the root, or out of reach)."""
+    """Return the nodes in breadth-first order, and each node's parent (-1 for the root and unreachable nodes)."""
     parents = [-1] * len(neighbors)
     order, seen = [root], {root}
     for node in order:
@@ -268,11 +269,11 @@ def _checked_edges(edges: IntArray) -> tuple[Int64Array, int]:
     table = np.asarray(edges)
     if table.ndim != 2 or table.shape[1] != 2 or not len(table) or not np.issubdtype(table.dtype, np.integer):
         raise DataError(
-            f"Edges are a table of two node numbers in each row, but here is {table.dtype} of shape {table.shape}."
+            f"Edges must be a table with two node numbers in each row, but got {table.dtype} of shape {table.shape}."
         )
     if table.min() < 0 or np.any(table[:, 0] == table[:, 1]):
         row = int(np.argmax((table < 0).any(axis=1) | (table[:, 0] == table[:, 1])))
         raise DataError(
-            f"An edge joins two different nodes counted from 0, but edge {row} is {table[row].tolist()}; drop it."
+            f"An edge joins two different nodes, numbered from 0, but edge {row} is {table[row].tolist()}. Remove it."
         )
     return np.unique(np.sort(table.astype(np.int64), axis=1), axis=0), int(table.max()) + 1

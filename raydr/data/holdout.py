@@ -1,4 +1,4 @@
-"""Rows that are held out, to be placed on the map once it is drawn."""
+"""Held-out rows, to be placed on the map after it is drawn."""
 
 from __future__ import annotations
 
@@ -18,33 +18,32 @@ from raydr.settings import share_of
 def hold_out(
     table: Table, wanted: int | float | str, rows: int | None = None, *, seed: int
 ) -> tuple[Table, Table]:
-    """Split a table into the rows of which a map may be drawn, and rows that are held out of it.
+    """Split a table into rows to map and held-out rows.
 
     Parameters
     ----------
     table : Table
         All rows.
     wanted : int, float or str
-        So many rows; that part of them, rounded up; or those that the table's marks name so. What is drawn is
-        stratified by class where there are labels, as :func:`raydr.data.sampling.sample_rows` does it.
+        The number of rows, their share (rounded up), or the mark of the rows to hold out. Draws are
+        stratified by class if there are labels, as in :func:`raydr.data.sampling.sample_rows`.
     rows : int, optional
-        That there are to be together, mapped and held out; all without it. Of rows that are marked their share is
-        held out.
+        Total number of mapped and held-out rows. Default: all. Of marked rows, the same share is held out.
     seed : int
-        Of the draw.
+        Seed of the draw.
 
     Returns
     -------
     others : Table
-        Rows to map: all that are neither held out nor marked, of which ``rows`` may ask for fewer. Clients all of
-        whose rows are marked are none of its clients.
+        Rows to map: all that are neither held out nor marked, or fewer if ``rows`` limits them. A client
+        whose rows are all marked is not a client of this table.
     held_out : Table
-        Both in the table's order.
+        The held-out rows. Both tables keep the order of the input.
 
     Raises
     ------
     DataError
-        If no row is marked so, there are not as many rows, or fewer than 2 are left to map.
+        If no row has the mark, there are not enough rows, or fewer than 2 are left to map.
 
     Examples
     --------
@@ -57,19 +56,19 @@ def hold_out(
     total = count if rows is None else rows
     if not 2 <= total <= count:
         raise DataError(
-            f"data.rows asks for {total} rows, but {table.name} has {count}: ask for 3 to {count}, those that are held"
-            " out among them."
+            f"data.rows is {total}, but {table.name} has {count} rows. Use 3 to {count}, including the held-out"
+            " rows."
         )
     candidates = np.arange(count) if not isinstance(wanted, str) else _marked(table, wanted)
     if isinstance(wanted, str):
-        # No more rows are to be mapped than there are of the others.
+        # There are no more rows to map than rows without the mark.
         size = max(round(total * len(candidates) / count), total - (count - len(candidates)), 1)
     else:
         size = wanted if isinstance(wanted, int) else ceil(share_of(wanted, total))
     if total - size < 2:
         raise DataError(
-            f"data.holdout takes {size} of the {total} rows of {table.name}, and a map needs at least 2: hold out"
-            " fewer."
+            f"data.holdout takes {size} of the {total} rows of {table.name}, but a map needs at least 2. Hold out"
+            " fewer rows."
         )
     labels = None if table.labels is None else table.labels[candidates]
     held_out = candidates[sample_rows(len(candidates), size, labels, seed, "holdout")]
@@ -79,22 +78,22 @@ def hold_out(
 
 
 def _marked(table: Table, mark: str) -> Int64Array:
-    """Rows with that mark."""
+    """Return the rows with that mark."""
     if table.marks is None:
         raise DataError(
-            f"{table.name} was read without a column that marks rows: name it in data.holdout.column."
+            f"{table.name} was read without a column that marks rows. Name it in data.holdout.column."
         )
     present = [name for code, name in enumerate(table.mark_names) if (table.marks == code).any()]
     if mark not in present:
         raise DataError(
-            f"No row of {table.name} has {mark!r} in the column that data.holdout.column names"
+            f"No row of {table.name} has {mark!r} in the column data.holdout.column"
             f"{did_you_mean(mark, present)}. Its values are {listing(present)}."
         )
     return np.flatnonzero(table.marks == table.mark_names.index(mark))
 
 
 def _without_clients_gone(table: Table, whole: Table) -> Table:
-    """The table without the clients that have rows in the whole and none in it."""
+    """Return the table without the clients that have rows in the whole but none here."""
     if table.client_keys is None or whole.client_keys is None:
         return table
     gone = np.setdiff1d(whole.client_keys, table.client_keys)

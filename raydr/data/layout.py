@@ -19,13 +19,13 @@ class Layout:
     Attributes
     ----------
     columns : tuple of str
-        Of the table, in their order.
+        Columns of the table, in their order.
     words : mapping of column to tuple of str
-        Of those that become a column of zeros and ones for each word.
+        Words of the columns that become one 0/1 column per word.
     left_out : mapping of column to str
-        Columns that are no features, with the reason.
+        Columns that are not features, with the reason.
     agreement : Agreement or None
-        What sites said to agree on it; None where they were not asked.
+        What sites reported to agree on the layout, or None if they were not asked.
     """
 
     columns: tuple[str, ...]
@@ -35,7 +35,7 @@ class Layout:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of what is mapped.
+        """Names of the mapped features.
 
         >>> Layout(("age", "sex"), {"sex": ("f", "m")}).features
         ('age', 'sex=f', 'sex=m')
@@ -50,7 +50,7 @@ class Layout:
 
     @classmethod
     def of(cls, features: Sequence[str], words: Mapping[str, Sequence[str]]) -> Layout:
-        """Return the layout whose features these are."""
+        """Return the layout that gives these features."""
         column_of = {f"{column}={word}": column for column, each in words.items() for word in each}
         columns = dict.fromkeys(column_of.get(feature, feature) for feature in features)
         return cls(tuple(columns), {column: tuple(each) for column, each in words.items()})

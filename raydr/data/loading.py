@@ -1,4 +1,7 @@
-"""From a built-in name or a file to a `Table`: every row accounted for, every doubt raised before work starts."""
+"""Loader from a built-in name or a file to a `Table`.
+
+It accounts for every row and raises errors before work starts.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +33,11 @@ from raydr.memory import size as file_size
 
 Read = TypeVar("Read")
 Filling: TypeAlias = Literal["mean", "median"]
-"""What clients fill missing values in by."""
+"""How clients fill in missing values."""
 FILLINGS: tuple[Filling, ...] = ("mean", "median")
 Missing: TypeAlias = Literal["error", "drop", "mean", "median"]
 NO_LABEL = "(none)"
-"""The class of rows that lack a label, where missing values are filled in: they are mapped all the same."""
+"""Class of rows without a label, if missing values are filled in. Such rows are mapped too."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -50,10 +53,10 @@ _READERS = {
     ".h5ad": read_h5ad,
 }
 SHEETS = (".xlsx", ".xls", ".ods")
-"""Of files that hold tables which nobody reads here."""
+"""Suffixes of spreadsheets, which raydr does not read."""
 _SURVEYORS = dict.fromkeys(TEXTS, survey_csv) | {".parquet": survey_parquet}
 ENDINGS, TABLES = tuple(_READERS), tuple(_SURVEYORS)
-"""Of files that can be read, and of those of them whose columns may hold text; ``TEXTS`` are text themselves."""
+"""Suffixes of readable files, and of those whose columns can hold text. ``TEXTS`` are text files."""
 
 
 def load(
@@ -83,45 +86,46 @@ def load(
     source : str, optional
         A built-in name (`raydr.data.DATASETS`). Exactly one of ``source`` and ``path`` is given.
     path : str or Path, optional
-        A .csv or .tsv (with a header line; also packed, .csv.gz), .parquet, .npy, .npz or .h5ad file; relative to the
-        current directory.
+        A .csv or .tsv file (with a header line, optionally packed as .csv.gz), or a .parquet, .npy, .npz or
+        .h5ad file. The path is relative to the current directory.
     label : str, optional
         The column of class labels. Built-in data sets and .npz files with ``y`` or ``label`` have a default.
     features : sequence of str, optional
-        The columns to embed, in this order; by default every column that is not label, client or id.
+        The columns to map, in this order. Default: every column that is not label, client or id.
     client : str, optional
-        The column whose values own the rows: a hospital, a device, an animal.
+        The column that names the owner of each row: a hospital, a device, an animal.
     id_column : str, optional
-        The column of row identities (the key ``data.id``); by default the row's index from 0.
+        The column of row identities (the key ``data.id``). Default: the row's index from 0.
     marks : str, optional
-        The column that tells which rows are held out (the key ``data.holdout.column``).
+        The column that marks the held-out rows (the key ``data.holdout.column``).
     matrix : str, optional
-        Of an .h5ad file the numbers to map: ``X`` (the default), ``layers/NAME`` or ``obsm/NAME``.
+        The matrix to read from an .h5ad file: ``X`` (the default), ``layers/NAME`` or ``obsm/NAME``.
     rows : int, optional
-        Sub-sample this many rows, at least 2, without replacement and in their original order; where there
-        are labels every class keeps its share to within one row. The same seed draws the same rows.
+        Sub-sample this many rows, at least 2, without replacement and in their original order. If there are
+        labels, every class keeps its share to within one row. The same seed draws the same rows.
     missing : {"error", "drop", "mean", "median"}
-        What to do about rows with an empty or NaN cell in a column that is used, be it a feature, the
-        label, the client, the mark or the id: refuse the table, or leave those rows out before sub-sampling.
-        With mean and median features keep their gaps, for clients to fill in
-        (:func:`raydr.statistics.filling.fit_filling`), and the other columns may have none.
+        What to do with rows that have an empty or NaN cell in a used column (a feature, the label, the
+        client, the mark or the id). "error" refuses the table. "drop" drops those rows before sub-sampling.
+        With "mean" and "median", features keep their gaps and clients fill them in
+        (:func:`raydr.statistics.filling.fit_filling`), and the other columns must be complete.
     categories : {"error", "leave-out", "one-hot"}
-        What becomes of columns of text: refused, left out, or made a column of zeros and ones for each of at most 50
-        words. Unless they are refused, dates, identities and columns without any value are left out too.
+        What to do with columns of text: refuse them, leave them out, or make one 0/1 column for each of at
+        most 50 words. Unless they are refused, dates, identities and empty columns are left out too.
     threshold : Threshold
-        How many rows and sites must have a word that is mapped; ``client`` tells sites apart, and without it the table
-        is one site. A row with any other word has only zeros.
+        How many rows and sites must have a word before it is mapped. ``client`` names the sites, and without
+        it the table is one site. A row with any other word has only zeros.
     layout : Layout, optional
-        Which columns are the features, and as what, as others have agreed; instead of ``features`` and
-        ``categories``. Columns that are not there are missing in all rows, where clients fill missing values in.
+        The columns that are the features, and their form, as agreed with others. Use it instead of
+        ``features`` and ``categories``. If clients fill in missing values, absent columns are missing in all
+        rows.
     seed : int
         Seed of the sub-sample, at least 0.
     data_dir : Path, optional
-        Where built-in data sets lie as NAME.npz; by default the folder in ``RAYDR_DATA``.
+        The folder with built-in data sets as NAME.npz. Default: the folder in ``RAYDR_DATA``.
     for_map : bool
-        Whether a map is to be drawn of these rows, which takes two rows that differ.
+        Whether these rows will be mapped, which takes two rows that differ.
     progress : callable
-        Of a text file called as ``progress(done, total)`` while it is read, in bytes.
+        Called as ``progress(done, total)`` while a text file is read, in bytes.
 
     Returns
     -------
@@ -130,8 +134,9 @@ def load(
     Raises
     ------
     DataError
-        For a source that is unknown, absent or unreadable, a column that does not exist or is not numeric,
-        missing or infinite values, duplicate ids, and tables too small or too uniform to draw a map of.
+        If the source is unknown, absent or unreadable, if a column does not exist or is not numeric, if there
+        are missing or infinite values or duplicate ids, or if the table is too small or too uniform for a
+        map.
 
     Examples
     --------
@@ -140,10 +145,10 @@ def load(
     ((30, 4), ('setosa', 'versicolor', 'virginica'))
     """
     if missing not in get_args(Missing):
-        raise DataError(f"data.missing is {missing!r}; it must be 'error', 'drop', 'mean' or 'median'.")
+        raise DataError(f"data.missing is {missing!r}. It must be 'error', 'drop', 'mean' or 'median'.")
     if categories not in get_args(Categories):
         raise DataError(
-            f"data.categories is {categories!r}; it must be one of {listing(get_args(Categories))}."
+            f"data.categories is {categories!r}. It must be one of {listing(get_args(Categories))}."
         )
     choice = Choice(
         label=label,
@@ -164,7 +169,7 @@ def load(
         columns = read_file(path, choice, progress)
     else:
         raise DataError(
-            "Exactly one of data.source (a built-in name) and data.path (a file of your own) must be given; "
+            "Give exactly one of data.source (a built-in name) and data.path (your own file); "
             f"got source={source!r}, path={None if path is None else str(path)!r}."
         )
     gaps = missing in FILLINGS
@@ -173,12 +178,12 @@ def load(
     kept = complete_rows(columns, missing)
     table = _checked(columns, kept, rows=rows, seed=seed, path=path, gaps=gaps, for_map=for_map)
     if path is not None and _stamp(path) != stamp:
-        raise DataError(f"{path} changed while it was read: try again once nothing writes to it.")
+        raise DataError(f"{path} changed while it was read. Try again when nothing writes to it.")
     return table
 
 
 def _stamp(path: str | Path) -> tuple[int, int] | None:
-    """What tells a file from one that was written since; None where there is none."""
+    """Return the size and modification time of a file, to detect changes, or None if it does not exist."""
     try:
         found = Path(path).expanduser().stat()
     except OSError:
@@ -187,25 +192,25 @@ def _stamp(path: str | Path) -> tuple[int, int] | None:
 
 
 def in_memory(arrays: Mapping[str, NDArray[Any]], *, for_map: bool = True) -> Table:
-    """Check arrays that the caller holds as if they came from a .npz file; they are nobody's to read again.
+    """Check arrays in memory as if they came from an .npz file. They cannot be read again later.
 
     Parameters
     ----------
     arrays : mapping
-        ``X`` (rows, features), and where there are any ``feature_names``, ``y`` for labels, ``client`` for the owners
-        and ``id`` for the identities of rows; see :func:`raydr.data.numpy_files.from_arrays`.
+        ``X`` (rows, features), and optionally ``feature_names``, ``y`` for labels, ``client`` for the owners
+        and ``id`` for the identities of rows: see :func:`raydr.data.numpy_files.from_arrays`.
     for_map : bool
-        Whether a map is to be drawn of these rows, which takes two rows that differ.
+        Whether these rows will be mapped, which takes two rows that differ.
 
     Returns
     -------
     Table
-        Which may share memory with ``X``.
+        The table. It can share memory with ``X``.
 
     Raises
     ------
     DataError
-        As :func:`load`.
+        As in :func:`load`.
 
     Examples
     --------
@@ -214,7 +219,7 @@ def in_memory(arrays: Mapping[str, NDArray[Any]], *, for_map: bool = True) -> Ta
     """
     owner, identity = (name if name in arrays else None for name in ("client", "id"))
     columns = from_arrays(IN_MEMORY, arrays, Choice(client=owner, id=identity))
-    kept = complete_rows(columns, "error", remedy="Fill them in, or leave those rows out.")
+    kept = complete_rows(columns, "error", remedy="Fill them in, or drop those rows.")
     return _checked(columns, kept, for_map=for_map)
 
 
@@ -228,7 +233,10 @@ def _checked(
     gaps: bool = False,
     for_map: bool,
 ) -> Table:
-    """The table of the rows ``kept``, or of a sub-sample of them, once a map can be drawn of it if one is to be."""
+    """Return the table of the rows ``kept``, or of a sub-sample of them.
+
+    With ``for_map``, check that a map is possible.
+    """
     origin = source_of(columns, kept, path)
     if rows is not None:
         kept = kept[_sampled(columns, kept, rows, seed)]
@@ -246,7 +254,7 @@ def _checked(
 
 
 def ending(path: PurePath) -> str:
-    """What tells how a file is to be read: its suffix, with the one before where it is packed.
+    """Return the suffix that decides how a file is read. For a packed file, it includes the suffix before.
 
     >>> ending(Path("Patients.CSV.gz"))
     '.csv.gz'
@@ -256,12 +264,12 @@ def ending(path: PurePath) -> str:
 
 
 def read_file(path: str | Path, choice: Choice, progress: Progress = unheard) -> Columns:
-    """Read a file by its suffix, once it is known to be there and not empty; of text ``progress`` is in bytes.
+    """Read a file by its suffix, after a check that it exists and is not empty. For text, ``progress`` is in bytes.
 
     Raises
     ------
     DataError
-        For a file that is absent or unreadable, and for columns that cannot be used as ``choice`` asks.
+        If the file is absent or unreadable, or its columns cannot be used as ``choice`` asks.
     """
     return _opened(path, _READERS, choice, progress)
 
@@ -269,7 +277,7 @@ def read_file(path: str | Path, choice: Choice, progress: Progress = unheard) ->
 def _opened(
     path: str | Path, readers: Mapping[str, Callable[..., Read]], choice: Choice, progress: Progress
 ) -> Read:
-    """What the reader for a file's suffix makes of it."""
+    """Return the result of the reader for a file's suffix."""
     path = Path(path).expanduser()
     reader = readers.get(ending(path))
     try:
@@ -281,32 +289,32 @@ def _opened(
             f"Relative paths start from the current directory, {Path.cwd()}."
         ) from error
     if path.is_dir():
-        raise DataError(f"{path} is a folder; data.path must name a {', '.join(_READERS)} file.")
+        raise DataError(f"{path} is a folder. data.path must name a {', '.join(_READERS)} file.")
     if reader is None:
         raise DataError(
-            f"{path.name} is not a kind of file that raydr reads: its suffix is {ending(path)!r}, and it must be "
+            f"raydr cannot read {path.name}: its suffix is {ending(path)!r}, but it must be "
             f"one of {', '.join(_READERS)}." + " Save the sheet as CSV." * (ending(path) in SHEETS)
         )
     if choice.matrix is not None and ending(path) != ".h5ad":
         raise DataError(
-            f"data.matrix names one of the matrices of an .h5ad file, and {path.name} is none: leave it out."
+            f"data.matrix names a matrix of an .h5ad file, but {path.name} is not one. Remove data.matrix."
         )
     if size == 0:
-        raise DataError(f"{path} is empty; it needs column names and at least two rows.")
+        raise DataError(f"{path} is empty. It needs column names and at least two rows.")
     try:
         return reader(path, choice, progress) if ending(path) in TEXTS else reader(path, choice)
     except OSError as error:
         raise DataError(f"The data file {path} cannot be read: {error}.") from error
     except MemoryError as error:
         raise DataError(
-            f"{path} ({file_size(size)}) needs more memory to be read than the {file_size(available_memory_bytes())}"
-            f" that are free here{f' ({error})' if str(error) else ''}. Take fewer rows or columns, or a machine with"
+            f"Reading {path} ({file_size(size)}) needs more than the {file_size(available_memory_bytes())} of memory"
+            f" that are free here{f' ({error})' if str(error) else ''}. Use fewer rows or columns, or a machine with"
             " more memory."
         ) from error
 
 
 def survey(path: str | Path, choice: Choice, progress: Progress = unheard) -> Survey:
-    """What the columns of a file hold that would be features; those of arrays are numbers."""
+    """Return what the candidate feature columns of a file hold. Those of arrays are numbers."""
     if ending(Path(path)) in _SURVEYORS:
         return _opened(path, _SURVEYORS, choice, progress)
     return Survey(dict.fromkeys(read_file(path, choice).features, "number"))
@@ -315,22 +323,22 @@ def survey(path: str | Path, choice: Choice, progress: Progress = unheard) -> Su
 def complete_rows(
     columns: Columns,
     missing: Missing,
-    remedy: str = "Fill them in, leave those columns out with data.features, or set data.missing: drop to drop those"
-    " rows, mean or median to have clients fill features in.",
+    remedy: str = "Fill them in, leave those columns out of data.features, or set data.missing: drop drops those rows,"
+    " mean or median makes clients fill features in.",
 ) -> Int64Array:
-    """Return the indices of the rows that can be used: with every cell that is, finite, and told apart by their ids.
+    """Return the indices of the usable rows: complete, finite, and with distinct ids.
 
-    Features may lack cells that clients are to fill in.
+    With mean or median, features can have gaps, which clients fill in.
 
     Raises
     ------
     DataError
-        For rows with an empty cell unless these are dropped, and for infinite values and repeated ids.
+        If rows have an empty cell and are not dropped, or if there are infinite values or repeated ids.
     """
     filled = missing in FILLINGS
     if filled:
         remedy = (
-            f"data.missing: {missing} fills features alone: fill that column in, or set data.missing: drop."
+            f"data.missing: {missing} fills in features only. Fill that column in, or set data.missing: drop."
         )
     kept = _rows_without_gap(columns, None if missing == "drop" else remedy, features=not filled)
     _refuse_infinite(columns, kept)
@@ -339,7 +347,7 @@ def complete_rows(
 
 
 def _with_a_class_for_none(label: Key | None) -> Key | None:
-    """Have rows that lack a label be of the class :data:`NO_LABEL`."""
+    """Give rows without a label the class :data:`NO_LABEL`."""
     if label is None or (label.codes >= 0).all():
         return label
     names = label.names if NO_LABEL in label.names else (*label.names, NO_LABEL)
@@ -347,7 +355,7 @@ def _with_a_class_for_none(label: Key | None) -> Key | None:
 
 
 def source_of(columns: Columns, kept: Int64Array, path: str | Path | None) -> Source:
-    """Write down what was read: from a file, or without a path a built-in data set."""
+    """Describe what was read: a file, or a built-in data set if ``path`` is None."""
     return Source(
         name=columns.name,
         sha256=sha256_of_arrays(columns.arrays) if path is None else sha256_of_file(Path(path).expanduser()),
@@ -361,17 +369,20 @@ def source_of(columns: Columns, kept: Int64Array, path: str | Path | None) -> So
 
 
 def refuse_empty(features: Sequence[str], empty: BoolArray, where: str) -> None:
-    """Raise a DataError where a feature has no value at all, by ``empty`` (features,)."""
+    """Raise a DataError if a feature has no value at all, by ``empty`` (features,)."""
     if empty.any():
         names = [name for name, nothing in zip(features, empty, strict=True) if nothing]
         raise DataError(
-            f"{where} has no value at all in {listing(names)}, so nothing fills these columns in: leave them out of"
+            f"{where} has no value at all in {listing(names)}, so these columns cannot be filled in. Leave them out of"
             " data.features."
         )
 
 
 def _rows_without_gap(columns: Columns, remedy: str | None, *, features: bool = True) -> Int64Array:
-    """Return the indices of the rows without an empty cell in a used column; refuse others where there is a remedy."""
+    """Return the indices of the rows without an empty cell in a used column.
+
+    With a remedy, raise if there are others.
+    """
     gaps: dict[str, BoolArray] = {}
     if features and columns.matrix.dtype.kind == "f":
         empty = np.isnan(columns.matrix)
@@ -399,7 +410,7 @@ def _rows_without_gap(columns: Columns, remedy: str | None, *, features: bool = 
 
 
 def _clients_of_dropped(columns: Columns, kept: Int64Array) -> dict[str, int]:
-    """How many rows each client lost, where a column names the clients; rows that name none are nobody's."""
+    """Count the rows that each client lost, if a column names the clients. Rows without a client are not counted."""
     if columns.client is None:
         return {}
     lost = np.delete(columns.client.codes, kept)
@@ -417,7 +428,7 @@ def _refuse_infinite(columns: Columns, kept: Int64Array) -> None:
         raise DataError(
             f"{columns.name} has infinite values in {infinite.size} row{'' if infinite.size == 1 else 's'}; the "
             f"first is {columns.matrix[row, column]} in {columns.features[column]!r} on {columns.locate(row)}. "
-            f"Distances to such a row are not numbers: correct it, or empty the cell and set data.missing: drop."
+            f"Distances to such a row are not numbers. Correct it, or empty the cell and set data.missing: drop."
         )
 
 
@@ -431,23 +442,23 @@ def _refuse_duplicate_ids(columns: Columns, kept: Int64Array) -> None:
         again = int(repeats[0])
         earlier = int(first[group[again]])
         raise DataError(
-            f"{columns.name}: the id {str(ids[again])!r} in column {columns.identity.column!r} stands on "
+            f"{columns.name}: the id {str(ids[again])!r} in column {columns.identity.column!r} is on "
             f"{columns.locate(int(kept[earlier]))} and again on {columns.locate(int(kept[again]))} (repeated ids in "
-            f"all: {repeats.size}). Ids tell rows apart: make them distinct, or leave data.id out and "
-            f"rows are numbered from 0."
+            f"all: {repeats.size}). Each row needs its own id: make them distinct, or leave data.id out to number the "
+            f"rows from 0."
         )
 
 
 def _sampled(columns: Columns, kept: Int64Array, rows: int, seed: int) -> Int64Array:
-    """Return which of the ``kept`` rows a sub-sample of ``rows`` holds."""
+    """Return the positions of a sub-sample of ``rows`` among the ``kept`` rows."""
     if rows < 2:
-        raise DataError(f"data.rows is {rows}; a map needs at least 2 rows.")
+        raise DataError(f"data.rows is {rows}, but a map needs at least 2 rows.")
     if rows > len(kept):
         dropped = len(columns.matrix) - len(kept)
-        after = f" once {dropped} rows with missing values are dropped" if dropped else ""
+        after = f" after {dropped} rows with missing values are dropped" if dropped else ""
         raise DataError(
-            f"data.rows asks for {rows} rows, but {columns.name} has {len(kept)}{after}. "
-            f"Ask for at most {len(kept)}, or leave data.rows out to take them all."
+            f"data.rows is {rows}, but {columns.name} has {len(kept)} rows{after}. "
+            f"Use at most {len(kept)}, or leave data.rows out to use all rows."
         )
     return sample_rows(len(kept), rows, None if columns.label is None else columns.label.codes[kept], seed)
 
@@ -455,7 +466,7 @@ def _sampled(columns: Columns, kept: Int64Array, rows: int, seed: int) -> Int64A
 def table_of(
     columns: Columns, kept: Int64Array, source: Source | None = None, *, gaps: bool = False
 ) -> Table:
-    """Return the rows of the columns at the indices ``kept``, which may lack values where there may be ``gaps``."""
+    """Return the table of the columns' rows ``kept``. With ``gaps``, values can be missing."""
     stored = columns.matrix.dtype
     exact_in_float32 = stored.itemsize <= (4 if stored.kind == "f" else 2)
     taken = columns.matrix if len(kept) == len(columns.matrix) else columns.matrix[kept]
@@ -481,6 +492,6 @@ def _refuse_equal_rows(table: Table) -> None:
     constant = table.constant_features
     if len(constant) == len(table.features):
         raise DataError(
-            f"{table.name}: all {len(table.rows)} rows are equal in every feature ({listing(constant)}), so there "
-            f"is no distance to draw. Check data.features, or raise data.rows."
+            f"{table.name}: all {len(table.rows)} rows are equal in every feature ({listing(constant)}), so "
+            f"all distances are 0. Check data.features, or raise data.rows."
         )

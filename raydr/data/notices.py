@@ -1,4 +1,4 @@
-"""What whoever maps a table should know of its columns before they do, said without any of their values."""
+"""Warnings about the columns of a table before it is mapped. They reveal no values."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.data.columns import listing
 
 PLAIN, NUMBERING, CODES = 0, 1, 2
-"""What a column of numbers looks like: nothing special; an identity; codes of kinds."""
+"""Appearance of a column of numbers: nothing special, an identity, or codes of categories."""
 
-_LEAST_ROWS = 20  # fewer whole numbers are all different by chance, or few
-_FEWEST, _MOST, _LARGEST = 3, 10, 99  # different values of a code; two are as good as zeros and ones
+_LEAST_ROWS = 20  # with fewer, whole numbers can be distinct or few by chance
+_FEWEST, _MOST, _LARGEST = 3, 10, 99  # distinct values of a code; two values are as good as 0/1
 _MANY = 20
-"""Columns of codes past which, if they are most of all columns, the table is one of counts, as of images or genes."""
+"""If more columns than this look like codes, and most columns do, the table holds counts, as of images or genes."""
 _APART = 10.0
-"""Times the middle column's standard deviation, past which a column is said to decide over distances."""
+"""Ratio to the median column's standard deviation above which a column dominates distances."""
 
 
 def looks(rows: FloatArray) -> Int64Array:
-    """What each column of rows (rows, features) looks like, (features,); missing values count for nothing.
+    """Return what each column of rows (rows, features) looks like: (features,). Missing values are ignored.
 
-    Whole numbers that are all different tell rows apart, as an identity does; a few small ones may be codes.
+    Whole numbers that are all distinct identify rows. A few distinct small ones can be codes.
 
     >>> looks(np.column_stack([np.arange(30.0), np.arange(30.0) % 4, np.arange(30.0) / 7])).tolist()
     [1, 2, 0]
@@ -32,7 +32,7 @@ def looks(rows: FloatArray) -> Int64Array:
     if len(rows) < _LEAST_ROWS:
         return found
     with np.errstate(invalid="ignore"):
-        # Most columns of measurements are ruled out by their first rows.
+        # The first rows rule out most columns of measurements.
         first = rows[:_LEAST_ROWS]
         likely = (np.isnan(first) | (first == np.floor(first))).all(axis=0)
     for column in np.flatnonzero(likely):
@@ -49,16 +49,16 @@ def looks(rows: FloatArray) -> Int64Array:
 
 
 def common_looks(of_sites: Sequence[Int64Array]) -> Int64Array:
-    """What columns look like by the votes of sites, (features,) each: as every site with enough rows has it."""
+    """Return what columns look like (features,) to every site with enough rows, or plain if they differ."""
     votes = np.stack(of_sites)
-    said = votes[(votes != PLAIN).any(axis=1)]  # a site that has too few rows to say says nothing
+    said = votes[(votes != PLAIN).any(axis=1)]  # a site with too few rows does not vote
     if not len(said):
         return of_sites[0]
     return np.asarray(np.where((said == said[0]).all(axis=0), said[0], PLAIN), np.int64)
 
 
 def of_columns(features: Sequence[str], found: Int64Array, constant: Sequence[str] = ()) -> tuple[str, ...]:
-    """What there is to say of columns that look like something else than measurements, or have one value."""
+    """Return the warnings about columns that do not look like measurements, or have one value."""
     named = [
         [name for name, look in zip(features, found.tolist(), strict=True) if look == kind]
         for kind in (NUMBERING, CODES)
@@ -67,30 +67,30 @@ def of_columns(features: Sequence[str], found: Int64Array, constant: Sequence[st
     said = []
     if numbering:
         said.append(
-            f"{listing(numbering)}: whole numbers, each there once, as of an identity or a time. If that is what"
-            " they are, rows lie by them and not by what was measured: name the other columns in data.features, or the"
-            " identity in data.id."
+            f"{listing(numbering)}: whole numbers, all distinct, as in an identity or a time. If they are one,"
+            " they decide the places of rows instead of the measurements. Name the other columns in data.features, or"
+            " the identity in data.id."
         )
     if codes and not (len(codes) > _MANY and 2 * len(codes) > len(features)):
         said.append(
-            f"{listing(codes)}: a few small whole numbers. If they are codes of kinds, and not grades or counts, their"
-            " differences mean nothing: write them as words, of which data.categories: one-hot makes zeros and ones, or"
-            " leave them out of data.features."
+            f"{listing(codes)}: a few small whole numbers. If they are codes of categories, and not grades or counts,"
+            " their differences mean nothing. Write them as words and set data.categories: one-hot to make 0/1 columns,"
+            " or leave them out of data.features."
         )
     if constant:
-        said.append(f"{listing(constant)}: one value in all rows, which tells no row from another.")
+        said.append(f"{listing(constant)}: one value in all rows, which does not tell rows apart.")
     return tuple(said)
 
 
 def of_spreads(features: Sequence[str], deviation: Float64Array) -> tuple[str, ...]:
-    """What there is to say where some columns vary much more than others, and nothing is scaled.
+    """Return a warning if some columns vary much more than others and nothing is scaled.
 
     Parameters
     ----------
     features : sequence of str
         Names of the columns.
     deviation : (features,) float64
-        Standard deviation of each.
+        Standard deviation of each column.
     """
     varying = deviation[deviation > 0]
     if len(varying) < 2:
@@ -103,7 +103,7 @@ def of_spreads(features: Sequence[str], deviation: Float64Array) -> tuple[str, .
     times = float(deviation[far[0]]) / middle
     others = f" and {len(far) - 1} more vary up to" if len(far) > 1 else " varies"
     return (
-        f"Nothing is scaled, and {features[far[0]]!r}{others} {times:,.0f} times as much as the middle column:"
-        " who is near to whom follows from that alone, and measures of neighbours look good for it. data.scale:"
-        " standard has all columns count alike.",
+        f"Nothing is scaled, but {features[far[0]]!r}{others} {times:,.0f} times as much as the median column."
+        " Such columns alone decide which rows are neighbours, and neighbour metrics look good for that reason. Set"
+        " data.scale: standard to weight all columns equally.",
     )

@@ -1,4 +1,4 @@
-"""NumPy files, and arrays already in memory: a matrix ``X`` and one-dimensional arrays beside it."""
+"""Reader for NumPy files and arrays in memory: a matrix ``X`` and one-dimensional arrays."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from raydr.data.columns import (
 from raydr.errors import DataError, did_you_mean
 
 _ARCHIVE, _ARRAY, _PICKLE = b"PK", b"\x93NUMPY", b"\x80"
-"""How an .npz file begins, a .npy file, and what pickle writes."""
+"""First bytes of an .npz file, of a .npy file, and of a pickle."""
 
 _DEFAULT_LABELS = ("y", "label", "labels")
 
 
 def read_npy(path: Path, choice: Choice) -> Columns:
-    """Read a .npy file: one (rows, features) array, without room for labels, clients or ids.
+    """Read a .npy file: one (rows, features) array, without labels, clients or ids.
 
     Raises
     ------
     DataError
-        When it cannot be read as such, or ``choice`` names a label, client or id.
+        If it cannot be read as such an array, or ``choice`` names a label, client or id.
     """
     for knob, column in choice.named.items():
         raise DataError(
             f"{path.name} is a .npy file, which holds only features, so {knob} cannot name {column!r} in it. "
-            f"Save a .npz file with the features as X and the array {column!r} beside it."
+            f"Save a .npz file with the features as X and the array {column!r} next to it."
         )
     if _begins(path, _ARCHIVE):
-        raise DataError(f"{path} holds an archive of arrays, which is a .npz file; rename it to end in .npz.")
+        raise DataError(f"{path} holds an archive of arrays, which is a .npz file. Rename it to end in .npz.")
     try:
         matrix = read_array_file(path)
     except ArrayFileError as error:
@@ -54,15 +54,15 @@ def read_npy(path: Path, choice: Choice) -> Columns:
 
 
 def read_npz(path: Path, choice: Choice, name: str | None = None) -> Columns:
-    """Read a .npz file: see `from_arrays` for the arrays it may hold. ``name`` defaults to the file's.
+    """Read a .npz file: see `from_arrays` for the arrays that it can hold. ``name`` defaults to the file's.
 
     Raises
     ------
     DataError
-        When it cannot be read, or its arrays cannot be used as ``choice`` asks.
+        If it cannot be read, or its arrays cannot be used as ``choice`` asks.
     """
     if _begins(path, _ARRAY):
-        raise DataError(f"{path} holds one array, which is a .npy file; rename it to end in .npy.")
+        raise DataError(f"{path} holds one array, which is a .npy file. Rename it to end in .npy.")
     try:
         with ArrayArchive(path) as archive:
             return from_arrays(name or path.name, archive, choice)
@@ -76,19 +76,19 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
     Parameters
     ----------
     name : str
-        What error messages call the source.
+        The name of the source in error messages.
     arrays : mapping
-        ``X`` (rows, features) numbers. Optional: ``feature_names`` (features,), else "x0", "x1", ...;
+        ``X`` (rows, features) numbers. Optional: ``feature_names`` (features,), by default "x0", "x1", ...;
         ``y``, ``label`` or ``labels`` (rows,), the label unless ``choice`` names another; any other (rows,)
-        array, usable as label, client, mark or id. Codes from 0 in an array ``key`` are spelt by an array
-        ``key_names`` where there is one, ``y`` by ``class_names``.
+        array, to use as label, client, mark or id. If there is an array ``key_names``, it gives the names of
+        the codes from 0 in the array ``key``. For ``y`` it is ``class_names``.
     choice : Choice
-        What the user named.
+        The columns that the user named.
 
     Raises
     ------
     DataError
-        For an absent, wrongly shaped or non-numeric array.
+        If an array is absent, has the wrong shape or is not numeric.
     """
     if "X" not in arrays:
         raise DataError(
@@ -98,17 +98,17 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
     matrix = arrays["X"]
     if matrix.ndim != 2:
         raise DataError(
-            f"{name}: the features have the shape {matrix.shape}; a (rows, features) array is needed. "
+            f"{name}: the features have the shape {matrix.shape}, but a (rows, features) array is needed. "
             f"Reshape it, for images with X.reshape(len(X), -1)."
         )
     names, named = _feature_names(arrays, matrix.shape[1])
-    refuse_repeats(names, where=name, remedy="give every feature a name of its own in feature_names")
+    refuse_repeats(names, where=name, remedy="give every feature its own name in feature_names")
     features = choice.pick_features(name, names, names, named=named)
     lacking = [] if choice.layout is None else sorted(set(features) - set(names))
     if choice.layout is not None and (choice.layout.words or lacking):
         raise DataError(
-            f"{name} holds numbers alone, and others have {listing([*choice.layout.words, *lacking])}: add columns"
-            " of numbers so called, NaN where they are missing, and leave columns of words out of data.features."
+            f"{name} has only numbers, but others have {listing([*choice.layout.words, *lacking])}. Add columns"
+            " of numbers with these names, NaN where they are missing, and leave text columns out of data.features."
         )
     if len(features) < len(names) or features != names:
         position = {feature: column for column, feature in enumerate(names)}
@@ -133,9 +133,9 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
         else _key(name, arrays, choice.marks, "data.holdout.column", len(matrix)),
         named=named,
         unread={name: NOT_LISTED for name in names if name not in features}
-        # An array of names says how others are to be read, and is no column.
+        # An array of names gives the words for another array. It is not a column.
         | {
-            name: "an array beside X"
+            name: "an array next to X"
             for name in arrays
             if name not in {"X", label, choice.client, choice.id, choice.marks}
             and not name.endswith("_names")
@@ -144,7 +144,7 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
 
 
 def _feature_names(arrays: Mapping[str, NDArray[Any]], count: int) -> tuple[list[str], bool]:
-    """Return the names of the features, and whether they stand in the source or were made up here."""
+    """Return the names of the features, and whether they come from the source."""
     if "feature_names" in arrays:
         names = arrays["feature_names"]
         if names.shape == (count,):
@@ -153,7 +153,7 @@ def _feature_names(arrays: Mapping[str, NDArray[Any]], count: int) -> tuple[list
 
 
 def _refuse_text(name: str, matrix: NDArray[Any], features: Sequence[str]) -> None:
-    """Raise a DataError when the matrix does not hold real numbers; name the first cell of text."""
+    """Raise a DataError if the matrix does not hold real numbers. For text, the message names the first cell."""
     if matrix.dtype.kind in "biuf":
         return
     if matrix.dtype.kind in "SU" and matrix.size:
@@ -163,13 +163,13 @@ def _refuse_text(name: str, matrix: NDArray[Any], features: Sequence[str]) -> No
                 raise DataError(
                     f"{name}: the features are stored as text: {offending[1]!r} in feature {feature!r}, row "
                     f"{offending[0]} (the first is row 0). Save X as numbers (X.astype(float)) and keep text "
-                    f"in an array beside it, to be named as data.label, clients.partition.column or data.id."
+                    f"in an array next to it, to use as data.label, clients.partition.column or data.id."
                 )
-    raise DataError(f"{name}: the features are {matrix.dtype} values; they must be real numbers.")
+    raise DataError(f"{name}: the features are {matrix.dtype} values. They must be real numbers.")
 
 
 def _column(name: str, arrays: Mapping[str, NDArray[Any]], column: str, knob: str, rows: int) -> NDArray[Any]:
-    """Return the (rows,) array that ``knob`` names."""
+    """Return the (rows,) array that the key ``knob`` names."""
     if column not in arrays:
         usable = [key for key in arrays if key != "X" and arrays[key].shape == (rows,)]
         raise DataError(
@@ -179,8 +179,8 @@ def _column(name: str, arrays: Mapping[str, NDArray[Any]], column: str, knob: st
     values = arrays[column]
     if values.shape != (rows,):
         raise DataError(
-            f"{name}: {knob} is the array {column!r} of shape {values.shape}, but X has {rows} rows; "
-            f"it needs one value per row, the shape ({rows},)."
+            f"{name}: {knob} is the array {column!r} of shape {values.shape}, but X has {rows} rows. "
+            f"It needs one value per row, the shape ({rows},)."
         )
     return values
 
@@ -207,10 +207,10 @@ def _begins(path: Path, *starts: bytes) -> bool:
 
 def _reason(path: Path, error: ArrayFileError) -> str:
     if not _begins(path, _ARCHIVE, _ARRAY, _PICKLE):
-        return "it is none, whatever its name says. Save it by numpy.save or numpy.savez."
+        return "it is not one. Save it with numpy.save or numpy.savez."
     if _begins(path, _PICKLE):
         return (
-            "it holds pickled Python objects, which raydr never opens, because they can run code. "
+            "it holds pickled Python objects, which raydr does not open, because they can run code. "
             "Save plain arrays of numbers or text (astype(float), astype(str))."
         )
     return str(error)

@@ -1,4 +1,4 @@
-"""Where mapped rows come from, and what became of the others: written down once, by whoever reads the source."""
+"""Records of where the mapped rows come from, and what became of the other rows."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ class Source:
     Attributes
     ----------
     name : str
-        The built-in name or the file's.
+        The built-in name or the file's name.
     rows : int
-        That it has.
+        Number of its rows.
     dropped : int
-        Rows of these that were left out because a value is missing.
+        Number of these rows that were dropped because a value is missing.
     named : bool
-        Whether it names its columns; else they are counted.
+        Whether it names its columns, or they are numbered.
     left_out : dict of str to str
         Every column that is not mapped, with the reason.
     dropped_by_client : dict of str to int
-        Where a column names the clients: how many of the dropped rows were whose.
+        Dropped rows of each client, if a column names the clients.
     client : str or None
-        Whose file it is, where clients have files of their own.
+        The client that owns the file, if clients have their own files.
     sha256 : str or None
-        Of what ``hashed`` says: the file's bytes, or, for built-in data, which come in different files with the same
-        content, the numbers of the columns that were read. It tells the last record to anybody who knows the others, so
-        it is no part of ``data.json``; None where it is not known.
+        Hash of what ``hashed`` names: the file's bytes, or the numbers of the columns that were read (for
+        built-in data, whose files differ with the same content). The hash reveals the last record to anyone
+        who knows the others, so it is not part of ``data.json``. None if it is not known.
     hashed : {"file", "numbers"}
     """
 
@@ -52,7 +52,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """By which a source is known again: an entry of ``fingerprints.json``."""
+    """Hash that identifies a source: an entry of ``fingerprints.json``."""
 
     name: str
     sha256: str | None
@@ -68,12 +68,12 @@ class Harmonized:
     kind : str
         ``center``, ``scale`` or ``combat``: see :mod:`raydr.statistics.site_effects`.
     keep : tuple of str
-        What was to stay of the differences between sites.
+        Differences between sites to keep.
     unchanged : tuple of str
-        Columns that stayed as they were: those that are kept, and under ``combat`` those that one site has one value
-        of.
+        Columns that were not changed: those to keep, and under ``combat`` those with one value at one of the
+        sites.
     before, after : dict of str to float or None
-        How far the sites' rows stand apart, by names of metrics, of the rows as scaled; None where there is no saying.
+        How far apart the sites' scaled rows are, by names of metrics. None if it cannot be computed.
     """
 
     kind: str
@@ -90,9 +90,9 @@ class Provenance:
     Attributes
     ----------
     columns : tuple of str
-        That were mapped, in their order.
+        The mapped columns, in their order.
     named : bool
-        Whether the sources name them; else they are counted.
+        Whether the sources name them, or they are numbered.
     scaling : str
         How the columns were scaled: see :func:`raydr.statistics.scaling.fit_scaling`.
     sources : tuple of Source
@@ -100,21 +100,21 @@ class Provenance:
     mapped : int
         Rows on the map.
     set_apart : int
-        Rows that the server was given instead, as anchors.
+        Rows that the server received as anchors, and that are not mapped.
     held_out : int
-        Rows that nobody was given, and that were placed on the map afterwards.
+        Rows that no client received, and that were placed on the map afterwards.
     filling : str or None
-        What missing values of mapped rows were filled in by, ``mean`` or ``median`` of all clients.
+        How missing values of mapped rows were filled in: ``mean`` or ``median`` of all clients.
     words : dict of column to tuple of str
-        Columns of text that are mapped as a column of zeros and ones for each of these words.
+        Columns of text that are mapped as one 0/1 column for each of these words.
     filled : dict of client to dict of column to int
-        How many there were, whose, and of which column.
+        Number of filled-in values, by client and column.
     anchors : Source or None
-        The file of anchors, where there is one.
+        The file of anchors, if there is one.
     harmonized : Harmonized or None
-        How sites were adjusted to each other; None where they were not.
+        How sites were adjusted to each other, or None if they were not.
     notices : tuple of str
-        What whoever looks at the map should know of the data, a sentence or two each.
+        Warnings about the data for readers of the map, in a sentence or two each.
     """
 
     columns: tuple[str, ...]
@@ -133,21 +133,21 @@ class Provenance:
 
     @property
     def everything_read(self) -> tuple[Source, ...]:
-        """The sources, and the anchors' where they have one."""
+        """The sources, and the file of anchors if there is one."""
         return self.sources + (() if self.anchors is None else (self.anchors,))
 
     @property
     def fingerprints(self) -> tuple[Fingerprint, ...]:
-        """By which everything that was read is known again."""
+        """The hashes of everything that was read."""
         return tuple(Fingerprint(each.name, each.sha256, each.hashed) for each in self.everything_read)
 
     def known_by(self, found: Sequence[Fingerprint]) -> Provenance:
-        """Return the same with the fingerprints of everything that was read.
+        """Return a copy with the hashes of everything that was read.
 
         Raises
         ------
         ValueError
-            If they are those of others.
+            If they belong to other sources.
         """
         read = self.everything_read
         if [each.name for each in read] != [each.name for each in found]:
@@ -160,22 +160,22 @@ class Provenance:
 
     @property
     def read(self) -> int:
-        """Rows of all sources."""
+        """Number of rows of all sources."""
         return sum(source.rows for source in self.sources)
 
     @property
     def dropped(self) -> int:
-        """Rows that were left out because a value is missing."""
+        """Number of rows that were dropped because a value is missing."""
         return sum(source.dropped for source in self.sources)
 
     @property
     def not_drawn(self) -> int:
-        """Rows that a sub-sample left out."""
+        """Number of rows that a sub-sample left out."""
         return self.read - self.dropped - self.set_apart - self.mapped - self.held_out
 
     @property
     def dropped_by_client(self) -> dict[str, int]:
-        """Clients that lost rows, and how many, as far as the sources say whose rows they were."""
+        """Lost rows of each client that lost any, if the sources name the owners of rows."""
         lost = {
             source.client: source.dropped
             for source in self.sources
@@ -187,13 +187,13 @@ class Provenance:
 
 
 def sha256_of_file(path: Path) -> str:
-    """Hash of a file's bytes."""
+    """Return the SHA-256 hash of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sha256_of_arrays(arrays: Iterable[NDArray[Any]]) -> str:
-    """Hash of the shapes, types and numbers of arrays."""
+    """Return the SHA-256 hash of the shapes, types and numbers of arrays."""
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(f"{array.shape} {array.dtype.str} ".encode())

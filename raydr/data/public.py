@@ -1,4 +1,4 @@
-"""Rows that are nobody's secret, set apart before the rest is dealt to clients."""
+"""Public rows, set apart before the other rows are dealt to clients."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from raydr.errors import DataError
 
 
 def set_apart(table: Table, mapped: int | None, public: int, seed: int) -> tuple[Table, FloatArray]:
-    """Split a table into the rows that clients hold, and rows that the server holds from the start.
+    """Split a table into the clients' rows and public rows that the server has from the start.
 
     Parameters
     ----------
     table : Table
         All rows.
     mapped : int, optional
-        Rows of the first part, the same sub-sample that :func:`raydr.data.load` draws; without it, all that are left.
+        Number of rows of the first part, the same sub-sample that :func:`raydr.data.load` draws. Default: all
+        that are left.
     public : int
-        Rows of the second part, drawn uniformly from the others.
+        Number of rows of the second part, drawn uniformly from the others.
     seed : int
-        Of both draws.
+        Seed of both draws.
 
     Returns
     -------
     table : Table
-        The first part, in the table's order.
+        The clients' rows, in the table's order.
     rows : (public, features) array
-        The second, in random order.
+        The public rows, in random order.
 
     Raises
     ------
     DataError
-        If there are not as many rows.
+        If there are not enough rows.
 
     Examples
     --------
@@ -46,8 +47,8 @@ def set_apart(table: Table, mapped: int | None, public: int, seed: int) -> tuple
     count = len(table.rows)
     if mapped is not None and (mapped < 2 or mapped + public > count):
         raise DataError(
-            f"data.rows asks for {mapped} rows beside {public} that are set apart, but {table.name} has {count}: ask"
-            f" for 2 to {count - public}."
+            f"data.rows is {mapped} and {public} public rows are set apart, but {table.name} has {count} rows. Set"
+            f" data.rows to 2 to {count - public}."
         )
     rng = stream(seed, "public rows")
     if mapped is None:

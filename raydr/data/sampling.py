@@ -1,4 +1,4 @@
-"""Seeded draws of rows: one random stream per purpose, sub-samples that keep the classes' shares."""
+"""Seeded draws of rows: one random stream per purpose, and sub-samples that keep the classes' shares."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from raydr.errors import DataError
 def stream(seed: int, purpose: str) -> np.random.Generator:
     """Return the random stream of one purpose, independent of every other purpose under the same seed.
 
-    The purpose enters the seed sequence as the number its letters spell: sub-sampling draws the same rows
-    whatever a partition draws afterwards.
+    The purpose is part of the seed sequence, as the number that its letters spell. So sub-sampling draws the
+    same rows whatever a partition draws later.
 
     Raises
     ------
     DataError
-        When ``seed`` is negative.
+        If ``seed`` is negative.
     """
     if seed < 0:
-        raise DataError(f"The seed is {seed}; it must be a whole number from 0 up.")
+        raise DataError(f"The seed is {seed}, but it must be a whole number of at least 0.")
     return np.random.default_rng(np.random.SeedSequence([seed, int.from_bytes(purpose.encode(), "big")]))
 
 
 def apportion(shares: FloatArray, total: int, rng: np.random.Generator) -> Int64Array:
-    """Round non-negative ``shares`` (parts,) that sum to ``total`` to whole numbers with that sum.
+    """Round non-negative ``shares`` (parts,) that sum to ``total`` to whole numbers with the same sum.
 
-    Largest remainders (Hamilton's method): every part gets its share rounded down or up. Ties are drawn,
-    so that no part is favoured for standing first.
+    Uses largest remainders (Hamilton's method): every part gets its share rounded down or up. Ties are drawn
+    at random, so that the order of the parts does not matter.
     """
     counts = np.floor(shares).astype(np.int64)
     short = total - int(counts.sum())
@@ -42,8 +42,8 @@ def sample_rows(
 ) -> Int64Array:
     """Draw ``size`` of ``rows`` row numbers without replacement, in ascending order.
 
-    With ``labels`` (rows,), each class keeps its share to within one row; a class whose share is under one
-    row may vanish. The same arguments draw the same rows; another ``purpose``, others.
+    With ``labels`` (rows,), each class keeps its share to within one row. A class whose share is under one
+    row can disappear. The same arguments draw the same rows. Another ``purpose`` draws others.
     """
     rng = stream(seed, purpose)
     if labels is None:

@@ -1,4 +1,4 @@
-"""A client's own file: found, said what to read where it is not, and read where it is."""
+"""A client's own file: its settings, and its contents read where the file is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from raydr.errors import DataError
 
 @dataclass(kw_only=True, frozen=True)
 class SiteFile:
-    """Instructions for reading one client's rows; see :func:`raydr.data.load` for the fields."""
+    """Settings for reading one client's rows: see :func:`raydr.data.load` for the fields."""
 
     path: str
     label: str | None = None
@@ -48,11 +48,11 @@ class SiteFile:
             categories=self.categories,
             layout=self.layout,
             matrix=self.matrix,
-            for_map=False,  # a site may hold one row
+            for_map=False,  # a site can have a single row
         )
 
     def survey(self) -> Survey:
-        """Return what this site tells of the columns that would be features."""
+        """Return this site's report on the candidate feature columns."""
         choice = Choice(
             label=self.label,
             features=self.features,
@@ -65,18 +65,18 @@ class SiteFile:
 
     @property
     def needs_layout(self) -> bool:
-        """Whether sites have to agree on what is mapped before their files are read."""
+        """Whether sites must agree on the mapped columns before their files are read."""
         return self.layout is None and (self.categories != "error" or self.missing in FILLINGS)
 
 
 def laid_out(file: SiteFile, surveys: Sequence[Survey]) -> Layout:
-    """Which columns of sites' files are mapped, and as what; ``file`` says what all of them are asked.
+    """Return which columns of the sites' files are mapped, and in which form. ``file`` has the settings of all sites.
 
     Raises
     ------
     DataError
-        As :func:`raydr.data.categories.agree`, where columns are spelt otherwise in another file, and where a file has
-        none of the columns of any other.
+        As in :func:`raydr.data.categories.agree`. Also if a column is spelt differently in another file, or
+        if a file shares no column with the others.
     """
     where = "The sites' data"
     layout = agree(surveys, file.categories, listed=file.features, where=where, threshold=file.threshold)
@@ -93,14 +93,14 @@ def laid_out(file: SiteFile, surveys: Sequence[Survey]) -> Layout:
                 listing([column for column in layout.columns if column in which]) for which in (own, others)
             )
             raise DataError(
-                f"{where}: one file has {mine} alone, and no other file has any of these; the others have {theirs}. So"
-                " nothing says which of its rows are like those of others: name columns alike in all files."
+                f"{where}: one file has only {mine}, and no other file has any of these. The others have {theirs}. So"
+                " its rows cannot be compared with the others. Use the same column names in all files."
             )
     return layout
 
 
 def _refuse_other_spellings(files: Sequence[set[str]], layout: Layout, where: str) -> None:
-    """Raise a DataError for two columns that differ in case or signs alone, of which no file has both."""
+    """Raise a DataError if two columns differ only in case or punctuation and no file has both."""
     spellings: dict[str, list[str]] = {}
     for column in layout.columns:
         spellings.setdefault(letters(column), []).append(column)
@@ -108,29 +108,29 @@ def _refuse_other_spellings(files: Sequence[set[str]], layout: Layout, where: st
         for other in more:
             if spelt and not any({first, other} <= columns for columns in files):
                 raise DataError(
-                    f"{where}: the column {first!r} is {other!r} in another file, so they would be two columns, each"
-                    " filled in where the other is. Write it alike in all files, or list both in data.features."
+                    f"{where}: the column {first!r} is {other!r} in another file, so they would be two columns with"
+                    " many missing values. Write it the same way in all files, or list both in data.features."
                 )
 
 
 @dataclass(kw_only=True, frozen=True)
 class Census:
-    """What the driver of a simulation knows of a client's file: everything but the rows.
+    """The driver's knowledge of a client's file: everything but the rows.
 
     Attributes
     ----------
     ids : (rows,)
         Identities of the rows.
     labels : (rows,) str or None
-        Class names, for colouring the map and for judging it.
+        Class names, to colour and to evaluate the map.
     features : tuple of str
         Names of the features.
     fingerprint : str
-        Of the rows, by which a restarted client is known to hold the same.
+        Hash of the rows, to check that a restarted client has the same rows.
     source : Source
-        What was read, and what of it is not among the rows.
+        What was read, and what was left out.
     gaps : (features,) int64
-        How many values of each feature are missing.
+        Number of missing values of each feature.
     looks : (features,) int64
         What each feature looks like: see :func:`raydr.data.notices.looks`.
     """
@@ -145,7 +145,7 @@ class Census:
 
 
 def census(file: SiteFile) -> Census:
-    """Read a file here and say everything of it but the rows."""
+    """Read a file here and return everything about it but the rows."""
     table = file.read()
     labels = None if table.labels is None else np.asarray(table.label_names, np.str_)[table.labels]
     return Census(
@@ -160,13 +160,13 @@ def census(file: SiteFile) -> Census:
 
 
 def gaps_of(rows: FloatArray) -> Int64Array:
-    """How many values of each feature are missing in rows (rows, features)."""
+    """Count the missing values of each feature in rows (rows, features)."""
     return np.asarray(np.isnan(rows).sum(axis=0, dtype=np.int64))
 
 
 @dataclass(frozen=True)
 class Site:
-    """A client whose rows are read from its own file, and the node that has it (None: any)."""
+    """A client whose rows are read from its own file, and the node with that file (None: any node)."""
 
     file: SiteFile
     node: str | None
@@ -174,12 +174,12 @@ class Site:
 
 
 def files_of(data: str | Path) -> list[Path] | None:
-    """The files of a folder or a pattern, one for each site; None for a single file.
+    """Return the files of a folder or a pattern, one per site, or None for a single file.
 
     Raises
     ------
     DataError
-        If there are none that can be read.
+        If no file can be read.
     """
     path = Path(data).expanduser()
     if path.is_dir():
@@ -193,7 +193,7 @@ def files_of(data: str | Path) -> list[Path] | None:
     ]
     if not files:
         raise DataError(
-            f"{data} has no file that raydr reads, of {', '.join(ENDINGS)}: give a file, a folder with a file for each"
+            f"{data} has no file that raydr can read ({', '.join(ENDINGS)}). Give a file, a folder with one file per"
             " site, or a pattern in quotes, such as 'data/*.csv'."
         )
     return files

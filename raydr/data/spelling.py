@@ -1,9 +1,9 @@
-"""Sites agree on the words of a column of text without showing which site has which word.
+"""Agreement of sites on the words of a text column, without showing which site has which word.
 
-The server starts with nothing and names beginnings of words. Each site votes 0 or 1 for each byte that could follow,
-and for the end of the word. A beginning goes on, and a word counts, only if enough sites vote for it: so a word of
-fewer sites is never spelt to its end. The server then names the longer beginnings (Zhu et al. 2020 grow a tree of
-popular words in this way; no noise covers the votes here).
+The server starts from the empty beginning. For each beginning of a word, each site votes 0 or 1 for each byte
+that could follow, and for the end of the word. A beginning continues, and a word counts, only if enough sites
+vote for it. So a word of fewer sites is never spelt to its end. The server then asks for the longer
+beginnings. Zhu et al. 2020 grow a tree of popular words in this way. The votes here have no noise.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import numpy as np
 
 from raydr.arrays import Int64Array
 
-_END = 256  # the vote next to those on 256 bytes
+_END = 256  # the vote after those for 256 bytes
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """How many ``rows`` of a site, and how many ``sites``, must have a word before it is told and mapped.
+    """Minimum ``rows`` of a site and minimum ``sites`` that must have a word before it is revealed and mapped.
 
-    Of fewer sites than that, all must have it.
+    If there are fewer sites than that, all must have it.
     """
 
     rows: int = 5
     sites: int = 2
 
     def why(self, sites: int) -> str:
-        """Return why a column is left out if none of its words is known to enough of these sites."""
+        """Return the reason why a column is left out if none of its words is common enough."""
         each = f" at each of {min(self.sites, sites)} sites" if min(self.sites, sites) > 1 else ""
         return f"text without a word that {self.rows} rows{each} have (data.words)"
 
@@ -39,16 +39,16 @@ DEFAULT_THRESHOLD = Threshold()
 
 @dataclass(frozen=True)
 class Agreement:
-    """Messages of each site about columns and words, for the ledger.
+    """What each site sends about columns and words, for the ledger.
 
     Attributes
     ----------
     columns : int
-        Bytes of the columns' names and of what each holds.
+        Bytes of the names of the columns and of what each holds.
     calls : int
-        How often the site was asked for letters of words, all columns at once.
+        Number of requests to a site for letters of words, for all columns at once.
     votes : int
-        How many votes it cast on letters in all.
+        Number of votes of a site on letters in all.
     """
 
     columns: int
@@ -65,9 +65,9 @@ class Spelt:
     words : tuple of str
         Words that enough sites have, in order.
     calls : int
-        How often sites were asked.
+        Number of requests to the sites.
     votes : int
-        How many votes each site cast, for words that were not kept too.
+        Number of votes of each site, including those for words that were not kept.
     """
 
     words: tuple[str, ...]
@@ -76,7 +76,7 @@ class Spelt:
 
 
 def spell_out(sites: Sequence[Iterable[str]], least: int = 1) -> Spelt:
-    """Return the words that at least ``least`` sites have, found by sums of votes alone.
+    """Return the words that at least ``least`` sites have, from sums of votes alone.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def spell_out(sites: Sequence[Iterable[str]], least: int = 1) -> Spelt:
 
 
 def votes(words: Collection[bytes], beginnings: Sequence[bytes]) -> Int64Array:
-    """Return a site's votes (beginnings, 257), 0 or 1: which bytes follow each beginning, and whether a word ends."""
+    """Return a site's votes (beginnings, 257), 0 or 1: the bytes after each beginning, and the word's end."""
     cast = np.zeros((len(beginnings), _END + 1), np.int64)
     for place, beginning in enumerate(beginnings):
         length = len(beginning)

@@ -1,4 +1,4 @@
-"""The table that every later room works on: numbers, and who each row is."""
+"""The table that all later steps use: numbers, and the identity of each row."""
 
 from __future__ import annotations
 
@@ -22,39 +22,38 @@ class Table:
     Attributes
     ----------
     name : str
-        The built-in name or the file name; it heads error messages and reports.
+        The built-in name or the file name, for error messages and reports.
     rows : (rows, features) float32 or float64 array, C-contiguous
-        float32 where that holds every value of the source exactly, else float64.
+        float32 if that holds every value of the source exactly, or else float64.
     features : tuple of str
         One distinct name per column of ``rows``.
     ids : (rows,) int64 or str array
-        The identity of each row in its source: its index from 0 unless an id column was named. Distinct, and
-        kept under sub-sampling.
+        The distinct identity of each row in its source. Default: its index from 0. Sub-sampling keeps it.
     labels : (rows,) int64 array or None
-        Codes into ``label_names``; for colours and metrics only, never shown to a method.
+        Codes into ``label_names``. They are for colours and metrics, and a method never sees them.
     label_names : tuple of str
-        Every class of the source; a sub-sample may lack rows of some.
+        Every class of the source. A sub-sample can have no rows of some.
     client_keys : (rows,) int64 array or None
         Codes into ``client_names``: the natural owner of each row.
     client_names : tuple of str
-        Every owner of the source; a sub-sample may lack rows of some.
+        Every owner of the source. A sub-sample can have no rows of some.
     marks : (rows,) int64 array or None
-        Codes into ``mark_names``: what a column says of each row that tells which are held out.
+        Codes into ``mark_names``: the value of each row in the column that marks held-out rows.
     mark_names : tuple of str
         Every mark of the source.
     source : Source or None
-        What was read, and what of it is not here; None for a table that was made in memory.
+        What was read and what was left out, or None for a table that was made in memory.
     words : mapping of column to tuple of str
-        Of columns of the source that are a feature of zeros and ones for each word here.
+        Words of the source's columns that became one 0/1 feature per word here.
     agreement : Agreement or None
-        What sites said to agree on the features; None where they were not asked.
+        What sites reported to agree on the features, or None if they were not asked.
     gaps : bool
-        Whether values of ``rows`` may be missing, NaN, for clients to fill in.
+        Whether values of ``rows`` can be missing (NaN), for clients to fill in.
 
     Raises
     ------
     DataError
-        When shapes, dtypes or codes disagree, or a value is not finite.
+        If shapes, dtypes or codes disagree, or a value is not finite.
 
     Examples
     --------
@@ -86,12 +85,14 @@ class Table:
                 f"got shape {self.rows.shape}, {self.rows.dtype}."
             )
         if not self.rows.flags.c_contiguous:
-            raise DataError(f"Table {self.name!r}: rows must be C-contiguous; use numpy.ascontiguousarray.")
+            raise DataError(f"Table {self.name!r}: rows must be C-contiguous. Use numpy.ascontiguousarray.")
         if not (np.isfinite(self.rows) if not self.gaps else ~np.isinf(self.rows)).all():
-            raise DataError(f"Table {self.name!r}: rows hold missing or infinite values; all must be finite.")
+            raise DataError(
+                f"Table {self.name!r}: rows have missing or infinite values, but all must be finite."
+            )
         if len(self.features) != self.rows.shape[1] or len(set(self.features)) != len(self.features):
             raise DataError(
-                f"Table {self.name!r}: {self.rows.shape[1]} columns need as many distinct feature names; "
+                f"Table {self.name!r}: {self.rows.shape[1]} columns need the same number of distinct feature names; "
                 f"got {len(self.features)}, {len(set(self.features))} of them distinct."
             )
         count = len(self.rows)
@@ -126,19 +127,19 @@ class Table:
 
     @property
     def read_from(self) -> Source:
-        """What was read, of a table that was read."""
+        """The source of this table. Raises DataError if it was made in memory."""
         if self.source is None:
             raise DataError(f"Table {self.name!r} was made in memory: it has no source.")
         return self.source
 
     @property
     def constant_features(self) -> tuple[str, ...]:
-        """Names of the features with one value in all rows: they carry no distance."""
+        """Names of the features with one value in all rows, which add no distance."""
         constant = np.fmin.reduce(self.rows, axis=0) == np.fmax.reduce(self.rows, axis=0)
         return tuple(name for name, same in zip(self.features, constant, strict=True) if same)
 
     def take(self, index: Int64Array) -> Table:
-        """Return the table of the rows at ``index``, in that order, under the same names.
+        """Return the table of the rows ``index``, in that order, under the same names.
 
         Parameters
         ----------

@@ -1,8 +1,8 @@
-"""Text of a known dialect as an Arrow table, in little more memory than the table takes.
+"""Reader for text tables of a known format as Arrow tables, in little more memory than the table takes.
 
-Arrow finds out what a column holds by reading all of it, and keeps the text until then, several times the table. So
-columns are read as what they hold at the beginning; one that turns out to hold more is read as the next wider kind of
-number, and what is no number either is left to Arrow.
+To infer types, Arrow reads a whole column and keeps its text until then, which takes several times the table.
+So the types come from the start of the file. If a column does not fit its type later, the file is read again
+with the next wider type of number. If it is not a number either, Arrow infers the types.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from raydr.geometry.points import Progress, unheard
 from raydr.memory import available_memory_bytes, size
 
 _LEAST_BLOCK, _LARGEST_BLOCK, _OF_A_COLUMN = 2**21, LONGEST_LINE, 2**14
-"""Bytes that are read at once. Of 20,000 columns a small block holds few rows, and each block costs something by
-column; of few, several blocks are in memory at a time."""
+"""Bytes to read at once. With 20,000 columns, a small block has few rows, and each block has a cost per column.
+With few columns, several blocks are in memory at a time."""
 _TRIES = 20
 _REFUSED = re.compile(r"In CSV column #(\d+): ")
 
 
 def read_text_table(path: Path, dialect: Dialect, progress: Progress = unheard) -> Any:
-    """The table that Arrow's reader makes of a file; ``progress`` is in bytes, and begins anew where a column is wider.
+    """Read a text file as an Arrow table. ``progress`` is in bytes, and starts again if a column needs a wider type.
 
     Raises
     ------
     pyarrow.ArrowException, UnicodeError
-        If it is no table.
+        If it is not a table.
     DataError
         If it takes more than half of the free memory.
     """
@@ -47,7 +47,7 @@ def read_text_table(path: Path, dialect: Dialect, progress: Progress = unheard) 
                 block_size=min(max(_LEAST_BLOCK, columns * _OF_A_COLUMN), _LARGEST_BLOCK),
                 encoding="utf8" if dialect.encoding == "utf-8-sig" else dialect.encoding,
             ),
-            # A quoted cell may hold a line break: slower to split among threads, but it is read right.
+            # A quoted cell can hold a line break. This is slower to split among threads, but it is correct.
             "parse_options": arrow_csv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True),
             "convert_options": arrow_csv.ConvertOptions(decimal_point=dialect.decimal, column_types=types),
         }
@@ -84,20 +84,21 @@ def read_text_table(path: Path, dialect: Dialect, progress: Progress = unheard) 
 def within_memory(
     batches: Iterable[Any], before: int, path: Path, content: Callable[[Path], int]
 ) -> Iterator[Any]:
-    """Yield batches of an Arrow table as long as all of them take at most half of the memory that is free at first.
+    """Yield batches of an Arrow table while all of them take at most half of the memory that is free at first.
 
-    How large a table is cannot be told before it is unpacked. Half, since the rows of a run are in memory twice.
+    The size of a table is not known before it is unpacked. The limit is half, because a run holds its rows
+    twice.
 
     Parameters
     ----------
     batches : iterable of pyarrow.RecordBatch
-        Which the caller keeps.
+        Batches of a table. The caller keeps them.
     before : int
         Bytes that Arrow held before the file was opened.
     path : Path
-        The file that they are read from.
+        The file of the batches.
     content : callable
-        How many bytes the file holds, unpacked.
+        Returns the bytes of the file, unpacked.
 
     Raises
     ------
@@ -116,7 +117,7 @@ def within_memory(
 
 def _too_large(path: Path, content: int, taken: int) -> DataError:
     return DataError(
-        f"{path} ({size(path.stat().st_size)}) holds {size(content)} unpacked, and as a table it takes {size(taken)} or"
-        f" more, which is over half of the memory that is free here. Take fewer rows or columns, or a machine with more"
-        " memory. A file with some of the rows tells `raydr plan FILE --rows N` what a run of all N needs."
+        f"{path} ({size(path.stat().st_size)}) holds {size(content)} unpacked. As a table it takes {size(taken)} or"
+        f" more, which is over half of the free memory here. Use fewer rows or columns, or a machine with more memory."
+        " To see what a run of N rows needs, run `raydr plan FILE --rows N` on a file with some of the rows."
     )

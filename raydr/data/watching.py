@@ -1,4 +1,4 @@
-"""How far a file is read that a library reads in one call."""
+"""Progress of a file that a library reads in one call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOOK_S = 0.2
 
 
 def read_watched(path: Path, read: Callable[[BinaryIO], Read], progress: Progress = unheard) -> Read:
-    """What ``read`` makes of an open file; ``progress`` is in bytes, and is called from this thread alone.
+    """Return the result of ``read`` for an open file. ``progress`` is in bytes, and only this thread calls it.
 
     Raises
     ------
@@ -38,17 +38,17 @@ def read_watched(path: Path, read: Callable[[BinaryIO], Read], progress: Progres
                         progress(min(file.done, size), size)
             return reading.result()
         finally:
-            # Whoever interrupts does not wait for the library.
+            # After an interruption, do not wait for the library.
             pool.shutdown(wait=False, cancel_futures=True)
 
 
 class _Counted(io.BufferedReader):
-    """A file that says what was read of it, to other threads too."""
+    """A file that reports how much of it was read, to other threads too."""
 
     done = 0
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Bytes, as every file."""
+        """Read bytes, and count them."""
         content = super().read(size)
         self.done += len(content)
         return content

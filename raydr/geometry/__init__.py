@@ -1,1 +1,1 @@
-"""Distances between rows, Euclidean and hyperbolic, and what several methods do with them."""
+"""Distances between rows, Euclidean and hyperbolic, and algorithms that several methods share."""

@@ -1,7 +1,7 @@
-"""Rows computed a few at a time, so that what is computed of one has the same bits whatever rows come with it.
+"""Row-wise computation in fixed blocks, so that a row's result is identical bit for bit whatever rows come with it.
 
-A matrix product rounds a row's sums in an order that depends on how many rows there are. Blocks of one size leave it no
-choice: the last one is filled up with its last row.
+A matrix product rounds a row's sums in an order that depends on the number of rows. Blocks of a fixed size
+avoid this. The last block is padded with its last row.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ Number = TypeVar("Number", bound=np.generic)
 Found = TypeVar("Found", bound=np.generic)
 
 ROWS = 128
-"""Rows of a block: with 1,000 columns 1 MB, so that all passes over it stay in a core's cache."""
+"""Rows per block: 1 MB for 1,000 columns, so that all passes stay in a core's cache."""
 
 
 def filled_up(rows: NDArray[Number]) -> NDArray[Number]:
-    """At most :data:`ROWS` rows, at least one, followed by the last of them until they are so many."""
+    """Pad 1 to :data:`ROWS` rows to :data:`ROWS` with copies of the last one."""
     return np.concatenate([rows, np.repeat(rows[-1:], ROWS - len(rows), axis=0)])
 
 
 def in_blocks(compute: Callable[[NDArray[Number]], NDArray[Found]], rows: NDArray[Number]) -> NDArray[Found]:
-    """What ``compute`` makes of rows (rows, columns), one row of each, block by block.
+    """Apply ``compute``, which maps each row to a row, to rows (rows, columns) block by block.
 
     Examples
     --------

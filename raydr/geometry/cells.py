@@ -1,13 +1,15 @@
-"""Nearest neighbours of very many rows: each row looks into the cells that are nearest to it, and no further.
+"""Nearest neighbours of very many rows: each row is compared only with the rows of the nearest cells.
 
-Rows are dealt to cells around means of a sample, about a thousand rows to each. A row is compared with all rows of the
-cells whose means are nearest to it. How many cells these are is measured beforehand: of some rows, drawn by chance, the
-true neighbours are searched among all, and the least number of cells is taken that holds the part of them that was
-asked for. Work grows with rows * cells looked into * cell rows in place of rows^2, memory stays at O(rows * k).
+Rows are assigned to cells around means of a sample, about a thousand rows per cell. A row is compared with
+all rows of the cells whose means are nearest to it. The number of these cells is measured first. For some
+rows, drawn at random, the true neighbours are searched among all rows, and the smallest number of cells that
+holds the requested recall is used. Work grows with rows * cells per row * cell rows instead of rows^2, and
+memory stays at O(rows * k).
 
-Cells are looked into by matrix products, all rows of one cell at a time, into the heaps of the exact search, and the
-distances of those found are measured in double precision as there. So only the choice of cells is approximate: which of
-the true neighbours lie elsewhere. The result depends on the coordinates alone, not on threads.
+All rows of one cell are compared at a time, by matrix products, with the heaps of the exact search. The
+distances of the found rows are measured in double precision as there. So only the choice of cells is
+approximate: some true neighbours lie in other cells. The result depends only on the coordinates, not on
+threads.
 """
 
 from __future__ import annotations
@@ -32,19 +34,19 @@ from raydr.geometry.neighbors import (
 from raydr.geometry.points import Geometry, Points, Progress, row_blocks, run_threaded, unheard
 
 EXACT_ROWS = 50_000
-"""Rows up to which every pair is compared. Cells are faster from about 15,000 rows on, but there is little to gain."""
+"""Up to this many rows, every pair is compared. Cells are faster from about 15,000 rows on, but gain little there."""
 CELL_ROWS = 1000
-"""Rows of a cell on average; larger ones cost more comparisons, smaller ones more calls of fewer products each."""
+"""Average rows per cell. Larger cells need more comparisons, and smaller ones more calls of smaller products."""
 _LARGEST = 4
-"""Times the average that a cell may hold; larger ones, of equal rows say, are cut in order of the rows."""
+"""Maximum size of a cell, in averages. Larger cells, for example of equal rows, are cut in the order of the rows."""
 _SAMPLED = 32
-"""Rows of the sample by which the cells' means are found, for each cell."""
+"""Sampled rows per cell, to find the means of the cells."""
 _LLOYD = 4
-"""Rounds of k-means on that sample. More make no better cells to search in."""
+"""Rounds of k-means on that sample. More rounds do not make better cells for the search."""
 MEASURED_ROWS = 256
-"""Rows whose true neighbours are searched: a recall of .98 then has a standard error of about .003."""
+"""Rows whose true neighbours are searched. A recall of .98 then has a standard error of about .003."""
 _WORTHWHILE = 0.5
-"""Part of all cells from which on looking into cells is no faster than the exact search, which then takes place."""
+"""Share of all cells above which cells are no faster than the exact search, which is then used."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,12 @@ class Found:
     Attributes
     ----------
     graph : NeighborGraph
-        Of all rows.
+        Neighbours of all rows.
     recall : float
-        Part of the true neighbours that are in it, as measured on :data:`MEASURED_ROWS` rows; 1 where the search was
-        exact.
+        Share of the true neighbours in the graph, measured on :data:`MEASURED_ROWS` rows, or 1 for an exact
+        search.
     looked_at : float
-        Part of all pairs of rows that were compared; 1 where the search was exact.
+        Share of all pairs of rows that were compared, or 1 for an exact search.
     """
 
     graph: NeighborGraph
@@ -68,13 +70,13 @@ class Found:
 
     @property
     def said(self) -> str:
-        """In words, where it was not exact."""
+        """A description of the search, or an empty string if it was exact."""
         if self.looked_at == 1.0:
             return ""
         return (
-            f"Each record was compared with the records near to it, {self.looked_at:.1%} of all. Of {MEASURED_ROWS}"
-            f" records that were compared with all, these held {self.recall:.1%} of the true {self.graph.k} neighbours;"
-            " neighbor_recall says how many there are to be, and with 1 every pair is compared."
+            f"Each record was compared with the records near to it, {self.looked_at:.1%} of all. For {MEASURED_ROWS}"
+            f" records that were compared with all, these held {self.recall:.1%} of the true {self.graph.k} neighbours."
+            " neighbor_recall sets this share, and with 1 every pair is compared."
         )
 
 
@@ -86,10 +88,10 @@ def find_neighbors(
     threads: int | None = None,
     progress: Progress = unheard,
 ) -> Found:
-    """The ``k`` nearest neighbours of every row, or of very many rows most of them.
+    """Find the ``k`` nearest neighbours of every row, or most of them for very many rows.
 
-    All of them where there are :data:`EXACT_ROWS` rows or fewer, where ``recall`` is 1, and in a geometry that has no
-    coordinates; else as :func:`neighbors_by_cells`, whose parameters and errors these are.
+    The search is exact up to :data:`EXACT_ROWS` rows, if ``recall`` is 1, and in a geometry without
+    coordinates. Otherwise it is :func:`neighbors_by_cells`, with the same parameters and errors.
     """
     if recall < 1.0 and geometry.rows > EXACT_ROWS and isinstance(geometry, Points):
         return neighbors_by_cells(geometry, k, recall=recall, threads=threads, progress=progress)
@@ -109,14 +111,14 @@ def neighbors_by_cells(
     Parameters
     ----------
     points
-        Points of any number of dimensions.
+        Points with any number of dimensions.
     k
         Neighbours of each row, from 1 to rows - 1.
     recall
-        Part of the true neighbours that is wanted, above 0 and below 1. Where as many can only be had by looking into
-        half of all cells or more, the search is exact.
+        Share of the true neighbours to find, above 0 and below 1. If this needs half of all cells or more,
+        the search is exact.
     threads
-        Threads; None takes all cores. No bit depends on it.
+        Number of threads. None uses all cores. Results do not depend on it, bit for bit.
     progress
         Called as ``progress(done, total)``, in cells.
 
@@ -146,12 +148,13 @@ def neighbors_by_cells(
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """Which rows are in which cell.
+    """Assignment of rows to cells.
 
-    ``order`` (rows,) lists the rows cell by cell; those of cell c are ``order[ends[c]:ends[c + 1]]``. ``means``
-    (cells, features) float64 are what rows went by. ``local`` (rows, features) float32 are the rows in that order, each
-    less the mean of its cell, and ``squared_norms`` (rows,) theirs: near to each other rows differ by little, of which
-    single precision loses nothing there, however far from 0 they are.
+    ``order`` (rows,) lists the rows cell by cell. Those of cell c are ``order[ends[c]:ends[c + 1]]``.
+    ``means`` (cells, features) float64 are the means that rows were assigned to. ``local`` (rows, features)
+    float32 are the rows in that order, relative to the mean of their cell, and ``squared_norms`` (rows,) are
+    their squared norms. Rows of a cell differ by little, so single precision loses nothing there, however far
+    from 0 they are.
     """
 
     order: Int64Array
@@ -172,7 +175,7 @@ class _Cells:
 
     @classmethod
     def of(cls, points: Points, count: int, threads: int | None) -> _Cells:
-        """About ``count`` cells; those without rows are left out."""
+        """Make about ``count`` cells, without empty ones."""
         rough, scale = filter_of(points)
         means = _means(rough, count, threads)
         nearest = np.empty(rough.rows, np.int64)
@@ -196,9 +199,9 @@ class _Cells:
         return cls(order, np.asarray(ends), exact, local, np.einsum("ij,ij->i", local, local))
 
     def from_means(self, own: slice | Int64Array) -> FloatArray:
-        """Squared distances (own, cells) of rows, in that order, to all means, but for what is the same in a row.
+        """Return squared distances (own, cells) of rows, in that order, to all means, up to a constant per row.
 
-        The cell of a row itself comes first in any case: a cell that was cut has the same mean as its other parts.
+        A row's own cell always comes first, because the parts of a cut cell have the same mean.
         """
         homes = self.cell_at[own]
         places = (self.local[own] + self.means[homes]).astype(np.float32)
@@ -207,7 +210,7 @@ class _Cells:
         return apart
 
     def tile(self, queries: Int64Array, home: int, cell: int) -> FloatArray:
-        """Squared distances (queries, rows of ``cell``) of rows of the cell ``home``, by places in the order."""
+        """Return squared distances (queries, rows of ``cell``) of rows of cell ``home``, by places in the order."""
         part = slice(int(self.ends[cell]), int(self.ends[cell + 1]))
         seen = self.local[queries] + (self.means[home] - self.means[cell]).astype(np.float32)
         others = self.local[part]
@@ -219,7 +222,7 @@ class _Cells:
 
 
 def _apart(rows: FloatArray, means: FloatArray) -> FloatArray:
-    """Squared distances (rows, means), but for what is the same in a row: only the order counts."""
+    """Return squared distances (rows, means) up to a constant per row, because only their order counts."""
     tile: FloatArray = rows @ means.T
     tile *= -2.0
     tile += np.einsum("ij,ij->i", means, means)
@@ -227,7 +230,7 @@ def _apart(rows: FloatArray, means: FloatArray) -> FloatArray:
 
 
 def _means(rough: Points, count: int, threads: int | None) -> Float32Array:
-    """Means (count, features) of k-means on a sample of the rows, drawn by the number of rows alone."""
+    """Return means (count, features) of k-means on a sample of the rows. The seed is the number of rows."""
     random = np.random.default_rng(rough.rows)
     size = min(rough.rows, _SAMPLED * count)
     sample = rough.coordinates[np.sort(random.choice(rough.rows, size, replace=False))]
@@ -251,9 +254,10 @@ def _means(rough: Points, count: int, threads: int | None) -> Float32Array:
 def _needed_cells(
     points: Points, cells: _Cells, k: int, recall: float, threads: int | None
 ) -> tuple[int, float]:
-    """The least number of cells that hold the part of true neighbours that is asked for, and the part they do hold.
+    """Return the smallest number of cells with the requested share of true neighbours, and the share that they have.
 
-    A neighbour is whatever is no farther than the k-th nearest, so that equal rows may stand for each other.
+    Every row that is no farther than the k-th nearest counts as a neighbour, so equal rows can replace each
+    other.
     """
     random = np.random.default_rng(points.rows + 1)
     chosen = np.sort(random.choice(points.rows, min(MEASURED_ROWS, points.rows), replace=False))
@@ -263,7 +267,7 @@ def _needed_cells(
     cell_of = cells.cell_at[place]
 
     def squared(own: Int64Array) -> Iterator[tuple[int, Float64Array]]:
-        """In double precision, some columns at a time."""
+        """Yield blocks of columns in double precision."""
         rows = points.centred(own).astype(np.float64)
         for start, stop in row_blocks(points.rows, 16 * TILE_ROWS):
             others = points.centred(slice(start, stop)).astype(np.float64)
@@ -278,7 +282,7 @@ def _needed_cells(
         for start, tile in squared(own):
             nearest.offer(tile, own, start, np.arange(own.size))
         ranks = np.argsort(np.argsort(cells.from_means(place[own]), axis=1, kind="stable"), axis=1)
-        # But for rounding, by which distances that are equal may differ.
+        # Equal distances can differ by rounding.
         farthest = nearest.squared[:, 0] + 1e-12 * np.abs(nearest.squared).max(axis=1)
         for start, tile in squared(own):
             at, others = np.nonzero(tile <= farthest[:, None])
@@ -298,7 +302,7 @@ def _searched(
     threads: int | None,
     progress: Progress,
 ) -> NeighborGraph:
-    """Graph of the nearest of the rows in the ``probes`` cells nearest to each row."""
+    """Return the graph of the nearest rows in the ``probes`` cells nearest to each row."""
     size = candidates_for(k, points.rows)
     indices = np.empty((points.rows, k), np.int64)
     distances = np.empty((points.rows, k), np.float32)
@@ -314,7 +318,7 @@ def _searched(
         own = cells.order[start:stop][whole]
         nearest, squared = measured_nearest(points, own, cells.order[candidates.indices[whole]])
         indices[own], distances[own] = nearest[:, :k], np.sqrt(squared[:, :k])
-        if not whole.all():  # the cells that were looked into hold fewer rows than are to be candidates
+        if not whole.all():  # the searched cells hold fewer rows than the number of candidates
             own = cells.order[start:stop][~whole]
             nearest, squared = search_rows(points, own, size, TILE_ROWS)
             indices[own], distances[own] = nearest[:, :k], np.sqrt(squared[:, :k])
@@ -331,7 +335,7 @@ def _searched(
 
 
 def _by_cell(probed: Int64Array) -> list[tuple[int, Int64Array]]:
-    """Every cell that is looked into, and which rows of a block (rows, probes) look there."""
+    """Return every searched cell, and the rows of a block (rows, probes) that search it."""
     cells: IntArray = probed.ravel()
     order = np.argsort(cells, kind="stable")
     at, starts = np.unique(cells[order], return_index=True)

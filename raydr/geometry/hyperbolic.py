@@ -1,13 +1,13 @@
 r"""Hyperbolic space of curvature -kappa: the hyperboloid and the Poincaré ball (P3 A.3, (12)-(15)).
 
-Points are kept on the unit hyperboloid, time coordinate first: :math:`x_0 = \sqrt{1 + x_1^2 + \dots + x_d^2}`.
-The curvature does not move points, it only scales distances: (14) is :math:`\operatorname{arcosh}(x \circ y) /
-\sqrt\kappa`. The Poincaré ball is the unit ball, :math:`u = (x_1, \dots, x_d) / (1 + x_0)`.
+Points are stored on the unit hyperboloid, time coordinate first: :math:`x_0 = \sqrt{1 + x_1^2 + \dots +
+x_d^2}`. The curvature does not move points, it only scales distances: (14) is :math:`\operatorname{arcosh}(x
+\circ y) / \sqrt\kappa`. The Poincaré ball is the unit ball, :math:`u = (x_1, \dots, x_d) / (1 + x_0)`.
 
-Near points far out are told apart by differences in the ball, never by the arcosh of a number just above 1:
-:math:`\sinh^2(\delta / 2) = |u - v|^2 / ((1 - |u|^2)(1 - |v|^2))`, where :math:`1 - |u|^2 = 2 / (1 + x_0)` is read
-from the time coordinate. What is left is the rounding of the coordinates themselves: a point at radius R is known
-to about 1e-16 e^R, so `FARTHEST_RADIUS` bounds R.
+Distances between near points far from the origin use differences in the ball, never the arcosh of a number
+just above 1: :math:`\sinh^2(\delta / 2) = |u - v|^2 / ((1 - |u|^2)(1 - |v|^2))`. Here :math:`1 - |u|^2 = 2 /
+(1 + x_0)` comes from the time coordinate. Only the rounding of the coordinates is left: a point at radius R
+is known to about 1e-16 e^R, so `FARTHEST_RADIUS` bounds R.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from raydr.errors import DataError
 from raydr.geometry.points import float_table
 
 FARTHEST_RADIUS = 20.0
-"""Largest distance from the origin at curvature -1; in the ball, |u| = 1 - 4e-9. There double precision still knows
-a point to 1e-7; at 30 it would be 1e-3, and neighbours would be noise."""
+"""Largest distance from the origin at curvature -1. In the ball, |u| = 1 - 4e-9. At this radius, double precision
+resolves a point to 1e-7. At 30 it would be 1e-3, and neighbours would be noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +33,14 @@ class Hyperboloid:
     Parameters
     ----------
     points
-        (rows, d + 1) on the unit hyperboloid, time coordinate first, d at least 1.
+        (rows, d + 1) on the unit hyperboloid, time coordinate first, with d at least 1.
     curvature
-        kappa > 0, the space has curvature -kappa.
+        kappa > 0. The space has curvature -kappa.
 
     Raises
     ------
     DataError
-        If a row is not on the hyperboloid, or farther out than `FARTHEST_RADIUS`, or the curvature is not positive.
+        If a row is not on the hyperboloid or is beyond `FARTHEST_RADIUS`, or the curvature is not positive.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class Hyperboloid:
         return to_ball(self.points)
 
     def squared_distance_block(self, start: int, stop: int) -> FloatArray:
-        """Squared distances, shape (stop - start, rows), of rows ``start:stop`` to all rows; own row exactly 0."""
+        """Return squared distances (stop - start, rows) of rows ``start:stop`` to all, exactly 0 to themselves."""
         return squared_arcs(self.points[start:stop], self.points) / self.curvature
 
     def take(self, rows: Int64Array) -> Hyperboloid:
@@ -76,18 +76,18 @@ class Hyperboloid:
 
 
 def exponential_map(features: FloatArray, curvature: float = 1.0) -> Float64Array:
-    r"""Euclidean features to the hyperboloid, by the exponential map at the origin.
+    r"""Map Euclidean features to the hyperboloid, by the exponential map at the origin.
 
-    A row x goes to the point in the direction of x whose hyperbolic distance from the origin is ``|x|``, at every
-    curvature: :math:`(\cosh r, \sinh(r)\, x / |x|)` with :math:`r = \sqrt\kappa\, |x|`.
+    A row x goes to the point in the direction of x whose hyperbolic distance from the origin is ``|x|``, at
+    every curvature: :math:`(\cosh r, \sinh(r)\, x / |x|)` with :math:`r = \sqrt\kappa\, |x|`.
 
     Parameters
     ----------
     features
         (rows, d).
     curvature
-        kappa > 0. The larger, the more the same features spread: distances across the origin are nearly the sum of
-        the radii, distances along a sphere grow like e^r.
+        kappa > 0. A larger value spreads the same features more: distances across the origin are nearly the
+        sum of the radii, and distances along a sphere grow like e^r.
 
     Returns
     -------
@@ -97,37 +97,37 @@ def exponential_map(features: FloatArray, curvature: float = 1.0) -> Float64Arra
     Raises
     ------
     DataError
-        If a feature is not finite, or a row would be farther out than `FARTHEST_RADIUS` / sqrt(kappa).
+        If a feature is not finite, or a row would be beyond `FARTHEST_RADIUS` / sqrt(kappa).
     """
     features = _finite_table(features, "the features")
     checked_curvature(curvature)
     scaled = sqrt(curvature) * features
-    # The largest entry comes out first, so that no square overflows before the check.
+    # The largest entry is factored out first, so that no square overflows before the check.
     largest = np.abs(scaled).max(axis=1)
     radii = largest * np.linalg.norm(scaled / np.where(largest > 0, largest, 1.0)[:, None], axis=1)
     _refuse_far_rows(
         radii,
         "the exponential map puts",
-        f"The radius is sqrt(curvature) times the row's norm: scale the features (data.scale), or "
+        f"The radius is sqrt(curvature) times the row's norm. Scale the features (data.scale), or "
         f"lower method.curvature (now {curvature:g})",
     )
     return on_hyperboloid(scaled * _sinh_over(radii)[:, None])
 
 
 def logarithm_map(points: Float64Array, curvature: float = 1.0) -> Float64Array:
-    """Inverse of `exponential_map` with scale 1: (rows, d + 1) on the hyperboloid to (rows, d) features."""
+    """Map points (rows, d + 1) of the hyperboloid to features (rows, d): the inverse of `exponential_map`."""
     lengths = np.linalg.norm(points[..., 1:], axis=-1, keepdims=True)
     ratio = np.divide(np.arcsinh(lengths), lengths, out=np.ones_like(lengths), where=lengths > 0)
     return np.asarray(points[..., 1:] * ratio / sqrt(curvature))
 
 
 def from_ball(ball: FloatArray) -> Float64Array:
-    """Points of the Poincaré ball, (rows, d), to the unit hyperboloid, (rows, d + 1).
+    """Map points (rows, d) of the Poincaré ball to the unit hyperboloid, (rows, d + 1).
 
     Raises
     ------
     DataError
-        If a row is not finite, not inside the unit ball, or farther out than `FARTHEST_RADIUS`.
+        If a row is not finite, not inside the unit ball, or beyond `FARTHEST_RADIUS`.
 
     Examples
     --------
@@ -140,26 +140,26 @@ def from_ball(ball: FloatArray) -> Float64Array:
         row = int(np.argmax(norms >= 1.0))
         raise DataError(
             f"Points of the Poincaré ball have norms below 1, but row {row} has norm {norms[row]:.10g}"
-            f" ({np.count_nonzero(norms >= 1.0)} such rows): if these are Euclidean features, map them by the "
-            "exponential map (method.points: features), else scale them into the ball."
+            f" ({np.count_nonzero(norms >= 1.0)} such rows). If these are Euclidean features, map them with the "
+            "exponential map (method.points: features). Otherwise, scale them into the ball."
         )
     radii = 2.0 * np.arctanh(norms)
     _refuse_far_rows(
         radii,
         "its place in the ball puts",
-        f"In the ball that is a norm of at most 1 - {1.0 - tanh(FARTHEST_RADIUS / 2.0):.2g}: pull such rows inwards "
+        f"In the ball that is a norm of at most 1 - {1.0 - tanh(FARTHEST_RADIUS / 2.0):.2g}. Scale the data down "
         "(data.scale)",
     )
     return on_hyperboloid(2.0 * ball / ((1.0 - norms) * (1.0 + norms))[:, None])
 
 
 def to_ball(points: Float64Array) -> Float64Array:
-    """Poincaré coordinates, (..., d), of points on the unit hyperboloid, (..., d + 1)."""
+    """Return Poincaré coordinates (..., d) of points on the unit hyperboloid, (..., d + 1)."""
     return np.asarray(points[..., 1:] / (1.0 + points[..., :1]))
 
 
 def squared_distances(a: Float64Array, b: Float64Array, curvature: float = 1.0) -> Float64Array:
-    """Squared hyperbolic distances, (14), between the rows of two tables of points on the unit hyperboloid.
+    """Return squared hyperbolic distances (14) between the rows of two tables of points on the unit hyperboloid.
 
     Parameters
     ----------
@@ -176,23 +176,23 @@ def squared_distances(a: Float64Array, b: Float64Array, curvature: float = 1.0) 
     Raises
     ------
     DataError
-        As `Hyperboloid`, or if the tables differ in dimension.
+        As in `Hyperboloid`, or if the tables have different dimensions.
     """
     a, b = checked_points(a, "the first table"), checked_points(b, "the second table")
     checked_curvature(curvature)
     if a.shape[1] != b.shape[1]:
         raise DataError(
             f"Distances need points of one space, but the first table has dimension {a.shape[1] - 1} and the second "
-            f"{b.shape[1] - 1}; give both tables the same columns."
+            f"{b.shape[1] - 1}. Give both tables the same columns."
         )
     return squared_arcs(a, b) / curvature
 
 
 def squared_arcs(a: Float64Array, b: Float64Array) -> Float64Array:
-    """Squared distances at curvature -1, (rows_a, rows_b), of points known to be on the hyperboloid."""
+    """Return squared distances (rows_a, rows_b) at curvature -1 of points that are known to be on the hyperboloid."""
     from scipy.spatial.distance import cdist
 
-    # By differences: a matrix product would be wrong by 1e-16 where near points far out differ by less.
+    # By differences. A matrix product errs by 1e-16, and near points far from the origin differ by less.
     block: Float64Array = cdist(to_ball(a), to_ball(b), "sqeuclidean")
     block *= np.multiply.outer(0.5 * (1.0 + a[:, 0]), 0.5 * (1.0 + b[:, 0]))
     np.arcsinh(np.sqrt(block, out=block), out=block)
@@ -202,21 +202,21 @@ def squared_arcs(a: Float64Array, b: Float64Array) -> Float64Array:
 
 
 def on_hyperboloid(space: Float64Array) -> Float64Array:
-    """Space coordinates, (..., d), with the time coordinate that (13) gives them put first."""
+    """Put the time coordinate of (13) before space coordinates (..., d)."""
     time = np.sqrt(1.0 + (space * space).sum(axis=-1, keepdims=True))
     return np.concatenate([time, space], axis=-1)
 
 
 def seen_from(origins: Float64Array, points: Float64Array) -> tuple[Float64Array, Float64Array]:
-    r"""Where points lie as seen from others: after the boost that brings each origin to :math:`(1, 0, \dots, 0)`.
+    r"""Return where points lie after the boost that brings each origin to :math:`(1, 0, \dots, 0)`.
 
-    Computed in the ball, where the boost is the Möbius sum :math:`(-u) \oplus v`, whose terms are differences of
-    near points and do not cancel as a matrix product of the boost would.
+    It is computed in the ball. There the boost is the Möbius sum :math:`(-u) \oplus v`, whose terms are
+    differences of near points. They do not cancel as in a matrix product of the boost.
 
     Parameters
     ----------
     origins, points
-        (..., d + 1) on the unit hyperboloid, of shapes that broadcast.
+        (..., d + 1) on the unit hyperboloid, with shapes that broadcast.
 
     Returns
     -------
@@ -236,14 +236,14 @@ def seen_from(origins: Float64Array, points: Float64Array) -> tuple[Float64Array
 
 
 def moved(points: Float64Array, steps: Float64Array) -> Float64Array:
-    """Exponential map at points: each walks ``steps``, in the coordinates that `seen_from` it gives.
+    """Apply the exponential map at points: each moves by ``steps``, in the coordinates of `seen_from` it.
 
     Parameters
     ----------
     points
         (..., d + 1) on the unit hyperboloid.
     steps
-        (..., d): direction and distance at curvature -1.
+        (..., d), the direction and distance at curvature -1.
     """
     lengths = np.linalg.norm(steps, axis=-1, keepdims=True)
     steps = steps * _sinh_over(lengths)
@@ -253,13 +253,16 @@ def moved(points: Float64Array, steps: Float64Array) -> Float64Array:
 
 
 def contained(points: Float64Array, radius: float) -> Float64Array:
-    """Points with those farther than ``radius`` from the origin (at curvature -1) pulled straight back to it."""
+    """Pull points beyond ``radius`` from the origin (at curvature -1) straight back to it."""
     lengths = np.linalg.norm(points[..., 1:], axis=-1, keepdims=True)
     return on_hyperboloid(points[..., 1:] * np.minimum(1.0, np.sinh(radius) / np.maximum(lengths, 1.0)))
 
 
 def checked_points(points: FloatArray, name: str) -> Float64Array:
-    """Return points as float64 (rows, d + 1) exactly on the unit hyperboloid; `DataError` if they are not near it."""
+    """Return points as float64 (rows, d + 1), projected to the unit hyperboloid.
+
+    Raise `DataError` if they are far from it.
+    """
     table = _finite_table(points, name)
     if table.shape[1] < 2:
         raise DataError(
@@ -273,8 +276,8 @@ def checked_points(points: FloatArray, name: str) -> Float64Array:
         row = int(np.argmax(wrong))
         raise DataError(
             f"Points on the unit hyperboloid have a first coordinate of sqrt(1 + the sum of the other squares), but "
-            f"row {row} of {name} has {table[row, 0]:.6g} instead of {times[row]:.6g}; give Poincaré points through "
-            "from_ball and Euclidean features through exponential_map."
+            f"row {row} of {name} has {table[row, 0]:.6g} instead of {times[row]:.6g}. Convert Poincaré points with "
+            "from_ball and Euclidean features with exponential_map."
         )
     _refuse_far_rows(np.arccosh(times), f"its place in {name} puts", "Scale the data down (data.scale)")
     table[:, 0] = times
@@ -282,31 +285,32 @@ def checked_points(points: FloatArray, name: str) -> Float64Array:
 
 
 def checked_curvature(curvature: float) -> float:
-    """Return the curvature; `DataError` unless it is finite and positive."""
+    """Return the curvature. Raise `DataError` unless it is finite and positive."""
     if not (np.isfinite(curvature) and curvature > 0):
         raise DataError(
-            f"The curvature of hyperbolic space is -kappa with kappa > 0, but method.curvature is {curvature!r}; "
-            "give a positive number such as 1."
+            f"The curvature of hyperbolic space is -kappa with kappa > 0, but method.curvature is {curvature!r}. "
+            "Give a positive number such as 1."
         )
     return float(curvature)
 
 
 def _sinh_over(lengths: Float64Array) -> Float64Array:
-    """Sinh(r) / r, 1 at 0."""
+    """Return sinh(r) / r, which is 1 at 0."""
     return np.divide(np.sinh(lengths), lengths, out=np.ones_like(lengths), where=lengths > 0)
 
 
 def _refuse_far_rows(radii: Float64Array, what: str, remedy: str) -> None:
-    # A millionth above passes: the rounding of what an earlier check let through, on its way into and out of the ball.
+    # A millionth above passes, to allow for rounding of rows that passed a check before conversion to the
+    # ball and back.
     if np.any(radii > FARTHEST_RADIUS * (1.0 + 1e-6)):
         row = int(np.argmax(radii))
         raise DataError(
-            f"Double precision tells points of hyperbolic space apart up to radius {FARTHEST_RADIUS:g} (curvature "
+            f"Double precision resolves points of hyperbolic space up to radius {FARTHEST_RADIUS:g} (curvature "
             f"-1), but {what} row {row} at radius {radii[row]:.4g}, on or next to the boundary of the ball. {remedy}."
         )
 
 
 def _finite_table(values: FloatArray, name: str) -> Float64Array:
-    """Copy of values, float64."""
+    """Return a finite float64 copy of the values."""
     table = float_table(np.array(values, dtype=np.float64), name, "Hyperbolic points need")
     return np.asarray(table, dtype=np.float64)

@@ -1,17 +1,19 @@
 """Exact nearest neighbours of all rows, streamed: memory is O(rows * k + block), never rows x rows.
 
-Points are searched in three steps, so that float32 speed costs no exactness:
+Points are searched in three steps, so that float32 is fast but the result is exact:
 
-1. *filter*: float32 tiles above the diagonal (distances are symmetric: half the matrix products), each tile offered
-   to the candidate heaps of its rows and of its columns; on a GPU all of a few rows' distances at a time;
-2. *measure*: the squared distances of the k + slack candidates, by differences, in float64;
-3. *certify*: a row whose k-th measured distance is not below every distance that the filter may have misjudged is
-   searched again in float64.
+1. *filter*: float32 tiles above the diagonal. Distances are symmetric, so this halves the matrix products.
+Each tile is offered to the candidate heaps of its rows and of its columns. On a GPU, all distances of a few
+rows are computed at a time.
+2. *measure*: the squared distances of the k + slack candidates, by differences, in float64.
+3. *certify*: if a row's k-th measured distance is not below every distance that the filter can misjudge, the
+row is searched again in float64.
 
-On 40,000 MNIST rows of 500 features, k = 90, that takes 11 CPU seconds (products 6.4, heaps 2.2, transposes 1.3,
-measuring 1.1), where full float32 products, norms and argpartition take 24 (16, 2 and 6) and leave float32 distances.
+On 40,000 MNIST rows of 500 features with k = 90, this takes 11 CPU seconds (products 6.4, heaps 2.2,
+transposes 1.3, measuring 1.1). Full float32 products, norms and argpartition take 24 (16, 2 and 6), with
+float32 distances.
 
-Any other `Geometry` is searched block by block on the values that it gives.
+Any other `Geometry` is searched block by block on the values that it returns.
 """
 
 from __future__ import annotations
@@ -38,11 +40,11 @@ from raydr.geometry.points import (
 )
 
 TILE_ROWS = 512
-"""Rows of a tile: 1 MB in float32, so that the passes over a tile stay in the second-level cache."""
+"""Rows per tile: 1 MB in float32, so that the passes over a tile stay in the second-level cache."""
 BLOCK_VALUES = 2**23
-"""Values of a block of a general geometry: 32 MB in float32 for each thread."""
+"""Values per block of a general geometry: 32 MB in float32 for each thread."""
 _BLOCK_VALUES_THERE = 2**28
-"""Values of a block of distances on a GPU: 1 GB in float32, and as much again while the nearest are picked."""
+"""Values per block of distances on a GPU: 1 GB in float32, and the same again while the nearest are selected."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +54,7 @@ class NeighborGraph:
     Attributes
     ----------
     indices
-        (rows, k) int64, nearest first; ties in order of the index.
+        (rows, k) int64, nearest first. Ties are in the order of the index.
     distances
         (rows, k) float32, Euclidean (not squared), not decreasing along a row.
     """
@@ -71,11 +73,9 @@ class NeighborGraph:
         return int(self.indices.shape[1])
 
     def nearest(self, k: int) -> NeighborGraph:
-        """Return the graph of the ``k`` nearest of these neighbours; `DataError` if it holds fewer."""
+        """Return the graph of the ``k`` nearest of these neighbours. Raise `DataError` if it holds fewer."""
         if not 1 <= k <= self.k:
-            raise DataError(
-                f"Asked for {k} neighbours of a graph that holds {self.k}; ask for 1 to {self.k}."
-            )
+            raise DataError(f"Cannot take {k} neighbours of a graph that holds {self.k}. Use 1 to {self.k}.")
         return NeighborGraph(self.indices[:, :k], self.distances[:, :k])
 
 
@@ -87,21 +87,22 @@ def nearest_neighbors(
     block_rows: int | None = None,
     progress: Progress = unheard,
 ) -> NeighborGraph:
-    """Exact k nearest neighbours of every row of a geometry.
+    """Find the exact k nearest neighbours of every row of a geometry.
 
-    The bits do not depend on ``threads``: blocks depend on the number of rows only, and BLAS runs single-threaded.
+    Results do not depend on ``threads``, bit for bit: blocks depend only on the number of rows, and BLAS is
+    single-threaded.
 
     Parameters
     ----------
     geometry
-        `Points`, or anything that gives blocks of squared distances; negative values count as 0.
+        `Points`, or any geometry with blocks of squared distances. Negative values count as 0.
     k
-        Neighbours of each row, from 1 to rows - 1. A row is left out of its own neighbours by its index, so
-        duplicates of it are found, at distance 0.
+        Neighbours of each row, from 1 to rows - 1. A row is excluded from its own neighbours by its index, so
+        its duplicates are found at distance 0.
     threads
-        Threads; None takes all cores.
+        Number of threads. None uses all cores.
     block_rows
-        Rows of a block; None picks it from the number of rows.
+        Rows per block. None derives it from the number of rows.
     progress
         Called as ``progress(done, total)``, in blocks.
 
@@ -118,8 +119,8 @@ def nearest_neighbors(
     """
     if not 1 <= k < geometry.rows:
         raise DataError(
-            f"Asked for {k} nearest neighbours among {geometry.rows} rows, but a row has only "
-            f"{geometry.rows - 1} others; ask for 1 to {geometry.rows - 1} (a smaller k or perplexity), or give "
+            f"Cannot find {k} nearest neighbours among {geometry.rows} rows, because a row has only "
+            f"{geometry.rows - 1} others. Use 1 to {geometry.rows - 1} (a smaller k or perplexity), or give "
             "more rows."
         )
     if isinstance(geometry, Points):
@@ -129,14 +130,14 @@ def nearest_neighbors(
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """One heap for each row: the nearest rows offered so far, the farthest of them first."""
+    """One heap per row: the nearest rows offered so far, the farthest of them first."""
 
     squared: FloatArray  # (rows, size)
     indices: Int64Array  # (rows, size)
 
     @classmethod
     def empty(cls, rows: int, size: int, dtype: Any) -> Candidates:
-        """Heaps of ``size`` infinitely far entries."""
+        """Return heaps of ``size`` infinitely far entries."""
         return cls(np.full((rows, size), np.inf, dtype), np.full((rows, size), np.iinfo(np.int64).max))
 
     def offer(self, tile: FloatArray, own: Int64Array, first_column: int, heaps: Int64Array) -> None:
@@ -201,14 +202,15 @@ def _search_points(
 
 
 def candidates_for(k: int, rows: int) -> int:
-    """Candidates that are kept for ``k`` neighbours: some more, since their distances are measured anew."""
+    """Return the number of candidates for ``k`` neighbours: a few more, since their distances are remeasured."""
     return min(rows - 1, k + max(8, k // 8))
 
 
 def filter_of(points: Points) -> tuple[Points, float]:
-    """Points in float32, for the filter, and what distances are multiplied by in them.
+    """Return the points in float32, for the filter, and the factor of their distances.
 
-    A power of two, which brings every norm below 1: exact, and nothing overflows or vanishes in float32.
+    The factor is a power of two that brings every norm below 1. It is exact, and nothing overflows or
+    vanishes in float32.
     """
     radius = float(np.sqrt(points.squared_norms.max()))
     scale = float(2.0 ** -np.ceil(np.log2(radius))) if radius > 0 else 1.0
@@ -221,7 +223,7 @@ def filter_of(points: Points) -> tuple[Points, float]:
 def _offer_tiles(
     points: Points, candidates: Candidates, threads: int | None, block_rows: int, progress: Progress
 ) -> None:
-    """Offer every pair of rows to both their heaps; which thread comes first does not change what heaps keep."""
+    """Offer every pair of rows to both their heaps. The order of the threads does not change what heaps keep."""
     blocks = row_blocks(points.rows, block_rows)
     locks = [Lock() for _ in blocks]
     pairs = [(a, b) for a in range(len(blocks)) for b in range(a, len(blocks))]
@@ -242,9 +244,9 @@ def _offer_tiles(
 
 
 def _offer_blocks(points: Points, candidates: Candidates, here: Place, progress: Progress) -> None:
-    """Fill heaps with the nearest of all rows, found for a few rows at a time where large products are computed.
+    """Fill heaps with the nearest of all rows, for a few rows at a time, where this process computes large products.
 
-    What is measured and certified of them is the same as of :func:`_offer_tiles`, and so is the graph.
+    Measuring and certifying follow as after :func:`_offer_tiles`, so the graph is the same.
     """
     rows, size = candidates.indices.shape
     every = here.put(points.centred(slice(None)))
@@ -254,7 +256,7 @@ def _offer_blocks(points: Points, candidates: Candidates, here: Place, progress:
         found = distances_of_centred(every[start:stop], norms[start:stop], every, norms, here)
         own = here.put(np.arange(stop - start))
         found[own, own + start] = np.inf
-        # Falling, so that the farthest is first, as in a heap.
+        # In descending order, so that the farthest is first, as in a heap.
         nearest = here.functions.topk(found, size, dim=1, largest=False, sorted=True)
         candidates.squared[start:stop] = here.fetch(nearest.values)[:, ::-1]
         candidates.indices[start:stop] = here.fetch(nearest.indices)[:, ::-1]
@@ -262,11 +264,11 @@ def _offer_blocks(points: Points, candidates: Candidates, here: Place, progress:
 
 
 def _doubtful_from(filtered: Points, candidates: Candidates, part: slice) -> Float64Array:
-    r"""Squared distance, (rows of part,), below which the float32 filter cannot have lost a neighbour.
+    r"""Return the squared distance (rows of part,) below which the float32 filter cannot have lost a neighbour.
 
-    Rounding a product of d terms errs by at most :math:`6\sqrt{d}\,u\,|x||y|`, u = 2^-24, but for one pair in 10^7
-    (Higham & Mary 2019, *A new approach to probabilistic rounding error analysis*); with the norms, the sums and
-    the rounding of the coordinates that is :math:`(3\sqrt{d} + 6)\,u\,(|x| + \max|y|)^2`.
+    The rounding error of a product of d terms is at most :math:`6\sqrt{d}\,u\,|x||y|`, u = 2^-24, except for
+    one pair in 10^7 (Higham & Mary 2019, *A new approach to probabilistic rounding error analysis*). With the
+    norms, the sums and the rounding of the coordinates it is :math:`(3\sqrt{d} + 6)\,u\,(|x| + \max|y|)^2`.
     """
     norms = np.sqrt(filtered.squared_norms[part].astype(np.float64))
     reach = norms + np.sqrt(float(filtered.squared_norms.max()))
@@ -286,7 +288,7 @@ def search_rows(
 
 
 def measured_nearest(points: Points, own: Int64Array, indices: Int64Array) -> tuple[Int64Array, Float64Array]:
-    """Candidates (own, candidates) of the rows ``own``, nearest first, and their squared distances in float64."""
+    """Return the candidates (own, candidates) of rows ``own``, nearest first, and float64 squared distances."""
     squared = np.empty(indices.shape, np.float64)
     compiled_once(measure_pairs)(points.coordinates, own, indices, squared)
     return _sorted(indices, squared)
@@ -305,10 +307,10 @@ def _keep_nearest(
     squared: FloatArray,
     indices: Int64Array,
 ) -> None:
-    """Offer each value of a tile to its row's heap, which keeps the smallest (value, index) pairs, largest on top.
+    """Offer each value of a tile to its row's heap of the smallest (value, index) pairs, the largest on top.
 
-    Compiled: the branch is nearly always "too far", so a pass costs about as much as one numpy comparison, where
-    argpartition over whole rows costs as much as half the matrix product.
+    This is compiled. The branch is nearly always "too far", so a pass costs about as much as one numpy
+    comparison. argpartition over whole rows costs as much as half the matrix product.
     """
     size = squared.shape[1]
     for place in range(tile.shape[0]):
@@ -361,10 +363,10 @@ def measure_pairs(
 
 @cache
 def compiled_once(kernel: Callable[..., None]) -> Callable[..., None]:
-    """A kernel as numba compiles it for threads of this process, when it is first called for."""
+    """Return a kernel, compiled by numba for the threads of this process on first use."""
     import numba
 
-    # Only sums may be reordered (it lets them be vectorised): comparisons with infinity must stay as written.
+    # Only sums may be reordered, so that they are vectorised. Comparisons with infinity must stay as written.
     compiled: Callable[..., None] = numba.njit(
         nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"}
     )(kernel)

@@ -1,7 +1,7 @@
-"""Distances between all rows, one block at a time: the contract that neighbours and metrics read.
+"""Distances between all rows, one block at a time: the contract for neighbours and metrics.
 
-No caller may hold a (rows, rows) array. Whoever can tell the squared distances of a few rows to all rows is a
-`Geometry`: coordinates (`Points`), or a factored estimate whose values need not be a metric at all.
+No caller may hold a (rows, rows) array. A `Geometry` is anything that returns the squared distances of a few
+rows to all rows: coordinates (`Points`), or a factored estimate whose values need not be a metric.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ Progress: TypeAlias = Callable[[float, int], None]
 
 _BLOCK = 1 << 22
 _VALUES = 1 << 20
-"""Values of a table that are copied at a time, 32 MB."""
+"""Values per block of a table that is processed in parts."""
 _CPU = Place()
 
 
 def unheard(done: float, total: int) -> None:
-    """Progress to which nobody listens."""
+    """Ignore progress."""
 
 
 class Geometry(Protocol):
     """Distances between all rows, one block at a time.
 
-    The values need not be a metric: they may break the triangle inequality, and the distance of a row to itself
-    may differ from zero. They must be finite, and must not depend on how rows are cut into blocks by more than
-    rounding. Blocks are asked for from several threads at once.
+    The values need not be a metric: they can break the triangle inequality, and the distance of a row to
+    itself can differ from zero. They must be finite, and must not depend on the choice of blocks by more than
+    rounding. Several threads request blocks at once.
     """
 
     @property
@@ -46,7 +46,7 @@ class Geometry(Protocol):
         """Number of rows."""
 
     def squared_distance_block(self, start: int, stop: int) -> FloatArray:
-        """Squared distances, shape (stop - start, rows), of rows ``start:stop`` to all rows, own row included."""
+        """Return squared distances (stop - start, rows) of rows ``start:stop`` to all rows, including themselves."""
 
     def take(self, rows: Int64Array) -> Geometry:
         """Return the geometry of these rows, in this order."""
@@ -59,16 +59,16 @@ class Points:
     Parameters
     ----------
     coordinates
-        (rows, features); float32 stays float32, every other type of number becomes float64.
+        (rows, features). float32 stays float32, and every other type of number becomes float64.
 
     Attributes
     ----------
     shift
-        (features,), taken off wherever distances are computed, which leaves them as they are and shrinks the norms,
-        to which the rounding error of a squared distance is proportional. It is the mean rounded to a power of two
-        near the spread (see `common_shift`), so integer data stay integers and keep exact ties.
+        (features,), subtracted before distances are computed. Distances do not change, but the norms shrink,
+        and the rounding error of a squared distance is proportional to them. It is the mean rounded to a
+        power of two near the spread (see `common_shift`), so integer data stay integers and keep exact ties.
     squared_norms
-        (rows,) of the rows less the shift.
+        (rows,), squared norms of the rows minus the shift.
 
     Raises
     ------
@@ -98,17 +98,17 @@ class Points:
         return int(self.coordinates.shape[0])
 
     def centred(self, rows: slice | Int64Array) -> FloatArray:
-        """These rows less the shift, (rows, features): a copy of a large table only where all of it is asked for."""
+        """Return these rows minus the shift, (rows, features). A slice of all rows of a large table makes a copy."""
         chosen = self.coordinates[rows]
         return chosen - self.shift if self.shift.any() else chosen
 
     def blocks(self) -> list[slice]:
-        """Cut the rows so that few values are in each, for what goes over :meth:`centred` without a copy of all."""
+        """Return slices of rows with few values each, to use :meth:`centred` without a copy of all rows."""
         rows, features = self.coordinates.shape
         return [slice(*block) for block in row_blocks(rows, max(1, _BLOCK // features))]
 
     def squared_distance_block(self, start: int, stop: int) -> FloatArray:
-        """Squared distances, shape (stop - start, rows), of rows ``start:stop`` to all rows; own row exactly 0."""
+        """Return squared distances (stop - start, rows) of rows ``start:stop`` to all, exactly 0 to themselves."""
         every = self.centred(slice(None))
         norms = self.squared_norms
         block: FloatArray = distances_of_centred(every[start:stop], norms[start:stop], every, norms, _CPU)
@@ -120,7 +120,7 @@ class Points:
         return Points(self.coordinates[rows])
 
     def squared_distance_tile(self, own: slice | Int64Array, others: slice) -> FloatArray:
-        """Squared distances, (own, others), between two sets of rows; of a row to itself only nearly 0."""
+        """Return squared distances (own, others) between two sets of rows, only nearly 0 from a row to itself."""
         norms = self.squared_norms
         tile: FloatArray = distances_of_centred(
             self.centred(own), norms[own], self.centred(others), norms[others], _CPU
@@ -129,12 +129,12 @@ class Points:
 
 
 def squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
-    r"""Squared Euclidean distances between the rows of two tables, by one matrix product.
+    r"""Return squared Euclidean distances between the rows of two tables, by one matrix product.
 
-    ``|x|^2 + |y|^2 - 2 x.y``, clipped at 0. The rounding error is about the unit roundoff (6e-8 in float32, 1e-16
-    in float64) times the squared norms, not times the distance, so both tables are first moved by one common shift
-    near the mean of ``b``. What remains matters where distances are far smaller than the spread of the data: there
-    give float64.
+    They are ``|x|^2 + |y|^2 - 2 x.y``, clipped at 0. The rounding error is about the unit roundoff (6e-8 in
+    float32, 1e-16 in float64) times the squared norms, not times the distance. So both tables are first moved
+    by one common shift near the mean of ``b``. If distances are far smaller than the spread of the data, pass
+    float64.
 
     Parameters
     ----------
@@ -144,12 +144,12 @@ def squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
     Returns
     -------
     FloatArray
-        (rows_a, rows_b), float64 if either table is float64, else float32.
+        (rows_a, rows_b), float64 if either table is float64, otherwise float32.
 
     Raises
     ------
     DataError
-        If a table is not 2-D and finite, or the tables differ in the number of features.
+        If a table is not 2-D and finite, or the tables have different numbers of features.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
     if a.shape[1] != b.shape[1]:
         raise DataError(
             f"Distances need rows with the same features, but the first table has {a.shape[1]} and the second "
-            f"{b.shape[1]}; give both tables the same columns."
+            f"{b.shape[1]}. Give both tables the same columns."
         )
     dtype = np.result_type(a, b)
     shift = common_shift(b).astype(dtype)
@@ -177,10 +177,10 @@ def squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def common_shift(coordinates: FloatArray) -> Float64Array:
-    """Mean of the rows, (features,), rounded to a multiple of a power of two not above the root mean square spread.
+    """Return the mean of the rows (features,), rounded to a multiple of a power of two not above the RMS spread.
 
-    Rounding costs at most a quarter of the mean squared norm, and buys that subtracting the shift is exact for
-    data on a grid (counts, pixels), whose tied distances then stay tied.
+    Rounding costs at most a quarter of the mean squared norm. In return, subtracting the shift is exact for
+    data on a grid (counts, pixels), so tied distances stay tied.
     """
     mean: Float64Array = coordinates.mean(axis=0, dtype=np.float64)
     spread = float(np.sqrt(np.mean(variances(coordinates))))
@@ -191,13 +191,13 @@ def common_shift(coordinates: FloatArray) -> Float64Array:
 
 
 def variances(table: FloatArray) -> Float64Array:
-    """Of each column, in double precision; some columns at a time, so that a large table is not copied."""
+    """Return the variance of each column in float64, a few columns at a time, so that a large table is not copied."""
     blocks = row_blocks(table.shape[1], max(1, _BLOCK // len(table)))
     return np.concatenate([table[:, start:stop].var(axis=0, dtype=np.float64) for start, stop in blocks])
 
 
 def distances_of_centred(a: Any, squared_norms_a: Any, b: Any, squared_norms_b: Any, here: Place) -> Any:
-    """Squared distances, (rows of a, rows of b), of rows that lie about 0, all of them ``here``."""
+    """Return squared distances (rows of a, rows of b) of centred rows, all of them at ``here``."""
     tile = a @ b.T
     tile *= -2.0
     tile += squared_norms_a[:, None]
@@ -210,13 +210,16 @@ def _squared_norms(rows: Any, here: Place) -> Any:
 
 
 def float_table(values: FloatArray, name: str, need: str = "Distances need") -> FloatArray:
-    """Return values as a contiguous (rows, columns) table; `DataError` if they are no finite table, or an empty one."""
+    """Return values as a contiguous (rows, columns) table.
+
+    Raise `DataError` if it is not 2-D, is empty or is not finite.
+    """
     table: FloatArray = np.ascontiguousarray(values)
     if table.dtype not in (np.float32, np.float64):
         table = table.astype(np.float64)
     if table.ndim != 2 or 0 in table.shape:
         raise DataError(
-            f"{need} a table of rows by columns, but {name} has shape {table.shape}; give a 2-D array with at least one"
+            f"{need} a table of rows by columns, but {name} has shape {table.shape}. Give a 2-D array with at least one"
             " row and one column."
         )
     check_finite(table, name, need)
@@ -224,17 +227,17 @@ def float_table(values: FloatArray, name: str, need: str = "Distances need") -> 
 
 
 def check_finite(table: FloatArray, name: str, need: str) -> None:
-    """Refuse a table with a value that is not finite, named as in "NEED finite numbers, but row 0 ... of NAME"."""
+    """Raise `DataError` if a value is not finite, as in "NEED finite numbers, but row 0, column 0 of NAME is nan"."""
     if not np.isfinite(table).all():
         row, column = np.argwhere(~np.isfinite(table))[0]
         raise DataError(
-            f"{need} finite numbers, but row {row}, column {column} of {name} is {table[row, column]}; remove or fill"
+            f"{need} finite numbers, but row {row}, column {column} of {name} is {table[row, column]}. Remove or fill"
             " such values first."
         )
 
 
 def row_blocks(rows: int, block_rows: int) -> list[tuple[int, int]]:
-    """Cut ``rows`` into (start, stop) blocks of ``block_rows``, the last one shorter.
+    """Cut ``rows`` into (start, stop) blocks of ``block_rows``. The last one can be shorter.
 
     >>> row_blocks(5, 2)
     [(0, 2), (2, 4), (4, 5)]
@@ -243,7 +246,7 @@ def row_blocks(rows: int, block_rows: int) -> list[tuple[int, int]]:
 
 
 def value_blocks(rows: int, columns: int) -> list[tuple[int, int]]:
-    """Cut ``rows`` into (start, stop) blocks of a million values, 8 MB in double precision, but of one row at least.
+    """Cut ``rows`` into (start, stop) blocks of a million values, 8 MB in float64, with at least one row each.
 
     >>> value_blocks(5, 500_000)
     [(0, 2), (2, 4), (4, 5)]
@@ -254,13 +257,13 @@ def value_blocks(rows: int, columns: int) -> list[tuple[int, int]]:
 def map_threaded(
     function: Callable[[Task], Result], tasks: list[Task], threads: int | None
 ) -> Iterator[Result]:
-    """Results of ``function`` in task order, computed by ``threads`` threads (None: all cores) of one BLAS thread.
+    """Yield results of ``function`` in task order, from ``threads`` threads (None: all cores) and one BLAS thread.
 
-    The tasks must not depend on ``threads``: then neither do the bits of the results. Stopping early (an error,
-    Ctrl-C) drops the tasks that have not begun.
+    The tasks must not depend on ``threads``. Then the results do not depend on it either, bit for bit.
+    Stopping early (an error, Ctrl-C) drops the tasks that have not started.
     """
     workers = max(1, min(threads or cores(), len(tasks)))
-    if workers == 1:  # here: a thread takes longer to start than a client of ten rows computes
+    if workers == 1:  # no new thread, because it takes longer to start than a client of ten rows computes
         with one_blas_thread():
             yield from map(function, tasks)
         return
@@ -275,6 +278,6 @@ def map_threaded(
 def run_threaded(
     function: Callable[[Task], None], tasks: list[Task], threads: int | None, progress: Progress = unheard
 ) -> None:
-    """Call ``function`` with each task as `map_threaded` does; ``progress`` is in tasks."""
+    """Call ``function`` with each task as in `map_threaded`. ``progress`` is in tasks."""
     for done, _ in enumerate(map_threaded(function, tasks, threads), 1):
         progress(done, len(tasks))

@@ -1,8 +1,8 @@
-r"""Orthogonal Procrustes: what turns one table of points onto another, row by row.
+r"""Orthogonal Procrustes: the rotation of one table of points onto another, row by row.
 
-With the cross product :math:`X^T Y = U S V^T` of centred tables X and Y, the orthogonal :math:`R = U V^T` brings
-:math:`X R` nearest to Y (Schonemann 1966). The narrower table counts as filled up with zeros: where X has fewer columns
-than Y, R has orthonormal rows, and where it has more, orthonormal columns.
+With the cross product :math:`X^T Y = U S V^T` of centred tables X and Y, the orthogonal :math:`R = U V^T`
+brings :math:`X R` nearest to Y (Schonemann 1966). The narrower table counts as padded with zeros. If X has
+fewer columns than Y, R has orthonormal rows, and if it has more, orthonormal columns.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from raydr.arrays import Float64Array
 class Similarity:
     """A similarity of the plane or of space: ``x -> scale * (x - origin) @ rotation + target``.
 
-    ``rotation`` is orthogonal, (2, 2) or (3, 3), reflections included; all distances change by the one factor
+    ``rotation`` is orthogonal, (2, 2) or (3, 3), and can be a reflection. All distances change by the factor
     ``scale``.
     """
 
@@ -34,7 +34,7 @@ class Similarity:
 
 
 def rotation(cross_product: Float64Array) -> Float64Array:
-    """R of a cross product (columns of X, columns of Y), which may be of low rank."""
+    """Return R of a cross product (columns of X, columns of Y), which can have low rank."""
     from scipy.linalg import svd
 
     # LAPACK's divide and conquer does not always converge on matrices of low rank; its QR iteration does.
@@ -43,7 +43,10 @@ def rotation(cross_product: Float64Array) -> Float64Array:
 
 
 def factors(cross_product: Float64Array) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """U, S and V^T of a cross product, by divide and conquer: their bits are not those of `rotation`."""
+    """Return U, S and V^T of a cross product, by divide and conquer.
+
+    They are not bit-identical to those of `rotation`.
+    """
     left, singular, right = np.linalg.svd(cross_product, full_matrices=False)
     return left, singular, right
 
@@ -52,7 +55,8 @@ def procrustes(moving: Float64Array, fixed: Float64Array) -> Similarity:
     r"""Find the similarity that brings one map nearest to another, row by row.
 
     Minimises :math:`\sum_i \| s (x_i - \bar x) R - (y_i - \bar y) \|^2` over the scale :math:`s > 0` and the
-    orthogonal :math:`R`, that of the module's text and :math:`s = \mathrm{tr} S / \| X - \bar x \|^2` (Gower 1975).
+    orthogonal :math:`R`. R is that of the module, and :math:`s = \mathrm{tr} S / \| X - \bar x \|^2` (Gower
+    1975).
 
     Parameters
     ----------
@@ -62,7 +66,7 @@ def procrustes(moving: Float64Array, fixed: Float64Array) -> Similarity:
     Returns
     -------
     Similarity
-        Never changes neighbourhoods; the identity up to a shift when either map is a single point.
+        It never changes neighbourhoods. It is the identity up to a shift if either map is a single point.
 
     Examples
     --------
@@ -83,7 +87,7 @@ def procrustes(moving: Float64Array, fixed: Float64Array) -> Similarity:
 def turn(moving: Float64Array, fixed: Float64Array) -> Similarity:
     """Find the rotation or reflection about the origin that brings one map nearest to another, row by row.
 
-    Of all similarities only these keep the Poincaré disk where it is, and with it hyperbolic distances.
+    Only these similarities keep the Poincaré disk in place, and with it hyperbolic distances.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Prototypes: means of groups of a client's rows, each of so many rows at the least (micro-aggregation).
+"""Prototypes: means of groups of a client's rows, each with a minimum number of rows (micro-aggregation).
 
-A few thousand of them show the server the shape of everybody's data, enough to give an encoder a good start; no
-prototype is a record.
+A few thousand of them show the server the shape of all clients' data, which is enough to start an encoder
+well. No prototype is a record.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ from raydr.arrays import Float32Array, FloatArray, Int64Array
 
 
 def prototype_count(rows: int, least: int) -> int:
-    """Number of prototypes of so many rows: 0 for fewer than ``least``, else halved until no half could stand alone."""
+    """Return the number of prototypes of ``rows`` rows, if groups are halved while each half has ``least`` rows."""
     if rows < 2 * least:
         return int(rows >= least)
     return prototype_count(rows // 2, least) + prototype_count(rows - rows // 2, least)
 
 
 def groups(rows: FloatArray, least: int, *, most: bool = False) -> list[Int64Array]:
-    """Disjoint groups of ``least`` to ``2 * least - 1`` rows (rows, features), by number; none of fewer rows.
+    """Return disjoint groups of ``least`` to ``2 * least - 1`` rows of (rows, features), by number.
 
-    Groups are halved at the median along the line between two far rows: the one farthest from the group's mean, and the
-    one farthest from that. Or they are cut where so many groups come of either side as can, ``len(rows) // least`` in
-    all, the ``most`` that there are.
+    No group has fewer.
+
+    Groups are halved at the median along the line between two far rows: the one farthest from the group's
+    mean, and the one farthest from that. With ``most``, they are cut to get the maximum number of groups,
+    ``len(rows) // least``.
     """
     whole = []
     pending = [np.arange(len(rows))] if len(rows) >= least else []
@@ -43,6 +45,6 @@ def groups(rows: FloatArray, least: int, *, most: bool = False) -> list[Int64Arr
 
 
 def prototypes(rows: FloatArray, least: int) -> Float32Array:
-    """Means of :func:`groups`, (prototypes, features) float32."""
+    """Return the means of :func:`groups`, (prototypes, features) float32."""
     means = [rows[group].mean(axis=0, dtype=np.float64) for group in groups(rows, least)]
     return np.array(means, np.float32).reshape(len(means), rows.shape[1])

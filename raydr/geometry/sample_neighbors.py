@@ -1,8 +1,8 @@
-"""Some rows among all: their exact nearest rows, and how many rows are nearer to them than given ones.
+"""Exact neighbours of a sample of rows among all rows, and counts of nearer rows.
 
-What is said of a sample of rows costs a pass over all rows for each part of the sample, and memory for one block of
-them. Points of many features are filtered by products in single precision; whatever that may have misjudged is measured
-in double precision, by differences. So the answers are exact, and depend neither on threads nor on blocks.
+Each part of the sample takes a pass over all rows, and memory for one block of them. Points with many
+features are filtered by products in single precision. What these can misjudge is measured in double
+precision, by differences. So the results are exact, and depend neither on threads nor on blocks.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from raydr.geometry.points import (
 )
 
 OWN_ROWS = 640
-"""Rows of the sample that are looked at together: all others are brought anew for each such part of it."""
+"""Sampled rows per pass. All other rows are read again for each pass."""
 BLOCK_ROWS = 1_024
-"""Rows that they are compared with at a time: a tile of 2.6 MB in single precision."""
+"""Rows to compare them with at a time: a tile of 2.6 MB in single precision."""
 HELD = 4
 """Keep a float32 copy of the table if at least 1 in ``HELD`` rows is sampled."""
 TREE_FEATURES = 3
-"""Up to so many features a k-d tree finds the nearest rows, and differences are taken at once."""
+"""Up to this many features, a k-d tree finds the nearest rows, and distances are differences."""
 BOX_ROWS = 256
-"""Rows in a box of a plane, which lie together: mostly all or none of them are nearer than a threshold."""
+"""Rows per box of nearby rows. Mostly all or none of them are nearer than a threshold."""
 BLOCK_VALUES = 2**25
-"""Values of a block of a general geometry, 256 MB in double precision."""
+"""Values per block of a general geometry: 256 MB in double precision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,15 +45,15 @@ class Around:
     Attributes
     ----------
     own : (sampled,) int64
-        Whose they are, ascending.
+        The rows with these neighbours, ascending.
     indices : (sampled, k) int64
-        Nearest first; of equal ones the lower index.
+        Nearest first. Of equally near rows, the lower index comes first.
     squared : (sampled, k) float64
-        Squared distances; of points by differences.
+        Squared distances. For points, by differences.
     rows : int
-        Among how many rows they were searched.
+        Number of rows that were searched.
     as_near : dict of place to indices and squared distances
-        All rows as near as the last of these, as far as somebody had to know.
+        All rows as near as the last of these, where they were needed.
     """
 
     own: Int64Array
@@ -76,7 +76,7 @@ def nearest_to(
     threads: int | None = None,
     progress: Progress = unheard,
 ) -> Around:
-    """Exact ``k`` nearest rows, of all, of the rows ``own`` (sampled,), ascending; ``k`` is from 1 to rows - 1.
+    """Find the exact ``k`` nearest rows, from 1 to rows - 1, of rows ``own`` (sampled,), ascending, among all.
 
     ``progress`` is in blocks of ``own``.
 
@@ -99,7 +99,10 @@ def nearest_to(
 
 
 def squared_distances_of(geometry: Geometry, own: Int64Array) -> Float64Array:
-    """Squared distances (own, rows), float64, of some rows to all: of points by differences; infinite to themselves."""
+    """Return squared distances (own, rows), float64, of some rows to all rows, infinite to themselves.
+
+    For points, they are computed by differences.
+    """
     if isinstance(geometry, Points):
         squared = np.empty((own.size, geometry.rows))
         compiled_once(_measure_all)(geometry.coordinates, own, squared)
@@ -123,20 +126,20 @@ def count_nearer(
     *,
     threads: int | None = None,
 ) -> Int64Array:
-    """How many other rows are nearer to each of the rows ``own`` than each of its thresholds.
+    """Count the other rows that are nearer to each of the rows ``own`` than each of its thresholds.
 
     Parameters
     ----------
     points : Points
         All rows.
     own : (sampled,) int64
-        Whose distances are looked at.
+        Rows whose distances are used.
     starts : (sampled + 1,) int64
-        Where the thresholds of each begin, and where the last one's end.
+        Start of each row's thresholds, and the end of the last row's.
     thresholds : (pairs,) float64
         Squared distances.
     threads : int, optional
-        All cores without it.
+        Number of threads. Default: all cores.
 
     Returns
     -------
@@ -161,7 +164,8 @@ def count_nearer(
     else:
         filtered = _Filter.of(points, np.float32)
         cut = [slice(*block) for block in row_blocks(points.rows, BLOCK_ROWS)]
-        # Of nearly all rows the others are held, as a table in single precision; for few they are brought as they come.
+        # If nearly all rows are sampled, the others are held in single precision. If few are, they are read
+        # as needed.
         held = [filtered.brought(rows) for rows in cut] if HELD * own.size >= points.rows else None
 
         def count(block: tuple[int, int]) -> None:
@@ -189,14 +193,14 @@ def count_nearer(
 
 
 def measured_pairs(points: Points, own: Int64Array, others: Int64Array) -> Float64Array:
-    """Squared distances (sampled, k) of the rows ``own`` (sampled,) to ``others`` (sampled, k), by differences."""
+    """Return squared distances (sampled, k) of rows ``own`` (sampled,) to ``others`` (sampled, k), by differences."""
     squared = np.empty(others.shape)
     compiled_once(measure_pairs)(points.coordinates, own, others, squared)
     return squared
 
 
 def norms_of(points: Points, rows: Int64Array) -> Float64Array:
-    """Norms (rows,) of these rows less the shift, in double precision."""
+    """Return the norms (rows,) of these rows minus the shift, in double precision."""
     once, places = np.unique(rows, return_inverse=True)
     found = np.empty(once.size)
     for first, last in row_blocks(once.size, BLOCK_ROWS):
@@ -215,9 +219,9 @@ class _Brought:
 
 @dataclass(frozen=True, eq=False)
 class _Filter:
-    """Points whose products are taken in a precision, scaled so that no norm is above 1.
+    """Points for products in a given precision, scaled so that no norm is above 1.
 
-    ``doubt`` is by how much a squared distance may be off, over the sum of the two squared norms.
+    ``doubt`` is the error bound of a squared distance, relative to the sum of the two squared norms.
     """
 
     points: Points
@@ -228,14 +232,14 @@ class _Filter:
     @classmethod
     def of(cls, points: Points, dtype: Any) -> _Filter:
         radius = float(np.sqrt(np.float64(points.squared_norms.max())))
-        # A power of two: exact, and nothing overflows or vanishes in single precision.
+        # A power of two: it is exact, and nothing overflows or vanishes in single precision.
         scale = 2.0 ** -np.ceil(np.log2(radius)) if radius > 0 else 1.0
-        # As of `raydr.geometry.neighbors`, with (|x| + |y|)^2 <= 2 (|x|^2 + |y|^2), and a few more roundings.
+        # As in `raydr.geometry.neighbors`, with (|x| + |y|)^2 <= 2 (|x|^2 + |y|^2), and a few more roundings.
         roundoff = float(np.finfo(dtype).eps) / 2.0
         return cls(points, scale, dtype, 2.0 * (3.0 * np.sqrt(points.coordinates.shape[1]) + 12.0) * roundoff)
 
     def brought(self, rows: slice | Int64Array) -> _Brought:
-        """These rows."""
+        """Return these rows, centred and scaled."""
         exact = self.points.centred(rows).astype(np.float64) * self.scale
         return _Brought(exact.astype(self.dtype), np.einsum("ij,ij->i", exact, exact))
 
@@ -256,7 +260,9 @@ def _search_of(geometry: Geometry, k: int) -> _Search:
         left = np.flatnonzero(~certain)
         if (
             left.size
-        ):  # ties of the last ones, mostly: no precision tells them apart, so here nothing is asked of it
+            # mostly ties of the last neighbours, which no precision can separate, so certainty is not required
+            # here
+        ):
             indices[left], squared[left], _ = _filtered(fine, own[left], size, k)
         return indices[:, :k], squared[:, :k]
 
@@ -270,7 +276,8 @@ def _tree_search(points: Points, k: int) -> _Search:
 
     def search(own: Int64Array) -> tuple[Int64Array, Float64Array]:
         found = np.asarray(tree.query(points.coordinates[own], k + 1)[1], dtype=np.int64).reshape(-1, k + 1)
-        # Of many copies of a row it may not be among its own nearest: then the last of them goes.
+        # If a row has many copies, it can be missing from its own neighbours. Then the last neighbour is
+        # dropped.
         itself = found == own[:, None]
         itself[~itself.any(axis=1), -1] = True
         others = found[~itself].reshape(-1, k)
@@ -282,7 +289,7 @@ def _tree_search(points: Points, k: int) -> _Search:
 def _filtered(
     filtered: _Filter, own: Int64Array, size: int, k: int
 ) -> tuple[Int64Array, Float64Array, BoolArray]:
-    """Nearest ``size`` rows by the filter, measured, and of which rows the first ``k`` are certainly the nearest."""
+    """Return the nearest ``size`` rows by the filter, measured, and for which rows the first ``k`` are certain."""
     points = filtered.points
     mine = filtered.brought(own)
     indices = np.full((own.size, size), -1, np.int64)
@@ -295,16 +302,16 @@ def _filtered(
             mine.rows @ others.rows.T, others.norms.astype(filtered.dtype), own, first, rough, indices
         )
     found, squared = _sorted(indices, measured_pairs(points, own, indices))
-    # Below this no row was lost: the farthest that was kept, but for what the filter may be off.
+    # No row nearer than this was lost: the farthest kept, minus the error bound of the filter.
     safe = rough[:, -1].astype(np.float64) + mine.norms - filtered.doubt * (mine.norms + largest)
     certain = squared[:, k - 1] * filtered.scale**2 < safe
     return found, squared, np.asarray(certain | (size == points.rows - 1))
 
 
 def _boxed(points: Points) -> tuple[Float64Array, Int64Array, Float64Array, Float64Array]:
-    """Columns (features, rows) in the order of a k-d tree, where each row is there, and the box of each `BOX_ROWS`.
+    """Return columns (features, rows) in k-d tree order, the place of each row, and the boxes of `BOX_ROWS` rows.
 
-    Of the boxes the lowest and the highest coordinates, (boxes, features).
+    A box is given by its lowest and highest coordinates, (boxes, features).
     """
     from scipy.spatial import cKDTree
 
@@ -319,7 +326,10 @@ def _boxed(points: Points) -> tuple[Float64Array, Int64Array, Float64Array, Floa
 
 
 def _smallest(squared: Float64Array, k: int) -> tuple[Int64Array, Float64Array]:
-    """Indices and values (own, k) of the smallest of each row, of equal ones the lower index."""
+    """Return the indices and values (own, k) of the smallest in each row.
+
+    Of equal values, the lower index comes first.
+    """
     last = np.partition(squared, k - 1, axis=1)[:, k - 1]
     indices, values = np.empty((len(squared), k), np.int64), np.empty((len(squared), k))
     for row, (one, most) in enumerate(zip(squared, last, strict=True)):
@@ -342,7 +352,7 @@ def _offer(
     kept: FloatArray,
     indices: Int64Array,
 ) -> None:
-    """Keep the smallest of ``norms - 2 products`` of each row, ascending: distances but for its own norm."""
+    """Keep the smallest ``norms - 2 products`` of each row, ascending: squared distances minus the row's own norm."""
     size = kept.shape[1]
     columns = products.shape[1]
     values = np.empty(columns, products.dtype)
@@ -355,7 +365,7 @@ def _offer(
             near = 0
             for column in range(start, stop):
                 near += values[column] < farthest
-            if near == 0:  # as a rule
+            if near == 0:  # the usual case
                 continue
             for column in range(start, stop):
                 value = values[column]
@@ -383,7 +393,7 @@ def _count_filtered(
     thresholds: Float64Array,
     counts: Int64Array,
 ) -> None:
-    """Add to ``counts`` the rows ``first...`` that are nearer; those in doubt are measured."""
+    """Add the rows ``first...`` that are nearer to ``counts``. Doubtful ones are measured."""
     columns = products.shape[1]
     surely = np.empty(columns, np.float32)
     perhaps = np.empty(columns, np.float32)
@@ -433,7 +443,7 @@ def _count_boxed(
     thresholds: Float64Array,
     counts: Int64Array,
 ) -> None:
-    """The same of a few features, by differences; boxes that are nearer, or not, as a whole are not looked into."""
+    """Do the same for few features, by differences. Boxes that are nearer or farther as a whole are skipped."""
     features, rows = columns.shape
     boxes, size = lowest.shape[0], BOX_ROWS
     squared = np.empty(size, np.float64)

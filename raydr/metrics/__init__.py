@@ -1,7 +1,7 @@
-"""How faithful a map is: neighbourhoods, clusters, groups, ranks, and the recovered geometry; all streamed.
+"""Metrics of how faithful a map is: neighbourhoods, clusters, groups, ranks, and the recovered geometry.
 
-One file for each kind of question; :func:`metric` enters an answer into the registry, :func:`metric_by_k` one for any
-number of neighbours.
+All are streamed. Each kind of question has one file. :func:`metric` registers a metric, and
+:func:`metric_by_k` one for any number of neighbours.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from raydr.metrics.metric import (
 )
 
 # isort: off
-# In the order in which they are listed.
+# The order of this list is the order of the metrics.
 from raydr.metrics import neighborhood as neighborhood
 from raydr.metrics import clusters as clusters
 from raydr.metrics import ranks as ranks

@@ -1,4 +1,4 @@
-"""Whether clusters match the classes: k-means on the map, with as many clusters, or the method's own (P1, A.2)."""
+"""Agreement of clusters with the classes: k-means on the map, or the method's own clusters (P1, A.2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from raydr.metrics.sampling import Estimate
 from raydr.threads import one_blas_thread
 
 SILHOUETTE_ROWS = 10_000
-"""Rows of the silhouette's sub-sample: it compares every row with every other one."""
+"""Rows in the silhouette's sub-sample, because it compares all pairs of rows."""
 BLOCK_ROWS = 64
 
 
@@ -26,7 +26,7 @@ BLOCK_ROWS = 64
     needs={"labels"},
 )
 def normalized_mutual_information(examination: Examination) -> float:
-    """Mutual information of classes and clusters over the mean of their entropies; 0 to 1."""
+    """Return the mutual information of classes and clusters, divided by the mean of their entropies: 0 to 1."""
     from sklearn.metrics import normalized_mutual_info_score
 
     return float(normalized_mutual_info_score(examination.labels, examination.clusters))
@@ -39,11 +39,12 @@ def normalized_mutual_information(examination: Examination) -> float:
     needs={"labels"},
 )
 def silhouette(examination: Examination) -> float | Estimate:
-    """Mean of (b - a) / max(a, b), a and b the mean distances to the own and the nearest other cluster; -1 to 1.
+    """Return the mean of (b - a) / max(a, b): -1 to 1.
 
-    Past `SILHOUETTE_ROWS` rows it is the mean over a seeded uniform sample of that many rows, each compared with
-    the rows of the sample. Where metrics look at a sample of rows (`raydr.metrics.sampling`), it is the mean over that,
-    each compared with all rows.
+    Here a and b are a row's mean distances to its own and to the nearest other cluster. Above
+    `SILHOUETTE_ROWS` rows, it is the mean over a seeded uniform sample of that size, compared within the
+    sample. If metrics use a sample of rows (`raydr.metrics.sampling`), it is the mean over that sample,
+    compared with all rows.
     """
     if examination.sample is not None:
         return examination.sample.mean(
@@ -53,12 +54,12 @@ def silhouette(examination: Examination) -> float | Estimate:
 
 
 def sampled_silhouettes(examination: Examination, groups: Int64Array) -> tuple[Float64Array, Int64Array]:
-    """Silhouettes on the map of rows in ``groups`` (rows,), and the groups of those rows: a sample of many.
+    """Return the map silhouettes and groups of rows in ``groups`` (rows,), or of a sample if there are many.
 
     Raises
     ------
     UnmeasurableError
-        If there are fewer than two groups, or as many as rows.
+        If there are fewer than two groups, or each row has its own group.
     """
     embedding = examination.embedding
     if examination.count > SILHOUETTE_ROWS:
@@ -69,12 +70,12 @@ def sampled_silhouettes(examination: Examination, groups: Int64Array) -> tuple[F
 
 
 def silhouettes(rows: FloatArray, groups: Int64Array) -> Float64Array:
-    """Silhouette of each of ``rows`` (rows, any), by their distances, in ``groups`` (rows,).
+    """Return the silhouette of each of ``rows`` (rows, any) in ``groups`` (rows,), by their distances.
 
     Raises
     ------
     UnmeasurableError
-        If there are fewer than two groups, or as many as rows.
+        If there are fewer than two groups, or each row has its own group.
     """
     from sklearn import config_context
     from sklearn.metrics import silhouette_samples
@@ -85,12 +86,12 @@ def silhouettes(rows: FloatArray, groups: Int64Array) -> Float64Array:
 
 
 def silhouettes_among_all(examination: Examination, groups: Int64Array, own: Int64Array) -> Float64Array:
-    """Silhouettes on the map, (own,), of some rows among all, which are in ``groups`` (rows,): 0, 1, ...
+    """Return the map silhouettes (own,) of some rows among all rows, which are in ``groups`` (rows,): 0, 1, ...
 
     Raises
     ------
     UnmeasurableError
-        As `silhouettes`.
+        As in `silhouettes`.
     """
     sizes = np.bincount(groups)
     _require_groups(int(np.count_nonzero(sizes)), len(groups))
@@ -98,7 +99,7 @@ def silhouettes_among_all(examination: Examination, groups: Int64Array, own: Int
     by_group = np.argsort(groups, kind="stable")
     starts = np.concatenate([[0], np.cumsum(sizes)])
     group = np.searchsorted(starts, np.argsort(by_group)[own], side="right") - 1
-    # Single precision: from the middle of the map, and sums of few distances at a time, so that it costs six digits.
+    # Single precision keeps six digits here: positions are centred, and sums have few distances at a time.
     positions = (examination.embedding - examination.embedding.mean(axis=0)).astype(np.float32)
     columns = np.ascontiguousarray(positions[by_group].T)
     found = np.empty(own.size)
@@ -114,16 +115,19 @@ def silhouettes_among_all(examination: Examination, groups: Int64Array, own: Int
 def _require_groups(found: int, rows: int) -> None:
     if not 2 <= found < rows:
         raise UnmeasurableError(
-            f"the silhouette needs from 2 to {rows - 1} clusters in {rows} rows; there are {found}"
+            f"the silhouette needs from 2 to {rows - 1} clusters in {rows} rows, but there are {found}"
         )
 
 
 def _silhouettes(
     columns: Float32Array, starts: Int64Array, own: Float32Array, group: Int64Array, found: Float64Array
 ) -> None:
-    """Of the positions ``own`` in their ``group``; ``columns`` (dimensions, rows) are of all rows, group by group."""
+    """Compute the silhouettes of the positions ``own``.
+
+    ``columns`` (dimensions, rows) holds all rows, group by group.
+    """
     dimensions = columns.shape[0]
-    squared = np.empty(256, np.float32)  # one dimension after the other: else nothing is vectorised
+    squared = np.empty(256, np.float32)  # one dimension after the other, so that the loops are vectorised
     for row in range(own.shape[0]):
         inside, beyond = 0.0, np.inf
         for other in range(starts.size - 1):
@@ -168,7 +172,7 @@ def _compiled() -> Callable[..., None]:
     needs={"labels"},
 )
 def adjusted_rand_index(examination: Examination) -> float:
-    """Share of pairs of rows on which classes and clusters agree, corrected for chance; -0.5 to 1."""
+    """Return the share of pairs of rows on which classes and clusters agree, corrected for chance: -0.5 to 1."""
     from sklearn.metrics import adjusted_rand_score
 
     return float(adjusted_rand_score(examination.labels, examination.clusters))
@@ -177,11 +181,11 @@ def adjusted_rand_index(examination: Examination) -> float:
 @metric(
     "clustering_nmi",
     "Clustering: normalised mutual information",
-    "agreement of the classes with the clusters that the method itself makes, by information",
+    "agreement of the classes with the method's own clusters, by information",
     needs={"labels", "clusters"},
 )
 def clustering_information(examination: Examination) -> float:
-    """As :func:`normalized_mutual_information`, of the method's own clusters; P1, Table 5."""
+    """Return :func:`normalized_mutual_information` of the method's own clusters (P1, Table 5)."""
     from sklearn.metrics import normalized_mutual_info_score
 
     return float(normalized_mutual_info_score(examination.labels, examination.own_clusters))
@@ -190,11 +194,11 @@ def clustering_information(examination: Examination) -> float:
 @metric(
     "clustering_ari",
     "Clustering: adjusted Rand index",
-    "agreement of the classes with the clusters that the method itself makes, by pairs of rows",
+    "agreement of the classes with the method's own clusters, by pairs of rows",
     needs={"labels", "clusters"},
 )
 def clustering_rand_index(examination: Examination) -> float:
-    """As :func:`adjusted_rand_index`, of the method's own clusters; P1, Table 5."""
+    """Return :func:`adjusted_rand_index` of the method's own clusters (P1, Table 5)."""
     from sklearn.metrics import adjusted_rand_score
 
     return float(adjusted_rand_score(examination.labels, examination.own_clusters))

@@ -1,13 +1,14 @@
-r"""How near recovered coordinates are to the true rows, up to an isometry (P3, A.11).
+r"""Metrics of recovered coordinates against the true rows, up to an isometry (P3, A.11).
 
-Distances tell coordinates up to a rotation or reflection and a shift only. So both tables are centred, and the
-recovered one is turned onto the true one first (:mod:`raydr.geometry.procrustes`): :math:`\hat X` are the centred
-recovered coordinates (rows, rank), X the centred rows (rows, features), and R brings :math:`\hat X R` nearest to X.
+Distances determine coordinates only up to a rotation or reflection and a shift. So both tables are centred,
+and the recovered one is rotated onto the true one first (:mod:`raydr.geometry.procrustes`): :math:`\hat X`
+are the centred recovered coordinates (rows, rank), X the centred rows (rows, features), and R brings
+:math:`\hat X R` nearest to X.
 
-The anchors are known, though, and with them a frame in the data's own coordinates: A.11 compares the tables in it, as
-they are. So do the two metrics whose names begin with ``anchored``. They tell how near the server comes to the records
-themselves, and they depend on where the origin of the data lies, which no geometry does: far from it every cosine is 1,
-and every relative error 0.
+But the anchors are known, and they define a frame in the data's own coordinates. A.11 compares the tables in
+that frame without alignment. The two metrics whose names begin with ``anchored`` do the same. They measure
+how near the server comes to the records themselves. They depend on the origin of the data, which no geometry
+does: far from it every cosine is 1, and every relative error 0.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ BLOCK_ROWS = 4096
 
 
 VALUES = 1 << 22
-"""Of a block of rows as features, 32 MB."""
+"""Values per block of rows as features: 32 MB."""
 
 
 @dataclass(frozen=True)
 class _Agreement:
-    """Over some rows: the sum of the cosines, and the squared norms of the error and of the true rows."""
+    """Sums over some rows: the cosines, and the squared norms of the errors and of the true rows."""
 
     cosines: float
     error: float
@@ -44,16 +45,16 @@ class _Agreement:
 @metric(
     "cosine",
     "Cosine of coordinates",
-    "mean cosine between recovered and true coordinates, seen from their means, after the best rotation",
+    "mean cosine between recovered and true coordinates, relative to their means, after the best rotation",
     needs={"rows", "recovered"},
     perfect="every record exactly, up to a rotation and a shift",
 )
 def cosine(examination: Examination) -> float:
-    r"""Mean cosine of the angle between recovered and true rows, from their means, after alignment; -1 to 1.
+    r"""Return the mean cosine between recovered and true rows relative to their means, after alignment: -1 to 1.
 
     .. math:: \frac{1}{n} \sum_i \frac{\langle x_i, R^T \hat x_i \rangle}{\|x_i\| \|\hat x_i\|}
 
-    A row in the mean has no direction, and counts as 0.
+    A row at the mean has no direction, and counts as 0.
     """
     return examination.once(_aligned).cosines / examination.count
 
@@ -67,9 +68,10 @@ def cosine(examination: Examination) -> float:
     higher_is_better=False,
 )
 def frobenius(examination: Examination) -> float:
-    r"""Relative error of the recovered coordinates, :math:`\|\hat X R - X\|_F / \|X\|_F`, after alignment; 0 and up.
+    r"""Return the relative error of the recovered coordinates after alignment: 0 or more.
 
-    The norms are of centred tables: those of P3, A.11, which are not, depend on where the origin of the data lies.
+    This is :math:`\|\hat X R - X\|_F / \|X\|_F`. The norms are those of centred tables. The norms of P3,
+    A.11, are not, so they depend on the origin of the data.
     """
     agreement = examination.once(_aligned)
     return sqrt(agreement.error / agreement.total)
@@ -93,7 +95,8 @@ def _aligned(examination: Examination) -> _Agreement:
         return crossed
 
     crossed = np.zeros((found_mean.size, true_mean.size))
-    for part in map_threaded(cross, blocks, examination.threads):  # in the order of the blocks: the same bits
+    # in the order of the blocks, so that results are identical bit for bit
+    for part in map_threaded(cross, blocks, examination.threads):
         crossed += part
     with one_blas_thread():
         left, _, right = factors(crossed)
@@ -106,7 +109,7 @@ def _aligned(examination: Examination) -> _Agreement:
         norms = np.linalg.norm(own, axis=1) * np.linalg.norm(other, axis=1)
         products = np.einsum("ij,ij->i", own, turned)
         cosines = np.divide(products, norms, out=np.zeros(len(own)), where=norms > 0.0)
-        # With more recovered coordinates than features, what no rotation brings into the features is all error.
+        # If there are more recovered coordinates than features, the part outside the features is all error.
         beyond = other - inside @ left.T if left.shape[0] > left.shape[1] else np.zeros(1)
         error = float(np.sum((turned - own) ** 2)) + float(np.sum(beyond**2))
         return _Agreement(float(cosines.sum()), error, float(np.sum(own**2)))
@@ -119,9 +122,11 @@ def _aligned(examination: Examination) -> _Agreement:
 
 
 def _centred(points: Points, *, whole: bool) -> tuple[Callable[[slice], Float64Array], Float64Array]:
-    """Rows in double precision, and their mean: nearly centred already, so exact far from the origin, too.
+    """Return a reader of rows in float64, and their mean.
 
-    ``whole`` holds them all; else they are brought a block at a time.
+    Rows are nearly centred already, so this is exact at any offset.
+
+    If ``whole``, it holds all rows. Otherwise it reads a block at a time.
     """
     if whole:
         table = np.asarray(points.centred(slice(None)), dtype=np.float64)
@@ -137,18 +142,18 @@ def _centred(points: Points, *, whole: bool) -> tuple[Callable[[slice], Float64A
 @metric(
     "anchored_cosine",
     "Cosine in the anchors' frame",
-    "mean cosine between recovered and true rows as they are (P3, A.11); depends on the data's origin",
+    "mean cosine between recovered and true rows without alignment (P3, A.11); depends on the data's origin",
     needs={"rows", "recovered", "lift"},
-    by_default=False,  # depends on where the data's origin lies
+    by_default=False,  # depends on the data's origin
     perfect="every record exactly",
 )
 def anchored_cosine(examination: Examination) -> float:
-    r"""Mean cosine of the angle between true and recovered rows, seen from the data's origin; -1 to 1 (P3, A.11).
+    r"""Return the mean cosine between true and recovered rows relative to the data's origin: -1 to 1 (P3, A.11).
 
     .. math:: \frac{1}{N} \sum_i \frac{\langle x_i, \hat x_i \rangle}{\|x_i\| \|\hat x_i\|}
 
-    Neither table is turned, moved or centred. So it is 1 to many digits wherever the data lie far from their origin,
-    whatever was recovered. A row in the origin has no direction, and counts as 0.
+    Neither table is rotated, moved or centred. So it is 1 to many digits if the data lie far from their
+    origin, for any recovered rows. A row at the origin has no direction, and counts as 0.
     """
     return examination.once(_anchored).cosines / examination.count
 
@@ -156,28 +161,28 @@ def anchored_cosine(examination: Examination) -> float:
 @metric(
     "anchored_frobenius",
     "Relative error in the anchors' frame",
-    "error of the recovered rows over the true ones as they are, in Frobenius norm (P3, A.11); depends on the data's"
-    " origin",
+    "error of the recovered rows over the true ones without alignment, in Frobenius norm (P3, A.11); depends on the"
+    " data's origin",
     needs={"rows", "recovered", "lift"},
-    by_default=False,  # depends on where the data's origin lies
+    by_default=False,  # depends on the data's origin
     perfect="every record exactly",
     higher_is_better=False,
 )
 def anchored_frobenius(examination: Examination) -> float:
-    r"""Relative error of the recovered rows, :math:`\|\hat X - X\|_F / \|X\|_F`, as they are; 0 and up (P3, A.11).
+    r"""Return the relative error of the recovered rows without alignment: 0 or more (P3, A.11).
 
-    Neither table is turned, moved or centred. The norm below is from the data's origin: an offset of 1e8 makes any
-    error tiny.
+    This is :math:`\|\hat X - X\|_F / \|X\|_F`. Neither table is rotated, moved or centred. The denominator is
+    relative to the data's origin, so an offset of 1e8 makes any error tiny.
     """
     agreement = examination.once(_anchored)
     return sqrt(agreement.error / agreement.total)
 
 
 def _anchored(examination: Examination) -> _Agreement:
-    """Of rows as features, a block at a time: there is no second table of them."""
+    """Compare rows as features, a block at a time, so that there is no second table of them."""
     evidence, recovered = examination.evidence, examination.recovered
     if evidence.lift is None or not isinstance(recovered, Points):
-        raise UnmeasurableError("the server does not tell where among the data's features the rows lie")
+        raise UnmeasurableError("the server does not place the rows among the data's features")
     parts = []
     with one_blas_thread():
         for block in row_blocks(examination.count, max(1, VALUES // evidence.rows.shape[1])):
@@ -191,5 +196,5 @@ def _anchored(examination: Examination) -> _Agreement:
             parts.append(_Agreement(float(cosines.sum()), float(np.sum(found**2)), float(np.sum(true**2))))
     total = fsum(part.total for part in parts)
     if total == 0.0:
-        raise UnmeasurableError("all rows lie in the origin, so none has a direction from there")
+        raise UnmeasurableError("all rows lie at the origin, so none has a direction from it")
     return _Agreement(fsum(part.cosines for part in parts), fsum(part.error for part in parts), total)

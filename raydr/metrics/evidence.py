@@ -1,4 +1,4 @@
-"""What metrics look at, and the neighbour searches that they share."""
+"""Inputs of metrics, and the neighbour searches that they share."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from raydr.metrics.ties import Rounded
 Shared = TypeVar("Shared")
 
 LARGEST_K = 51
-"""Neighbours in the shared graph of the rows, unless a metric asks for more: of those that are listed ``npa_50`` needs
-the most, one more shows whether its last is tied."""
+"""Neighbours in the shared graph of the rows, unless a metric needs more. Of the listed metrics, ``npa_50`` needs the
+most, and one more shows whether the last is tied."""
 STARTING_ROWS = 50_000
-"""Of which k-means finds where to start, where rows are sampled."""
+"""Rows that k-means uses to find its starting centres, if rows are sampled."""
 
 
 class UnmeasurableError(DataError):
-    """A metric that cannot be computed on this evidence; the message is the reason, for the report."""
+    """A metric that cannot be computed on this evidence. The message is the reason, for the report."""
 
 
 @dataclass(kw_only=True, frozen=True, eq=False)
 class Evidence:
-    """One map and everything that it is judged against.
+    """One map and everything to compare it with.
 
     Parameters
     ----------
@@ -43,39 +43,39 @@ class Evidence:
     labels
         (rows,) integer classes, or None.
     recovered
-        The geometry that the server recovered, or None; its rows are in the order of ``rows``.
+        The geometry that the server recovered, with rows in the order of ``rows``, or None.
     seed
-        Of the train/test split, of k-means, of sub-samples, and of the random walks.
+        Seed of the train/test split, of k-means, of sub-samples, and of the random walks.
     row_neighbors
-        Neighbours of ``rows``, where there are other maps of the same rows that they are shared with (`SharedGraph`,
-        which searches them when a metric first needs them, or the graph itself); None to search them for this map.
+        Neighbours of ``rows``, to share them with other maps of the same rows: the graph itself, or a
+        `SharedGraph`, which searches them when a metric first needs them. None to search them for this map.
     recovered_neighbors
-        Neighbours in the recovered geometry, where the method has searched them (10 or more of each row); None to
+        Neighbours in the recovered geometry, 10 or more of each row, if the method has searched them. None to
         search them when first needed.
     truth
-        The true geometry, where it is not the Euclidean one of ``rows``: hyperbolic distances, say. None for
-        ``Points(rows)``.
+        The true geometry, if it is not the Euclidean one of ``rows``, for example hyperbolic distances. None
+        for ``Points(rows)``.
     mapped
-        Distances on the map, where they are not those of its positions: a map in the Poincare disk is read by
-        hyperbolic ones. Neighbours, ranks and groups go by them; classifiers and clusters by positions.
+        Distances on the map, if they are not Euclidean: a map in the Poincare disk has hyperbolic ones.
+        Neighbours, ranks and groups use these distances. Classifiers and clusters use positions.
     clusters
-        (rows,) integers, the clusters that the method itself makes; None where it makes none.
+        (rows,) integers, the method's own clusters, or None.
     sites
-        (rows,) integers, which client holds each row; None where nobody says.
+        (rows,) integers, the client that holds each row, or None if it is not known.
     new
-        Rows that were held out and placed on the map afterwards, as evidence of their own: their rows, places and
-        classes. None where there are none.
+        Evidence on held-out rows that were placed on the map afterwards: their rows, places and classes. None
+        if there are none.
     lift
-        Rows of features that stand for coordinates of ``recovered``, both (rows, columns), in the features' own
-        coordinates; None where nobody tells where those points lie there.
+        Maps coordinates of ``recovered`` to rows of features, both (rows, columns), in the features' own
+        coordinates. None if the places of the points in these coordinates are not known.
     grouped
-        Rows among which steadiness and cohesiveness look for groups, at most: a sample of more. What they come to
-        depends on it. None for 2,000.
+        Maximum number of rows for the groups of steadiness and cohesiveness. Of more rows, a sample is used,
+        and the values depend on its size. None for 2,000.
 
     Raises
     ------
     DataError
-        If the parts differ in their number of rows, or the map is not a finite 2-D or 3-D one.
+        If the parts have different numbers of rows, or the map is not a finite 2-D or 3-D one.
     """
 
     rows: FloatArray
@@ -112,18 +112,18 @@ class Evidence:
             if count != rows:
                 raise DataError(
                     f"Metrics compare the same rows everywhere, but the data have {rows} rows and the {name} has "
-                    f"{count}; give all of them in the same order."
+                    f"{count}. Give all of them in the same order."
                 )
         if self.embedding.ndim != 2 or self.embedding.shape[1] not in (2, 3):
             raise DataError(
-                f"Metrics judge a map in 2 or 3 dimensions, but the embedding has shape {self.embedding.shape}; "
-                "give shape (rows, 2) or (rows, 3)."
+                f"Metrics need a map in 2 or 3 dimensions, but the embedding has shape {self.embedding.shape}. "
+                "Give shape (rows, 2) or (rows, 3)."
             )
         if not np.isfinite(self.embedding).all():
             row = int(np.nonzero(~np.isfinite(self.embedding))[0][0])
             raise DataError(
-                f"Metrics need a finite map, but the embedding of row {row} is {self.embedding[row].tolist()}; the "
-                "embedder diverged: lower its learning rate, or scale the data."
+                f"Metrics need a finite map, but the embedding of row {row} is {self.embedding[row].tolist()}: the "
+                "embedder diverged. Lower its learning rate, or scale the data."
             )
 
 
@@ -134,22 +134,23 @@ def row_graph(
     threads: int | None = None,
     progress: Progress = unheard,
 ) -> NeighborGraph:
-    """Return the neighbour graph of the data that all metrics share: so many neighbours, or all others if fewer.
+    """Return the neighbour graph of the data that all metrics share, with at most all other rows as neighbours.
 
-    ``truth`` is a table (rows, features) with Euclidean distances, or another true geometry of the rows;
-    ``neighbors`` those that the metrics look at (:func:`raydr.metrics.metric.graph_size`). ``progress`` is in blocks.
+    ``truth`` is a table (rows, features) with Euclidean distances, or another true geometry of the rows.
+    ``neighbors`` is the number that the metrics need (:func:`raydr.metrics.metric.graph_size`). ``progress``
+    is in blocks.
     """
     geometry = Points(truth) if isinstance(truth, np.ndarray) else truth
     return nearest_neighbors(geometry, min(neighbors, geometry.rows - 1), threads=threads, progress=progress)
 
 
 class SharedGraph:
-    """`row_graph` of some rows, searched when it is first asked for, and then for all who ask.
+    """`row_graph` of some rows, computed on first use and then shared.
 
     Parameters
     ----------
     truth, neighbors, threads
-        As for `row_graph`.
+        As in `row_graph`.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class SharedGraph:
         self._around: Around | None = None
 
     def graph(self, progress: Progress) -> NeighborGraph:
-        """The graph; of a search ``progress`` hears how far it is, in blocks."""
+        """Return the graph. ``progress`` of a search is in blocks."""
         if self._found is None:
             self._found = row_graph(
                 self._truth, neighbors=self._neighbors, threads=self._threads, progress=progress
@@ -169,7 +170,10 @@ class SharedGraph:
         return self._found
 
     def around(self, geometry: Geometry, own: Int64Array, progress: Progress) -> Around:
-        """The same of the rows ``own`` (sampled,) alone; ``geometry`` is the truth, as whoever asks has it."""
+        """Return the neighbours of the rows ``own`` (sampled,) alone.
+
+        ``geometry`` is the caller's copy of the truth.
+        """
         if self._around is None or not np.array_equal(self._around.own, own):
             size = min(self._neighbors, self.rows - 1)
             self._around = nearest_to(geometry, own, size, threads=self._threads, progress=progress)
@@ -178,12 +182,12 @@ class SharedGraph:
 
 @dataclass(kw_only=True, frozen=True, eq=False)
 class Examination:
-    """One evaluation of one `Evidence`: searches, splits and clusterings, each computed once, when first needed.
+    """One evaluation of one `Evidence`: searches, splits and clusterings, each computed once, on first use.
 
-    ``neighbors`` are those that the graphs of rows hold; ``progress`` hears how far a search of them is, in blocks;
-    past ``exact_rows`` rows ``sampled_rows`` of them are looked at, as `sample` says.
-    ``kept`` are the shares (rows,) of its neighbours that each row keeps, by the name of the metric that is their mean,
-    as far as one was computed, and of all rows.
+    ``neighbors`` is the number in the graphs of rows. ``progress`` of a search is in blocks. Above
+    ``exact_rows`` rows, metrics use ``sampled_rows`` of them, as `sample` describes. ``kept`` holds, for
+    metrics that were computed on all rows, the shares (rows,) of its neighbours that each row keeps, by the
+    name of the metric that is their mean.
     """
 
     evidence: Evidence
@@ -196,7 +200,7 @@ class Examination:
     _shared: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, compute: Callable[[Examination], Shared]) -> Shared:
-        """Result of ``compute`` on this examination, for the metrics that share it: computed when first asked for."""
+        """Return the result of ``compute`` on this examination, computed on first use and then shared."""
         if compute not in self._shared:
             self._shared[compute] = compute(self)
         return cast(Shared, self._shared[compute])
@@ -208,9 +212,9 @@ class Examination:
 
     @cached_property
     def sample(self) -> Sample | None:
-        """Rows that metrics look at where there are too many; None where they look at all.
+        """Rows that metrics use if there are too many, or None if they use all.
 
-        Each class, and inside of it each client, has its share of them.
+        Each class, and within it each client, has its share of the sample.
         """
         if self.count <= self.exact_rows:
             return None
@@ -226,29 +230,29 @@ class Examination:
         ]
 
     def sample_of(self, rows: Int64Array) -> Sample:
-        """As `sample`, of some of the rows alone: places in ``rows``."""
+        """Return a `sample` of only these rows, as places in ``rows``."""
         strata = [stratum[rows] for stratum in self._strata]
         return drawn(rows.size, self.sampled_rows, self.evidence.seed, *strata)
 
     @cached_property
     def sample_of_sites(self) -> SampledGroups:
-        """Rows of each site, as many of a small one as of a large one."""
+        """Rows of each site, the same number for small and large sites."""
         return drawn_by_group(self.sites, self.sampled_rows, self.evidence.seed)
 
     @cached_property
     def rows(self) -> Float64Array:
-        """The data in float64, (rows, features), seen from near their mean: at an offset, products lose their digits.
+        """The data in float64, (rows, features), shifted to near their mean, because offsets cost digits.
 
-        Data on a grid stay there (`common_shift`), with all their ties.
+        Data on a grid stay on it (`common_shift`), with all their ties.
         """
         table = np.ascontiguousarray(self.evidence.rows, dtype=np.float64)
         return np.asarray(table - common_shift(table))
 
     @cached_property
     def truth(self) -> Geometry:
-        """The true geometry of the rows: their own Euclidean one, in float64, unless the evidence gives another.
+        """The true geometry of the rows: their Euclidean one in float64, unless the evidence has another.
 
-        Where rows are sampled, the table as it is: it is not copied, and what is looked at is in float64.
+        If rows are sampled, the table is not copied, and only the sampled rows are converted to float64.
         """
         if self.evidence.truth is not None:
             return self.evidence.truth
@@ -256,24 +260,24 @@ class Examination:
 
     @property
     def recovered(self) -> Geometry:
-        """The geometry that the server recovered; `UnmeasurableError` if it recovered none."""
+        """The geometry that the server recovered. Raises `UnmeasurableError` if there is none."""
         if self.evidence.recovered is None:
             raise UnmeasurableError("the method recovers no geometry of the rows")
         return self.evidence.recovered
 
     @cached_property
     def mapped(self) -> Geometry:
-        """The geometry of the map: the Euclidean one of its positions, unless the evidence gives another."""
+        """The geometry of the map: the Euclidean one of its positions, unless the evidence has another."""
         return Points(self.embedding) if self.evidence.mapped is None else self.evidence.mapped
 
     @cached_property
     def rounded_truth(self) -> Rounded:
-        """`truth`, as ties are found in it."""
+        """`truth`, with rounding bounds to find ties."""
         return Rounded(lambda: self.truth)
 
     @cached_property
     def rounded_map(self) -> Rounded:
-        """`mapped`, as ties are found in it."""
+        """`mapped`, with rounding bounds to find ties."""
         return Rounded(lambda: self.mapped)
 
     @cached_property
@@ -283,21 +287,21 @@ class Examination:
 
     @cached_property
     def labels(self) -> Int64Array:
-        """The classes as 0, 1, ... (rows,); `UnmeasurableError` where most rows have a label of their own."""
+        """The classes as 0, 1, ... (rows,). Raises `UnmeasurableError` if most rows have their own label."""
         if self.evidence.labels is None:
             raise UnmeasurableError("the data have no labels")
         _, found, sizes = np.unique(self.evidence.labels, return_inverse=True, return_counts=True)
         alone = int((sizes == 1).sum())
         if 2 * alone > len(found):
             raise UnmeasurableError(
-                f"the label has a value of its own in {alone:,} of {len(found):,} rows: a quantity or an identity,"
-                " which makes no classes"
+                f"the label has a unique value in {alone:,} of {len(found):,} rows, so it is a quantity or an identity,"
+                " and not a class"
             )
         return np.asarray(found, dtype=np.int64)
 
     @cached_property
     def classes(self) -> int:
-        """Number of classes; `UnmeasurableError` if there is only one."""
+        """Number of classes. Raises `UnmeasurableError` if there is only one."""
         classes = int(self.labels.max()) + 1
         if classes < 2:
             raise UnmeasurableError("all rows have the same label")
@@ -305,12 +309,12 @@ class Examination:
 
     @cached_property
     def sites(self) -> Int64Array:
-        """Who holds each row, as 0, 1, ... (rows,); `UnmeasurableError` if one client holds all."""
+        """The client of each row, as 0, 1, ... (rows,). Raises `UnmeasurableError` if one client holds all rows."""
         if self.evidence.sites is None:
-            raise UnmeasurableError("nobody says which client holds which row")
+            raise UnmeasurableError("it is not known which client holds which row")
         sites = np.asarray(np.unique(self.evidence.sites, return_inverse=True)[1], dtype=np.int64)
         if len(sites) == 0 or sites.max() == 0:
-            raise UnmeasurableError("all rows are one client's")
+            raise UnmeasurableError("all rows belong to one client")
         return sites
 
     @cached_property
@@ -330,7 +334,7 @@ class Examination:
 
     @cached_property
     def around_in_truth(self) -> Around:
-        """Neighbours in the data of the sampled rows."""
+        """Neighbours of the sampled rows in the data."""
         given, own = self.evidence.row_neighbors, self.sampled
         if isinstance(given, SharedGraph):
             return given.around(self.truth, own, self.progress)
@@ -338,24 +342,24 @@ class Examination:
 
     @cached_property
     def around_on_map(self) -> Around:
-        """Neighbours in the map of the sampled rows."""
+        """Neighbours of the sampled rows in the map."""
         return self.around(self.mapped)
 
     def around(self, geometry: Geometry) -> Around:
-        """Neighbours of the sampled rows, among all rows of any geometry."""
+        """Return the neighbours of the sampled rows, among all rows of a geometry."""
         size = min(self.neighbors, self.count - 1)
         return nearest_to(geometry, self.sampled, size, threads=self.threads, progress=self.progress)
 
     @property
     def sampled(self) -> Int64Array:
-        """The rows that are looked at, ascending."""
+        """The rows that metrics use, ascending."""
         return np.arange(self.count) if self.sample is None else self.sample.rows
 
     def _graph(self, truth: FloatArray | Geometry) -> NeighborGraph:
         return row_graph(truth, neighbors=self.neighbors, threads=self.threads, progress=self.progress)
 
     def true_neighbors(self, k: int) -> NeighborGraph:
-        """Return ``k`` neighbours in the data or more: one more shows whether the last is tied."""
+        """Return a graph of at least ``k`` neighbours in the data. One more shows whether the last is tied."""
         self.require_neighbors(k)
         if self.row_neighbors.k < k:
             raise UnmeasurableError(
@@ -364,23 +368,23 @@ class Examination:
         return self.row_neighbors
 
     def map_neighbors(self, k: int) -> NeighborGraph:
-        """Return ``k`` neighbours in the map, or more."""
+        """Return a graph of at least ``k`` neighbours in the map."""
         self.require_neighbors(k)
         return self.embedding_neighbors
 
     def require_neighbors(self, k: int) -> None:
         """Raise `UnmeasurableError` unless every row has ``k`` others."""
         if self.count <= k:
-            raise UnmeasurableError(f"{k} neighbours need at least {k + 1} rows; there are {self.count}")
+            raise UnmeasurableError(f"{k} neighbours need at least {k + 1} rows, but there are {self.count}")
 
     @cached_property
     def split(self) -> tuple[Int64Array, Int64Array]:
-        """Training and test rows, 70:30, seeded; stratified by class where every class has two rows."""
+        """Training and test rows, 70:30, seeded. Stratified by class if every class has two rows."""
         from sklearn.model_selection import train_test_split
 
         test_rows = int(np.ceil(0.3 * self.count))
         if test_rows >= self.count:
-            raise UnmeasurableError(f"a 70:30 split needs at least 2 rows; there is {self.count}")
+            raise UnmeasurableError(f"a 70:30 split needs at least 2 rows, but there is {self.count}")
         counts = np.bincount(self.labels)
         stratified = counts.min() >= 2 and min(test_rows, self.count - test_rows) >= counts.size
         train, test = train_test_split(
@@ -393,7 +397,10 @@ class Examination:
 
     @cached_property
     def new(self) -> Examination:
-        """Of the rows that were held out, among themselves; `UnmeasurableError` if none were placed on the map."""
+        """The examination of the held-out rows among themselves.
+
+        Raises `UnmeasurableError` if none were placed on the map.
+        """
         if self.evidence.new is None:
             raise UnmeasurableError("no rows were held out and placed on the map")
         return Examination(
@@ -406,7 +413,7 @@ class Examination:
 
     @property
     def own_clusters(self) -> IntArray:
-        """The clusters that the method itself makes, (rows,); `UnmeasurableError` if it makes none."""
+        """The method's own clusters, (rows,). Raises `UnmeasurableError` if it has none."""
         if self.evidence.clusters is None:
             raise UnmeasurableError("the method makes no clusters of its own")
         return self.evidence.clusters
@@ -415,10 +422,11 @@ class Examination:
     def clusters(self) -> Int64Array:
         """K-means clusters of the map, (rows,): as many as classes, best of 10 seeded starts.
 
-        Where rows are sampled, the best of 10 of `STARTING_ROWS` rows, from which all rows' clusters are found: the
-        same clusters or ones as good, in a tenth of the time.
+        If rows are sampled, the 10 starts use `STARTING_ROWS` rows, and the best one is continued on all
+        rows. This gives the same or equally good clusters in a tenth of the time.
 
-        On one thread: scikit-learn's k-means adds up centres in an order that depends on their number.
+        Runs on one thread, because scikit-learn's k-means adds up centres in an order that depends on the
+        number of threads.
         """
         from sklearn.cluster import KMeans
         from threadpoolctl import threadpool_limits

@@ -1,4 +1,4 @@
-"""What a metric is, the registry of all of them, and their evaluation on one map."""
+"""Metrics: their definition, their registry, and their evaluation on one map."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ Measure = TypeVar("Measure", bound=Callable[[Examination], float | Estimate])
 MeasureByK = TypeVar("MeasureByK", bound=Callable[[Examination, int], float | Estimate])
 
 _OF_A_METRIC = 0.9
-"""How far through a metric its search of neighbours takes."""
+"""Share of a metric's progress that its neighbour search takes."""
 USUAL_NEIGHBORS = 10
-"""Of each row, that its own faithfulness is told of, or the nearest number to that which a metric asks for."""
+"""Neighbours for the faithfulness of each row. The nearest number that a metric uses is taken."""
 MOST_NEIGHBORS = 1_000
-"""Of a row, that a metric may look at: the graph of a million rows then takes 12 GB."""
+"""Maximum neighbours of a row for a metric. The graph of a million rows then takes 12 GB."""
 
 
 @dataclass(kw_only=True, frozen=True)
 class Metric:
-    """One measure of a map: its name, how to read it, what it needs, and how it is computed.
+    """One metric of a map: its name, meaning, inputs, and function.
 
-    ``k`` is the number of neighbours that it looks at, None where it looks at none; ``perfect`` what the server holds
-    where the metric is perfect, "" where that follows from it for nothing; ``by_default`` whether ``metrics: default``
-    has it, or only scenarios that name it.
+    ``k`` is the number of neighbours that it uses, or None. ``perfect`` says what the server holds if the
+    metric is perfect, or is "" if that implies nothing. ``by_default`` is whether ``metrics: default``
+    includes it, or only scenarios that name it.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Metric:
 
 @dataclass(kw_only=True, frozen=True)
 class Family:
-    """Metrics that differ in the number of neighbours alone; ``{k}`` in the description stands for it."""
+    """Metrics that differ only in the number of neighbours, which replaces ``{k}`` in the description."""
 
     name: str
     title: str
@@ -58,7 +58,7 @@ class Family:
     measure: Callable[[Examination, int], float | Estimate]
 
     def member(self, k: int, name: str = "") -> Metric:
-        """Metric of ``k`` neighbours, by the name ``FAMILY_K`` unless it has one of its own."""
+        """Return the metric of ``k`` neighbours, with the name ``FAMILY_K`` unless another is given."""
         return Metric(
             name=name or f"{self.name}_{k}",
             title=self.title if name else f"{self.title}, k = {k}",
@@ -73,9 +73,9 @@ class Family:
 METRICS: Registry[Metric] = Registry("metrics", "raydr.metrics")
 """Every metric by its name."""
 DEFAULT_METRICS: KeysView[str] = METRICS.keys()
-"""Names of the metrics that are listed: all that there are when they are asked for."""
+"""Names of the listed metrics, at the time of access."""
 FAMILIES: Registry[Family] = Registry("metrics", "raydr.metrics")
-"""Those that take another number of neighbours than the metrics that are listed."""
+"""Families of metrics, for numbers of neighbours other than the listed ones."""
 
 
 def metric(
@@ -88,25 +88,25 @@ def metric(
     perfect: str = "",
     by_default: bool = True,
 ) -> Callable[[Measure], Measure]:
-    """Register a function of an :class:`Examination` as a metric; it raises `UnmeasurableError` where it has no value.
+    """Register a function of an :class:`Examination` as a metric. It raises `UnmeasurableError` if it has no value.
 
     Parameters
     ----------
     name : str
-        As scenarios, run folders and ``raydr list metrics`` have it.
+        The name in scenarios, run folders and ``raydr list metrics``.
     title, description : str
-        What the report calls it, and one line on what it measures.
+        The title in the report, and one line on what it measures.
     needs : set of {"labels", "rows", "recovered", "clusters", "sites", "new", "lift"}
-        What it looks at beside the map: classes, the true rows, the geometry that the server recovered, the clusters
-        that the method makes itself, who holds which rows, rows that were held out and placed afterwards, and
-        where in the features' own coordinates the recovered rows lie.
+        Inputs besides the map: classes, the true rows, the geometry that the server recovered, the method's
+        own clusters, the owners of rows, held-out rows that were placed afterwards, and the places of the
+        recovered rows in the features' own coordinates.
     higher_is_better : bool
-        Which way it improves.
+        Whether a higher value is better.
     perfect : str
-        Of what the server recovered: what it holds where the metric is perfect, as the report says beside the value.
+        For metrics of what the server recovered: what it holds if the metric is perfect. The report shows it
+        next to the value.
     by_default : bool
-        Whether ``metrics: default`` has it; else only scenarios that name it, since it takes long, or says little of
-        most data.
+        Whether ``metrics: default`` includes it. Set False if it takes long, or says little about most data.
 
     Examples
     --------
@@ -148,13 +148,15 @@ def metric_by_k(
     Parameters
     ----------
     name, title, description, needs, higher_is_better
-        As of :func:`metric`; ``{k}`` in the description stands for the number.
+        As in :func:`metric`. The number replaces ``{k}`` in the description.
     k : int or tuple of int
-        That of the metric ``NAME``; or those of the metrics ``NAME_K`` that are listed. Scenarios may name any other.
+        The number for the metric ``NAME``, or the numbers for the listed metrics ``NAME_K``. Scenarios can
+        name any other.
 
     Examples
     --------
-    >>> @metric_by_k("near", "Near", "whether the {k} nearest stay so", k=10, needs={"rows"})  # doctest: +SKIP
+    >>> @metric_by_k("near", "Near", "whether the {k} nearest stay near", k=10, needs={"rows"})  # doctest:
+    +SKIP
     ... def near(examination: Examination, k: int) -> float:
     ...     return float(examination.true_neighbors(k).k >= k)
     """
@@ -178,12 +180,12 @@ def metric_by_k(
 
 @dataclass(frozen=True)
 class Scores:
-    """Values by metric name, and for the metrics that could not be computed the reason.
+    """Values by metric name, and the reasons for metrics that could not be computed.
 
-    ``faithfulness`` holds by the name of a metric what it is the mean of, (rows,) from 0 to 1: the share of its nearest
-    neighbours that each row keeps. It comes of the metric ``npa_K`` whose K is nearest to ten; empty without any, and
-    where not all rows were looked at: then ``sampled_rows`` says how many were, and ``standard_errors`` by how much,
-    in standard deviations, the values of a sample may be off.
+    ``faithfulness`` has, by the name of a metric, the values (rows,) from 0 to 1 whose mean it is: the share
+    of its nearest neighbours that each row keeps. The metric is the ``npa_K`` whose K is nearest to ten. It
+    is empty without such a metric, or if rows were sampled. In that case ``sampled_rows`` is their number,
+    and ``standard_errors`` are the standard errors of the values from sampling.
     """
 
     values: dict[str, float]
@@ -202,23 +204,24 @@ def evaluate(
     exact_rows: int = EXACT_ROWS,
     sampled_rows: int = SAMPLED_ROWS,
 ) -> Scores:
-    """Compute metrics on one map; neighbour searches are shared between them, bits do not depend on ``threads``.
+    """Compute metrics on one map. They share neighbour searches. Results do not depend on ``threads``, bit for bit.
 
-    Past ``exact_rows`` rows, what grows faster than their number is estimated from ``sampled_rows`` of them, drawn by
-    the evidence's seed, and its standard error stated (:mod:`raydr.metrics.sampling`).
+    Above ``exact_rows`` rows, metrics whose work grows faster than the number of rows are estimated from
+    ``sampled_rows`` rows, drawn with the evidence's seed, with a standard error
+    (:mod:`raydr.metrics.sampling`).
 
     Parameters
     ----------
     names
-        Of metrics, as :func:`metric_named` takes them; `DEFAULT_METRICS` for all.
+        Names of metrics, as in :func:`metric_named`. `DEFAULT_METRICS` for all.
     evidence
-        The map and what it is judged against.
+        The map and everything to compare it with.
     threads
-        Threads; None takes all cores.
+        Number of threads. None uses all cores.
     progress
-        Called as ``progress(done, total)``, in metrics; a search of neighbours moves through its metric's own one.
+        Called as ``progress(done, total)``, in metrics. A neighbour search advances within its metric.
     exact_rows, sampled_rows
-        Up to how many rows all are looked at, and at how many of more.
+        Maximum number of rows to use all of them, and sample size above that.
 
     Raises
     ------
@@ -233,7 +236,7 @@ def evaluate(
     >>> scores.values
     {'npa_10': 1.0}
     >>> scores.not_computed
-    {'npa_50': '50 neighbours need at least 51 rows; there are 40'}
+    {'npa_50': '50 neighbours need at least 51 rows, but there are 40'}
     """
     metrics = [metric_named(name) for name in names]
     measured = 0
@@ -273,7 +276,7 @@ def evaluate(
 
 
 def default_metrics(lacking: Set[Need] = frozenset()) -> tuple[str, ...]:
-    """Names of the metrics of ``metrics: default``, where so much of what metrics look at is not there.
+    """Return the names of the metrics of ``metrics: default`` that work without the ``lacking`` inputs.
 
     >>> "npa_10" in default_metrics(), "anchored_cosine" in default_metrics()
     (True, False)
@@ -284,7 +287,7 @@ def default_metrics(lacking: Set[Need] = frozenset()) -> tuple[str, ...]:
 
 
 def graph_size(names: Iterable[str]) -> int:
-    """Neighbours of a row that metrics of these names look at in the graphs that they share, and one more.
+    """Return the size of the shared graphs for these metrics: one more neighbour than they use.
 
     >>> graph_size(["npa_10", "sc"]), graph_size(["trustworthiness_100"])
     (51, 101)
@@ -298,7 +301,7 @@ def metric_named(name: str) -> Metric:
     Raises
     ------
     ScenarioError
-        If there is none, with the nearest valid name; or if the number is out of range.
+        If there is none (with the nearest valid name), or if the number is out of range.
 
     Examples
     --------
@@ -312,11 +315,11 @@ def metric_named(name: str) -> Metric:
         if 1 <= int(k) <= MOST_NEIGHBORS and k[0] != "0":
             return FAMILIES[family].member(int(k))
         raise ScenarioError(
-            f"The metric {name!r} has no number of neighbours that can be looked at: end it in _1 to"
-            f" _{MOST_NEIGHBORS}, as in {family}_7."
+            f"The metric {name!r} has an invalid number of neighbours. End the name in _1 to"
+            f" _{MOST_NEIGHBORS}, for example {family}_7."
         )
     raise ScenarioError(
-        f"There is no metric {name!r}{did_you_mean(name, METRICS)}. Metrics are {', '.join(METRICS)}, and those of"
-        f" neighbours ({', '.join(FAMILIES)}) with any number of them, as trustworthiness_7. Correct the name under"
-        " metrics, or write `metrics: default` for all."
+        f"There is no metric {name!r}{did_you_mean(name, METRICS)}. The metrics are {', '.join(METRICS)}, and those of"
+        f" neighbours ({', '.join(FAMILIES)}) with any number of them, for example trustworthiness_7. Correct the name"
+        " under metrics, or write `metrics: default` for all."
     )

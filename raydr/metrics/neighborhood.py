@@ -1,4 +1,4 @@
-"""Do neighbours stay neighbours? Neighbour preservation, and classification by neighbours in the map."""
+"""Metrics of neighbours: their preservation, and classification by neighbours in the map."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from raydr.metrics.sampling import Estimate
 from raydr.metrics.ties import Nearest, Rounded, expected_hits, shared_by_ties, tied_around, tied_rows
 
 NEIGHBORS = (1, 10, 50)
-"""Numbers of neighbours for which each is listed, as in P1."""
+"""Numbers of neighbours of the listed metrics, as in P1."""
 
 
 def shared_neighbors(a: IntArray, b: IntArray) -> Int64Array:
-    """Count of each row the neighbours in both of two neighbour tables (rows, k); no row repeats an index.
+    """Count the neighbours of each row in both of two neighbour tables (rows, k). No row repeats an index.
 
     >>> shared_neighbors(np.array([[1, 2], [0, 2]]), np.array([[2, 3], [2, 0]])).tolist()
     [1, 2]
@@ -33,9 +33,9 @@ def shared_neighbors(a: IntArray, b: IntArray) -> Int64Array:
 def kept_neighbors(
     true: NeighborGraph, truth: Rounded, found: NeighborGraph, geometry: Rounded, k: int, threads: int | None
 ) -> Float64Array:
-    """Of each row, how many of its ``k`` nearest ``found`` neighbours are among its ``k`` nearest ``true`` ones.
+    """Count the ``k`` nearest ``found`` neighbours of each row that are among its ``k`` nearest ``true`` ones.
 
-    Of rows whose last neighbour is tied, the geometries decide, and the number may be a fraction.
+    For rows whose last neighbour is tied, the geometries decide, and the count can be a fraction.
     """
     tied = tied_rows(true, k) | tied_rows(found, k)
     kept = np.zeros(true.rows)
@@ -47,7 +47,7 @@ def kept_neighbors(
 def kept_by_sample(
     true: Around, truth: Geometry, found: Around, geometry: Geometry, k: int, threads: int | None
 ) -> Float64Array:
-    """As `kept_neighbors`, (sampled,), of rows of a sample alone: the same numbers."""
+    """Return `kept_neighbors` (sampled,) for the rows of a sample alone: the same numbers."""
     tied = tied_around(true, k) | tied_around(found, k)
     kept = np.zeros(len(true.own))
     kept[~tied] = shared_neighbors(true.indices[~tied, :k], found.indices[~tied, :k])
@@ -60,7 +60,7 @@ def kept_by_sample(
 
 
 def share(kept: Float64Array, k: int) -> float:
-    """Mean share of ``k`` neighbours that are kept, of how many each row (rows,) keeps; 0 to 1."""
+    """Return the mean share of ``k`` neighbours that rows keep, from the number of each row (rows,): 0 to 1."""
     return fsum(kept) / (len(kept) * k)
 
 
@@ -72,9 +72,10 @@ def share(kept: Float64Array, k: int) -> float:
     needs={"labels"},
 )
 def classification_accuracy(examination: Examination, k: int) -> float | Estimate:
-    """Share of test rows (30%) whose class is the majority of their ``k`` nearest training rows (70%) in the map.
+    """Return the share of test rows (30%) with the majority class of their ``k`` nearest training rows on the map.
 
-    From 0 to 1. P1, appendix A.2, CA. Of many rows, a sample of test rows is classified by all training rows.
+    From 0 to 1 (P1, appendix A.2, CA). Training rows are 70%. Of many rows, a sample of the test rows is
+    classified by all training rows.
     """
     from sklearn.neighbors import KNeighborsClassifier
 
@@ -106,10 +107,10 @@ def classification_accuracy(examination: Examination, k: int) -> float | Estimat
     needs={"rows"},
 )
 def neighbor_preservation(examination: Examination, k: int) -> float | Estimate:
-    """Mean share of a row's ``k`` nearest neighbours in the data that are among its ``k`` nearest in the map.
+    """Return the mean share of a row's ``k`` nearest in the data that are among its ``k`` nearest on the map.
 
-    From 0 to 1; ``k / (rows - 1)`` for a random map. P1, appendix A.2, NPA. Where several rows are equally near, as
-    `raydr.metrics.ties` has it.
+    From 0 to 1, and ``k / (rows - 1)`` for a random map (P1, appendix A.2, NPA). For equally near rows, see
+    `raydr.metrics.ties`.
     """
     if examination.sample is not None:
         examination.require_neighbors(k)

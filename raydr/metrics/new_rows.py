@@ -1,7 +1,7 @@
-"""How well a map serves rows that it was not drawn of, once they are placed on it (P2, 5.1).
+"""Metrics of how well a map serves new rows that are placed on it afterwards (P2, 5.1).
 
-``knn_accuracy`` looks from each new row at the map; the others judge the map of the new rows by themselves, as they
-judge that of the rows that it was drawn of.
+``knn_accuracy`` compares each new row with the map. The others evaluate the map of the new rows alone, in the
+same way as that of the mapped rows.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from raydr.metrics.structure import cohesiveness, cohesiveness_all, steadiness, 
 @metric_by_k(
     "knn_accuracy",
     "New rows: accuracy",
-    "new rows, placed on the map, that are of the class of most of their {k} nearest rows there",
+    "share of new rows on the map that have the class of most of their {k} nearest mapped rows",
     k=7,
     needs={"labels", "new"},
 )
 def knn_accuracy(examination: Examination, k: int) -> float | Estimate:
-    """Share of new rows whose class is the majority of their ``k`` nearest mapped rows; 0 to 1. P2, 5.1 (kNN acc.)."""
+    """Return the share of new rows with the majority class of their ``k`` nearest mapped rows: 0 to 1 (P2, 5.1)."""
     from sklearn.neighbors import KNeighborsClassifier
 
     new, labels = examination.new, examination.evidence.labels
@@ -33,7 +33,7 @@ def knn_accuracy(examination: Examination, k: int) -> float | Estimate:
         raise UnmeasurableError("the data have no labels")
     if examination.count < k:
         raise UnmeasurableError(
-            f"{k} neighbours need at least {k} rows on the map; there are {examination.count}"
+            f"{k} neighbours need at least {k} rows on the map, but there are {examination.count}"
         )
     classifier = KNeighborsClassifier(k).fit(examination.embedding, labels)
     if new.sample is not None:
@@ -51,7 +51,7 @@ def knn_accuracy(examination: Examination, k: int) -> float | Estimate:
     needs={"rows", "new"},
 )
 def new_neighbor_preservation(examination: Examination, k: int) -> float | Estimate:
-    """:func:`raydr.metrics.neighborhood.neighbor_preservation` of the new rows' map."""
+    """Return :func:`raydr.metrics.neighborhood.neighbor_preservation` of the new rows' map."""
     return neighbor_preservation(examination.new, k)
 
 
@@ -63,7 +63,7 @@ def new_neighbor_preservation(examination: Examination, k: int) -> float | Estim
     needs={"rows", "new"},
 )
 def new_trustworthiness(examination: Examination, k: int) -> float | Estimate:
-    """:func:`raydr.metrics.ranks.trustworthiness` of the new rows' map."""
+    """Return :func:`raydr.metrics.ranks.trustworthiness` of the new rows' map."""
     return trustworthiness(examination.new, k)
 
 
@@ -75,7 +75,7 @@ def new_trustworthiness(examination: Examination, k: int) -> float | Estimate:
     needs={"rows", "new"},
 )
 def new_continuity(examination: Examination, k: int) -> float | Estimate:
-    """:func:`raydr.metrics.ranks.continuity` of the new rows' map."""
+    """Return :func:`raydr.metrics.ranks.continuity` of the new rows' map."""
     return continuity(examination.new, k)
 
 
@@ -86,7 +86,7 @@ def new_continuity(examination: Examination, k: int) -> float | Estimate:
     needs={"rows", "new"},
 )
 def new_steadiness(examination: Examination) -> float:
-    """:func:`raydr.metrics.structure.steadiness` of the new rows' map."""
+    """Return :func:`raydr.metrics.structure.steadiness` of the new rows' map."""
     return steadiness(examination.new)
 
 
@@ -97,29 +97,29 @@ def new_steadiness(examination: Examination) -> float:
     needs={"rows", "new"},
 )
 def new_cohesiveness(examination: Examination) -> float:
-    """:func:`raydr.metrics.structure.cohesiveness` of the new rows' map."""
+    """Return :func:`raydr.metrics.structure.cohesiveness` of the new rows' map."""
     return cohesiveness(examination.new)
 
 
 @metric(
     "new_steadiness_all",
     "New rows: steadiness, all of them",
-    "groups of new rows in the map are groups in the data (all new rows, as P2 has it)",
+    "groups of new rows in the map are groups in the data (all new rows, as in P2)",
     needs={"rows", "new"},
     by_default=False,
 )
 def new_steadiness_all(examination: Examination) -> float:
-    """:func:`raydr.metrics.structure.steadiness_all` of the new rows' map."""
+    """Return :func:`raydr.metrics.structure.steadiness_all` of the new rows' map."""
     return steadiness_all(examination.new)
 
 
 @metric(
     "new_cohesiveness_all",
     "New rows: cohesiveness, all of them",
-    "groups of new rows in the data stay groups in the map (all new rows, as P2 has it)",
+    "groups of new rows in the data stay groups in the map (all new rows, as in P2)",
     needs={"rows", "new"},
     by_default=False,
 )
 def new_cohesiveness_all(examination: Examination) -> float:
-    """:func:`raydr.metrics.structure.cohesiveness_all` of the new rows' map."""
+    """Return :func:`raydr.metrics.structure.cohesiveness_all` of the new rows' map."""
     return cohesiveness_all(examination.new)

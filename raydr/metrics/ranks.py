@@ -1,10 +1,10 @@
-"""Trustworthiness and continuity (Venna & Kaski 2001), streamed in row blocks; without ties equal to scikit-learn's.
+"""Trustworthiness and continuity (Venna & Kaski 2001), streamed in row blocks. Without ties equal to scikit-learn's.
 
-scikit-learn ranks all rows by their distances to row i with ``np.argsort``, on a (rows, rows) matrix. A rank is only
-asked for k rows, so it is counted instead: how many rows are nearer, for points by products in single precision and,
-where these leave a doubt, by differences in double (`raydr.geometry.sample_neighbors`). Rows at equal distances have
-the same rank, the best of them, where argsort ranks them by rounding: a copy of 200 equal rows has a trustworthiness
-of 0.90 by argsort, and 1 here (`raydr.metrics.ties`).
+scikit-learn ranks all rows by their distances to row i with ``np.argsort``, on a (rows, rows) matrix. Here
+only k ranks are needed, so each is a count of nearer rows. For points, the count uses products in single
+precision, and differences in double precision where these leave a doubt (`raydr.geometry.sample_neighbors`).
+Rows at equal distances share the best rank, but argsort ranks them by rounding. So a copy of 200 equal rows
+has a trustworthiness of 0.90 with argsort, and 1 here (`raydr.metrics.ties`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from raydr.metrics.sampling import Estimate, Sample
 from raydr.metrics.ties import Nearest, Rounded, rounding_margins, tied_around, tied_rows
 
 NEIGHBORS = 5
-"""Whose ranks are looked at, unless a scenario says otherwise: as scikit-learn; P2 and the authors of P3 take 7."""
+"""Default number of neighbours to rank, as in scikit-learn. P2 and the authors of P3 use 7."""
 BLOCK_VALUES = 2**23
-"""Distances of a block: 64 MB in float64 for each thread."""
+"""Distances per block: 64 MB in float64 for each thread."""
 MOST_TIED = 256
-"""Ranks of a row that are counted one by one; of more, all its distances are sorted."""
+"""Maximum ranks of a row that are counted one by one. For more, all its distances are sorted."""
 
 
 @metric_by_k(
@@ -43,13 +43,13 @@ MOST_TIED = 256
     needs={"rows"},
 )
 def trustworthiness(examination: Examination, k: int) -> float | Estimate:
-    r"""Trustworthiness: whether neighbours in the map are neighbours in the data.
+    r"""Return the trustworthiness: whether neighbours in the map are neighbours in the data.
 
     .. math:: T = 1 - \frac{2}{nk(2n - 3k - 1)} \sum_i \sum_{j \in N_i} \max(0, r(i, j) - k)
 
-    with N_i the k nearest neighbours of row i in the map and r(i, j) the rank of j by distance from i in the data: 1
-    and as many as are nearer. Where several rows of the map are equally near and not all are among the nearest, each
-    counts in part. From 0 to 1.
+    Here N_i are the k nearest neighbours of row i in the map, and r(i, j) is the rank of j by distance from i
+    in the data: 1 plus the number of nearer rows. If several rows of the map are equally near and not all are
+    among the nearest, each counts in part. From 0 to 1.
     """
     _require_ranks(examination, k)
     if examination.sample is not None:
@@ -68,9 +68,10 @@ def trustworthiness(examination: Examination, k: int) -> float | Estimate:
     needs={"rows"},
 )
 def continuity(examination: Examination, k: int) -> float | Estimate:
-    """Continuity: whether neighbours in the data are neighbours in the map; `trustworthiness`, roles exchanged.
+    """Return the continuity: `trustworthiness` with the roles of map and data exchanged.
 
-    Of rows that are equally near in the data those are taken that are nearest in the map.
+    It measures whether neighbours in the data are neighbours in the map. Of rows that are equally near in the
+    data, those nearest in the map are used.
     """
     _require_ranks(examination, k)
     if examination.sample is not None:
@@ -84,7 +85,7 @@ def continuity(examination: Examination, k: int) -> float | Estimate:
 def _require_ranks(examination: Examination, k: int) -> None:
     if examination.count <= 2 * k:
         raise UnmeasurableError(
-            f"ranks of {k} neighbours need more than {2 * k} rows; there are {examination.count}"
+            f"ranks of {k} neighbours need more than {2 * k} rows, but there are {examination.count}"
         )
 
 
@@ -97,9 +98,10 @@ def _one_minus_penalty(
     *,
     in_favour: bool = False,
 ) -> float:
-    """Score of the ``k`` nearest neighbours in ``near``, whose graph is given, by their ranks in ``ranking``.
+    """Return the score of the ``k`` nearest neighbours in ``near``, from ``graph``, by their ranks in ``ranking``.
 
-    ``in_favour`` breaks ties in ``near`` so that ranks are best; else they count as the mean of all ways.
+    ``in_favour`` breaks ties in ``near`` so that ranks are best. Otherwise they count as the mean of all
+    ways.
     """
     rows, neighbors = graph.rows, graph.nearest(k).indices
     looked_through = tied_rows(graph, k)
@@ -141,7 +143,7 @@ def _one_minus_penalty(
 
 
 def _of_nearest(nearest: Nearest, surely: Float64Array, maybe: Float64Array, in_favour: bool) -> float:
-    """Penalty of a row, by those of its nearest rows and of the tied ones: these break for the best, or as the mean."""
+    """Return the penalty of a row from its nearest and tied rows, with ties broken for the best or averaged."""
     tied = np.sort(maybe)[: nearest.left].sum() if in_favour else nearest.left * maybe.mean()
     return float(surely.sum() + tied)
 
@@ -149,7 +151,7 @@ def _of_nearest(nearest: Nearest, surely: Float64Array, maybe: Float64Array, in_
 def _pair_penalties(
     points: Points, own: Int64Array, others: Int64Array, k: int, threads: int | None
 ) -> Float64Array:
-    """max(0, rank - k), (pairs,), of each of the rows ``others`` from a row of ``own``, ascending."""
+    """Return max(0, rank - k), (pairs,), of each of the rows ``others`` from a row of ``own``, ascending."""
     if not own.size:
         return np.zeros(0)
     rows, starts = np.unique(own, return_index=True)
@@ -169,7 +171,7 @@ def _estimated(
     *,
     in_favour: bool = False,
 ) -> Estimate:
-    """As `_one_minus_penalty`, from the sampled rows, each ranked among all."""
+    """Return the same as `_one_minus_penalty` from the sampled rows, each ranked among all."""
     threads = examination.threads
     own, tied = around.own, tied_around(around, k)
     nothing = np.zeros(0, np.int64)
@@ -219,7 +221,10 @@ def _blocks(near: Rounded, own: Int64Array) -> Float64Array:
 
 
 def _penalties(ranking: Rounded, row: int, squared: Float64Array, others: Int64Array, k: int) -> Float64Array:
-    """max(0, rank - k), (others,), by a row's ``squared`` distances (rows,); of equal ones none is nearer."""
+    """Return max(0, rank - k), (others,), from a row's ``squared`` distances (rows,).
+
+    Equal distances count as not nearer.
+    """
     thresholds = squared[others] - ranking.margins(row, others, squared[others])
     if others.size <= 2 * k:
         nearer = np.array([np.count_nonzero(squared < threshold) for threshold in thresholds], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""How near the geometry that the server recovered is to the true one (P3, 4.1 and A.11)."""
+"""Metrics of the geometry that the server recovered against the true one (P3, 4.1 and A.11)."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from raydr.metrics.sampling import Estimate, Sample
 from raydr.metrics.ties import Rounded
 
 COMPARED_ROWS = 20_000
-"""Past this many rows, distances are compared from a sample of rows to all rows."""
+"""Above this many rows, distances are compared from a sample of rows to all rows."""
 SAMPLED_ROWS = 2_048
-"""Rows in that sample, in blocks of `SAMPLE_BLOCK_ROWS` neighbouring rows, the blocks drawn uniformly by the seed."""
+"""Rows in that sample, in blocks of `SAMPLE_BLOCK_ROWS` consecutive rows that are drawn uniformly with the seed."""
 SAMPLE_BLOCK_ROWS = 64
 BLOCK_ROWS = 256
 F_SCORE_NEIGHBORS = 10
 ROUNDING = 1e-9
-"""Distances that vary by less than this share of their mean are equal: what rounding leaves of equal distances."""
+"""Distances that vary by less than this share of their mean count as equal, because rounding explains it."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Compared:
-    """One block of true distances t and recovered ones r, summed over its ``pairs`` of different rows.
+    """Sums over one block of true distances t and recovered ones r, over its ``pairs`` of different rows.
 
-    ``errors`` are of (r - t)^2, ``totals`` of t^2; ``means`` (2,) of t and r, and ``moments`` (2, 2) the sums of
-    squares and products of their deviations from these means.
+    ``errors`` sums (r - t)^2, and ``totals`` t^2. ``means`` (2,) are those of t and r. ``moments`` (2, 2) are
+    the sums of squares and products of their deviations from these means.
     """
 
     pairs: int
@@ -51,11 +51,11 @@ class _Compared:
     higher_is_better=False,
 )
 def distance_error(examination: Examination) -> float | Estimate:
-    r"""Relative error of the recovered distances, :math:`\|\hat D - D\|_F / \|D\|_F`; 0 and up.
+    r"""Return the relative error of the recovered distances, :math:`\|\hat D - D\|_F / \|D\|_F`: 0 or more.
 
-    D are the true distances (not squared); the diagonal counts as 0 in both. Past `COMPARED_ROWS` rows the sums
-    run over a seeded sample of `SAMPLED_ROWS` rows against all rows, and where metrics look at a sample of rows
-    (`raydr.metrics.sampling`), over all pairs inside of it.
+    D are the true distances (not squared). The diagonal counts as 0 in both. Above `COMPARED_ROWS` rows, the
+    sums run over a seeded sample of `SAMPLED_ROWS` rows against all rows. If metrics use a sample of rows
+    (`raydr.metrics.sampling`), they run over all pairs within it.
     """
     if examination.sample is not None:
         pairs = examination.once(_pairs_of_sample)
@@ -75,11 +75,11 @@ def distance_error(examination: Examination) -> float | Estimate:
     needs={"rows", "recovered"},
 )
 def f_score(examination: Examination, k: int) -> float | Estimate:
-    """F-score 2tp / (2tp + fp + fn) of the recovered ``k`` nearest neighbours against the true ones; 0 to 1.
+    """Return the F-score of the recovered ``k`` nearest neighbours against the true ones: 0 to 1.
 
-    Both tables hold ``k`` neighbours of each row, so fp = fn, and the score is the share of neighbours recovered. Where
-    several rows are equally near, as `raydr.metrics.ties` has it. Of many rows a sample is looked at, and searched
-    exactly in either geometry, whatever graph of the recovered one there is.
+    The F-score is 2tp / (2tp + fp + fn). Both tables hold ``k`` neighbours of each row, so fp = fn, and the
+    score is the share of recovered neighbours. For equally near rows, see `raydr.metrics.ties`. Of many rows,
+    a sample is searched exactly in both geometries, even if there is a graph of the recovered one.
     """
     recovered = examination.recovered
     if examination.sample is not None:
@@ -105,10 +105,10 @@ def f_score(examination: Examination, k: int) -> float | Estimate:
     perfect="every distance between records exactly",
 )
 def pearson(examination: Examination) -> float | Estimate:
-    r"""Pearson's correlation of recovered and true distances over the pairs of rows i < j (P3, A.11); -1 to 1.
+    r"""Return Pearson's correlation of recovered and true distances over the pairs of rows i < j: -1 to 1 (P3, A.11).
 
-    Distances, not squared ones. Past `COMPARED_ROWS` rows over a seeded sample of `SAMPLED_ROWS` rows against all
-    others, or over the pairs of a sample, the same as `distance_error`'s.
+    Distances are not squared. Above `COMPARED_ROWS` rows, pairs come from the same sample as in
+    `distance_error`.
     """
     if examination.sample is not None:
         return examination.once(_pairs_of_sample).correlation(examination.sample)
@@ -116,27 +116,28 @@ def pearson(examination: Examination) -> float | Estimate:
     pairs = sum(block.pairs for block in blocks)
     if pairs == 0:
         raise UnmeasurableError(
-            f"a correlation of distances needs at least 2 rows; there is {examination.count}"
+            f"a correlation of distances needs at least 2 rows, but there is {examination.count}"
         )
     means = np.sum([block.pairs * block.means for block in blocks], axis=0) / pairs
     moments = np.zeros((2, 2))
     for (
         block
-    ) in blocks:  # from deviations about a block's means to those about all: no difference of large sums
+        # moves deviations from a block's means to the overall means without a difference of large sums
+    ) in blocks:
         moments += block.moments + block.pairs * np.outer(block.means - means, block.means - means)
     for which, square, mean in zip(("true", "recovered"), np.diag(moments), means, strict=True):
         if square <= pairs * (ROUNDING * mean) ** 2:
-            raise UnmeasurableError(f"all {which} distances are equal, so they correlate with nothing")
+            raise UnmeasurableError(f"all {which} distances are equal, so there is no correlation")
     deviations = np.sqrt(np.diag(moments))
     return float(np.clip(moments[0, 1] / deviations[0] / deviations[1], -1.0, 1.0))
 
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """Of each row of a sample, (sampled,), means over its pairs with the others: true distances t, recovered ones r.
+    """Means (sampled,) over the pairs of each sampled row with the others: true distances t, recovered ones r.
 
-    ``errors`` are of (r - t)^2, ``totals`` of t^2; ``moments`` (sampled, 3) of the squares of t and of r and of their
-    product, all from ``means`` (2,) of t and r over all pairs.
+    ``errors`` are means of (r - t)^2, and ``totals`` of t^2. ``moments`` (sampled, 3) are means of the
+    squares of t and of r and of their product, relative to ``means`` (2,) of t and r over all pairs.
     """
 
     errors: Float64Array
@@ -151,7 +152,7 @@ class _Pairs:
         squared = errors / totals
         if squared == 0.0:
             return Estimate(0.0, 0.0)
-        # Linear in what rows do to it; each pair has two rows, so what one of them does counts twice.
+        # Linear in each row's effect. Each pair has two rows, so a row's effect counts twice.
         by_row = (self.errors - squared * self.totals) / (2.0 * sqrt(squared) * totals / len(self.totals))
         return Estimate(sqrt(squared), 2.0 * sample.standard_error(by_row))
 
@@ -159,7 +160,7 @@ class _Pairs:
         squares = self.moments.mean(axis=0)
         for which, square, mean in zip(("true", "recovered"), squares[:2], self.means, strict=True):
             if square <= (ROUNDING * mean) ** 2:
-                raise UnmeasurableError(f"all {which} distances are equal, so they correlate with nothing")
+                raise UnmeasurableError(f"all {which} distances are equal, so there is no correlation")
         found = float(np.clip(squares[2] / sqrt(squares[0]) / sqrt(squares[1]), -1.0, 1.0))
         shares = self.moments[:, :2] / squares[:2]
         by_row = self.moments[:, 2] / sqrt(squares[0] * squares[1]) - found * shares.mean(axis=1)
@@ -167,10 +168,10 @@ class _Pairs:
 
 
 def _pairs_of_sample(examination: Examination) -> _Pairs:
-    """All pairs of the sampled rows, in one pass for their means and one for what differs from these."""
+    """Return all pairs of the sampled rows, in one pass for their means and one for the deviations from them."""
     own = examination.sampled
     if own.size < 2:
-        raise UnmeasurableError("distances are compared between two rows at least")
+        raise UnmeasurableError("distances need at least two rows")
     geometries = [_precise(geometry.take(own)) for geometry in (examination.truth, examination.recovered)]
     blocks = row_blocks(own.size, BLOCK_ROWS)
 
@@ -217,7 +218,7 @@ def _precise(geometry: Geometry) -> Geometry:
 
 
 def _compared_distances(examination: Examination) -> list[_Compared]:
-    """True and recovered distances in one pass for all metrics that compare them, block by block."""
+    """Compare true and recovered distances block by block, in one pass for all metrics that need them."""
     blocks = row_blocks(examination.count, BLOCK_ROWS)
     if examination.count > COMPARED_ROWS:
         random = np.random.default_rng(examination.evidence.seed)

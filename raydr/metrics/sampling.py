@@ -1,9 +1,9 @@
-"""A sample of very many rows, what is measured on it, and by how much that may be off.
+"""Samples for tables with very many rows, estimates from them, and their standard errors.
 
-Up to `EXACT_ROWS` rows metrics look at all of them. Of more, what grows faster than their number is measured at
-`SAMPLED_ROWS` of them, each of which is compared with all rows, exactly: a mean over rows is estimated without bias,
-and its standard error is known. The same seed draws the same rows for every map, so that two maps are compared at the
-same rows, where much of what chance does to both is the same.
+Up to `EXACT_ROWS` rows, metrics use all of them. Above that, metrics whose work grows faster than the number
+of rows use `SAMPLED_ROWS` rows, and compare each with all rows exactly. So a mean over rows is estimated
+without bias, with a known standard error. The same seed draws the same rows for every map. So two maps are
+compared on the same rows, and much of the sampling error cancels.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ import numpy as np
 from raydr.arrays import Float64Array, Int64Array
 
 EXACT_ROWS = 50_000
-"""Up to so many rows all are looked at. There a sample of `SAMPLED_ROWS` looks at a tenth of the pairs. On one core all
-rows' neighbours and ranks take at most 75 s at 40,000 rows of 784 features, and four times as much where rows double.
+"""Up to this many rows, all are used. At this size, a sample of `SAMPLED_ROWS` covers a tenth of the pairs. On one
+core, neighbours and ranks of all rows take at most 75 s for 40,000 rows of 784 features. Twice the rows take
+four
+times as long.
 """
 SAMPLED_ROWS = 5_000
-"""Rows in a sample. A mean of shares of neighbours, whose deviation is 0.2 to 0.35, is known to 0.003 to 0.005."""
+"""Rows in a sample. A mean of neighbour shares, with a deviation of 0.2 to 0.35, has an error of 0.003 to 0.005."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a sample says: the value, and its standard error, as far as that comes of which rows were drawn."""
+    """A value from a sample, and its standard error from the draw of the rows."""
 
     value: float
     standard_error: float
@@ -33,16 +35,16 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows that were drawn of all, each with the same chance.
+    """Rows drawn from all rows, each with the same probability.
 
     Attributes
     ----------
     of : int
-        How many rows there are.
+        Number of all rows.
     rows : (sampled,) int64
-        Which were drawn, ascending.
+        The drawn rows, ascending.
     order : (sampled,) int64
-        Places in ``rows``, stratum after stratum.
+        Places in ``rows``, stratum by stratum.
     """
 
     of: int
@@ -50,15 +52,15 @@ class Sample:
     order: Int64Array
 
     def mean(self, values: Float64Array, scale: float = 1.0, shift: float = 0.0) -> Estimate:
-        """``shift + scale`` times the mean over all rows of what was measured at each row of the sample, (sampled,)."""
+        """Return ``shift + scale`` times the mean over all rows, estimated from sampled values (sampled,)."""
         mean = fsum(values) / values.size
         return Estimate(float(shift + scale * mean), abs(scale) * self.standard_error(values))
 
     def standard_error(self, values: Float64Array) -> float:
-        """Of the mean of ``values`` (sampled,); 0 of a sample of all rows.
+        """Return the standard error of the mean of ``values`` (sampled,), or 0 for a sample of all rows.
 
-        By the differences of successive rows, stratum after stratum: as much as rows vary inside of strata, whose
-        sizes in the sample are no matter of chance.
+        It comes from differences of successive rows, stratum by stratum. So it measures the variation within
+        strata, because their sizes in the sample are fixed.
         """
         count = values.size
         if count == self.of or count < 2:
@@ -68,16 +70,16 @@ class Sample:
 
 
 def drawn(rows: int, count: int, seed: int, *strata: Int64Array) -> Sample:
-    """Draw ``count`` of ``rows`` rows, or all where there are no more.
+    """Draw ``count`` of ``rows`` rows, or all if there are no more.
 
     Parameters
     ----------
     rows, count : int
-        Of how many, and how many.
+        Number of rows to draw from, and to draw.
     seed : int
         The same seed draws the same rows.
     strata : (rows,) int64 each
-        Classes, say, and inside of them sites: each group has its share of the sample, to within a row.
+        For example classes, and within them sites. Each group has its share of the sample, to within one row.
 
     Examples
     --------
@@ -89,7 +91,7 @@ def drawn(rows: int, count: int, seed: int, *strata: Int64Array) -> Sample:
     order = random.permutation(rows)
     if strata:
         order = order[np.lexsort([stratum[order] for stratum in reversed(strata)])]
-    # Evenly through the strata, from a start by chance: every row has the same chance.
+    # Evenly through the strata from a random start, so that every row has the same probability.
     evenly = (np.arange(min(count, rows)) + random.random()) * max(1.0, rows / count)
     chosen = order[np.minimum(evenly.astype(np.int64), rows - 1)]
     ascending = np.sort(chosen)
@@ -98,18 +100,18 @@ def drawn(rows: int, count: int, seed: int, *strata: Int64Array) -> Sample:
 
 @dataclass(frozen=True, eq=False)
 class SampledGroups:
-    """Rows of some groups, so that the mean over groups of their means is known.
+    """Rows of some groups, to estimate the mean over groups of their means.
 
     Attributes
     ----------
     rows : (sampled,) int64
-        Which were drawn, group after group.
+        The drawn rows, group by group.
     starts : (drawn groups + 1,) int64
-        Where the rows of each group begin, and where the last one's end.
+        Starts of the groups' rows, and the end of the last group.
     sizes : (drawn groups,) int64
-        Rows that each of them has.
+        Number of rows in each drawn group.
     groups : int
-        How many there are; of so many that two rows of each would be too much, some are drawn.
+        Number of groups. If two rows of each would be too many, only some groups are drawn.
     """
 
     rows: Int64Array
@@ -118,7 +120,7 @@ class SampledGroups:
     groups: int
 
     def mean(self, values: Float64Array) -> Estimate:
-        """Mean over groups of the means of their rows, of what was measured at each row of the sample, (sampled,)."""
+        """Return the mean over groups of the means of their rows, from the values (sampled,) of the sample."""
         parts = np.split(values, self.starts[1:-1])
         means = np.array([part.mean() for part in parts])
         taken = len(parts)
@@ -133,9 +135,9 @@ class SampledGroups:
 
 
 def drawn_by_group(groups: Int64Array, count: int, seed: int) -> SampledGroups:
-    """Draw about ``count`` rows, as many of each group as of any other, as far as it has them, and two at least.
+    """Draw about ``count`` rows, with equal numbers from each group if possible, and at least two.
 
-    ``groups`` (rows,) are 0, 1, ...; each has a row.
+    ``groups`` (rows,) are 0, 1, ..., and each has a row.
     """
     random = np.random.default_rng((seed, groups.size, count))
     sizes = np.bincount(groups)

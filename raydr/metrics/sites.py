@@ -1,4 +1,4 @@
-"""Do sites stand apart on the map? What of that is the data's own shows in the pooled rows' map beside it."""
+"""Metrics of how far sites stand apart on the map. The pooled rows' map shows how much of that is in the data."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _NEIGHBORS = 30
     higher_is_better=False,
 )
 def site_silhouette(examination: Examination) -> float | Estimate:
-    """Mean over sites of the mean silhouette of their rows, as if sites were clusters; -1 to 1, 1 where they are.
+    """Return the mean over sites of the mean silhouette of their rows, as if sites were clusters: -1 to 1.
 
-    Every site counts the same, however few rows it has. Past `SILHOUETTE_ROWS` rows of a sample, as ``sc``; where
-    metrics look at a sample of rows, of as many rows of each site.
+    It is 1 if sites are clusters. Every site has the same weight, for any number of rows. Above
+    `SILHOUETTE_ROWS` rows, it uses a sample like ``sc``. If metrics use a sample of rows, it uses the same
+    number of rows of each site.
     """
     if examination.sample is not None:
         drawn = examination.sample_of_sites
@@ -37,7 +38,7 @@ def site_silhouette(examination: Examination) -> float | Estimate:
 
 
 def _by_site(values: Float64Array, sites: Int64Array) -> float:
-    """Mean over sites of the mean of their rows' values."""
+    """Return the mean over sites of the mean of their rows' values."""
     return float(np.mean(np.bincount(sites, values)[np.unique(sites)] / np.bincount(sites)[np.unique(sites)]))
 
 
@@ -49,9 +50,10 @@ def _by_site(values: Float64Array, sites: Int64Array) -> float:
     needs={"sites"},
 )
 def site_mixing(examination: Examination, k: int) -> float | Estimate:
-    """Mean share of a row's ``k`` nearest on the map that are another site's, over that share among all other rows.
+    """Return the share of other sites among the ``k`` nearest on the map, over their share of all other rows.
 
-    From 0, where sites have nothing to do with each other, through 1, where neighbours are as if dealt at random.
+    It is the mean over rows. 0 means that sites do not touch, and 1 that neighbours are as if dealt at
+    random.
     """
     sites = examination.sites
     if examination.sample is not None:
@@ -63,7 +65,7 @@ def site_mixing(examination: Examination, k: int) -> float | Estimate:
 
 
 def _mixing(near: IntArray, sites: Int64Array) -> float:
-    """Of sites (rows,), where ``near`` (rows, k) are each row's neighbours."""
+    """Return the mixing of sites (rows,), with ``near`` (rows, k) as each row's neighbours."""
     return float(np.mean(sites[near] != sites[:, None]) / _by_chance(sites))
 
 
@@ -73,16 +75,18 @@ def _by_chance(sites: Int64Array) -> float:
 
 
 def separation(rows: FloatArray, sites: Int64Array, *, threads: int | None = None) -> dict[str, float | None]:
-    """How far sites stand apart as their rows lie, by the names of the metrics of maps; None where there is no saying.
+    """Return how far sites stand apart in the data, by the names of the map metrics.
+
+    None if a value cannot be computed.
 
     Parameters
     ----------
     rows : (rows, features) array
-        Not on a map: in all features.
+        The rows with all features, not on a map.
     sites : (rows,) int
-        Whose each is, from 0.
+        The site of each row, from 0.
     threads : int, optional
-        Of the search of neighbours; all cores without it.
+        Threads of the neighbour search. Default: all cores.
     """
     found: dict[str, float | None] = {"site_mixing": None, "site_silhouette": None}
     if len(rows) > _NEIGHBORS:

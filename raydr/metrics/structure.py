@@ -1,7 +1,7 @@
-"""Steadiness and cohesiveness (Jeon et al. 2021, P3, 4.1): whether groups of rows keep together.
+"""Steadiness and cohesiveness (Jeon et al. 2021; P3, 4.1): whether groups of rows stay together.
 
-The measure itself is zadu's, by the authors of the paper: random walks over shared nearest neighbours pick groups of
-rows in one space, and HDBSCAN looks whether they hang together in the other.
+The computation is that of zadu, by the authors of the paper. Random walks over shared nearest neighbours pick
+groups of rows in one space, and HDBSCAN tests whether they stay together in the other.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from raydr.metrics.metric import metric
 from raydr.metrics.ties import Rounded, untied
 
 SAMPLED_ROWS = 2_000
-"""Rows that the measure looks at: shared neighbours are compared among all of them. On one core it takes 1 second for
-the 1,797 rows of digits, 2 to 4 for 2,000 of MNIST, neighbour searches included."""
+"""Rows in the sample. Shared neighbours are compared among all of them. On one core it takes 1 second for the 1,797
+rows of digits and 2 to 4 for 2,000 of MNIST, neighbour searches included."""
 _OF_A_SAMPLE = f"at most {SAMPLED_ROWS:,} rows, a sample stratified by class"
 MOST_ROWS = 20_000
-"""Rows among which shared neighbours are compared at all. 10,000 of MNIST take a minute of a core and 1.7 GB."""
+"""Maximum rows for comparing shared neighbours. 10,000 of MNIST take a minute of a core and 1.7 GB."""
 _OF_ALL = f"all rows, {MOST_ROWS:,} at most"
 WALKS = 150
-"""Groups of rows in each direction, as published. Over seeds a score of 2,000 rows varies by 0.004 to 0.01 (standard
-deviation), half of that with four times as many."""
+"""Groups of rows in each direction, as published. Over seeds, a score of 2,000 rows varies by 0.004 to 0.01 (standard
+deviation), and by half of that with four times as many."""
 LEAST_ROWS = 34
-"""Fewer make no group in which HDBSCAN's smallest cluster (5 rows) fits twice: a walk takes 0.3 steps for each row."""
+"""With fewer rows, no group fits two of HDBSCAN's smallest clusters (5 rows): a walk takes 0.3 steps per row."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,15 @@ class _Structure:
     needs={"rows"},
 )
 def steadiness(examination: Examination) -> float:
-    """Steadiness: whether groups of rows in the map are groups in the data; 0 to 1, 1 without a false group.
+    """Return the steadiness: whether groups of rows in the map are groups in the data.
 
-    On a seeded sample of `SAMPLED_ROWS` (`Evidence.grouped`) rows where there are more, stratified by class where the
-    rows have labels. Over samples it falls with their size and cohesiveness rises: one map of MNIST's 10,000 test rows
-    has 0.757 and 0.799 on 2,000 of them, 0.722 and 0.850 on 5,000, 0.709 and 0.875 on all. Rows that are equally near
-    in the data are neighbours in the order that they have in the map (`raydr.metrics.ties`).
+    0 to 1, 1 without a false group.
+
+    If there are more than `SAMPLED_ROWS` (`Evidence.grouped`) rows, it uses a seeded sample of that size,
+    stratified by class if the rows have labels. With larger samples, steadiness falls and cohesiveness rises:
+    one map of MNIST's 10,000 test rows has 0.757 and 0.799 on 2,000 of them, 0.722 and 0.850 on 5,000, 0.709
+    and 0.875 on all. Rows that are equally near in the data are neighbours in the order that they have in the
+    map (`raydr.metrics.ties`).
     """
     return examination.once(_structure).steadiness
 
@@ -61,9 +64,11 @@ def steadiness(examination: Examination) -> float:
     needs={"rows"},
 )
 def cohesiveness(examination: Examination) -> float:
-    """Cohesiveness: whether groups of rows in the data stay groups in the map; 0 to 1, 1 without a torn group.
+    """Return the cohesiveness: whether groups of rows in the data stay groups in the map.
 
-    On the sample of `steadiness`.
+    0 to 1, 1 without a torn group.
+
+    It uses the sample of `steadiness`.
     """
     return examination.once(_structure).cohesiveness
 
@@ -73,10 +78,10 @@ def cohesiveness(examination: Examination) -> float:
     "Steadiness, all rows",
     f"groups of rows in the map are groups in the data ({_OF_ALL})",
     needs={"rows"},
-    by_default=False,  # minutes where `steadiness` takes seconds
+    by_default=False,  # it takes minutes, but `steadiness` takes seconds
 )
 def steadiness_all(examination: Examination) -> float:
-    """`steadiness` among all rows and not a sample, which is what a published figure of so many rows is of."""
+    """Return `steadiness` on all rows instead of a sample, as in published figures."""
     return examination.once(_structure_of_all).steadiness
 
 
@@ -88,14 +93,15 @@ def steadiness_all(examination: Examination) -> float:
     by_default=False,
 )
 def cohesiveness_all(examination: Examination) -> float:
-    """`cohesiveness` among all rows and not a sample."""
+    """Return `cohesiveness` on all rows instead of a sample."""
     return examination.once(_structure_of_all).cohesiveness
 
 
 def stratified_sample(rows: int, count: int, labels: Int64Array | None, seed: int) -> Int64Array:
-    """Draw ``count`` of ``rows`` rows, (count,) in ascending order; all where there are no more.
+    """Draw ``count`` of ``rows`` rows, (count,) in ascending order, or all if there are no more.
 
-    Uniformly without labels; with ``labels`` (rows,), each class has its share of the sample to within one row.
+    Without labels, the draw is uniform. With ``labels`` (rows,), each class has its share of the sample to
+    within one row.
 
     Examples
     --------
@@ -119,8 +125,8 @@ def _structure(examination: Examination) -> _Structure:
 def _structure_of_all(examination: Examination) -> _Structure:
     if examination.count > MOST_ROWS:
         raise UnmeasurableError(
-            f"shared neighbours are compared among at most {MOST_ROWS:,} rows; there are {examination.count:,}, of"
-            " which steadiness and cohesiveness take a sample"
+            f"shared neighbours are compared among at most {MOST_ROWS:,} rows, but there are {examination.count:,}. Use"
+            " steadiness and cohesiveness, which take a sample"
         )
     return _among(examination, examination.count)
 
@@ -128,7 +134,7 @@ def _structure_of_all(examination: Examination) -> _Structure:
 def _among(examination: Examination, count: int) -> _Structure:
     if examination.count < LEAST_ROWS:
         raise UnmeasurableError(
-            f"groups of rows need at least {LEAST_ROWS} rows; there are {examination.count}"
+            f"groups of rows need at least {LEAST_ROWS} rows, but there are {examination.count}"
         )
     from zadu.measures.steadiness_cohesiveness import measure
 
@@ -145,11 +151,12 @@ def _among(examination: Examination, count: int) -> _Structure:
     true, drawn = Rounded(lambda: truth), Rounded(lambda: mapped)
     neighbors = (untied(inside, true, drawn, k), untied(shown, drawn, drawn, k))
     try:
-        # zadu reads positions only to search neighbours, and is given them: the truth need not have positions. With
-        # a seed it draws from its own stream and leaves numpy's global one alone.
+        # zadu reads positions only to search neighbours, which it receives here, so the truth needs no
+        # positions. With a
+        # seed, it draws from its own stream and does not change numpy's global one.
         found = measure(
             positions, positions, iteration=WALKS, k=k, knn_info=neighbors, random_state=evidence.seed % 2**32
         )
     except RuntimeError as error:
-        raise UnmeasurableError(f"zadu found no group of rows to judge ({error})") from error
+        raise UnmeasurableError(f"zadu found no group of rows ({error})") from error
     return _Structure(float(found["steadiness"]), float(found["cohesiveness"]))

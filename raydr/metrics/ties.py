@@ -1,10 +1,10 @@
-"""Which rows are nearest where several are equally near.
+"""Nearest rows when several are equally near.
 
-Rows that are repeated, or integers, have neighbours at equal distances, and which of these are "the 10 nearest" is an
-accident of rounding and of the order of rows. No score here depends on it. A tie in the data is broken as whoever is
-judged breaks it, since nothing is lost thereby; a tie in what is judged counts as the mean over all ways to break it,
-since it tells nothing. Distances are equal if rounding alone could tell them apart. Without ties all is as if they did
-not exist.
+Repeated rows and integer rows have neighbours at equal distances. Which of these are "the 10 nearest" depends
+on rounding and on the order of rows, but no score here may depend on it. A tie in the data is broken in
+favour of the map or geometry that is evaluated, because nothing is lost that way. A tie in what is evaluated
+counts as the mean over all ways to break it, because it gives no information. Distances count as equal if
+rounding alone could separate them. Without ties, nothing changes.
 """
 
 from __future__ import annotations
@@ -23,31 +23,30 @@ from raydr.geometry.sample_neighbors import Around, norms_of, squared_distances_
 
 BLOCK_ROWS = 64
 NEARLY = 1e-6
-"""Share by which distances in single precision may differ where those in double are equal."""
+"""Relative difference of distances in single precision that can be equal in double precision."""
 MOST_KEPT = 4_096
-"""Rows that are as near as the last of a row's nearest, of which it is remembered which they are."""
+"""Maximum number of equally near last neighbours of a row that are stored."""
 ROUNDING = 1e-12
-"""Share by which squared distances in double precision may differ that are equal."""
+"""Relative difference of squared distances in double precision that can be equal."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rounded:
-    """Squared distances in double precision, with a bound on what rounding does to each.
+    """Squared distances in double precision, with a bound on the rounding error of each.
 
-    Nothing is made of the geometry, nor the geometry itself, before it is asked for a distance: without ties nobody
-    does.
+    The geometry is created on the first request for a distance. Without ties there is none.
 
     Attributes
     ----------
     source : callable
-        Brings the geometry, any.
+        Returns the geometry, of any kind.
     """
 
     source: Callable[[], Geometry]
 
     @cached_property
     def geometry(self) -> Geometry:
-        """Points in double precision; other geometries as they are."""
+        """The geometry, with points in double precision."""
         source = self.source()
         if not isinstance(source, Points) or source.coordinates.dtype == np.float64:
             return source
@@ -55,21 +54,21 @@ class Rounded:
 
     @cached_property
     def norms(self) -> Float64Array | None:
-        """Of points (rows,) as their distances are computed; None for a geometry whose errors are relative."""
+        """Norms of points (rows,) as used for their distances. None for a geometry whose errors are relative."""
         if not isinstance(self.geometry, Points):
             return None
         return np.asarray(np.sqrt(self.geometry.squared_norms), dtype=np.float64)
 
     @cached_property
     def unit(self) -> float:
-        """Error of a squared distance of points over the square of the sum of the two norms."""
+        """Error of a squared distance of points, relative to the square of the sum of the two norms."""
         if not isinstance(self.geometry, Points):
             return 0.0
-        # As of `raydr.geometry.neighbors`, with the unit roundoff of double precision.
+        # As in `raydr.geometry.neighbors`, with the unit roundoff of double precision.
         return float((3.0 * np.sqrt(self.geometry.coordinates.shape[1]) + 6.0) * 2.0**-53)
 
     def block(self, own: Int64Array) -> Float64Array:
-        """Squared distances (own, rows) of the rows ``own``, ascending, to all rows; infinite to themselves."""
+        """Return squared distances (own, rows) of rows ``own``, ascending, to all rows; infinite to themselves."""
         if isinstance(self.geometry, Points):
             squared = np.asarray(self.geometry.squared_distance_tile(own, slice(None)), dtype=np.float64)
         else:
@@ -80,14 +79,17 @@ class Rounded:
         return squared
 
     def margins(self, row: int, others: Int64Array | slice, squared: Float64Array) -> Float64Array:
-        """By how much ``squared`` (others,), the squared distances of ``row`` to ``others``, may be off."""
+        """Return the error bounds of ``squared`` (others,), the squared distances of ``row`` to ``others``."""
         margins: Float64Array = ROUNDING * squared
         if self.norms is not None:
             margins += self.unit * (self.norms[row] + self.norms[others]) ** 2
         return margins
 
     def measured(self, row: int, others: Int64Array, squared: Float64Array) -> Float64Array:
-        """``squared`` (rows,) of some ``others``, (others,): of points by differences, whose errors are relative."""
+        """Return ``squared`` (rows,) at ``others``: (others,).
+
+        For points, by differences, whose errors are relative.
+        """
         if not isinstance(self.geometry, Points):
             return squared[others]
         apart = self.geometry.coordinates[others] - self.geometry.coordinates[row]
@@ -97,7 +99,7 @@ class Rounded:
 def rounding_margins(
     geometry: Geometry, own: Int64Array, others: Int64Array, squared: Float64Array
 ) -> Float64Array:
-    """As `Rounded.margins`, of pairs: ``squared`` (pairs,) are the squared distances of ``own`` to ``others``."""
+    """Return `Rounded.margins` of pairs: ``squared`` (pairs,) are the squared distances of ``own`` to ``others``."""
     margins: Float64Array = ROUNDING * squared
     if isinstance(geometry, Points):
         unit = (3.0 * np.sqrt(geometry.coordinates.shape[1]) + 6.0) * 2.0**-53
@@ -107,7 +109,7 @@ def rounding_margins(
 
 @dataclass(frozen=True)
 class Nearest:
-    """The ``k`` nearest rows of one row: all that are ``surely`` so, and the rest among those that are ``tied``."""
+    """The ``k`` nearest rows of one row: those that are ``surely`` so, and the rest from those that are ``tied``."""
 
     surely: Int64Array
     tied: Int64Array
@@ -115,23 +117,23 @@ class Nearest:
 
     @property
     def left(self) -> int:
-        """How many of the tied ones are among the nearest."""
+        """How many of the tied rows are among the nearest."""
         return self.k - self.surely.size
 
     @classmethod
     def among(cls, geometry: Geometry, around: Around, place: int, k: int) -> Nearest:
-        """Of the row in a ``place`` of those whose neighbours were searched: from these, if they tell."""
+        """Return the nearest rows of the searched row at ``place``, from its found neighbours if possible."""
         indices, squared = around.indices[place], around.squared[place]
         last = squared[k - 1]
         if squared[-1] <= last * (1.0 + ROUNDING) and around.k < around.rows - 1:
-            # More rows may be as near than were searched.
+            # More rows than were searched can be equally near.
             indices, squared = _as_near(geometry, around, place)
         surely = squared < last * (1.0 - ROUNDING)
         return cls(indices[surely], indices[(squared <= last * (1.0 + ROUNDING)) & ~surely], k)
 
     @classmethod
     def of(cls, rounded: Rounded, row: int, squared: Float64Array, k: int) -> Nearest:
-        """From squared distances (rows,) of a row, infinite to itself."""
+        """Return the nearest rows from squared distances (rows,) of a row, infinite to itself."""
         last = np.partition(squared, k - 1)[k - 1]
         margins = rounded.margins(row, slice(None), np.minimum(squared, last))
         near = np.flatnonzero(squared <= last + 2.0 * margins)
@@ -142,17 +144,19 @@ class Nearest:
 
 
 def tied_rows(graph: NeighborGraph, k: int, anywhere: bool = False) -> BoolArray:
-    """Rows (rows,) whose ``k``-th neighbour may be as near as the next; with ``anywhere``, any of the first ``k``.
+    """Return the rows (rows,) whose ``k``-th neighbour can be as near as the next.
 
-    A next one is seen only where the graph holds more than ``k``.
+    With ``anywhere``, any of the first ``k``.
+
+    The next one is visible only if the graph holds more than ``k``.
     """
     distances = graph.distances[:, 0 if anywhere else k - 1 : k + 1].astype(np.float64)
     return np.asarray((np.diff(distances, axis=1) <= NEARLY * distances[:, 1:]).any(axis=1))
 
 
 def each_row(which: Int64Array, *geometries: Rounded) -> Iterator[tuple[int, tuple[Float64Array, ...]]]:
-    """Of the rows ``which``, ascending: the row, and its squared distances (rows,) in each geometry."""
-    # Blocks of rows that lie together, since some geometries know no others.
+    """Yield each of the rows ``which``, ascending, and its squared distances (rows,) in each geometry."""
+    # Blocks of consecutive rows, because some geometries support only these.
     for start in range(0, int(which[-1]) + 1 if which.size else 0, BLOCK_ROWS):
         own = which[slice(*np.searchsorted(which, (start, start + BLOCK_ROWS)))]
         if own.size:
@@ -162,7 +166,7 @@ def each_row(which: Int64Array, *geometries: Rounded) -> Iterator[tuple[int, tup
 
 
 def untied(graph: NeighborGraph, true: Rounded, found: Rounded, k: int) -> Int64Array:
-    """The ``k`` nearest of each row, (rows, k), in order; ties by the order found, ties in both by the index.
+    """Return the ``k`` nearest of each row, (rows, k), in order. Ties follow the order found, then the index.
 
     ``graph`` holds more than ``k`` true neighbours, or all rows.
     """
@@ -179,7 +183,10 @@ def untied(graph: NeighborGraph, true: Rounded, found: Rounded, k: int) -> Int64
 
 
 def _tiers(squared: Float64Array) -> Int64Array:
-    """Number of each squared distance (rows,) among the different ones, ascending; equal ones have the same."""
+    """Return the rank of each squared distance (rows,) among the distinct ones, ascending.
+
+    Equal ones share a rank.
+    """
     order = np.argsort(squared, kind="stable")
     ascending = squared[order]
     tiers = np.empty(len(squared), np.int64)
@@ -190,9 +197,9 @@ def _tiers(squared: Float64Array) -> Int64Array:
 def shared_by_ties(
     own: Int64Array, true: Rounded, found: Rounded, k: int, threads: int | None = None
 ) -> Float64Array:
-    """Count the true neighbours among the ``k`` found ones, of each of the rows ``own``, ascending: (own,).
+    """Count the true neighbours among the ``k`` found ones, for each of the rows ``own``, ascending: (own,).
 
-    True ties are broken in favour of what was found; of found ones it is the mean.
+    True ties are broken in favour of what was found. Ties among the found rows count as the mean.
     """
     groups = [part for part in np.split(own, np.flatnonzero(np.diff(own // BLOCK_ROWS)) + 1) if part.size]
 
@@ -206,7 +213,7 @@ def shared_by_ties(
 
 
 def _as_near(geometry: Geometry, around: Around, place: int) -> tuple[Int64Array, Float64Array]:
-    """All rows that are as near as the last that was searched, and their squared distances: looked for once."""
+    """Return all rows as near as the last one searched, and their squared distances. The search runs once."""
     if place in around.as_near:
         return around.as_near[place]
     whole = squared_distances_of(geometry, around.own[place : place + 1])[0]
@@ -218,16 +225,16 @@ def _as_near(geometry: Geometry, around: Around, place: int) -> tuple[Int64Array
 
 
 def tied_around(around: Around, k: int) -> BoolArray:
-    """Of which rows (sampled,) the ``k``-th neighbour is as near as the next."""
-    if around.k == k:  # nothing beyond them
+    """Return the rows (sampled,) whose ``k``-th neighbour is as near as the next."""
+    if around.k == k:  # no further neighbours are known
         return np.full(len(around.own), around.k < around.rows - 1)
     return np.asarray(around.squared[:, k] <= around.squared[:, k - 1] * (1.0 + ROUNDING))
 
 
 def expected_hits(true: Nearest, found: Nearest) -> float:
-    """How many of the ``k`` found are among the true: the mean over the found ties' ways to break.
+    """Return how many of the ``k`` found rows are among the true ones: the mean over the ways to break found ties.
 
-    Of each it is the best over the true ones'.
+    Each way counts the best over the true ties.
     """
     sure, maybe = (
         int(np.isin(true.surely, part, assume_unique=True).sum()) for part in (found.surely, found.tied)

@@ -118,7 +118,7 @@ def test_a_guess_is_the_mean_of_public_rows_or_of_what_lies_like_them_or_0() -> 
 
 def test_as_many_public_rows_as_are_needed_are_enough() -> None:
     assert Side(public=ROWS).require_public(12) is ROWS
-    with pytest.raises(NotApplicableError, match="it needs 13 public rows of like data, and there are 12"):
+    with pytest.raises(NotApplicableError, match="it needs 13 public rows of similar data, but there are 12"):
         Side(public=ROWS).require_public(13)
 
 
@@ -225,7 +225,7 @@ def test_numbers_of_a_record_are_those_of_each_array_that_has_as_many_rows() -> 
     assert posts.kinds == (Lines,)
     view = view_of([ROWS], LineRequest(20), TotalRequest())  # no number of the other is of a record
     assert [block.kind for block in per_record(bare(view))[0].blocks] == [Lines]
-    with pytest.raises(NotApplicableError, match="nothing was posted of any single record"):
+    with pytest.raises(NotApplicableError, match="nothing was posted about single records"):
         per_record(bare(view_of([ROWS], TotalRequest())))
 
 
@@ -247,7 +247,7 @@ def test_what_is_summed_is_posted_of_no_record() -> None:
             mean=True,
         )
     )
-    with pytest.raises(NotApplicableError, match="nothing was posted of any single record"):
+    with pytest.raises(NotApplicableError, match="nothing was posted about single records"):
         per_record(view)
 
 
@@ -546,7 +546,7 @@ def test_unfolded_distances_are_placed_by_all_public_rows_and_by_the_most_known_
     assert [one.numbers for one in distance_geometry(view, replace(side, counts=()))] == [
         {"public_rows": 20, "axes": 3}
     ]
-    with pytest.raises(NotApplicableError, match="nothing places"):
+    with pytest.raises(NotApplicableError, match="no known records to place the unfolded points"):
         list(distance_geometry(view, replace(few, counts=())))
 
 
@@ -599,15 +599,15 @@ def test_known_sample_says_what_it_knew() -> None:
     rows = random(20, 3, 0)
     view = view_of([rows], DistanceRequest(random(5, 3, 1)))
     side = Side(public=rows[:0], known=np.arange(3), values=rows[:3], counts=(1, 3))
-    what = "distances between records, as far as the messages tell them, and "
+    what = "distances between records, to the extent of the messages, and "
     one, three = known_sample(view, side)
     assert (one.variant, one.knows) == ("1 known record", what + "1 of the records")
     assert (three.variant, three.knows) == ("3 known records", what + "3 of the records")
     np.testing.assert_allclose(three.guess, rows[:3].mean(axis=0))
     (found,) = known_sample(view, replace(side, public=random(7, 3, 2), counts=(0,)))
-    assert found.knows == what + "0 of the records; the mean of 7 rows of like data"
+    assert found.knows == what + "0 of the records; the mean of 7 rows of similar data"
     np.testing.assert_allclose(found.guess, random(7, 3, 2).mean(axis=0))
-    with pytest.raises(NotApplicableError, match="too few records are left"):
+    with pytest.raises(NotApplicableError, match="too few records to know some"):
         list(known_sample(view, replace(side, counts=())))
 
 
@@ -625,7 +625,7 @@ def test_a_projection_is_the_nearest_point_in_the_span_of_the_axes_that_the_serv
         np.testing.assert_allclose(found.guess, mean)
         assert (found.knows, found.numbers) == ("the mean and the axes", {"axes": 2})
     (found,) = projection(replace(view, keyed=True), Side(public=ROWS[:0]))
-    assert found.knows == "the mean and the axes, under a key that it lacks"
+    assert found.knows == "the mean and the axes, under a key that it does not have"
     np.testing.assert_array_equal(found.guess, np.zeros(4))
 
 
@@ -640,7 +640,7 @@ def test_places_that_clients_keep_are_projected_by_nobody() -> None:
             reply=ComponentsAtHome(ROWS),
         )
     )
-    with pytest.raises(NotApplicableError, match="no client posted where"):
+    with pytest.raises(NotApplicableError, match="no client posted the coordinates"):
         list(
             projection(
                 View(transcript=transcript, sizes=(12,), embedding=np.zeros((0, 2))), Side(public=ROWS[:0])
@@ -744,7 +744,7 @@ def test_clients_of_one_to_256_records_are_read_off_the_last_table_of_theirs() -
     np.testing.assert_allclose(found.guess, public.mean(axis=0))
     assert (found.variant, found.uses) == ("field", (Density,))
     assert found.numbers == {"public_rows": 2000, "clients": 3}
-    assert found.knows == "2,000 rows of like data, and where the encoder puts them"
+    assert found.knows == "2,000 rows of similar data, and where the encoder puts them"
     with pytest.raises(NotApplicableError, match="every client has more than 256 records"):
         list(surrogate_inversion(replace(view, sizes=(300, 300, 300, 300)), Side(public=public)))
     (found,) = surrogate_inversion(replace(view, sizes=(0, 2, 256, 257)), Side(public=public))
@@ -771,7 +771,7 @@ def test_records_are_called_exact_where_what_is_left_open_is_less_than_half_a_th
     np.testing.assert_allclose(found.guess, plane.mean(axis=0))
     (keyed,) = trilateration(view_of([rows], DistanceRequest(plane), keyed=True), Side(public=rows[:0]))
     assert keyed.certain is None
-    assert keyed.knows == "the 5 points to which distances were posted, under a key that it lacks"
+    assert keyed.knows == "the 5 points to which distances were posted, under a key that it does not have"
     np.testing.assert_array_equal(keyed.guess, np.zeros(3))
 
 

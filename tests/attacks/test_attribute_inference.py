@@ -335,7 +335,7 @@ def test_of_records_that_carry_noise_for_good_it_says_that_it_cannot_ask() -> No
     view = View(transcript=transcript, sizes=federation.sizes, embedding=ROWS[:0, :2])
     for each in transcript:
         object.__setattr__(each, "protection", noise)
-    with pytest.raises(NotApplicableError, match="carry noise for good"):
+    with pytest.raises(NotApplicableError, match="add permanent noise to their records"):
         list(chosen_landmarks(view, SIDE))
     assert [one.numbers for one in attribute_inference(view, SIDE)] == [{"known_records": 40}]
 

@@ -258,9 +258,9 @@ def test_bounds_say_of_what_they_are() -> None:
     whole, kind = bounds(replay_of(2.0, 2.0), DELTA)
     assert (whole.variant, kind.variant) == (WHOLE, "SecondMoments")
     assert whole.numbers == kind.numbers == {"releases": 2, "draws": DRAWS // 2}
-    assert whole.knows.endswith("one record of client 0, there or not")
+    assert whole.knows.endswith("one record of client 0, present or not")
     (replaced, _) = bounds(replay_of(2.0, relation="replace-one"), DELTA)
-    assert replaced.knows.endswith("there or another in its place")
+    assert replaced.knows.endswith("present or another in its place")
     assert 0.0 < whole.epsilon <= whole.measured == whole.claimed
 
 

@@ -216,7 +216,7 @@ def test_members_that_score_as_high_as_the_threshold_are_not_found() -> None:
 
 def test_candidates_of_one_sort_alone_are_no_test() -> None:
     for members in (np.ones(4, np.bool_), np.zeros(4, np.bool_)):
-        with pytest.raises(NotApplicableError, match="no candidates of both sorts"):
+        with pytest.raises(NotApplicableError, match="candidates are not of both kinds"):
             told_apart(np.arange(4.0), members)
 
 

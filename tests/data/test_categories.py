@@ -82,7 +82,7 @@ def patients(path: Path) -> Path:
 LEFT_OUT = {
     "diagnosis": "the label",
     "hospital": "the client",
-    "patient_id": "whole numbers that tell rows apart, as its name says: an identity",
+    "patient_id": "whole numbers that differ in every row, and an identity by its name",
     "visit": "dates or times",
     "remark": "text with more than one value for every two rows: an identity or free text",
     "spare": "no value at all",
@@ -203,7 +203,7 @@ def test_sites_of_different_words_are_mapped_as_one_table(tmp_path: Path, federa
         assert spelling.granularity is Granularity.AGGREGATE
     assert (
         read_run(other).data.sources[0].left_out["hospital"]
-        == "one word in each site's rows: it names the site, or tells no row from another"
+        == "one word in all rows of each site: it names the site, or does not tell rows apart"
     )
 
 
@@ -229,7 +229,7 @@ def test_a_column_that_is_spelt_otherwise_at_another_site_is_not_filled_in(tmp_p
 
 def test_a_site_that_shares_no_column_is_refused(tmp_path: Path) -> None:
     sites = folder_of(tmp_path / "sites", north="age,dose", south="dose,age", east="pulse,size")
-    with pytest.raises(DataError, match="one file has 'pulse', 'size' alone"):
+    with pytest.raises(DataError, match="one file has only 'pulse', 'size'"):
         own_data(sites, label="kind")
     (sites / "east.csv").write_text("pulse,size,kind\n")
     assert dict(own_data(sites, label="kind").content["clients"]), (
@@ -252,7 +252,7 @@ def test_new_rows_are_read_by_the_run_s_words(tmp_path: Path, capsys: pytest.Cap
     assert (
         status(["transform", str(folder), str(tmp_path / "new.csv"), "--out", str(tmp_path / "out.csv")]) == 0
     )
-    assert "'thal' holds 'fixed', 'unheard of', which the map knows nothing of" in " ".join(
+    assert "'thal' holds 'fixed', 'unheard of', which the map does not have" in " ".join(
         capsys.readouterr().err.split()
     )
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 4

@@ -176,7 +176,7 @@ def test_an_archive_of_medmnist_is_rows_with_their_split(monkeypatch: pytest.Mon
         return io.BytesIO(content)
 
     monkeypatch.setattr(urllib.request, "urlopen", urlopen)
-    with pytest.raises(DataError, match=r"retinamnist could not be fetched .* was published") as caught:
+    with pytest.raises(DataError, match=r"retinamnist could not be downloaded .* but expected") as caught:
         load(source="retinamnist")
     assert "--data-dir" in str(caught.value)
     monkeypatch.setitem(fetching._MEDMNIST, "retinamnist", hashlib.md5(content).hexdigest())

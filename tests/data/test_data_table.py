@@ -106,7 +106,7 @@ class TestSubSample:
     def test_too_many_and_too_few(self, tmp_path: Path) -> None:
         path = tmp_path / "x.npz"
         np.savez(path, X=np.array([[1], [np.nan], [3], [4]]))
-        with pytest.raises(DataError, match=r"asks for 4 rows, but x\.npz has 3 once 1 rows"):
+        with pytest.raises(DataError, match=r"data\.rows is 4, but x\.npz has 3 rows after 1 rows"):
             load(path=path, rows=4, missing="drop")
         with pytest.raises(DataError, match=r"data\.rows is 1"):
             load(path=path, rows=1, missing="drop")

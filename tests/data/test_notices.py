@@ -131,7 +131,7 @@ def test_a_run_says_so_first_and_keeps_it(tmp_path: Path) -> None:
     said = [fact.text for fact in mapped.facts(read_run(folder).data) if fact.name == mapped.NOTICE]
     assert said == list(found)
     page = (folder / "report.html").read_text()
-    assert page.count("whole numbers, each there once") == 1
+    assert page.count("whole numbers, all distinct") == 1
     assert raydr.Result(folder).data["notices"] == list(found)
 
 
@@ -169,7 +169,7 @@ def test_quiet_hides_nothing_from_the_folder(tmp_path: Path, capsys: pytest.Capt
         assert status(["run", str(tmp_path / "s.yaml"), "--out", str(out), *shown]) == 0
         written.append((out / "data.json").read_bytes())
         said = capsys.readouterr().err
-        assert ("whole numbers, each there once" in said) == ("--verbose" in shown)
+        assert ("whole numbers, all distinct" in said) == ("--verbose" in shown)
         data = read_run(out).data
         for needle in (
             data.sources[0].sha256,
@@ -184,5 +184,5 @@ def test_a_check_says_what_there_is_to_look_at(tmp_path: Path, capsys: pytest.Ca
     path = write(tmp_path / "table.csv", content())
     assert status(["check", str(path), "--site", "site"]) == 0
     said = capsys.readouterr().out
-    assert f"{mapped.NOTICE}: 'chart': whole numbers, each there once" in said
+    assert f"{mapped.NOTICE}: 'chart': whole numbers, all distinct" in said
     assert "SHA-256 of table.csv" in said

@@ -82,8 +82,8 @@ def test_a_table_is_taken_for_what_it_is(patients: Path) -> None:
     assert facts["Columns mapped"] == MAPPED
     assert facts["Text as zeros and ones"] == "smoker (former, no, yes)"
     assert facts["Columns left out"] == (
-        "diagnosis (the label), hospital (the client), patient_id (whole numbers that tell rows apart, as its name"
-        " says: an identity), admitted (dates or times)"
+        "diagnosis (the label), hospital (the client), patient_id (whole numbers that differ in every row,"
+        " and an identity by its name), admitted (dates or times)"
     )
     assert facts["Missing values filled in"] == (
         "9 by the median of all clients: bmi 9 (east 3, north 3, west 3)"
@@ -126,7 +126,7 @@ def test_a_file_for_each_site_stays_where_it_is(sites: Path, how: str) -> None:
     facts = said(taken)
     assert facts["Sites"] == "3 by one file each: east 20, north 20, west 20"
     assert facts["Columns mapped"] == MAPPED
-    assert "hospital (one word in each site's rows: it names the site," in facts["Columns left out"]
+    assert "hospital (one word in all rows of each site: it names the site," in facts["Columns left out"]
 
 
 def test_a_map_of_a_folder_is_that_of_the_table(patients: Path, sites: Path) -> None:
@@ -177,7 +177,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "key": (["patients.csv", "--set", "data.scal=none"], "data.scal is not a key (did you mean scale?)"),
     "file": (["patient.csv", "--site", "hospital"], "cannot be opened"),
     "folder": ([".", "--site", "hospital"], "each file is one site"),
-    "pattern": (["nowhere/*.csv"], "has no file that raydr reads"),
+    "pattern": (["nowhere/*.csv"], "has no file that raydr can read"),
     "twice": (
         ["patients.csv", "--site", "hospital", "--set", "clients.count=3"],
         "clients.count is set as well",
@@ -365,7 +365,7 @@ def test_an_npz_names_its_sites_too(tmp_path: Path) -> None:
 
 
 def test_only_annotated_matrices_have_a_choice(patients: Path) -> None:
-    with pytest.raises(DataError, match=r"data\.matrix names one of the matrices of an \.h5ad file"):
+    with pytest.raises(DataError, match=r"data\.matrix names a matrix of an \.h5ad file"):
         own_data(patients, site="hospital", overrides={"data.matrix": "X"})
 
 

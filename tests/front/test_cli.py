@@ -95,7 +95,7 @@ def test_what_the_data_room_notes_is_said_between_the_stages(
     scenario = str(tiny_file(tmp_path, data={"path": "rows.csv"}))
     assert status(["run", scenario, "--out", "out"]) == 0
     err = capsys.readouterr().err
-    assert "rows.csv is no UTF-8 text; it is read as cp1252" in err
+    assert "rows.csv is not UTF-8 text. It is read as cp1252" in err
     assert "'é': one value in all rows" in err
     assert status(["run", scenario, "--out", "again", "--quiet"]) == 0
     assert capsys.readouterr().err == ""
@@ -115,7 +115,7 @@ CSV = {
     "id": (
         "a,b\n1,2\n1,4\n5,7\n",
         {"id": "a"},
-        "the id '1' in column 'a' stands on line 2 and again on line 3",
+        "the id '1' in column 'a' is on line 2 and again on line 3",
     ),
     "missing": ("a,b\n1,2\n3,\n5,7\n", {}, "has 1 missing value in the column 'b'"),
     "one row": ("a,b\n1,2\n", {}, "has 1 usable row of 1"),
@@ -144,7 +144,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
         ["--set", "data.source=seeds", "--data-dir", "nowhere"],
         "The data folder nowhere does not",
     ),
-    "too many rows": (["--set", "data.rows=151"], "data.rows asks for 151 rows, but iris has 150"),
+    "too many rows": (["--set", "data.rows=151"], "data.rows is 151, but iris has 150 rows"),
     "too many clients": (
         ["--set", "clients.count=151"],
         "150 rows cannot give 151 clients at least 1 row each",

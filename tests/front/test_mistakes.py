@@ -81,10 +81,10 @@ def written(content: str | bytes, name: str = "data.csv", **scenario: object) ->
 # --- data ----------------------------------------------------------------------------------------------------------
 
 UNUSABLE: dict[str, tuple[str, str | bytes, str]] = {
-    "empty": ("data.csv", "", "data.csv is empty; it needs column names and at least two rows"),
+    "empty": ("data.csv", "", "data.csv is empty. It needs column names and at least two rows"),
     "header only": ("data.csv", "site,x,y,label\n", "at least 2"),
     "one row": ("data.csv", "site,x,y,label\nn,1,2,a\n", "has 1 usable row of 1; a map needs at least 2"),
-    "a ragged row": ("data.csv", TABLE + "n,1,2\n", "line 42 has 3 cells where the header has 5"),
+    "a ragged row": ("data.csv", TABLE + "n,1,2\n", "line 42 has 3 cells but the header has 5"),
     "two columns of a name": ("data.csv", TABLE.replace("y,z", "y,y"), "more than one column named 'y'"),
     "no header": (
         "data.csv",
@@ -95,13 +95,13 @@ UNUSABLE: dict[str, tuple[str, str | bytes, str]] = {
     "a picture": (
         "data.csv",
         b"\x89PNG\r\n\x1a\n" + random.Random(1).randbytes(999),
-        "is no text: it begins as a picture does",
+        "is not text: it starts like a picture",
     ),
     "a spreadsheet by its name": ("data.xlsx", b"PK\x03\x04", "Save the sheet as CSV."),
     "a spreadsheet by another": (
         "data.csv",
         b"PK\x03\x04" + random.Random(2).randbytes(999),
-        "it begins as a spreadsheet or a ZIP archive does",
+        "it starts like a spreadsheet or a ZIP archive",
     ),
     "packed badly": ("data.csv.gz", gzip.compress(TABLE.encode())[:-30], "cannot be unpacked by gzip"),
     "packed and damaged": (
@@ -111,7 +111,11 @@ UNUSABLE: dict[str, tuple[str, str | bytes, str]] = {
     ),
     "packed not at all": ("data.csv.gz", TABLE, "cannot be unpacked by gzip"),
     "no Parquet": ("data.parquet", TABLE, "cannot be read as a Parquet file"),
-    "no archive": ("data.npz", TABLE, "cannot be read as a .npz file: it is none, whatever its name says"),
+    "no archive": (
+        "data.npz",
+        TABLE,
+        "cannot be read as a .npz file: it is not one. Save it with numpy.save",
+    ),
     "no HDF5": ("data.h5ad", TABLE, "cannot be read as an .h5ad file"),
     "an archive whose header claims too much": (
         "data.npz",

@@ -126,7 +126,7 @@ def test_a_real_tree(data_dir: Path) -> None:
         (
             [[0, 1], [1, 2], [2, 0]],
             {},
-            r"3 nodes has 2 edges and one piece, but here are 3 edges .*graph_points",
+            r"3 nodes has 2 edges and one piece, but there are 3 edges .*graph_points",
         ),
         ([[0, 1], [2, 3]], {}, r"4 nodes has 3 edges .* 2 nodes can be reached from node"),
         ([[0, 1], [1, 1]], {}, r"edge 1 is \[1, 1\]"),

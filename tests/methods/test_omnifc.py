@@ -68,7 +68,7 @@ def test_as_many_replies_as_are_counted_bring_all_distances_and_one_fewer_do_not
 
 def test_more_clients_that_collude_leave_fewer_segments_and_too_many_none() -> None:
     assert [cost(100, 60, 10, colluding).segments for colluding in (1, 2, 3, 4)] == [4, 3, 2, 1]
-    with pytest.raises(ValueError, match="10 clients cannot bear 5 that collude: at least 11"):
+    with pytest.raises(ValueError, match="10 clients cannot tolerate 5 colluding ones: use at least 11"):
         cost(100, 60, 10, 5)
 
 

@@ -70,7 +70,10 @@ def test_every_site_counts_the_same_in_the_silhouette() -> None:
 
 def test_one_client_or_nobody_that_says_who_is_no_question_of_sites() -> None:
     embedding = RANDOM.normal(size=(50, 2))
-    for sites, said in ((None, "nobody says which client"), (np.zeros(50, int), "all rows are one client's")):
+    for sites, said in (
+        (None, "it is not known which client"),
+        (np.zeros(50, int), "all rows belong to one client"),
+    ):
         reasons = evaluate(
             ["site_mixing", "site_silhouette"], Evidence(rows=embedding, embedding=embedding, sites=sites)
         ).not_computed

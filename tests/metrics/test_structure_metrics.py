@@ -98,7 +98,7 @@ class TestGroups:
     def test_too_many_to_compare_all_of_them_are_a_reason(self, monkeypatch):
         monkeypatch.setattr(structure, "MOST_ROWS", 200)
         reasons = evaluate([f"{name}_all" for name in GROUPS], noisy()).not_computed
-        assert all("at most 200 rows; there are 300" in reasons[f"{name}_all"] for name in GROUPS)
+        assert all("at most 200 rows, but there are 300" in reasons[f"{name}_all"] for name in GROUPS)
 
     def test_the_description_says_how_many_rows(self):
         for name in GROUPS:
@@ -241,12 +241,12 @@ class TestAnchored:
         values = {"anchored_cosine": 0.5, "anchored_frobenius": 0.0}
         assert evaluate(ANCHORED, evidence).values == values
         reasons = evaluate(ANCHORED, replace(evidence, rows=0.0 * rows)).not_computed
-        assert all("all rows lie in the origin" in reasons[name] for name in ANCHORED)
+        assert all("all rows lie at the origin" in reasons[name] for name in ANCHORED)
 
     def test_recoveries_that_lie_nowhere_among_the_features_are_a_reason(self):
         for evidence in (noisy(), replace(noisy(), recovered=Stored(squared(noisy().rows)), lift=np.asarray)):
             reasons = evaluate(ANCHORED, evidence).not_computed
-            assert all("does not tell where" in reasons[name] for name in ANCHORED)
+            assert all("does not place the rows" in reasons[name] for name in ANCHORED)
         reasons = evaluate(ANCHORED, replace(noisy(), recovered=None)).not_computed
         assert all("recovers no geometry" in reasons[name] for name in ANCHORED)
 

@@ -1,4 +1,4 @@
-"""The audit of runs under an isometry key: it ends trilateration, and no attack by rows of like data."""
+"""The audit of runs under an isometry key: it ends trilateration, and no attack by rows of similar data."""
 
 from __future__ import annotations
 

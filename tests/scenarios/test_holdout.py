@@ -221,11 +221,11 @@ def test_rows_are_those_of_both(tmp_path: Path, kind: str, holdout: Any) -> None
 @pytest.mark.parametrize(
     ("wanted", "rows", "said"),
     [
-        (0.99, None, "data.holdout takes 149 of the 150 rows of iris, and a map needs at least 2"),
+        (0.99, None, "data.holdout takes 149 of the 150 rows of iris, but a map needs at least 2"),
         (149, None, "data.holdout takes 149 of the 150"),
         (500, None, "data.holdout takes 500 of the 150"),
         (20, 21, "data.holdout takes 20 of the 21"),
-        (0.5, 151, "data.rows asks for 151 rows, but iris has 150"),
+        (0.5, 151, "data.rows is 151, but iris has 150 rows"),
         ("test", None, "read without a column that marks rows"),
     ],
 )

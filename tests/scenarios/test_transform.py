@@ -132,7 +132,7 @@ def test_no_name_becomes_a_formula_in_a_csv_file(run: Path, tmp_path: Path, suff
     [
         (
             "Glucose",
-            "lacks 1 of the 5 columns of the data of the run in {run}: 'glucose' (did you mean Glucose?)",
+            "does not have 1 of the 5 columns of the data of the run in {run}: 'glucose' (did you mean Glucose?)",
         ),
         ("gluccose", "'glucose' (did you mean gluccose?)"),
         ("label", "'glucose'. Columns are matched by name"),
@@ -150,7 +150,9 @@ def test_a_column_too_few_is_refused_even_where_the_label_would_fill_its_place(
     run: Path, tmp_path: Path
 ) -> None:
     names = [*FEATURES[:-1], "class"]  # as many columns of numbers as the run had features
-    assert "lacks 1 of the 5 columns" in refusal(run, write_csv(tmp_path / "new.csv", patients(), names))
+    assert "does not have 1 of the 5 columns" in refusal(
+        run, write_csv(tmp_path / "new.csv", patients(), names)
+    )
 
 
 def test_columns_that_the_run_did_not_have_are_left_aside_and_said(
@@ -173,7 +175,7 @@ def test_columns_without_names_are_refused_where_the_run_knows_names(run: Path, 
     for name in ("new.npy", "new.npz"):
         said = refusal(run, tmp_path / name)
         assert (
-            f"{name} has 5 columns without names, and the data of the run in {run} has 5, which have names: 'age'"
+            f"{name} has 5 columns without names, but the data of the run in {run} has 5, with the names 'age'"
             in said
         )
 
@@ -191,7 +193,7 @@ def test_columns_are_counted_where_neither_side_names_them(tmp_path: Path) -> No
     for columns in (3, 5):
         np.save(tmp_path / "other.npy", X[:, [0, 1, 2, 3, 0][:columns]])
         assert f"has {columns} columns without names" in refusal(folder, tmp_path / "other.npy")
-    assert "lacks 4 of the 4 columns" in refusal(
+    assert "does not have 4 of the 4 columns" in refusal(
         folder, write_csv(tmp_path / "other.csv", {"a": [1.0], "b": [2.0]})
     )
 
@@ -236,7 +238,7 @@ def test_rows_with_gaps_are_refused_or_dropped_as_in_the_run(
     table["class"][8] = ""  # which nothing here reads
     new = write_csv(tmp_path / "new.csv", table)
     said = refusal(run, new)
-    assert "'bmi' on line 9. Fill them in, or leave those rows out." in said
+    assert "'bmi' on line 9. Fill them in, or drop those rows." in said
     dropping = tiny_run(
         tmp_path / "dropping", data={"path": str(new), "label": "class", "missing": "drop"}, clients={"count": 2},
         method=FEDNE, **{"data__features": list(FEATURES)},

@@ -147,7 +147,7 @@ def test_identities_that_are_repeated_far_apart_are_refused(with_ids: Path, tmp_
 
     out = tmp_path / "out.parquet"
     with pytest.raises(
-        DataError, match=rf"id in column 'patient' stands on row 5 and again on row {2 * BLOCK + 7},"
+        DataError, match=rf"id in column 'patient' is on row 5 and again on row {2 * BLOCK + 7} "
     ):
         raydr.transform(with_ids, patients(tmp_path / "new.parquet", patient=repeat), out=out)
     assert list(tmp_path.iterdir()) == [tmp_path / "new.parquet"]
@@ -168,7 +168,7 @@ def test_what_is_odd_is_said_once(with_ids: Path, tmp_path: Path, caplog: pytest
     with caplog.at_level(logging.WARNING):
         raydr.transform(with_ids, patients(tmp_path / "new.parquet", sex=other), out=tmp_path / "out.csv")
     assert [record.getMessage() for record in caplog.records] == [
-        "new.parquet: the column 'sex' holds 'x', which the map knows nothing of: such a row is none of 'f', 'm'"
+        "new.parquet: the column 'sex' holds 'x', which the map does not have. Such a row counts as none of 'f', 'm'"
     ]
 
 

@@ -229,12 +229,14 @@ def test_a_misspelt_column_is_refused_and_not_filled_in(
     new, out = tmp_path / "new.csv", tmp_path / "placed.csv"
     for header in (f"age,bmi,{spelt},pulse", f"{spelt},pulse"):
         new.write_text(f"{header}\n" + "50,28,44,61\n"[-3 * len(header.split(",")) :])
-        with pytest.raises(DataError, match=r"lacks 1 of the 4 columns of .*: 'insulin' \(did you mean "):
+        with pytest.raises(
+            DataError, match=r"does not have 1 of the 4 columns of .*: 'insulin' \(did you mean "
+        ):
             raydr.transform(folder, new, out=out)
         assert not out.exists()
     new.write_text("age,bmi,pulse\n50,28,61\n")
     raydr.transform(folder, new, out=out)
-    assert "which are filled in as missing values are: 'insulin'" in caplog.text
+    assert "The absent columns are filled in like missing values: 'insulin'" in caplog.text
 
 
 def test_words_do_not_have_a_column_filled_in(tmp_path: Path) -> None:
@@ -354,7 +356,7 @@ def test_what_is_no_feature_is_not_made_up(tmp_path: Path, column: str) -> None:
     cells[position] = ""
     lines[2] = ",".join(cells)
     (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
-    with pytest.raises(DataError, match=r"data\.missing: mean fills features alone"):
+    with pytest.raises(DataError, match=r"data\.missing: mean fills in features only"):
         load(path=tmp_path / "x.csv", label="kind", client="site", id_column="number", missing="mean")
 
 

@@ -603,4 +603,4 @@ def test_who_has_no_place_among_the_features_says_so(tmp_path: Path, sections: d
     result = raydr.run(content, out=tmp_path / "run")
     reasons = read_run(result.folder).measures.not_computed
     assert set(reasons) == {"anchored_cosine", "anchored_frobenius"}
-    assert all("does not tell where among the data's features" in reason for reason in reasons.values())
+    assert all("does not place the rows among the data's features" in reason for reason in reasons.values())
