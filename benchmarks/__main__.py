@@ -221,14 +221,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _commit() -> str:
     """Return the short name of the current commit, with a plus if files differ from it."""
-    said = subprocess.run(
+    git = subprocess.run(
         ["git", "describe", "--always", "--dirty=+", "--exclude=*"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    return said.stdout.strip() or "unknown"
+    return git.stdout.strip() or "unknown"
 
 
 def _machine() -> str:

@@ -258,14 +258,14 @@ def judged(case: str, attack: Any, view: Any, side: Any, rows: FloatArray) -> Li
         seconds = time.perf_counter() - started
     scores = Scores.of(found.estimate, found.guess, truth, np.zeros(0, np.int64))
     errors = scores.errors
-    told = f"{errors.relative.median:.2g} ({errors.centred.median:.2g}), {100 * errors.exact:.1f} % exact"
+    error = f"{errors.relative.median:.2g} ({errors.centred.median:.2g}), {100 * errors.exact:.1f} % exact"
     if found.certain is not None:
         called = int(found.certain.sum())
         right = int((scores.centred[found.certain] < 1e-3).sum())
-        told += f", {called:,} called exact, {right:,} are"
+        error += f", {called:,} called exact, {right:,} are"
     guess = f"{errors.relative_guess.median:.2g} ({errors.centred_guess.median:.2g})"
     name = attack.__name__.replace("_", "-") + (f": {found.variant}" if found.variant else "")
-    return Line(case, name, told, guess, seconds, (errors.relative.median, errors.relative_guess.median))
+    return Line(case, name, error, guess, seconds, (errors.relative.median, errors.relative_guess.median))
 
 
 PARTS = {"methods": methods, "images": images}

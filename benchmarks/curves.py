@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.million import METRICS, labelled_mixture
-from benchmarks.processes import said
+from benchmarks.processes import printed_lines
 from raydr.threads import cores
 
 BASE = {"rows": 12_000, "features": 50, "clients": 10}
@@ -110,9 +110,9 @@ def one(method: str, axis: str, value: int, data: Path, folder: Path) -> dict[st
         began = time.perf_counter()
         raydr.run(scenario, out=folder, address=address)
         seconds = time.perf_counter() - began
-    told = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
-    found = {"s": seconds} | {f"stage.{stage}_s": taken for stage, taken in told["seconds"].items()}
-    found |= {f"peak.{name}_mb": peak / 2**20 for name, peak in told["peak_memory_bytes"].items()}
+    environment = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+    found = {"s": seconds} | {f"stage.{stage}_s": taken for stage, taken in environment["seconds"].items()}
+    found |= {f"peak.{name}_mb": peak / 2**20 for name, peak in environment["peak_memory_bytes"].items()}
     return found | planned
 
 
@@ -139,9 +139,9 @@ def planned_again(figures: dict[str, float], ratios: dict[str, float], scratch: 
         for old in [key for key in figures if key.startswith(f"{name}.plan")]:
             del figures[old]
         figures |= {f"{name}.{figure}": round(seconds, 4) for figure, seconds in found.items()}
-        taken, said = figures[f"{name}.s"], found["plan_s"]
-        ratios[f"off.{name}"] = round(max(taken / said, said / taken), 3)
-        print(f"{name:<30}{taken:>10.1f} s, planned {said:.1f}")
+        taken, planned = figures[f"{name}.s"], found["plan_s"]
+        ratios[f"off.{name}"] = round(max(taken / planned, planned / taken), 3)
+        print(f"{name:<30}{taken:>10.1f} s, planned {planned:.1f}")
 
 
 def exponents(found: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
@@ -191,7 +191,7 @@ def measured(method: str, axis: str, value: int, scratch: Path) -> dict[str, flo
     data = data_of(axis, value, scratch)
     folder = scratch / f"run-{time.monotonic_ns()}"
     arguments = ["--side", method, axis, str(value), str(data), str(folder)]
-    lines = list(said("benchmarks.curves", *arguments, timeout_s=TIMEOUT_S, interval_s=0.5))
+    lines = list(printed_lines("benchmarks.curves", *arguments, timeout_s=TIMEOUT_S, interval_s=0.5))
     figures: dict[str, float] = json.loads(lines[-1][0])
     return figures | {"memory_mb": max(memory for _, memory in lines)}
 

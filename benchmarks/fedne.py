@@ -185,13 +185,13 @@ def judged(backend: RayBackend, rows: Rows, setting: Setting, rounds: int, seed:
     if setting.kind == "local-ne":
         return alone(rows, setting, rounds)
     started = time.perf_counter()
-    outcome, told, own = served(backend, rows, setting, seed, rounds=rounds)
+    outcome, round_records, own = served(backend, rows, setting, seed, rounds=rounds)
     seconds = time.perf_counter() - started
     placed = settings_of(setting).transform(outcome.model, rows.test)
     labels = rows.train_labels[np.concatenate(own)]
     figures = {
         "knn_accuracy": knn_accuracy(outcome.embedding, labels, placed, rows.test_labels),
-        "round_s": statistics.median(record.seconds for record in told),
+        "round_s": statistics.median(record.seconds for record in round_records),
         "run_s": seconds,
     }
     mapped = Evidence(rows=rows.train[np.concatenate(own)], embedding=outcome.embedding)
@@ -244,8 +244,8 @@ def overheads(
     seconds: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(REPEATS):
         for name, setting in variants.items():
-            _, told, _ = served(backend, rows, setting, rounds=rounds)
-            seconds[name].append(statistics.median(record.seconds for record in told[1:]))
+            _, round_records, _ = served(backend, rows, setting, rounds=rounds)
+            seconds[name].append(statistics.median(record.seconds for record in round_records[1:]))
     found = {f"round_s.{name}.{clients}": statistics.median(turns) for name, turns in seconds.items()}
     for name in [*variants][1:]:
         pairs = zip(seconds[name], seconds["fedavg-ne"], strict=True)
@@ -288,9 +288,9 @@ def speeds(backend: RayBackend, rows: Rows, rounds: int) -> dict[str, float]:
     """Measure edges per second of federated rounds and of the plain loop, in turns."""
     ours, plain = [], []
     for _ in range(REPEATS):
-        _, told, own = served(backend, rows, Setting("fedavg-ne", EPOCHS), rounds=rounds)
+        _, round_records, own = served(backend, rows, Setting("fedavg-ne", EPOCHS), rounds=rounds)
         edges = sum(len(part) * min(NEIGHBORS, len(part) - 1) for part in own)
-        ours.append(edges / statistics.median(record.seconds for record in told[1:]))
+        ours.append(edges / statistics.median(record.seconds for record in round_records[1:]))
         plain.append(plain_edges_per_second(rows.train, 1))
     found = {"fedavg-ne": statistics.median(ours), "plain": statistics.median(plain)}
     return {f"edges_per_s.{name}": value for name, value in found.items()} | {

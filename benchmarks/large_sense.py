@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.processes import said
+from benchmarks.processes import printed_lines
 from raydr.threads import cores
 
 EMBEDDERS: dict[str, dict[str, Any]] = {
@@ -70,8 +70,8 @@ def one(embedder: str, data: Path, folder: Path) -> dict[str, float]:
     )
     found = {"s": time.perf_counter() - began} | result.metrics["federated"]
     found |= {f"central.{metric}": value for metric, value in result.metrics["central"].items()}
-    told = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
-    return found | {f"stage.{stage}_s": seconds for stage, seconds in told["seconds"].items()}
+    environment = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+    return found | {f"stage.{stage}_s": seconds for stage, seconds in environment["seconds"].items()}
 
 
 def main() -> None:
@@ -101,7 +101,9 @@ def main() -> None:
         print(f"{options.rows:,} rows x {options.features}, 10 clients, {cores()} cores", flush=True)
         for embedder in options.embedders:
             arguments = ["--side", embedder, str(data), str(Path(scratch) / embedder)]
-            lines = list(said("benchmarks.large_sense", *arguments, timeout_s=TIMEOUT_S, interval_s=1.0))
+            lines = list(
+                printed_lines("benchmarks.large_sense", *arguments, timeout_s=TIMEOUT_S, interval_s=1.0)
+            )
             found = json.loads(lines[-1][0]) | {"memory_mb": max(memory for _, memory in lines)}
             print(embedder)
             for name, value in found.items():

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.placing import CLASSES
-from benchmarks.processes import said
+from benchmarks.processes import printed_lines
 from raydr.threads import cores
 
 BATCH = 2**17
@@ -117,8 +117,8 @@ def of_method(name: str, data: Path, clients: int, folder: Path) -> dict[str, fl
         out=folder,
     )
     seconds = time.perf_counter() - began
-    told = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
-    stages = {f"stage.{stage}_s": value for stage, value in told["seconds"].items()}
+    environment = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+    stages = {f"stage.{stage}_s": value for stage, value in environment["seconds"].items()}
     return {"s": seconds, **stages, **result.metrics["federated"]}
 
 
@@ -142,7 +142,7 @@ def measured(side: str, method: str, data: Path, clients: int, scratch: Path) ->
     """Measure one side in a separate process, with the peak memory of it and its child processes."""
     arguments = ["--side", side, "--method", method, "--data", str(data), "--clients", str(clients)]
     arguments += ["--folder", str(scratch / f"{method}-{time.monotonic_ns()}")]
-    lines = list(said("benchmarks.million", *arguments, timeout_s=LIMIT_S, interval_s=LOOK_S))
+    lines = list(printed_lines("benchmarks.million", *arguments, timeout_s=LIMIT_S, interval_s=LOOK_S))
     figures: dict[str, float] = json.loads(lines[-1][0])
     return figures | {"memory_mb": max(memory for _, memory in lines)}
 

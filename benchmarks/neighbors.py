@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.million import labelled_mixture
-from benchmarks.processes import said
+from benchmarks.processes import printed_lines
 from raydr.arrays import FloatArray, Int64Array
 from raydr.geometry.cells import CELL_ROWS, neighbors_by_cells
 from raydr.geometry.neighbors import nearest_neighbors, search_rows
@@ -133,19 +133,19 @@ def judged(way: str, data: str, rows: int, k: int) -> dict[str, float]:
     search = WAYS[way][1]
     search(table[: 3 * CELL_ROWS], k)  # compile first, outside the clock
     began = time.perf_counter()
-    indices, told = search(table, k)
-    seconds = told if way == "faiss IVF" else time.perf_counter() - began
+    indices, measure = search(table, k)
+    seconds = measure if way == "faiss IVF" else time.perf_counter() - began
     own = np.sort(np.random.default_rng(0).choice(len(table), JUDGED, replace=False))
     true = search_rows(Points(table), own, k, 512)[0][:, :k]
     kept = [len(np.intersect1d(indices[row], nearest)) for row, nearest in zip(own, true, strict=True)]
     figures = {"s": seconds, "recall": float(np.mean(kept)) / k}
-    return figures | ({"looked_at": told} if way == "cells" else {})
+    return figures | ({"looked_at": measure} if way == "cells" else {})
 
 
 def measured(way: str, data: str, rows: int, k: int) -> dict[str, float]:
     """Measure one algorithm in a separate process, with its peak memory."""
     arguments = ["--side", way, "--data", data, "--rows", str(rows), "--k", str(k)]
-    lines = list(said("benchmarks.neighbors", *arguments, timeout_s=LIMIT_S, interval_s=1.0))
+    lines = list(printed_lines("benchmarks.neighbors", *arguments, timeout_s=LIMIT_S, interval_s=1.0))
     figures: dict[str, float] = json.loads(lines[-1][0])
     return figures | {"memory_mb": max(memory for _, memory in lines)}
 

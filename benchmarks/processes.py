@@ -60,7 +60,7 @@ class PeakMemory:
         self._ended.set()
 
 
-def said(
+def printed_lines(
     module: str, *arguments: str, timeout_s: float, interval_s: float = _INTERVAL_S
 ) -> Iterator[tuple[str, float]]:
     """Run ``python -m module``, and yield each line of JSON that it prints, with the peak memory before it.

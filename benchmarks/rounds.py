@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.increment import Setting, Timing
-from benchmarks.processes import said
+from benchmarks.processes import printed_lines
 from raydr.threads import cores
 
 SETTINGS = (
@@ -85,7 +85,7 @@ def measure(
             for system in systems:
                 arguments = (system, str(rounds_of(setting)), setting.name)
                 try:
-                    for line, peak_mb in said(MODULES[system], *arguments, timeout_s=_TIMEOUT_S):
+                    for line, peak_mb in printed_lines(MODULES[system], *arguments, timeout_s=_TIMEOUT_S):
                         runs[system, setting.name].append((Timing(**json.loads(line)), peak_mb))
                 except RuntimeError as error:
                     if system != "flower":
@@ -101,7 +101,7 @@ def measure_quickly(systems: Sequence[str], settings: Sequence[Setting]) -> dict
     runs = {}
     for system in systems:
         names = [setting.name for setting in settings]
-        for line, peak_mb in said(MODULES[system], system, "11", *names, timeout_s=_TIMEOUT_S):
+        for line, peak_mb in printed_lines(MODULES[system], system, "11", *names, timeout_s=_TIMEOUT_S):
             timing = Timing(**json.loads(line))
             runs[system, timing.setting] = Figures.of([(timing, peak_mb)])
     return runs

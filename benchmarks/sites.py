@@ -89,8 +89,8 @@ def scored(
     }
     started = time.perf_counter()
     result = raydr.run(scenario, out=folder / f"run-{time.monotonic_ns()}")
-    told, pooled = result.metrics["federated"], result.metrics["central"]
-    figures = {name: float(told[name]) for name in names}
+    federated, pooled = result.metrics["federated"], result.metrics["central"]
+    figures = {name: float(federated[name]) for name in names}
     return (
         figures
         | {f"pooled.{name}": float(pooled[name]) for name in METRICS}

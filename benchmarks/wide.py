@@ -80,8 +80,8 @@ def once(method: str, small: str, wide: str) -> dict[str, float]:
 def apart(method: str, small: Path, wide: Path) -> dict[str, float]:
     """Measure the same in a separate process."""
     command = [sys.executable, "-m", "benchmarks.wide", "--once", method, str(small), str(wide)]
-    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return dict(json.loads(told.splitlines()[-1]))
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return dict(json.loads(output.splitlines()[-1]))
 
 
 def measured(options: argparse.Namespace, made: Path) -> tuple[dict[str, float], dict[str, float]]:

@@ -55,8 +55,8 @@ class FeatureError(DataError):
         return DataError(self._calling(f"the column {names[self.feature]!r}"))
 
     def _calling(self, feature: str) -> str:
-        said = self.text.replace("{feature}", feature)
-        return said[0].upper() + said[1:]
+        text = self.text.replace("{feature}", feature)
+        return text[0].upper() + text[1:]
 
 
 class OutputError(RaydrError, OSError):

@@ -81,9 +81,9 @@ def load_alike(
         columns = read_file(path, replace(choice, **there))
     if columns.label is not None and (columns.label.codes < 0).any():
         columns = replace(columns, label=None)
-    _say(path, alike, columns)
-    for said in strange_words(columns):
-        _LOGGER.warning(said)
+    _warn_of_absent(path, alike, columns)
+    for sentence in strange_words(columns):
+        _LOGGER.warning(sentence)
     kept = complete_rows(columns, missing, remedy=_REMEDY)
     table = table_of(columns, kept, source_of(columns, kept, path), gaps=missing in FILLINGS)
     return table, tuple(columns.unread)
@@ -99,14 +99,14 @@ def blocks_alike(
     """
     choice = _choice(alike, missing, None)
     first = next(read_parquet_blocks(path, choice))
-    _say(path, alike, first)
-    told: set[str] = set()
+    _warn_of_absent(path, alike, first)
+    warned: set[str] = set()
     seen = _Seen()
     for columns in read_parquet_blocks(path, replace(choice, **_named(first, id_column, None, client))):
-        for said in strange_words(columns):
-            if said not in told:
-                _LOGGER.warning(said)
-                told.add(said)
+        for sentence in strange_words(columns):
+            if sentence not in warned:
+                _LOGGER.warning(sentence)
+                warned.add(sentence)
         kept = complete_rows(columns, missing, remedy=_REMEDY)
         if columns.identity is not None:
             seen.add(columns, columns.identity, kept)
@@ -127,7 +127,7 @@ def _named(columns: Columns, id_column: str | None, label: str | None, client: s
     return {key: column for key, column in named.items() if column is not None and column in columns.unread}
 
 
-def _say(path: Path, alike: Alike, columns: Columns) -> None:
+def _warn_of_absent(path: Path, alike: Alike, columns: Columns) -> None:
     if columns.absent:
         _LOGGER.warning(
             "%s does not have all columns of %s. The absent columns are filled in like missing values: %s",

@@ -139,7 +139,7 @@ def read_parquet_blocks(path: Path, choice: Choice) -> Iterator[Columns]:
     """
     import pyarrow as pa
 
-    with _told_as_no_parquet(path), open_parquet(path) as file:
+    with _parquet_errors(path), open_parquet(path) as file:
         schema, first = file.schema_arrow, 0
         for batch in _batches(file):
             table = pa.Table.from_batches([batch], schema)
@@ -159,7 +159,7 @@ def rows_of_parquet(path: Path) -> int:
     """Return the number of rows of a Parquet file. Raises as :func:`read_parquet`."""
     import pyarrow.parquet as parquet
 
-    with _told_as_no_parquet(path):
+    with _parquet_errors(path):
         return int(parquet.read_metadata(path).num_rows)
 
 
@@ -167,7 +167,7 @@ def _parquet(path: Path) -> _Loaded:
     import pyarrow as pa
 
     before = pa.total_allocated_bytes()
-    with _told_as_no_parquet(path), open_parquet(path) as file:
+    with _parquet_errors(path), open_parquet(path) as file:
         _refuse_promises(path, file.metadata)
         batches = within_memory(_batches(file), before, path, lambda _: _unpacked_bytes(file.metadata))
         table = pa.Table.from_batches(list(batches), file.schema_arrow)
@@ -212,7 +212,7 @@ def _unpacked_bytes(metadata: Any) -> int:
 
 
 @contextmanager
-def _told_as_no_parquet(path: Path) -> Iterator[None]:
+def _parquet_errors(path: Path) -> Iterator[None]:
     import pyarrow as pa
 
     try:
@@ -351,8 +351,8 @@ def _surveys(
             counts = Counter() if texts is None else Counter(texts[rows].tolist())
             del counts[""]
             kind = kinds[place][feature] = kind_of_words(counts) if whole in TEXT_KINDS else whole
-            if told := words_to_tell(counts, kind, threshold):
-                words[place][feature] = told
+            if common := words_to_tell(counts, kind, threshold):
+                words[place][feature] = common
     return [Survey(*found) for found in zip(kinds, words, strict=True)]
 
 

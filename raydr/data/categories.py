@@ -141,7 +141,7 @@ def agree(
         columns = list(listed)
     if categories == "error":
         return Layout(tuple(columns))
-    told = sum(len(column.encode()) + 1 for column in columns)
+    name_bytes = sum(len(column.encode()) + 1 for column in columns)
     kept: list[str] = []
     words: dict[str, tuple[str, ...]] = {}
     left_out: dict[str, str] = {}
@@ -170,7 +170,7 @@ def agree(
         raise DataError(
             f"{where} has no column left to map: {each}. Add a column of numbers or of few different words."
         )
-    layout = Layout(tuple(kept), words, left_out, Agreement(told, calls, votes))
+    layout = Layout(tuple(kept), words, left_out, Agreement(name_bytes, calls, votes))
     refuse_repeats(
         layout.features,
         where=where,

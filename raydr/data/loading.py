@@ -283,9 +283,9 @@ def _opened(
     try:
         size = path.stat().st_size
     except OSError as error:
-        beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         raise DataError(
-            f"The data file {path} cannot be opened ({error.strerror}){did_you_mean(path.name, beside)}. "
+            f"The data file {path} cannot be opened ({error.strerror}){did_you_mean(path.name, siblings)}. "
             f"Relative paths start from the current directory, {Path.cwd()}."
         ) from error
     if path.is_dir():

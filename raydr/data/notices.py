@@ -51,10 +51,10 @@ def looks(rows: FloatArray) -> Int64Array:
 def common_looks(of_sites: Sequence[Int64Array]) -> Int64Array:
     """Return what columns look like (features,) to every site with enough rows, or plain if they differ."""
     votes = np.stack(of_sites)
-    said = votes[(votes != PLAIN).any(axis=1)]  # a site with too few rows does not vote
-    if not len(said):
+    voting = votes[(votes != PLAIN).any(axis=1)]  # a site with too few rows does not vote
+    if not len(voting):
         return of_sites[0]
-    return np.asarray(np.where((said == said[0]).all(axis=0), said[0], PLAIN), np.int64)
+    return np.asarray(np.where((voting == voting[0]).all(axis=0), voting[0], PLAIN), np.int64)
 
 
 def of_columns(features: Sequence[str], found: Int64Array, constant: Sequence[str] = ()) -> tuple[str, ...]:
@@ -64,22 +64,22 @@ def of_columns(features: Sequence[str], found: Int64Array, constant: Sequence[st
         for kind in (NUMBERING, CODES)
     ]
     numbering, codes = named
-    said = []
+    warnings = []
     if numbering:
-        said.append(
+        warnings.append(
             f"{listing(numbering)}: whole numbers, all distinct, as in an identity or a time. If they are one,"
             " they decide the places of rows instead of the measurements. Name the other columns in data.features, or"
             " the identity in data.id."
         )
     if codes and not (len(codes) > _MANY and 2 * len(codes) > len(features)):
-        said.append(
+        warnings.append(
             f"{listing(codes)}: a few small whole numbers. If they are codes of categories, and not grades or counts,"
             " their differences mean nothing. Write them as words and set data.categories: one-hot to make 0/1 columns,"
             " or leave them out of data.features."
         )
     if constant:
-        said.append(f"{listing(constant)}: one value in all rows, which does not tell rows apart.")
-    return tuple(said)
+        warnings.append(f"{listing(constant)}: one value in all rows, which does not tell rows apart.")
+    return tuple(warnings)
 
 
 def of_spreads(features: Sequence[str], deviation: Float64Array) -> tuple[str, ...]:

@@ -107,10 +107,10 @@ def squared_distances_of(geometry: Geometry, own: Int64Array) -> Float64Array:
         squared = np.empty((own.size, geometry.rows))
         compiled_once(_measure_all)(geometry.coordinates, own, squared)
     else:
-        told = getattr(geometry, "squared_distance_rows", None)
+        distances_of_rows = getattr(geometry, "squared_distance_rows", None)
         blocks = (
-            [told(own)]
-            if told is not None
+            [distances_of_rows(own)]
+            if distances_of_rows is not None
             else [geometry.squared_distance_block(row, row + 1) for row in own.tolist()]
         )
         squared = np.maximum(np.concatenate(blocks), 0.0, dtype=np.float64)

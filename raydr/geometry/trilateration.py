@@ -90,12 +90,12 @@ def fixed_rows(solver: Trilateration, squared_distances: Float64Array) -> int:
     ):  # all rows are one row, for example before anything is sent
         return len(squared_distances) * fixed_rows(solver, squared_distances[:1])
     fixed = 0
-    with one_blas_thread():  # the count of rows at the limit is the same on every machine
+    with one_blas_thread():  # so the count of rows at the limit is the same wherever it is computed
         for start in range(0, len(squared_distances), _BLOCK):
             block = squared_distances[start : start + _BLOCK]
             coordinates = solver.coordinates(block)
-            beside = solver.squared_residuals(block, coordinates)
-            fixed += int((beside <= TOLD**2 * ((coordinates**2).sum(axis=1) + beside)).sum())
+            residuals = solver.squared_residuals(block, coordinates)
+            fixed += int((residuals <= TOLD**2 * ((coordinates**2).sum(axis=1) + residuals)).sum())
     return fixed
 
 
