@@ -323,8 +323,8 @@ def survey(path: str | Path, choice: Choice, progress: Progress = unheard) -> Su
 def complete_rows(
     columns: Columns,
     missing: Missing,
-    remedy: str = "Fill them in, leave those columns out of data.features, or set data.missing: drop drops those rows,"
-    " mean or median makes clients fill features in.",
+    remedy: str = "Fill them in, leave those columns out of data.features, or set data.missing: drop to drop those"
+    " rows, or mean or median to make clients fill features in.",
 ) -> Int64Array:
     """Return the indices of the usable rows: complete, finite, and with distinct ids.
 

@@ -91,7 +91,7 @@ UNUSABLE: dict[str, tuple[str, str | bytes, str]] = {
         "1.5,2,3,4,5\n2,3,4,5,6\n3,3,4,5,6\n",
         "has no header: its first line holds the numbers",
     ),
-    "random bytes": ("data.csv", random.Random(0).randbytes(5000), "is no text ("),
+    "random bytes": ("data.csv", random.Random(0).randbytes(5000), "is not text ("),
     "a picture": (
         "data.csv",
         b"\x89PNG\r\n\x1a\n" + random.Random(1).randbytes(999),
