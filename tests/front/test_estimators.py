@@ -243,7 +243,7 @@ def test_references_of_dsne_are_none_of_the_rows(X: Any) -> None:
 
 def test_a_run_of_rows_in_memory_says_that_they_are_gone(X: Any) -> None:
     found = quick().fit(X)
-    with pytest.raises(DataError, match="written down nowhere"):
+    with pytest.raises(DataError, match="which are not stored"):
         raydr.audit(found.result_.folder)
 
 

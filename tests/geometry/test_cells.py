@@ -259,10 +259,10 @@ def test_progress_ends_whole() -> None:
 
 @pytest.mark.parametrize("k", [0, 3_000])
 def test_numbers_of_neighbours_that_there_are_not_are_refused(k: int) -> None:
-    with pytest.raises(DataError, match=f"Asked for {k} nearest neighbours among 3000 rows"):
+    with pytest.raises(DataError, match=f"Cannot find {k} nearest neighbours among 3000 rows"):
         neighbors_by_cells(Points(clustered(3_000, 3)), k, recall=0.9)
 
 
 def test_as_many_neighbours_as_rows_are_refused_however_few_are_wanted_of_them(small: FloatArray) -> None:
-    with pytest.raises(DataError, match="Asked for 330 nearest neighbours among 330 rows"):
+    with pytest.raises(DataError, match="Cannot find 330 nearest neighbours among 330 rows"):
         neighbors_by_cells(Points(small), 330, recall=0.1)

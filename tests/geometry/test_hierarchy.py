@@ -135,7 +135,7 @@ def test_a_real_tree(data_dir: Path) -> None:
         (np.zeros((0, 2), int), {}, r"int64 of shape \(0, 2\)"),
         ([[0, 1], [1, 2]], {"edge_length": 30.0}, r"1 edges deep .* at most 20"),
         ([[0, 1], [1, 2]], {"edge_length": 0.0}, r"at most 20"),
-        ([[0, 1], [0, 2], [0, 3]], {"dimensions": 1}, r"A node with 3 edges .* ask for 2 or more"),
+        ([[0, 1], [0, 2], [0, 3]], {"dimensions": 1}, r"A node with 3 edges .* Use 2 or more"),
     ],
 )
 def test_what_is_no_tree_is_refused(edges, options, words) -> None:

@@ -148,7 +148,7 @@ def test_a_wide_table_is_not_copied_in_its_own_precision(monkeypatch, dtype):
 
 @pytest.mark.parametrize("k", [0, 5, 6, -1])
 def test_impossible_k_names_both_numbers_and_the_remedy(k):
-    with pytest.raises(DataError, match=rf"Asked for {k} nearest neighbours among 5 rows.*1 to 4"):
+    with pytest.raises(DataError, match=rf"Cannot find {k} nearest neighbours among 5 rows.*1 to 4"):
         nearest_neighbors(Points(np.eye(5)), k)
 
 
@@ -163,5 +163,5 @@ def test_progress_ends_at_the_total():
 def test_fewer_neighbours_of_a_graph():
     graph = nearest_neighbors(Points(np.random.default_rng(7).normal(size=(30, 2))), 9)
     np.testing.assert_array_equal(graph.nearest(4).indices, graph.indices[:, :4])
-    with pytest.raises(DataError, match="Asked for 10 neighbours of a graph that holds 9"):
+    with pytest.raises(DataError, match="Cannot take 10 neighbours of a graph that holds 9"):
         graph.nearest(10)
