@@ -29,7 +29,7 @@ def projection(view: View, side: Side) -> Iterator[Reconstruction]:
     pieces = tuple(Piece(view.rows_of(client), mean, reply.places, axes.T) for client, _, reply in told)
     yield Reconstruction(
         uses=(Components,),
-        knows="the mean and the axes" + (", under a key that it lacks" if view.keyed else ""),
+        knows="the mean and the axes" + (", under a key that it does not have" if view.keyed else ""),
         numbers={"axes": int(np.any(axes, axis=0).sum())},
         estimate=Estimate(pieces),
         guess=side.guess(mean[None][:0] if view.keyed else mean[None]),

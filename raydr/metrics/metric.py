@@ -155,8 +155,7 @@ def metric_by_k(
 
     Examples
     --------
-    >>> @metric_by_k("near", "Near", "whether the {k} nearest stay near", k=10, needs={"rows"})  # doctest:
-    +SKIP
+    >>> @metric_by_k("near", "Near", "whether the {k} stay near", k=10, needs={"rows"})  # doctest: +SKIP
     ... def near(examination: Examination, k: int) -> float:
     ...     return float(examination.true_neighbors(k).k >= k)
     """
@@ -232,7 +231,7 @@ def evaluate(
     --------
     >>> import numpy as np
     >>> points = np.random.default_rng(0).normal(size=(40, 2))
-    >>> scores = evaluate(["npa_10", "npa_50"], Evidence(points, points))
+    >>> scores = evaluate(["npa_10", "npa_50"], Evidence(rows=points, embedding=points))
     >>> scores.values
     {'npa_10': 1.0}
     >>> scores.not_computed

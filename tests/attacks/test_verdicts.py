@@ -141,7 +141,7 @@ def test_so_many_of_the_known_records_as_an_attempt_says_are_not_scored() -> Non
     assert verdict.errors.records == 23 - len({20, 4, 9, 22})
     (verdict,) = verdicts(recovered(ROWS + WRONG), side=side)
     assert verdict.errors.records == 21
-    with pytest.raises(NotApplicableError, match="does not know already"):
+    with pytest.raises(NotApplicableError, match="already knows every record"):
         Scores.of(Estimate.of(np.arange(23), ROWS), GUESS, truth_of(ROWS), np.arange(23))
     with pytest.raises(NotApplicableError, match="no client has a record"):
         Scores.of(Estimate(()), GUESS, truth_of(ROWS), NOBODY)
@@ -324,7 +324,7 @@ def test_columns_that_nobody_could_be_wrong_about_are_no_test() -> None:
     assert tenths.std() > 0.0  # rounding
     with pytest.raises(NotApplicableError, match="no column of these records varies"):
         columns_of(tenths, tenths, tenths)
-    with pytest.raises(NotApplicableError, match="does not know already"):
+    with pytest.raises(NotApplicableError, match="already knows every record"):
         columns_of(ROWS, ROWS, ROWS, spared=np.arange(23))
 
 
