@@ -167,7 +167,7 @@ def test_a_number_that_is_the_same_in_all_posts_says_nothing_of_others() -> None
 def test_too_few_rows_are_refused() -> None:
     draw = np.random.default_rng(21)
     posts = draw.normal(size=(10, 1))
-    with pytest.raises(ValueError, match="9 rows are too few to learn from. At least 10"):
+    with pytest.raises(ValueError, match=r"9 rows are too few to learn from\. At least 10"):
         fitted(posts[:9], posts[:9], 0)
     assert fitted(posts, posts, 0).held_out < 1e-6
     assert LEAST_ROWS == 10

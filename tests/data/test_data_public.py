@@ -25,5 +25,5 @@ def test_no_row_is_both_mapped_and_shown(mapped: int | None, seed: int) -> None:
 
 
 def test_more_rows_than_there_are_cannot_be_set_apart() -> None:
-    with pytest.raises(DataError, match="Set data.rows to 2 to 140"):
+    with pytest.raises(DataError, match=r"Set data\.rows to 2 to 140"):
         set_apart(load(source="iris"), 141, 10, 0)
