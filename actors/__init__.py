@@ -1,1 +1,1 @@
-"""Everything that knows Ray: clients, coordinator, federation, placement."""
+"""Everything that uses Ray: clients, coordinator, federation, placement."""

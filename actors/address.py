@@ -1,4 +1,4 @@
-"""Where a running cluster is: asked for, looked up, and heard from before Ray waits for it."""
+"""Address of a running cluster: found and checked before Ray connects and waits."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from raydr.actors.ray_private import ASK_FOR_ADMISSION, services
 from raydr.errors import OutputError
 
 _PATIENCE_S = 8.0
-"""Seconds for all questions together. Ray itself would wait for 35, print, and not hear a Ctrl-C."""
+"""Seconds for all checks together. Ray itself would wait for 35 s, print, and ignore Ctrl-C."""
 _SILENCE_S = 3.0
 """Seconds in which a port must answer."""
 
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""How HTTP/2, and so any speaker of gRPC, begins: a preface, and settings that set nothing."""
+"""First bytes of HTTP/2, and so of gRPC: the preface and empty settings."""
 _SETTINGS = 4
-"""The type of the frame that must be the answer."""
+"""Type of the expected answer frame."""
 
 _CERTIFICATES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
-"""Files that a process of a cluster with RAY_USE_TLS has."""
+"""Files of a process in a cluster with RAY_USE_TLS."""
 
 _REFUSED = 77
 
 
 def cluster_asked_for(address: str | None) -> str | None:
-    """Return the address of the cluster to join; None to start a Ray of one's own.
+    """Return the address of the cluster to join; None to start a Ray on this machine.
 
-    As everywhere in Ray, ``RAY_ADDRESS`` stands for an address that is not given, or ``auto``; ``local`` is none.
+    As everywhere in Ray, ``RAY_ADDRESS`` replaces a missing address or ``auto``; ``local`` means none.
     """
     if address in (None, "", "auto"):
         address = os.environ.get("RAY_ADDRESS") or address
@@ -40,28 +40,28 @@ def cluster_asked_for(address: str | None) -> str | None:
 
 
 def require_answer(address: str) -> str:
-    """Return where a cluster answers, as HOST:PORT, within seconds and quietly.
+    """Return the HOST:PORT where a cluster answers, within seconds and quietly.
 
     Raises
     ------
     OutputError
-        If nobody answers, or somebody else, or the cluster does not let this process in.
+        If there is no answer, another service answers, or the cluster refuses this process.
     """
     if "://" in address:
         raise OutputError(
-            f"{address!r} is an address of Ray's client, which cannot bring back a run's events as they come. Give"
-            " the HOST:PORT of the cluster's head (6379 as a rule), from a machine of the cluster."
+            f"{address!r} is a Ray Client address, which cannot stream a run's events. Use the HOST:PORT of the"
+            " cluster's head (usually port 6379), from a machine of the cluster."
         )
     deadline = time.monotonic() + _PATIENCE_S
     found = _found(address)
     host, _, port = found.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise OutputError(f"{address!r} is no address of a Ray cluster: give HOST:PORT, or auto.")
+        raise OutputError(f"{address!r} is not the address of a Ray cluster: expected HOST:PORT or auto.")
     if not _speaks_grpc(address, host.strip("[]"), int(port)):
         raise OutputError(
-            f"What answers at {address!r} is no Ray cluster, or not with RAY_USE_TLS as it is set here. Give the"
-            " HOST:PORT that `ray start --head` named (6379 as a rule, not the dashboard's), or leave --address out to"
-            " run on this machine."
+            f"The service at {address!r} is not a Ray cluster, or its RAY_USE_TLS differs from the setting here."
+            " Use the HOST:PORT that `ray start --head` prints (usually port 6379, not the dashboard's), or leave"
+            " --address out to run on this machine."
         )
     _require_admission(address, found, deadline - time.monotonic())
     return found
@@ -73,7 +73,7 @@ def _found(address: str) -> str:
     try:
         found: str = services.get_ray_address_from_environment("auto", None)
     except ConnectionError as error:
-        raise _nobody(address, "no Ray runs on this machine") from error
+        raise _no_answer(address, "no Ray runs on this machine") from error
     return found
 
 
@@ -90,14 +90,14 @@ def _speaks_grpc(address: str, host: str, port: int) -> bool:
             while len(answer) < 4 and (more := connection.recv(64)):
                 answer += more
     except TimeoutError as error:
-        raise _nobody(address, "no answer") from error
+        raise _no_answer(address, "no answer") from error
     except OSError as error:
-        raise _nobody(address, (error.strerror or str(error)).lower()) from error
+        raise _no_answer(address, (error.strerror or str(error)).lower()) from error
     return len(answer) >= 4 and answer[3] == _SETTINGS
 
 
 def _tls() -> ssl.SSLContext | None:
-    """How Ray's own connections are secured, by the files that the environment names; None where they are plain."""
+    """Return the TLS settings of Ray's connections, from the files in the environment; None without TLS."""
     if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
         return None
     certificate, key, authority = files = [os.environ.get(name, "") for name in _CERTIFICATES]
@@ -107,15 +107,15 @@ def _tls() -> ssl.SSLContext | None:
     except OSError as error:
         absent = [name for name, file in zip(_CERTIFICATES, files, strict=True) if not os.path.isfile(file)]
         raise OutputError(
-            f"RAY_USE_TLS is set, and {', '.join(absent or _CERTIFICATES)} name no certificate and key that can be used"
-            f" ({error}): give the files of the cluster's nodes, or unset RAY_USE_TLS."
+            f"RAY_USE_TLS is set, but {', '.join(absent or _CERTIFICATES)} do not name a usable certificate and key"
+            f" ({error}). Use the files of the cluster's nodes, or unset RAY_USE_TLS."
         ) from error
     context.set_alpn_protocols(["h2"])
     return context
 
 
 def _require_admission(address: str, found: str, timeout_s: float) -> None:
-    """Have a process of its own ask the cluster who it is: it can be given up, and what it prints is not seen."""
+    """Ask the cluster in a separate process, which can be stopped and whose output is hidden."""
     command = [sys.executable, "-P", "-c", ASK_FOR_ADMISSION, found]
     try:
         code = subprocess.run(command, check=False, capture_output=True, timeout=timeout_s).returncode
@@ -123,15 +123,15 @@ def _require_admission(address: str, found: str, timeout_s: float) -> None:
         code = None
     if code == _REFUSED:
         raise OutputError(
-            f"The Ray cluster at {address!r} asks for a token that this process does not have: set"
-            " RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) as they were where it was started."
+            f"The Ray cluster at {address!r} requires a token, and this process has none. Set RAY_AUTH_MODE=token"
+            " and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) to the values that the cluster was started with."
         )
     if code != 0:
-        raise _nobody(address, "no cluster makes itself known")
+        raise _no_answer(address, "no cluster identified itself")
 
 
-def _nobody(address: str, reason: str) -> OutputError:
+def _no_answer(address: str, reason: str) -> OutputError:
     return OutputError(
-        f"There is no Ray cluster at {address!r} ({reason}): start one with `ray start --head`, correct --address or"
-        " RAY_ADDRESS, or leave both out to run on this machine."
+        f"There is no Ray cluster at {address!r} ({reason}). Start one with `ray start --head`, correct --address"
+        " or RAY_ADDRESS, or leave both out to run on this machine."
     )

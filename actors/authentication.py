@@ -1,4 +1,4 @@
-"""A Ray of one's own is closed to others: only who knows its token may speak to it."""
+"""Token authentication of a Ray that raydr starts, so that other users cannot connect."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from raydr.errors import RunError
 
 
 def closed_to_others() -> dict[str, str]:
-    """Environment of a Ray about to start, by which it answers to this process and its own alone.
+    """Return environment variables with which a new Ray answers only this process and its own processes.
 
-    Ray listens on all interfaces, and who reaches its ports may run code there. Whoever has set ``RAY_AUTH_MODE``
-    themselves decides themselves.
+    Ray listens on all interfaces, and anyone who reaches its ports may run code there. A ``RAY_AUTH_MODE`` set by the
+    user is kept.
     """
     if os.environ.get("RAY_AUTH_MODE"):
         return {}
@@ -24,10 +24,10 @@ def closed_to_others() -> dict[str, str]:
 
 @contextmanager
 def environment_of_ray(variables: Mapping[str, str]) -> Iterator[None]:
-    """Start Ray inside with these in the environment, from which its processes inherit them; then put it back.
+    """Set these environment variables while Ray starts, so that its processes inherit them; then restore them.
 
-    Ray's library reads its settings when it is imported and keeps them, so they are read again on the way in; on the
-    way out they stay as they are, since the connection needs them: see :func:`forget`.
+    Ray's library reads its settings when it is imported, so they are read again on entry. They are kept on exit,
+    because the connection needs them: see :func:`forget`.
     """
     before = {name: os.environ.get(name) for name in variables}
     os.environ |= variables
@@ -43,21 +43,21 @@ def environment_of_ray(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def require_closed() -> None:
-    """Raise RunError if Ray's library did not take the token up: better no run than an open one."""
+    """Raise RunError if Ray's library did not accept the token: no run is better than an open one."""
     token = raylet.AuthenticationMode.TOKEN
     if os.environ.get("RAY_AUTH_MODE") == "token" and raylet.get_authentication_mode() != token:
         raise RunError(
-            "This Ray cannot be closed to others on the network: it did not take up a token. Install the release of"
-            " Ray that raydr was tested with, or set RAY_AUTH_MODE=disabled to run it open."
+            "Cannot protect this Ray from other users on the network: it did not accept a token. Install a release"
+            " of Ray that raydr was tested with, or set RAY_AUTH_MODE=disabled to run without protection."
         )
 
 
 def forget() -> None:
-    """Have Ray's library go by the environment again, as it did before a Ray of ours was started."""
+    """Let Ray's library use the environment again, as before raydr started a Ray."""
     _read_again()
 
 
 def _read_again() -> None:
-    """Have Ray's library read its settings and token from the environment, whenever it was imported."""
+    """Let Ray's library read its settings and token from the environment again."""
     raylet.AuthenticationTokenLoader.instance().reset_cache()
     raylet.Config.initialize("")

@@ -1,4 +1,4 @@
-"""Runs the parts of a simulation on Ray: clients and coordinator as actors, the evaluation as a task."""
+"""Backend that runs a simulation on Ray: clients and coordinator as actors, the evaluation as a task."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from raydr.methods.serving import Plan, Served
 
 @dataclass
 class RayBackend:
-    """A connection to Ray on which a simulation's parts run.
+    """A connection to Ray that runs the parts of a simulation.
 
     Attributes
     ----------
@@ -40,9 +40,9 @@ class RayBackend:
     timeout_s : float
         Seconds that an actor has for one call.
     device : {"cpu", "cuda"}
-        What computes large products; processes share the GPUs of the room alike.
+        Device for large products; processes share the GPUs equally.
     peak_memory_bytes : dict of process name to int
-        Filled as parts end.
+        Filled in as parts end.
     """
 
     packing: Packing = "auto"
@@ -64,12 +64,12 @@ class RayBackend:
         checkpoint: bytes | None = None,
         released: Sequence[str] = (),
     ) -> Served:
-        """Place the clients and run the server part in the coordinator; one that dies goes on from its checkpoint.
+        """Place the clients and run the server part; a coordinator that dies continues from its checkpoint.
 
         Raises
         ------
         ScenarioError
-            If the clients do not fit into the room that the run has.
+            If the clients do not fit into the run's resources.
         RunError
             If the coordinator died more often than the policy retries.
         """
@@ -97,7 +97,7 @@ class RayBackend:
         for attempt in range(plan.policy.retries + 1):
             if attempt:
                 plan = replace(plan, start=token_hex(8))
-            coordinator = Coordinator.options(**room.beside(share)).remote()
+            coordinator = Coordinator.options(**room.on_this_node(share)).remote()
             try:
                 transport = RayTransport(
                     placements=placements,
@@ -117,17 +117,17 @@ class RayBackend:
                 Vitals().require()
                 start = "its last checkpoint" if latest is not None else "the start"
                 listener(
-                    Incident(f"the coordinator's process ended: attempt {attempt + 2} goes on from {start}")
+                    Incident(f"the coordinator's process ended: attempt {attempt + 2} continues from {start}")
                 )
             finally:
                 ray.kill(coordinator)
         raise RunError(
-            f"The coordinator's process ended {plan.policy.retries + 1} times: look for lack of memory on its node, or"
-            " for who kills it."
+            f"The coordinator's process ended {plan.policy.retries + 1} times. Check whether its node ran out of"
+            " memory, or whether something kills the process."
         )
 
     def _gpu_share(self, room: Room, actors: int) -> float:
-        """Part of a GPU for each process: the clients' actors, the coordinator, and the evaluation."""
+        """Return the part of a GPU for each process: client actors, coordinator and evaluation."""
         return gpu_share(room.gpus, actors + 2) if self.device == "cuda" else 0.0
 
     @dead_parts_named()
@@ -147,7 +147,7 @@ class RayBackend:
 
     @dead_parts_named()
     def evaluate(self, work: Callable[..., Any], *arguments: Any, listener: Listener) -> Any:
-        """Call ``work(*arguments, listener=...)`` in a task of its own, once more if its process ends.
+        """Call ``work(*arguments, listener=...)`` in its own task, and once again if its process ends.
 
         Raises
         ------
@@ -156,7 +156,7 @@ class RayBackend:
         """
         retried, room = False, Room.here()
         share = self._gpu_share(room, self.actors)
-        options = {"num_cpus": 0} if room.group is None and not share else room.beside(share)
+        options = {"num_cpus": 0} if room.group is None and not share else room.on_this_node(share)
         while True:
             stream = evaluation_task.options(**options).remote(work, arguments, self.device)
             try:
@@ -168,14 +168,15 @@ class RayBackend:
                 Vitals().require()
                 if retried:
                     raise RunError(
-                        "The evaluation's process ended twice, with the federated map drawn already: as a rule for lack"
-                        " of memory, since it holds all rows in one place. Free memory, evaluate fewer rows"
-                        " (data.rows), or leave out what needs most: compare, or some of metrics."
+                        "The evaluation's process ended twice, after the federated map was computed. The usual"
+                        " cause is lack of memory, because the evaluation holds all rows in one place. Free"
+                        " memory, evaluate fewer rows (data.rows), or leave out what needs most memory: compare,"
+                        " or some of metrics."
                     ) from error
                 retried = True
-                listener(Incident("the evaluation's process ended: it is started once more, on the same map"))
+                listener(Incident("the evaluation's process ended: it is restarted once, on the same map"))
             except BaseException:
-                # Whoever runs this process may go on for long, and the task with them.
+                # Cancel the task, because this process may run for a long time after the error.
                 ray.cancel(stream, force=True)
                 raise
         self.peak_memory_bytes["evaluation"] = peak
@@ -192,12 +193,12 @@ def ray_backend(
 
 
 def _found_in(room: Room, device: Device) -> Found:
-    """What a device comes to in a room; ScenarioError where it is to be a GPU, and Ray knows of none."""
+    """Return the device to use; raise ScenarioError if a GPU is required and Ray finds none."""
     if device == "cpu" or (room.gpus < 1 and device == "auto"):
         return "cpu"
     if room.gpus < 1:
         raise ScenarioError(
-            f"runtime.device is cuda, and the {room.name} has no GPU that Ray knows of: set it to auto or cpu, or start"
-            " Ray where there is one."
+            f"runtime.device is cuda, but Ray finds no GPU in the {room.name}. Set it to auto or cpu, or start Ray"
+            " on a machine with a GPU."
         )
     return "cuda" if built_for_gpus() or device == "cuda" else "cpu"

@@ -1,4 +1,4 @@
-"""What machines there are for a run: this one, or the nodes of a cluster, where a Ray is asked but none is started."""
+"""Machines for a run: this one, or the nodes of a running cluster. No Ray is started."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class Machine:
     Attributes
     ----------
     name : str
-        Its host's name or address.
+        Host name or address.
     cores : int
-        For a run.
+        Cores for a run.
     memory_bytes : int
-        For a run: what is free here, what a node of a cluster was started with.
+        Memory for a run: free memory on this machine; on a cluster node, the memory it was started with.
     driver : bool
         Whether the command line runs there.
     labels : frozenset of str
-        Custom resources and labels, as ``clients.sites`` name nodes.
+        Custom resources and labels, as ``clients.sites`` names nodes.
     """
 
     name: str
@@ -42,17 +42,17 @@ class Capacity:
 
     @property
     def cores(self) -> int:
-        """Of all machines."""
+        """Cores of all machines."""
         return sum(machine.cores for machine in self.machines)
 
     @property
     def memory_bytes(self) -> int:
-        """Of all machines."""
+        """Memory of all machines."""
         return sum(machine.memory_bytes for machine in self.machines)
 
 
 def this_machine() -> Capacity:
-    """Return this machine, with the memory that is free now."""
+    """Return this machine, with its free memory."""
     import psutil
 
     machine = Machine(socket.gethostname(), cores(), int(psutil.virtual_memory().available))
@@ -60,7 +60,7 @@ def this_machine() -> Capacity:
 
 
 def imagined(count: int, cores: int, gibibytes: float) -> Capacity:
-    """So many machines alike, of which the first is the driver's.
+    """Return ``count`` equal machines; the first is the driver's.
 
     >>> imagined(2, 16, 64).cores
     32
@@ -73,7 +73,7 @@ def imagined(count: int, cores: int, gibibytes: float) -> Capacity:
 
 
 def capacity_at(address: str | None) -> Capacity:
-    """Return the cluster at an address, or in ``RAY_ADDRESS``; this machine where neither names one.
+    """Return the cluster at an address or in ``RAY_ADDRESS``; this machine if neither is set.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def capacity_at(address: str | None) -> Capacity:
     """
     import os
 
-    # As `cluster_asked_for`, which needs Ray's library: without a cluster this takes none.
+    # Same rule as `cluster_asked_for`, but without importing Ray if there is no cluster.
     if (address or os.environ.get("RAY_ADDRESS") or "local") == "local":
         return this_machine()
     import ray

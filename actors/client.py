@@ -20,7 +20,7 @@ from raydr.memory import peak_memory_bytes
 
 
 class ClientProcess:
-    """One or many clients in a process of their own."""
+    """One or more clients in their own process."""
 
     def settle(
         self,
@@ -33,21 +33,21 @@ class ClientProcess:
         history: Sequence[Call],
         device: Found,
     ) -> None:
-        """Take clients in, after a restart with what set their state before.
+        """Set up the clients; after a restart, also repeat the calls that set their state.
 
-        ``partitions`` are their rows (rows, features), read-only and shared with the object store while nothing
-        replaces them, or the one client's own file, which is read here. ``withheld`` says where these clients'
-        secrets are, the rows in reserve, and the fingerprints of the partitions: all are fetched here, and nowhere on
-        the way. ``device`` computes large products from now on. The rest is as for :class:`ClientHost`.
+        ``partitions`` are the clients' rows (rows, features), or the file of the one client, which is read here. Rows
+        are read-only and shared with the object store until a request replaces them. ``withheld`` refers to the
+        clients' secrets, the reserve rows and the fingerprints of the partitions. They are fetched only here.
+        ``device`` computes large products. See :class:`ClientHost` for the other parameters.
 
         Raises
         ------
         RunError
-            If a partition is not what it was.
+            If a partition has changed.
         DataError
             If the file cannot be read.
         """
-        # Until this process ends: what nobody holds is closed.
+        # Keep a reference until this process ends, because an unreferenced context is closed.
         self._computing = ExitStack()
         self._computing.enter_context(computing_on(device))
         rows = [partitions.read().rows] if isinstance(partitions, SiteFile) else partitions
@@ -59,21 +59,21 @@ class ClientProcess:
         self._host.restore(history)
 
     def ask(self, call: Call, clients: tuple[int, ...]) -> list[Answer]:
-        """Ask ``clients``, all of whom live here: one answer of each, in client order."""
+        """Return one answer of each of ``clients``, all of whom live here, in client order."""
         try:
             return self._host.ask(replace(call, clients=clients))
         except SimulatedCrashError:
             os._exit(1)
 
     def sum(self, call: SumCall, clients: tuple[int, ...]) -> PartialSum:
-        """Ask ``clients``, all of whom live here, for a ring sum; what each sends never leaves the process."""
+        """Return the ring sum over ``clients``, all of whom live here; single summands never leave the process."""
         try:
             return self._host.sum(replace(call, clients=clients))
         except SimulatedCrashError:
             os._exit(1)
 
     def peak_memory_bytes(self) -> int:
-        """Largest resident memory of this process so far."""
+        """Return the largest resident memory of this process so far."""
         return peak_memory_bytes()
 
 

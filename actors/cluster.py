@@ -1,4 +1,4 @@
-"""Start Ray on this machine or join a cluster, without noise, and leave everything as it was found."""
+"""Start Ray on this machine or join a cluster, quietly, and restore everything afterwards."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from raydr.threads import share_cores
 NAMESPACE = "raydr"
 
 _PATIENCE_S = 5.0
-"""Seconds that a signal waits for Ray to start, which takes 4, or to end, which takes 2 on two cores."""
+"""Seconds that a signal waits for Ray to start (takes 4 s) or to end (takes 2 s on two cores)."""
 
 _SETTINGS = {
     # No usage report, no warning about accelerators of actors that ask for none.
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    # What Ray has to tell its control service at the end, which may be gone: 5 s of waiting without this.
+    # At the end Ray reports to its control service, which may be gone. Without this it waits for 5 s.
     "RAY_task_events_shutdown_flush_timeout_ms": "500",
-    # A question to a control service that is gone fails before Ray, after 60 s, ends the process that asks.
+    # A request to a lost control service must fail before Ray ends the requesting process after 60 s.
     "RAY_gcs_server_request_timeout_seconds": "40",
 }
 
 _REMEDY = (
-    "Raise what limits processes here (`ulimit -a` shows it; `ulimit -v unlimited` takes off that of memory), free"
-    " memory or disk, or run without Ray: --set runtime.federation=inline."
+    "Raise the process limits on this machine (`ulimit -a` shows them; `ulimit -v unlimited` removes the memory"
+    " limit), free memory or disk space, or run without Ray: --set runtime.federation=inline."
 )
 _REMEDY_JOINED = (
-    "Look into the logs of its nodes (as a rule in /tmp/ray/session_latest/logs), and for what limits processes there;"
-    " or leave --address and RAY_ADDRESS out to run on this machine."
+    "Check the logs of its nodes (usually in /tmp/ray/session_latest/logs) and the process limits there. Or leave"
+    " --address and RAY_ADDRESS out to run on this machine."
 )
 
 logger = logging.getLogger(__name__)
@@ -54,21 +54,21 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def connected(address: str | None = None) -> Iterator[None]:
-    """Ray, for the length of a ``with`` block.
+    """Connect to Ray for the length of a ``with`` block.
 
     Parameters
     ----------
     address : str, optional
-        A running cluster (``auto``, ``host:port``), or the environment's ``RAY_ADDRESS``. Without one, a Ray that
-        this process has already joined is used and left running; otherwise one is started here, closed to others, and
-        stopped at the end.
+        A running cluster (``auto``, ``host:port``), or the environment's ``RAY_ADDRESS``. Without one, a Ray that this
+        process has already joined is used and left running. Otherwise Ray is started here, protected from other users,
+        and stopped at the end.
 
     Raises
     ------
     OutputError
-        If there is no cluster at ``address``, or no place for the folder of a Ray that is started here.
+        If there is no cluster at ``address``, or no folder for a Ray that is started here.
     RunError
-        If Ray does not start on this machine, or none of its workers does.
+        If Ray or its first worker does not start.
     """
     if ray.is_initialized():
         yield
@@ -94,8 +94,8 @@ def _started() -> Iterator[None]:
             except Exception as error:
                 keep = True
                 raise RunError(
-                    f"Ray did not start on this machine ({' '.join(str(error).split()).rstrip('.')}). Look for lack of"
-                    f" memory or disk, and into {logs_in(folder)}; or run without Ray: --set"
+                    f"Ray did not start on this machine ({' '.join(str(error).split()).rstrip('.')}). Check free"
+                    f" memory and disk space, and the logs in {logs_in(folder)}. Or run without Ray: --set"
                     " runtime.federation=inline."
                 ) from error
             require_closed()
@@ -109,7 +109,7 @@ def _started() -> Iterator[None]:
         with signals_deferred(_PATIENCE_S):
             groups = groups_of_ray(mark)
             try:
-                ray.shutdown()  # also after an interruption half-way through the start
+                ray.shutdown()  # also after an interruption during the start
             finally:
                 forget()
                 end_processes(mark, groups)
@@ -121,15 +121,15 @@ def _started() -> Iterator[None]:
 def _joined(address: str) -> Iterator[None]:
     found = require_answer(address)
     try:
-        # Nodes were started by somebody else, so what local workers inherit is handed to these.
+        # The nodes were started elsewhere, so their workers get the settings that local workers inherit.
         inherited = {"env_vars": {"OMP_WAIT_POLICY": os.environ["OMP_WAIT_POLICY"]}}
         try:
             with environment_of_ray(_settings()):
                 _init(found, runtime_env=inherited)
         except (ConnectionError, ValueError) as error:
             raise OutputError(
-                f"The Ray cluster at {address!r} cannot be joined ({error}): correct --address or RAY_ADDRESS, or"
-                " leave both out to run on this machine."
+                f"Cannot join the Ray cluster at {address!r} ({error}). Correct --address or RAY_ADDRESS, or leave"
+                " both out to run on this machine."
             ) from error
         require_worker(f"on the cluster at {address!r}", _REMEDY_JOINED)
         logger.info("joined the Ray cluster at %s", found)
@@ -141,7 +141,7 @@ def _joined(address: str) -> Iterator[None]:
 
 
 def _settings() -> dict[str, str]:
-    """Settings that Ray reads once, when it starts; the user's own stand."""
+    """Return settings that Ray reads once at its start; values set by the user are kept."""
     return {name: value for name, value in _SETTINGS.items() if name not in os.environ}
 
 

@@ -22,16 +22,16 @@ T = TypeVar("T")
 
 
 class CoordinatorProcess:
-    """The server of a federation: all that it knows of the clients came as messages.
+    """The server of a federation: everything that it knows about the clients came in messages.
 
-    It starts the client actors and they end with it: a coordinator that is started again finds no leftovers.
+    It starts the client actors, and they end with it, so a restarted coordinator finds no old ones.
     """
 
     def __init__(self) -> None:
         self._kept = Semaphore(0)
 
     def kept(self) -> None:
-        """Go on: the line about the release is written down."""
+        """Continue: the line of the release has been stored."""
         self._kept.release()
 
     def serve(
@@ -42,9 +42,9 @@ class CoordinatorProcess:
         checkpoint: bytes | None,
         released: Sequence[str],
     ) -> Iterator[Event | Result[tuple[Served, dict[str, int]]]]:
-        """Run the server part; yields events, then what was served and the peak memory of processes.
+        """Run the server part; yield events, then the result and the peak memory of the processes.
 
-        After each :class:`~raydr.journal.Charged` it waits until :meth:`kept` is called.
+        After each :class:`~raydr.journal.Charged` it waits for a call of :meth:`kept`.
         """
         room = Room.here()
 
@@ -74,7 +74,7 @@ class CoordinatorProcess:
 def evaluate(
     work: Callable[..., T], arguments: tuple[Any, ...], device: Found
 ) -> Iterator[Event | Result[tuple[T, int]]]:
-    """``work(*arguments, listener=...)`` in a process of its own: simulation only, since it may see pooled rows."""
+    """Run ``work(*arguments, listener=...)`` in its own process. Simulation only: it may see pooled rows."""
     room = Room.here()
 
     def measured(listener: Listener) -> tuple[T, int]:
@@ -84,5 +84,5 @@ def evaluate(
     yield from streamed(measured)
 
 
-Coordinator = ray.remote(max_concurrency=2)(CoordinatorProcess)  # it is served, and hears what is kept
+Coordinator = ray.remote(max_concurrency=2)(CoordinatorProcess)  # one thread serves, one receives `kept`
 evaluation_task = ray.remote(num_returns="streaming", max_retries=0)(evaluate)

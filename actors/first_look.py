@@ -1,6 +1,6 @@
-"""The first that runs of a job, before raydr: whether the Python and the packages of its node will do.
+"""The first script of a job, before raydr starts: checks the Python and the packages of its node.
 
-Sent along as a script. Any Python 3.8 must be able to read it, so that what is wrong is told, and no syntax error.
+It is sent with the job. Python 3.8 must be able to parse it, so that the user sees the reason and not a syntax error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _UNUSABLE = 2
 
 
 def lacking(requirements: list[str]) -> list[str]:
-    """Return what is not installed here, or in no version that will do, each as a clause."""
+    """Return the requirements that are missing here or have a wrong version, each as a clause."""
     from packaging.requirements import Requirement
 
     found = []
@@ -26,7 +26,7 @@ def lacking(requirements: list[str]) -> list[str]:
         try:
             there = version(requirement.name)
         except PackageNotFoundError:
-            found.append(requirement.name + " is not there")
+            found.append(requirement.name + " is not installed")
             continue
         if not requirement.specifier.contains(there, prereleases=True):
             found.append(f"{requirement.name} is {there}, not {requirement.specifier}")
@@ -34,39 +34,39 @@ def lacking(requirements: list[str]) -> list[str]:
 
 
 def wrong(requirements: list[str], ray: str) -> str | None:
-    """Return what is wrong with this Python, as a paragraph, or nothing."""
+    """Return what is wrong with this Python in one paragraph, or None."""
     here = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < OLDEST:
         return (
-            "The Python of the cluster's head is "
+            "The cluster's head runs Python "
             + here
             + " ("
             + sys.executable
             + "), and raydr needs "
             + ".".join(map(str, OLDEST))
-            + " or newer: start the head from an environment that has it."
+            + " or newer. Start the head from an environment that has it."
         )
     try:
         found = version("ray")
     except PackageNotFoundError:
-        found = "not there"
+        found = "not installed"
     if found != ray:
         return (
-            "A job runs with `python` as the head finds it, and its Ray is " + found + ", not the head's " + ray + " ("
-            + sys.executable + "): start the head with the folder of its own Python first in PATH."
+            "A job runs the first `python` in the head's PATH, and its Ray is " + found + ", not the head's "
+            + ray + " (" + sys.executable + "). Start the head with the folder of its own Python first in PATH."
         )  # fmt: skip
     lack = lacking(requirements)
     if lack:
         return (
-            "The environment of the cluster's head cannot run raydr: " + "; ".join(lack) + ". Install there, and"
-            " on every other node, what raydr depends on (`pip install -c constraints.txt '.[cluster]'` in raydr's"
-            " folder); raydr itself comes with the job."
+            "The environment of the cluster's head cannot run raydr: " + "; ".join(lack) + ". Install"
+            " raydr's dependencies there and on every other node (`pip install -c constraints.txt '.[cluster]'` in"
+            " raydr's folder). raydr itself comes with the job."
         )  # fmt: skip
     return None
 
 
 def main() -> None:
-    """Look, then hand over to raydr."""
+    """Check the environment, then start raydr."""
     with open("submission.json", encoding="utf-8") as file:
         submission = json.load(file)
     reason = wrong(submission["requirements"], submission["versions"]["ray"])

@@ -1,4 +1,4 @@
-"""A run's journal as lines of a job's log, which a client of the cluster follows."""
+"""A run's journal as lines of a job's log, for a client that follows the job."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from raydr.journal import (
 )
 
 _KEY = "raydr"
-"""The first key of such a line, whose value names the kind."""
+"""First key of such a line; its value is the kind of the event."""
 
 
 @dataclass(frozen=True)
 class Failed:
-    """A job ends without a whole run: one paragraph, and the exit status that the same run would have here."""
+    """A job that failed: one paragraph, and the exit status that the same run would have here."""
 
     text: str
     code: int
@@ -34,7 +34,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Kept:
-    """A job's folder is whole and packed, so many bytes, for its client to fetch."""
+    """A job's folder is complete and packed for its client to fetch; ``size`` in bytes."""
 
     size: int
 
@@ -55,11 +55,11 @@ _KINDS: dict[str, TypeAdapter[Any]] = {
         Kept,
     )
 }
-"""Rounds are not told: no client shows them, there may be a million, and the run folder has them."""
+"""Kinds of events in the log. Rounds are left out: there may be a million, and the run folder has them."""
 
 
 def line_of(told: Told) -> str | None:
-    """Return what is told as a line, None for what is not for a log.
+    """Return an event as a line; None for an event that the log leaves out.
 
     >>> line_of(Incident("client 3 is late"))
     '{"raydr": "Incident", "text": "client 3 is late"}'
@@ -69,7 +69,7 @@ def line_of(told: Told) -> str | None:
 
 
 def told_in(line: str) -> Told | None:
-    """Return what a line of a log tells, None for a line of anybody else's.
+    """Return the event in a line of a log; None for a line that raydr did not write.
 
     >>> told_in('{"raydr": "Progress", "stage": "rounds", "done": 3, "total": 50}')
     Progress(stage='rounds', done=3, total=50)

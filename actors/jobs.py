@@ -1,4 +1,4 @@
-"""Jobs on a cluster elsewhere: sent, followed, stopped and fetched through its dashboard, by Ray's Jobs API."""
+"""Jobs on a remote cluster: send, follow, stop and fetch them through its dashboard, with Ray's Jobs API."""
 
 from __future__ import annotations
 
@@ -24,43 +24,43 @@ from raydr.errors import OutputError, RunError
 ANSWER_S = 30.0
 """Seconds in which a dashboard must answer."""
 _PACKAGE_S = 600.0
-"""The same, for an archive on its way to it or a part on its way back."""
+"""Seconds to send an archive or to receive a part."""
 SILENCE_S = 60.0
-"""Seconds for which a dashboard that answered before may be away while a job is followed."""
+"""Seconds for which a dashboard may stop answering while a job is followed."""
 _TRIES = 3
 _AGENT_S = 60.0
-"""Seconds in which a head that has just begun must be able to take a job."""
+"""Seconds in which a newly started head must be able to take a job."""
 _ENTRY = "python start.py"
 _NAME, _KIND, _VERSION = "raydr_name", "raydr_kind", "raydr_version"
-"""In a job's metadata, by which raydr's are known among others."""
+"""Metadata keys that identify raydr's jobs."""
 
 
 class UnreachableError(OutputError):
-    """Nobody answers at an address, for now."""
+    """No answer from an address at the moment."""
 
 
 @dataclass(kw_only=True, frozen=True)
 class Job:
-    """A job of raydr's as its cluster has it.
+    """A raydr job as the cluster describes it.
 
     Attributes
     ----------
     id : str
-        By which it is followed, stopped and fetched.
+        Id for following, stopping and fetching it.
     name : str
-        Of its scenario or sweep.
+        Name of its scenario or sweep.
     kind : {"run", "sweep"}
     version : str
-        Of the raydr that sent it.
+        Version of raydr that sent it.
     state : {"PENDING", "RUNNING", "STOPPED", "SUCCEEDED", "FAILED"}
     started, ended : float or None
         Seconds since 1970.
     node : str or None
-        Id of the node that its driver ran on.
+        Id of the node where its driver ran.
     message : str
-        What the cluster has to say of it.
+        Message of the cluster about it.
     exit_code : int or None
-        Of its driver; negative or none where it was killed.
+        Exit code of its driver; negative or None if it was killed.
     """
 
     id: str
@@ -76,48 +76,50 @@ class Job:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether the job has ended."""
         return self.state in ("STOPPED", "SUCCEEDED", "FAILED")
 
 
 class Head(JobSubmissionClient):  # type: ignore[misc]
-    """The dashboard of a cluster's head, heard from once: Ray's client, with patience, and errors of raydr's own.
+    """The dashboard of a cluster's head: Ray's client, with time-outs and raydr's own errors.
 
     Parameters
     ----------
     address : str
-        http://HOST:PORT, or https:// where something in between speaks TLS. ``REQUESTS_CA_BUNDLE`` names a file of
-        authorities to trust.
+        http://HOST:PORT, or https:// if a proxy provides TLS. ``REQUESTS_CA_BUNDLE`` names a file of trusted
+        certificate authorities.
 
     Raises
     ------
     OutputError
-        If nobody answers there, or something else does, or the token is refused, or its Ray is another release.
+        If there is no answer or no dashboard, the token is refused, or its Ray is another release.
     """
 
     def __init__(self, address: str) -> None:
         if not address.startswith(("http://", "https://")):
             raise OutputError(
-                f"{address!r} is no address of a Ray dashboard: give http://HOST:8265, as `ray start --head` named it."
+                f"{address!r} is not the address of a Ray dashboard: expected http://HOST:8265, as `ray start"
+                " --head` prints it."
             )
         try:
             import aiohttp  # noqa: F401
         except ImportError:
             raise OutputError(
-                "Jobs are sent by a part of Ray that is not installed here: `pip install -c"
-                " constraints.txt '.[cluster]'` in raydr's folder, or `pip install 'ray[default]'`."
+                "The part of Ray that sends jobs is not installed here. Run `pip install -c constraints.txt"
+                " '.[cluster]'` in raydr's folder, or `pip install 'ray[default]'`."
             ) from None
         logging.getLogger("ray.dashboard").setLevel(logging.ERROR)
         self.url = address.rstrip("/")
-        # Not Ray's own __init__, for which RAY_ADDRESS comes before what is asked for.
+        # Not Ray's own __init__, in which RAY_ADDRESS takes precedence over the argument.
         self._client_ray_version = ray.__version__
         SubmissionClient.__init__(self, address=self.url, verify=os.environ.get("REQUESTS_CA_BUNDLE") or True)
         self._server_ray_version = self._version()
         if self._server_ray_version != ray.__version__:
             raise OutputError(
-                f"The cluster at {self.url} runs Ray {self._server_ray_version}, and this is {ray.__version__}: what"
-                " one writes the other need not understand, and bits may differ. Install the same release on both sides"
-                f" (`pip install 'ray[default]=={self._server_ray_version}'` here, or {ray.__version__} there)."
+                f"The cluster at {self.url} runs Ray {self._server_ray_version}, and this machine runs Ray"
+                f" {ray.__version__}. Two releases may not understand each other, and results may differ. Install"
+                f" the same release on both sides (`pip install 'ray[default]=={self._server_ray_version}'` here,"
+                f" or {ray.__version__} there)."
             )
 
     def _version(self) -> str:
@@ -126,12 +128,12 @@ class Head(JobSubmissionClient):  # type: ignore[misc]
             return str(answer.json()["ray_version"])
         except (ValueError, KeyError, TypeError):
             raise OutputError(
-                f"What answers at {self.url} is no Ray dashboard (status {answer.status_code}): give the address that"
-                " `ray start --head` named for it (port 8265 as a rule, not 6379)."
+                f"The service at {self.url} is not a Ray dashboard (status {answer.status_code}). Use the dashboard"
+                " address that `ray start --head` prints (usually port 8265, not 6379)."
             ) from None
 
     def _do_request(self, method: str, endpoint: str, **options: Any) -> Any:
-        """Ask, and say in one paragraph why there is no answer."""
+        """Send a request; raise an error in one paragraph if there is no answer."""
         import requests
 
         try:
@@ -139,30 +141,31 @@ class Head(JobSubmissionClient):  # type: ignore[misc]
         except AuthenticationError as error:
             refused = str(error).startswith("Authentication failed")
             raise OutputError(
-                f"The cluster at {self.url} refuses the token of this process: RAY_AUTH_TOKEN (or the file that"
-                " RAY_AUTH_TOKEN_PATH names) must be as it was where the cluster was started."
+                f"The cluster at {self.url} refused the token of this process. Set RAY_AUTH_TOKEN (or the file in"
+                " RAY_AUTH_TOKEN_PATH) to the token that the cluster was started with."
                 if refused
-                else f"The cluster at {self.url} asks for a token that this process does not have: set"
-                " RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) as they were where it was started."
+                else f"The cluster at {self.url} requires a token, and this process has none. Set"
+                " RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) to the values that the"
+                " cluster was started with."
             ) from None
         except requests.exceptions.SSLError as error:
             raise OutputError(
-                f"The certificate at {self.url} is not trusted ({_reason(error)}): name the file of its authority in"
-                " REQUESTS_CA_BUNDLE, or correct the address."
+                f"The certificate of {self.url} is not trusted ({_reason(error)}). Set REQUESTS_CA_BUNDLE to the"
+                " file of its certificate authority, or correct the address."
             ) from None
         except requests.exceptions.Timeout:
-            raise UnreachableError(_nobody(self.url, "no answer in time")) from None
+            raise UnreachableError(_no_answer(self.url, "no answer in time")) from None
         except requests.exceptions.RequestException as error:
-            raise UnreachableError(_nobody(self.url, _reason(error))) from None
+            raise UnreachableError(_no_answer(self.url, _reason(error))) from None
 
     def _raise_error(self, response: Any) -> None:
         raise RunError(
-            f"The cluster at {self.url} could not do what it was asked (status {response.status_code}:"
-            f" {_last_line(response.text)}). Look into the dashboard's logs at its head."
+            f"The cluster at {self.url} could not complete the request (status {response.status_code}:"
+            f" {_last_line(response.text)}). Check the dashboard's logs on its head."
         )
 
     def send(self, job: str, package: Package, *, name: str, kind: str, version: str) -> None:
-        """Send a package, unless the cluster has it, and start a job with it."""
+        """Upload a package, unless the cluster has it, and start a job with it."""
         place = f"/api/packages/gcs/{package.name}"
         if self._do_request("GET", place).status_code != 200:
             answer = self._do_request("PUT", place, data=package.content, timeout=_PACKAGE_S)
@@ -176,7 +179,7 @@ class Head(JobSubmissionClient):  # type: ignore[misc]
         )
 
     def _started(self, **job: Any) -> None:
-        """Start a job; a head that began just now may take a while to find who runs it."""
+        """Start a job; a newly started head may take a while to find an agent for it."""
         patience = time.monotonic() + _AGENT_S
         while True:
             try:
@@ -188,31 +191,31 @@ class Head(JobSubmissionClient):  # type: ignore[misc]
                 time.sleep(1.0)
 
     def jobs(self) -> list[Job]:
-        """Return raydr's jobs, the latest first."""
+        """Return raydr's jobs, latest first."""
         found = [_job(details) for details in self.list_jobs() if _NAME in (details.metadata or {})]
         return sorted(found, key=lambda job: job.started or 0.0, reverse=True)
 
     def job(self, job: str) -> Job:
-        """Return one of raydr's jobs.
+        """Return one raydr job.
 
         Raises
         ------
         OutputError
-            If the cluster has none of that id.
+            If the cluster has no job with that id.
         """
         answer = self._do_request("GET", f"/api/jobs/{job}")
         content = answer.json() if answer.status_code == 200 else None
         if answer.status_code == 404 or (content and _NAME not in (content.get("metadata") or {})):
             raise OutputError(
-                f"The cluster at {self.url} has no job {job!r} of raydr: `raydr jobs --address {self.url}` lists them."
-                " A cluster that was started anew has forgotten those from before."
+                f"The cluster at {self.url} has no raydr job {job!r}. `raydr jobs --address {self.url}` lists its"
+                " jobs. A restarted cluster does not keep earlier jobs."
             )
         if content is None:
             self._raise_error(answer)
         return _job(self.get_job_info(job))
 
     def stop(self, job: str) -> Job:
-        """Stop a job, and return it once it is over."""
+        """Stop a job, and return it once it has ended."""
         self.stop_job(job)
         deadline = time.monotonic() + ANSWER_S
         while not (there := self.job(job)).over and time.monotonic() < deadline:
@@ -220,12 +223,12 @@ class Head(JobSubmissionClient):  # type: ignore[misc]
         return there
 
     def follow(self, job: str, say: Callable[[str], None]) -> Job:
-        """Pass a job's log on, line by line, until the job is over, and return it.
+        """Pass on a job's log, line by line, until the job has ended, and return the job.
 
         Raises
         ------
         RunError
-            If the cluster is gone.
+            If the cluster no longer answers.
         """
         heard, rest, silent_since = 0, "", None
         while True:
@@ -246,14 +249,14 @@ class Head(JobSubmissionClient):  # type: ignore[misc]
                 silent_since = silent_since or time.monotonic()
                 if time.monotonic() - silent_since > SILENCE_S:
                     raise RunError(
-                        f"The cluster at {self.url} has not answered for {SILENCE_S:.0f} s: its head is gone, or the"
-                        f" way to it. If it comes back, `raydr jobs follow {job} --address {self.url}` goes on; a head"
-                        " that was started anew has forgotten the job."
+                        f"The cluster at {self.url} has not answered for {SILENCE_S:.0f} s: its head or the"
+                        f" connection is down. If it comes back, `raydr jobs follow {job} --address {self.url}`"
+                        " continues. A restarted head does not keep the job."
                     ) from error
                 time.sleep(1.0)
 
     def _tail(self, job: str) -> Iterator[str]:
-        """Pieces of a job's log from its beginning, until the job is over or the connection."""
+        """Yield pieces of a job's log from its beginning, until the job or the connection ends."""
         import asyncio
 
         import aiohttp
@@ -265,14 +268,14 @@ class Head(JobSubmissionClient):  # type: ignore[misc]
             while True:
                 done, _ = loop.run_until_complete(asyncio.wait([waiting], timeout=ANSWER_S))
                 if not done:
-                    self.job(job)  # UnreachableError if the other end is gone without a word
+                    self.job(job)  # raises UnreachableError if the other end has gone silently
                     continue
                 try:
                     yield waiting.result()
                 except StopAsyncIteration:
                     return
                 except (aiohttp.ClientError, RuntimeError, OSError) as error:
-                    raise UnreachableError(_nobody(self.url, _reason(error))) from None
+                    raise UnreachableError(_no_answer(self.url, _reason(error))) from None
                 waiting = loop.create_task(anext(pieces))
         finally:
             for task in asyncio.all_tasks(loop):
@@ -281,14 +284,14 @@ class Head(JobSubmissionClient):  # type: ignore[misc]
             loop.close()
 
     def fetch(self, job: Job, folder: Path) -> None:
-        """Bring a job's folder back into a folder that is there, and verify it.
+        """Fetch a job's folder into an existing folder, and verify it.
 
         Raises
         ------
         OutputError
             If it cannot be written here.
         RunError
-            If it is not there any more, or does not arrive as it was.
+            If it no longer exists, or does not arrive intact.
         """
         try:
             manifest = Manifest.from_json(b"".join(self._kept(job, MANIFEST)))
@@ -296,15 +299,16 @@ class Head(JobSubmissionClient):  # type: ignore[misc]
             unpacked(parts, manifest, folder)
         except ValueError as error:
             raise RunError(
-                f"What came back of job {job.id} is not what it left ({_last_line(str(error))}): fetch it again with"
+                f"The folder of job {job.id} did not arrive intact ({_last_line(str(error))}). Fetch it again with"
                 f" `raydr jobs fetch {job.id} --address {self.url}`."
             ) from error
         except OSError as error:
             if isinstance(error, OutputError):
                 raise
             raise OutputError(
-                f"What came back of job {job.id} cannot be written ({error.strerror or error}): free the place, or name"
-                f" another, and fetch it again with `raydr jobs fetch {job.id} --address {self.url} --out DIR`."
+                f"Cannot write the folder of job {job.id} ({error.strerror or error}). Free disk space or choose"
+                f" another folder, and fetch it again with `raydr jobs fetch {job.id} --address {self.url} --out"
+                " DIR`."
             ) from error
 
     def _part(self, job: Job, number: int) -> bytes:
@@ -317,7 +321,7 @@ class Head(JobSubmissionClient):  # type: ignore[misc]
         raise AssertionError
 
     def _kept(self, job: Job, name: str) -> Iterator[bytes]:
-        """Content of a file that a job kept, in pieces."""
+        """Yield the content of a file that a job kept, in pieces."""
         import requests
 
         asked: Mapping[str, Any] = {
@@ -330,14 +334,14 @@ class Head(JobSubmissionClient):  # type: ignore[misc]
         with answer:
             if answer.status_code != 200:
                 raise RunError(
-                    f"The cluster at {self.url} has not kept what job {job.id} left (status {answer.status_code}): one"
-                    " that did not end whole leaves nothing, and the logs of an earlier session of Ray are not served."
-                    " Send it again with `raydr submit`."
+                    f"The cluster at {self.url} does not have the folder of job {job.id} (status"
+                    f" {answer.status_code}). A job that did not finish leaves no folder, and files of an earlier"
+                    " Ray session are not served. Send it again with `raydr submit`."
                 )
             try:
                 yield from answer.iter_content(2**20)
             except requests.exceptions.RequestException as error:
-                raise UnreachableError(_nobody(self.url, _reason(error))) from None
+                raise UnreachableError(_no_answer(self.url, _reason(error))) from None
 
 
 def _job(details: Any) -> Job:
@@ -357,7 +361,7 @@ def _job(details: Any) -> Job:
 
 
 def _new(pieces: Iterator[str], heard: int) -> Iterator[str]:
-    """What has not been heard of a text that is told from its beginning once more."""
+    """Yield the part of a text that has not been seen, when the text is read again from its beginning."""
     passed = 0
     for piece in pieces:
         new = piece[max(0, heard - passed) :]
@@ -366,15 +370,15 @@ def _new(pieces: Iterator[str], heard: int) -> Iterator[str]:
             yield new
 
 
-def _nobody(url: str, reason: str) -> str:
+def _no_answer(url: str, reason: str) -> str:
     return (
-        f"No Ray dashboard answers at {url} ({reason}): correct --address, or see whether the head runs and was started"
-        " with ray[default] installed and --dashboard-host where others are to reach it."
+        f"No Ray dashboard answers at {url} ({reason}). Correct --address, or check that the head is running, has"
+        " ray[default] installed, and was started with --dashboard-host if other machines must reach it."
     )
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost of what went wrong, in few words."""
+    """Return the innermost cause of an error, in a few words."""
     inner: Any = error
     while True:
         deeper = getattr(inner, "reason", None) or (inner.args[0] if inner.args else None)

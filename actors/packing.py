@@ -1,4 +1,4 @@
-"""How many actors share the clients of a run: the rule alone, without Ray, so that a plan can be made without it."""
+"""How many actors share the clients of a run: only the rule, without Ray, so that plans can use it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import numpy as np
 Packing = Literal["auto", "per-client"] | int
 
 ACTOR_BYTES = 100 * 2**20
-"""Memory of a client actor without rows: the interpreter, numpy and Ray's library, 80 MiB when it has settled (151 MiB
-resident, of which it shares half with the others), and some to work with."""
+"""Memory of a client actor without rows. The interpreter, numpy and Ray's library take 80 MiB after the start (151 MiB
+resident, of which half is shared with other actors); the rest is working memory.
+"""
 
 ACTORS_PER_CORE = 16
-"""Actors for each core up to which each client has one of its own."""
+"""Largest number of actors per core at which each client still has its own."""
 
 MEMORY_PARTS = 4
-"""One part in so many of the memory may go to actors and their rows while each client has an actor of its own."""
+"""Actors and their rows may use one part in ``MEMORY_PARTS`` of the memory while each client has its own actor."""
 
 
 @dataclass(frozen=True)
 class Seating:
-    """So many clients in so many actors, and why they share actors if nobody asked for it."""
+    """The numbers of clients and actors, and why clients share actors if that was not requested."""
 
     clients: int
     actors: int
@@ -51,26 +52,26 @@ def seating(
     *,
     batched: bool = False,
 ) -> Seating:
-    """Share clients among actors.
+    """Distribute clients among actors.
 
-    ``per-client`` and a number are taken at their word; ``auto`` gives each client an actor of its own up to
-    :data:`ACTORS_PER_CORE` on a core, as long as they and their rows need no more than a quarter of the memory, and
-    beyond that one actor to each core.
+    ``per-client`` and a number are used as given. ``auto`` gives each client its own actor, up to
+    :data:`ACTORS_PER_CORE` per core, if actors and rows need at most a quarter of the memory. Beyond that, it uses one
+    actor per core.
 
     Parameters
     ----------
     clients : int
         At least 1.
     packing : {"auto", "per-client"} or int
-        What is asked for.
+        The requested packing.
     cores : int
-        Of the room that the run has, at least 1.
+        Cores of the run, at least 1.
     memory_bytes : int
-        Of that room.
+        Memory of the run.
     rows_bytes : int
-        Of all clients' rows together.
+        Size of all clients' rows together.
     batched : bool
-        Whether clients of one actor train as one, so that sharing is what is wanted.
+        Whether the clients of one actor train together, so that they should share actors.
 
     Returns
     -------
@@ -81,7 +82,7 @@ def seating(
         case "per-client":
             return Seating(clients, clients)
         case "auto":
-            together = "runtime.batch_clients trains those of one actor as one" if batched else ""
+            together = "runtime.batch_clients trains the clients of one actor together" if batched else ""
             reason = together or _why_not_each(clients, cores, memory_bytes, rows_bytes)
             actors = min(clients, cores) if reason else clients
             return Seating(clients, actors, reason if actors < clients else "")
@@ -90,7 +91,7 @@ def seating(
 
 
 def actors_for(clients: int, packing: Packing, cores: int, memory_bytes: int, rows_bytes: int = 0) -> int:
-    """Return the number of client actors, without ``batched``; parameters are those of :func:`seating`.
+    """Return the number of client actors, without ``batched``; see :func:`seating` for the parameters.
 
     >>> [actors_for(clients, "auto", 2, 24 * 2**30) for clients in (1, 10, 32, 33)]
     [1, 10, 32, 2]
@@ -99,12 +100,12 @@ def actors_for(clients: int, packing: Packing, cores: int, memory_bytes: int, ro
 
 
 def pack(clients: int, actors: int) -> list[tuple[int, ...]]:
-    """Clients of each actor: consecutive, and as equal in number as can be."""
+    """Return the clients of each actor: consecutive, in nearly equal numbers."""
     return [tuple(map(int, part)) for part in np.array_split(np.arange(clients), actors)]
 
 
 def gpu_share(gpus: float, actors: int) -> float:
-    """Part of a GPU for each of so many actors, such that all find room: a whole one, or one over a whole number.
+    """Return the part of a GPU for each actor, such that all fit: 1, or 1 divided by a whole number.
 
     >>> [gpu_share(gpus, actors) for gpus, actors in ((1, 2), (4, 2), (2, 3), (0, 5))]
     [0.5, 1.0, 0.5, 0.0]
@@ -113,12 +114,12 @@ def gpu_share(gpus: float, actors: int) -> float:
 
 
 def _why_not_each(clients: int, cores: int, memory_bytes: int, rows_bytes: int) -> str:
-    """Why clients cannot have an actor each; empty where they can."""
+    """Return why clients cannot have an actor each; empty if they can."""
     needed, allowed = clients * ACTOR_BYTES + rows_bytes, memory_bytes // MEMORY_PARTS
     if needed > allowed:
         return f"one each would need {needed / 2**30:.1f} GiB, and a quarter of the memory is {allowed / 2**30:.1f} GiB"
     if clients > ACTORS_PER_CORE * cores:
-        return f"one each would be more than {ACTORS_PER_CORE} on a core"
+        return f"one each would be more than {ACTORS_PER_CORE} per core"
     return ""
 
 

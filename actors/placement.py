@@ -1,4 +1,4 @@
-"""Which client lives in which actor, and whether there is room for them."""
+"""Placement of clients in actors, and the check that there is enough memory for them."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ def place(
     withheld: Withheld | None = None,
     gpu_share: float = 0.0,
 ) -> list[Placement]:
-    """Share the clients among actors; rows that are here go into the object store, and each actor's secrets.
+    """Distribute the clients among actors; local rows and each actor's secrets go into the object store.
 
     Parameters
     ----------
     parts : sequence of (rows, features) arrays or Site
-        Each client's rows, or where they are. Each site has an actor of its own, on its node, be that in the room or
-        not, since its rows are nowhere else.
+        Each client's rows, or their site. Each site has its own actor on its node, even outside the run's resources,
+        because its rows are only there.
     actors : int
-        To share clients whose rows are here, at most as many as clients.
+        Number of actors for clients with local rows, at most the number of clients.
     room : Room
-        Where they live.
+        Resources of the run.
     withheld : Withheld, optional
-        Of all clients, by default drawn; each actor is told where its own clients' is.
+        Secrets of all clients, by default drawn. Each actor gets references to its own clients' part only.
     gpu_share : float
-        Part of a GPU for each actor of clients whose rows are here.
+        Part of a GPU for each actor of clients with local rows.
     """
     withheld = withheld or Withheld.derived(Secret.drawn(), range(len(parts)))
     reserve, kept = ray.put(withheld.reserve), replace(withheld, reserve=None)
 
     def own(clients: tuple[int, ...], fingerprints: tuple[str, ...]) -> tuple[ray.ObjectRef[Any], ...]:
-        """Return references to what the actor alone is given; Ray fetches nothing inside a tuple on the way."""
+        """Return references for one actor; Ray does not fetch references inside a tuple on the way."""
         return ray.put(kept.at(clients)), reserve, ray.put(fingerprints)
 
     sites = [part for part in parts if isinstance(part, Site)]
@@ -70,11 +70,11 @@ def place(
     elsewhere, turns = room.anywhere(), room.in_turn()
     if gpu_share:
         elsewhere["num_gpus"] = gpu_share
-        turns = repeat(elsewhere)  # where a GPU is
+        turns = repeat(elsewhere)  # GPUs decide the node
     return [
         Placement(
             clients=clients,
-            # One object for all rows of an actor: 10,000 objects of one client each took 5 s to store.
+            # One object for all rows of an actor: storing 10,000 objects of one client each took 5 s.
             partitions=ray.put([rows[client] for client in clients]),
             withheld=own(clients, tuple(fingerprint(rows[client]) for client in clients)),
             options=options,
@@ -85,22 +85,22 @@ def place(
 
 
 def rows_bytes(parts: Sequence[FloatArray | Site]) -> int:
-    """Bytes of the rows that are here."""
+    """Return the bytes of the local rows."""
     return sum(part.nbytes for part in parts if not isinstance(part, Site))
 
 
 def require_room(parts: Sequence[FloatArray | Site], actors: int, room: Room) -> None:
-    """Refuse at once a simulation whose processes do not fit into the memory of its room.
+    """Raise if the processes of a simulation do not fit into the memory of the run.
 
     Raises
     ------
     ScenarioError
-        With the numbers.
+        If they do not fit, with the numbers.
     """
     needed = actors * ACTOR_BYTES + 2 * rows_bytes(parts)
     if needed > room.memory_bytes:
         raise ScenarioError(
-            f"{actors} client actors need about {needed / 2**30:.1f} GiB of memory ({ACTOR_BYTES / 2**20:.0f} MiB each,"
-            f" and the rows), and the {room.name} has {room.memory_bytes / 2**30:.1f} GiB: set runtime.actors to fewer,"
-            f" so that each hosts more clients, or add {room.more}."
+            f"{actors} client actors need about {needed / 2**30:.1f} GiB of memory ({ACTOR_BYTES / 2**20:.0f} MiB"
+            f" each, plus the rows), but the {room.name} has {room.memory_bytes / 2**30:.1f} GiB. Lower"
+            f" runtime.actors, so that each actor hosts more clients, or add {room.more}."
         )

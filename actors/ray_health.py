@@ -1,8 +1,8 @@
-"""Whether the parts of Ray that a run cannot do without are alive, said before Ray's own library gives up.
+"""Health checks of the parts of Ray that a run needs, which report a failure before Ray gives up.
 
-Where no worker can start, Ray waits without end and says nothing: it starts another whenever one did not register.
-Without its control service (the GCS) Ray waits for 60 s and then ends the process that waits, past any handler. A
-driver whose raylet was killed hears of it after 15 s, as the death of an actor.
+If no worker can start, Ray waits forever without a message: it starts another whenever one did not register. Without
+its control service (the GCS), Ray waits for 60 s and then ends the waiting process, past any handler. A driver whose
+raylet was killed learns of it after 15 s, as the death of an actor.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from raydr.errors import RaydrError, RunError
 _NAMES = {"raylet": "node manager (raylet)", "gcs_server": "control service (gcs_server)"}
 
 _GCS_PATIENCE_S = 40.0
-"""How long a cluster's control service may be away: one with a store behind it comes back, and at 60 s Ray gives up."""
+"""Seconds that a cluster's control service may be away. One with a store behind it comes back; at 60 s Ray gives up."""
 _RAYLET_PATIENCE_S = 2.0
-"""How long the raylet may refuse: it never comes back."""
+"""Seconds that the raylet may refuse connections: it never comes back."""
 LOOK_S = 1.0
-"""How often the parts are looked at, which takes 2 us for one's own and 40 us for others'."""
+"""Seconds between checks. A check takes 2 us for local processes and 40 us for remote ones."""
 
 
 FIRST_WORKER_S = 180.0
-"""Seconds for the first worker: Ray gives each 60 to register, so three may try on a machine that is slow but alive."""
+"""Seconds for the first worker. Ray gives each worker 60 to register, so a slow machine has three tries."""
 _FATAL = re.compile(r"\[[^]]* C \d+ \d+\] (.*)")
-"""How Ray writes in its log what ends a process."""
+"""Format of a fatal error in Ray's logs."""
 _LOG_BYTES = 2**20
 
 
 @dataclass
 class Vitals:
-    """Looks at Ray's parts from time to time, for the length of one wait."""
+    """Checks Ray's parts from time to time, during one wait."""
 
     _looked: float = 0.0
     _missing_since: dict[str, float] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Raise RunError if a part of Ray has ended, by a look that is taken when the last one is some time ago.
+        """Raise RunError if a part of Ray has ended; check only if the last check is old enough.
 
-        Others' messages go on for a while without either part, so that waiting for silence would not do.
+        Messages between other parts continue for a while without either part, so waiting for silence is not enough.
         """
         if time.monotonic() - self._looked >= LOOK_S:
             self.require()
@@ -87,28 +87,28 @@ _task = ray.remote(num_cpus=0, max_retries=0)(_alive)
 
 
 def require_worker(where: str, remedy: str) -> None:
-    """Wait for a sign of the first worker.
+    """Wait until the first worker has started.
 
-    The task that gives it asks for no resource, so it never waits for those that others hold.
+    The task for this requests no resource, so it never waits for resources that others hold.
 
     Parameters
     ----------
     where : str
-        Where workers are to start: "on this machine".
+        Where workers start: "on this machine".
     remedy : str
-        What to do where none does: a sentence.
+        What to do if none starts: a sentence.
 
     Raises
     ------
     RunError
-        If no worker starts, with what the log of one says; or if a part of Ray has ended.
+        If no worker starts, with the error in its log; or if a part of Ray has ended.
     """
     vitals, sign, deadline = Vitals(), _task.remote(), time.monotonic() + FIRST_WORKER_S
     while True:
         try:
             ray.get(sign, timeout=LOOK_S)
             return
-        except RayTaskError:  # by a worker that is alive
+        except RayTaskError:  # raised by a living worker
             return
         except GetTimeoutError as error:
             vitals.look()
@@ -120,10 +120,10 @@ def require_worker(where: str, remedy: str) -> None:
 
 
 def last_words(logs: Path) -> str | None:
-    """Return what ended the latest worker whose log says anything, and the log's name; None where none does.
+    """Return the error that ended the latest worker with a non-empty log, and the log's name; None without one.
 
-    That is the line that Ray calls fatal, before a stack trace; else the last line, where Python's traceback ends.
-    A worker that has no log yet writes to that of the raylet, which starts it.
+    The error is the line that Ray marks as fatal, before a stack trace. Otherwise it is the last line, where Python's
+    traceback ends. A worker without its own log writes to that of the raylet, which starts it.
     """
     workers = sorted(logs.glob("worker-*.err"), key=lambda path: path.stat().st_mtime, reverse=True)
     for log in [*workers, *logs.glob("raylet.err")]:
@@ -138,13 +138,13 @@ def last_words(logs: Path) -> str | None:
 def _no_worker(where: str, when: str, remedy: str) -> RunError:
     logs = Path(worker._global_node.get_logs_dir_path())
     words = last_words(logs)
-    log = f"The log of one says: {words}." if words else f"None of the logs in {logs} says why."
-    return RunError(f"No worker of Ray's started {where} {when}. {log} {remedy}")
+    log = f"A worker's log says: {words}." if words else f"None of the logs in {logs} says why."
+    return RunError(f"No Ray worker started {where} {when}. {log} {remedy}")
 
 
 @contextmanager
 def dead_parts_named() -> Iterator[None]:
-    """Say of an error inside a ``with`` block that a part of Ray has ended, if that is why."""
+    """Replace an error inside a ``with`` block by RunError if a part of Ray has ended."""
     try:
         yield
     except RaydrError:
@@ -156,6 +156,6 @@ def dead_parts_named() -> Iterator[None]:
 
 def _ended(kind: str, where: str) -> RunError:
     return RunError(
-        f"Ray's {_NAMES[kind]} {where} ended in the middle of the run: look for lack of memory there, or for who"
-        " killed it."
+        f"Ray's {_NAMES[kind]} {where} ended during the run. Check whether the machine ran out of memory, or"
+        " whether something killed the process."
     )

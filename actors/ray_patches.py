@@ -1,4 +1,4 @@
-"""What Ray does to the process that starts it, kept within bounds."""
+"""Patches that limit what Ray does to the process that starts it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from raydr.signals import ENDING
 
 @contextmanager
 def well_behaved() -> Iterator[None]:
-    """Have Ray neither answer this process's signals, nor print, nor end with what is meant for this process.
+    """Keep Ray from handling this process's signals, from printing, and from dying of signals to this process.
 
-    Ray's handler of SIGTERM raises SystemExit wherever it is, and its C++ library prints a stack trace. Its processes
-    die of a SIGTERM or SIGHUP to the whole group, as a closed terminal sends it, and their start then waits for them
-    for 35 s without hearing anything. What its listener prints of dead parts goes to standard output.
+    Ray's SIGTERM handler raises SystemExit anywhere, and its C++ library prints a stack trace. Ray's processes die of
+    a SIGTERM or SIGHUP to the whole group, such as from a closed terminal. Their start then waits 35 s for them and
+    ignores signals. Ray's listener prints messages about dead parts to standard output.
     """
     with (
         patch.object(utils, "set_sigterm_handler", lambda handler: None),
@@ -34,9 +34,9 @@ def well_behaved() -> Iterator[None]:
 
 @contextmanager
 def without_dashboard() -> Iterator[None]:
-    """Have Ray start the parts of its dashboard as it does where ``ray[default]`` is not installed.
+    """Let Ray start its dashboard processes as if ``ray[default]`` were not installed.
 
-    Else these, which nobody looks at, load all that it needs: two seconds and 85 MiB more.
+    Otherwise these unused processes load all its dependencies: two seconds and 85 MiB more.
     """
     absent = ImportError("raydr's own Ray has no dashboard")
     with patch.object(utils, "get_dashboard_dependency_error", lambda: absent):
@@ -45,10 +45,10 @@ def without_dashboard() -> Iterator[None]:
 
 @contextmanager
 def store_within(limit: int | None) -> Iterator[None]:
-    """Have Ray start an object store of at most a quarter of what a process may map, where that is limited.
+    """Limit Ray's object store to a quarter of what a process may map, if that is limited.
 
-    Every process maps the whole store: Ray's own size, 30 % of the memory, leaves workers no room and ends them.
-    The rest is for libraries: a worker maps 1.2 GiB besides the store before it loads any.
+    Every process maps the whole store. Ray's own size, 30 % of the memory, leaves no address space for workers and
+    ends them. The rest is for libraries: a worker maps 1.2 GiB in addition to the store before it loads any.
     """
     most = ray_constants.DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES
     if limit is not None:
@@ -58,9 +58,10 @@ def store_within(limit: int | None) -> Iterator[None]:
 
 
 def _with_handlers_kept(make: Any, *arguments: Any) -> Any:
-    """Make Ray's C++ worker, and install Python's handlers again, over those that it installed.
+    """Create Ray's C++ worker, and restore Python's signal handlers, which it replaces.
 
-    For the 0.3 s of it this thread hears no SIGTERM, of which the library would print the stack; other threads may.
+    For these 0.3 s this thread blocks SIGTERM, for which the library would print a stack trace; other threads may
+    receive it.
     """
     if threading.current_thread() is not threading.main_thread():
         return make(*arguments)
@@ -75,5 +76,5 @@ def _with_handlers_kept(make: Any, *arguments: Any) -> Any:
 
 
 def _in_group_of_its_own(popen: Any) -> Any:
-    # Elsewhere than on Linux, what ends Ray's processes with this one goes by its group.
+    # On other systems, Ray's processes end with this one only if they stay in its process group.
     return partial(popen, process_group=0) if sys.platform == "linux" else popen

@@ -1,4 +1,4 @@
-"""The private parts of Ray that raydr uses. Any release of Ray may change them, so no other module imports one."""
+"""The private parts of Ray that raydr uses. Any release may change them, so no other module imports them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 raylet: Any = import_module("ray._raylet")
-"""Ray's C++ library, whose names have no types."""
+"""Ray's C++ library, which has no type hints."""
 
 ASK_FOR_ADMISSION = """
 import sys
@@ -32,18 +32,18 @@ try:
 except AuthenticationError:
     sys.exit(77)
 """
-"""A program that ends with 77 if the cluster at the address of its argument does not admit it."""
+"""A program that exits with 77 if the cluster at its address argument refuses it."""
 
 _OLDEST, _NEXT = (2, 55), (2, 56)
 
 
 def require_tested_ray() -> None:
-    """Raise RunError if Ray is of a release whose private parts raydr was not tested with."""
+    """Raise RunError if raydr was not tested with this release of Ray."""
     release = tuple(int(part) for part in ray.__version__.split(".")[:2])
     if not _OLDEST <= release < _NEXT:
         oldest, newest = (".".join(map(str, each)) for each in (_OLDEST, _NEXT))
         raise RunError(
-            f"raydr cannot start or join Ray {ray.__version__}: it was tested with {oldest} up to {newest}, excluded."
-            f" Install one of them with `pip install 'ray[tune]>={oldest},<{newest}'`, or run without Ray: --set"
-            " runtime.federation=inline."
+            f"raydr does not support Ray {ray.__version__}: it was tested with {oldest} up to, but not including,"
+            f" {newest}. Install a tested release with `pip install 'ray[tune]>={oldest},<{newest}'`, or run"
+            " without Ray: --set runtime.federation=inline."
         )

@@ -1,4 +1,4 @@
-"""What of a cluster a run may use: all of it, or the placement group that its process is in, as a trial is."""
+"""Resources of a run: the whole cluster, or the placement group of this process, as in a trial."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from raydr import threads
 
 @dataclass(frozen=True)
 class Room:
-    """What the processes of one run may use together, and how they are put there.
+    """Resources that the processes of one run share, and how they are placed.
 
     Attributes
     ----------
     cores : int
-        At least 1.
+        Cores, at least 1.
     gpus : float
-        That actors can have: without those that this process holds itself.
+        GPUs for actors, without those that this process holds itself.
     memory_bytes : int
-        For processes and the object store.
+        Memory for processes and the object store.
     threads : int
-        Cores on this node, which one process may take when the others wait; at least 1.
+        Cores on this node, which one process may use while the others wait; at least 1.
     group : PlacementGroup or None
-        All processes live in it and end with it; None where the run has the cluster to itself.
+        Placement group in which all processes live and end; None if the run has the whole cluster.
     """
 
     cores: int
@@ -43,9 +43,9 @@ class Room:
 
     @classmethod
     def here(cls) -> Room:
-        """Room of this process, which has joined a cluster; asked in an actor, or in a task's own thread.
+        """Return the resources of this process, which has joined a cluster; call it in an actor or a task's own thread.
 
-        In a thread that a task of Ray's has started, Ray knows of no placement group.
+        In a thread that a Ray task has started, Ray reports no placement group.
         """
         cluster, group = ray.cluster_resources(), get_current_placement_group()
         if group is None:
@@ -67,27 +67,27 @@ class Room:
 
     @property
     def name(self) -> str:
-        """What a person calls it."""
+        """Name for messages."""
         return "cluster" if self.group is None else "trial's placement group"
 
     @property
     def more(self) -> str:
-        """What it is made larger by."""
+        """What to add for more resources."""
         return "nodes" if self.group is None else "memory or CPUs to each trial"
 
     def anywhere(self) -> dict[str, Any]:
-        """Ray options of a process that may live anywhere in this room.
+        """Return Ray options of a process that may run anywhere in these resources.
 
-        It asks for no CPU of Ray's: each computes with one thread, and all share the cores of the room.
+        It requests no CPU from Ray: each process computes with one thread, and all share the cores.
         """
         if self.group is None:
             return {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
         return {"num_cpus": 0, "scheduling_strategy": _within(self.group, -1)}
 
     def in_turn(self) -> Iterator[dict[str, Any]]:
-        """Without end, Ray options of one process after the other, such that each core gets its share.
+        """Yield endless Ray options for one process after the other, such that each core gets its share.
 
-        Ray puts what may live anywhere in a placement group on one node, if it asks for no CPU.
+        Without a CPU request, Ray would put all processes of a placement group on one node.
         """
         if self.group is None:
             return repeat(self.anywhere())
@@ -97,10 +97,10 @@ class Room:
             [{"num_cpus": 0, "scheduling_strategy": _within(self.group, turn)} for turn in turns or [-1]]
         )
 
-    def beside(self, gpu_share: float = 0.0) -> dict[str, Any]:
-        """Ray options of a process on this node, whose loss is the end anyway, so that no other node's is.
+    def on_this_node(self, gpu_share: float = 0.0) -> dict[str, Any]:
+        """Return Ray options of a process on this node, so that the loss of another node does not end it.
 
-        One that has a part of a GPU goes to where that is: in a placement group GPUs have a bundle of their own.
+        A process with a part of a GPU goes where the GPU is: in a placement group, GPUs have their own bundle.
         """
         gpu = {"num_gpus": gpu_share} if gpu_share else {}
         if self.group is None:
@@ -110,7 +110,7 @@ class Room:
                 "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True),
             } | gpu
         bundle = -1 if gpu else min(_bundles_here(self.group), default=-1)
-        # What asks for threads by itself. One of OpenMP's, as Ray has it in every process that asks for no CPU.
+        # Thread limits of libraries. One OpenMP thread, as Ray sets it in every process that requests no CPU.
         limits = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": str(self.threads)}
         return {
             "num_cpus": 0,
@@ -121,7 +121,7 @@ class Room:
 
 @contextmanager
 def within_room() -> Iterator[Room]:
-    """Compute with no more threads than the room of this process has cores here, inside a ``with`` block."""
+    """Limit the threads inside a ``with`` block to the cores of this process's resources on this node."""
     room = Room.here()
     with threads.at_most(room.threads):
         yield room
@@ -132,19 +132,19 @@ def _within(group: PlacementGroup, bundle: int) -> PlacementGroupSchedulingStrat
 
 
 def _bundles_here(group: PlacementGroup) -> list[int]:
-    """Bundles of a group that lie on this node."""
+    """Return the bundles of a group on this node."""
     node = ray.get_runtime_context().get_node_id()
     return [index for index, there in _bundles_placed(group).items() if there == node]
 
 
 def _bundles_placed(group: PlacementGroup) -> dict[int, str]:
-    """Node of each bundle of a group; one whose node was lost has none till Ray has found another."""
+    """Return the node of each bundle of a group; a bundle of a lost node is missing until Ray has found another."""
     nodes: Mapping[int, str] = placement_group_table(group)["bundles_to_node_id"]
     return {index: node for index, node in sorted(nodes.items()) if node}
 
 
 def _whole(bundles: list[dict[str, float]]) -> int:
-    """Whole cores of bundles together, at least 1."""
+    """Return the whole cores of bundles together, at least 1."""
     return max(1, int(sum(bundle.get("CPU", 0.0) for bundle in bundles)))
 
 
@@ -153,7 +153,7 @@ def _memory_of(resources: Mapping[str, float]) -> int:
 
 
 def _memory_of_bundle(bundle: Mapping[str, float], cluster: Mapping[str, float]) -> int:
-    """What it states, or else as much of the cluster's memory as its CPUs are of the cluster's CPUs."""
+    """Return a bundle's stated memory, or the share of the cluster's memory that its CPUs are of all CPUs."""
     if "memory" in bundle:
         return int(bundle["memory"])
     share = bundle.get("CPU", 0.0) / max(cluster.get("CPU", 0.0), 1.0)

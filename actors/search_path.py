@@ -1,4 +1,4 @@
-"""Where workers look for modules: where the driver looks, in its order."""
+"""Module search path of workers: the driver's, in its order."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from typing import Any
 from ray.job_config import JobConfig
 
 _HOME = Path(__file__).parents[2]
-"""The folder that holds raydr, of which this is ``raydr.actors.search_path``."""
+"""The folder that contains raydr."""
 
 
 class LikeTheDriver(JobConfig):  # type: ignore[misc]
-    """Has workers look where the driver looks, and only after that in the current folder.
+    """Makes workers search modules where the driver does, and only then in the current folder.
 
-    Ray puts the folder of the driver's script and the current folder before everything else, so that a ``numpy.py``
-    which happens to lie there is taken for numpy by workers, though not by the driver. What one defines beside one's
-    own script is found as ever: the driver looks there too.
+    Ray puts the folder of the driver's script and the current folder first. A ``numpy.py`` there would then replace
+    numpy in workers, but not in the driver. Modules next to one's own script are still found: the driver searches
+    there too.
     """
 
     _py_driver_sys_path: list[str]
 
     def _serialize(self) -> Any:
-        # Ray has added its two by now. Workers put each of these before all others, so the last comes to stand first.
+        # Ray has added its two folders by now. Workers put each entry before all others, so the last entry comes
+        # first.
         order = [*drivers(), *self._py_driver_sys_path]
         self._py_driver_sys_path = list(reversed(dict.fromkeys(order)))
         return super()._serialize()
 
 
 def drivers() -> list[str]:
-    """Return where this process looks for modules, and at last where it found raydr.
+    """Return the module search path of this process, with the folder of raydr last.
 
-    A package that is installed for development is found by a hook, which Python asks after all folders.
+    A development install is found by a hook, which Python asks after all folders.
     """
     folders = [os.path.abspath(entry) for entry in sys.path if os.path.exists(entry or os.curdir)]
     return [*folders, str(_HOME)]

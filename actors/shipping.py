@@ -1,7 +1,7 @@
-"""What a job brings with it: raydr itself, what it is to do, and the files that are small enough.
+"""The package of a job: raydr itself, the job's input, and files that are small enough.
 
-One zip archive, which Ray unpacks on every node that works for the job and puts first on Python's path there: a cluster
-needs no raydr, and none that it has stands in the way.
+It is one zip archive. Ray unpacks it on every node that works for the job and puts it first on Python's path there. So
+a cluster needs no raydr, and an installed one is not used.
 """
 
 from __future__ import annotations
@@ -18,35 +18,37 @@ from pathlib import Path
 from raydr.errors import DataError
 
 LARGEST = 100_000_000
-"""Bytes of an archive, compressed. A head takes 100 MiB in one request, and holds them in its memory for each job."""
+"""Largest size of an archive in bytes, compressed. A head takes 100 MiB in one request, and keeps them in memory for
+each job.
+"""
 
 _ROOT = Path(__file__).parents[1]
-"""The folder raydr, of which this is ``raydr.actors.shipping``."""
+"""The folder raydr, which contains ``raydr.actors.shipping``."""
 _SUFFIXES = {".py", ".typed", ".yaml", ".html", ".css", ".js"}
-"""Of raydr's own files: what an installation has of them."""
+"""Suffixes of raydr's own files in an installation."""
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
-"""The same files make the same archive, which is sent to a cluster once."""
+"""Fixed timestamp: the same files make the same archive, which is sent to a cluster once."""
 
 
 @dataclass(frozen=True)
 class Package:
-    """An archive under the name that its content gives it."""
+    """An archive, named after its content."""
 
     content: bytes
 
     @property
     def name(self) -> str:
-        """As Ray names its own."""
+        """Name in Ray's format for its own packages."""
         return f"_ray_pkg_{hashlib.sha256(self.content).hexdigest()[:32]}.zip"
 
 
 def packed(work: Mapping[str, Path | bytes]) -> Package:
-    """Pack raydr and what a job works with, by their names in its working directory.
+    """Pack raydr and a job's input, by their names in its working directory.
 
     Raises
     ------
     DataError
-        If that is too large to be sent, or a file of it cannot be read.
+        If the archive is too large to be sent, or a file cannot be read.
     """
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
@@ -54,18 +56,18 @@ def packed(work: Mapping[str, Path | bytes]) -> Package:
             try:
                 data = content.read_bytes() if isinstance(content, Path) else content
             except OSError as error:
-                raise DataError(f"{content!s} cannot be sent to the cluster ({error.strerror}).") from error
+                raise DataError(f"Cannot send {content!s} to the cluster ({error.strerror}).") from error
             file.writestr(zipfile.ZipInfo(name, _LONG_AGO), data, zipfile.ZIP_DEFLATED)
             if archive.tell() > LARGEST:
                 raise DataError(
-                    f"What the job needs is more than {LARGEST / 1e6:.0f} MB, compressed, which is the most that can be"
-                    f" sent; {name} did not fit. Put it where the cluster's head sees it, and name that place."
+                    f"The job's files are larger than {LARGEST / 1e6:.0f} MB (compressed), the most that can be"
+                    f" sent; {name} did not fit. Put it where the cluster's head can read it, and name that place."
                 )
     return Package(archive.getvalue())
 
 
 def compressed(path: Path, most: int) -> int:
-    """Bytes of a file in an archive, or more than ``most`` if they are more; raises OSError if it cannot be read."""
+    """Return the compressed size of a file, or a number above ``most`` if it is larger; OSError if unreadable."""
     if path.stat().st_size <= most:
         return path.stat().st_size
     size, deflate = 0, zlib.compressobj()
@@ -76,9 +78,9 @@ def compressed(path: Path, most: int) -> int:
 
 
 def own_files() -> dict[str, Path | bytes]:
-    """Return raydr's own files by their names in an archive, and what tells Python that it is installed.
+    """Return raydr's own files by their names in an archive, with the metadata of an installation.
 
-    ``raydr/`` links to ``actors/``, ``scenarios/`` and ``tune/``; they are followed.
+    The links from ``raydr/`` to ``actors/``, ``scenarios/`` and ``tune/`` are followed.
     """
     files: dict[str, Path | bytes] = {}
     for folder in _folders(_ROOT):
@@ -93,7 +95,7 @@ def own_files() -> dict[str, Path | bytes]:
 
 
 def requirements() -> list[str]:
-    """Return what raydr needs beside itself, without its extras."""
+    """Return raydr's dependencies, without its extras."""
     return [text for text in distribution("raydr").requires or () if "extra ==" not in text]
 
 

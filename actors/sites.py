@@ -1,4 +1,4 @@
-"""Clients with files of their own: found on their nodes, counted there, and read nowhere else."""
+"""Clients with files of their own: found and counted on their nodes, and read only there."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from raydr.errors import ScenarioError
 
 
 def pinned(node: str | None, room: Room) -> dict[str, Any]:
-    """Ray options that place a process on a node.
+    """Return Ray options that place a process on a node.
 
-    A site's node is where its rows are, so its process keeps to that node also in a trial, whose placement group
-    need not reach there: it takes no core of Ray's, and ends with the trial's coordinator.
+    A site's node is where its rows are. So its process runs on that node even in a trial whose placement group does
+    not include the node. It takes no core from Ray, and ends with the trial's coordinator.
 
     Parameters
     ----------
@@ -31,18 +31,18 @@ def pinned(node: str | None, room: Room) -> dict[str, Any]:
         ``NAME``: a node that offers the custom resource NAME (``ray start --resources='{"NAME": 1}'``).
         ``KEY=VALUE``: a node with that label (``ray start --labels=KEY=VALUE``). None: anywhere in the room.
     room : Room
-        Of the run.
+        Resources of the run.
     """
     if node is None:
         return room.anywhere()
-    # Said in so many words, since Ray puts what is started inside a placement group there.
+    # Stated explicitly, because Ray otherwise places a process started in a placement group inside it.
     outside = {"num_cpus": 0, "scheduling_strategy": "DEFAULT"}
     key, equals, value = node.partition("=")
     return outside | ({"label_selector": {key: value}} if equals else {"resources": {node: 0.001}})
 
 
 def reachable(node: str | None) -> bool:
-    """Whether a living node answers to that name or label."""
+    """Return whether a living node has that name or label."""
     if node is None:
         return True
     key, equals, value = node.partition("=")
@@ -53,7 +53,7 @@ def reachable(node: str | None) -> bool:
 
 
 def require_nodes(nodes: Sequence[str | None]) -> None:
-    """Raise ScenarioError unless every node named is there."""
+    """Raise ScenarioError unless every named node exists."""
     absent = sorted({node for node in nodes if node is not None and not reachable(node)})
     if absent:
         offered = sorted(
@@ -84,12 +84,12 @@ def require_nodes(nodes: Sequence[str | None]) -> None:
 
 
 def count_sites(files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
-    """Read each file on its node and bring back everything but the rows.
+    """Read each file on its node and return everything except the rows.
 
     Raises
     ------
     ScenarioError
-        If a node is not there.
+        If a node does not exist.
     DataError
         If a file cannot be used.
     """
@@ -103,14 +103,14 @@ def count_sites(files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
 
 
 def lay_out_sites(files: Sequence[tuple[SiteFile, str | None]]) -> Layout:
-    """Survey each file on its node, and have a process that is none of them add up what they say.
+    """Survey each file on its node, and combine the surveys in a separate process.
 
     Raises
     ------
     ScenarioError
-        If a node is not there.
+        If a node does not exist.
     DataError
-        If a file cannot be used, or there is nothing that all could map.
+        If a file cannot be used, or the files have no common columns to map.
     """
     require_nodes([node for _, node in files])
     room = Room.here()
@@ -123,7 +123,7 @@ def lay_out_sites(files: Sequence[tuple[SiteFile, str | None]]) -> Layout:
 
 @dataclass(frozen=True)
 class PooledSites:
-    """All sites' rows, in one place once it is called: for the evaluation task alone."""
+    """The rows of all sites, pooled when it is called: only for the evaluation task."""
 
     parts: tuple[ray.ObjectRef[FloatArray], ...]
 
@@ -133,7 +133,7 @@ class PooledSites:
 
 
 def pool(sites: Sequence[Site]) -> PooledSites:
-    """Have each site's rows read on its node, for the evaluation to fetch; nothing comes to the caller."""
+    """Read each site's rows on its node, for the evaluation to fetch; the caller receives no rows."""
     room = Room.here()
     return PooledSites(tuple(_rows.options(**pinned(site.node, room)).remote(site.file) for site in sites))
 

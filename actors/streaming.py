@@ -1,4 +1,4 @@
-"""Work in another process whose events are heard here while it runs."""
+"""Work in another process whose events arrive here while it runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Raised:
 
 
 def streamed(work: Callable[[Listener], T]) -> Iterator[Event | Result[T]]:
-    """Do ``work`` in a thread and yield its events as they come, then its result."""
+    """Run ``work`` in a thread and yield its events as they arrive, then its result."""
     told: SimpleQueue[Event | Result[T] | Raised] = SimpleQueue()
 
     def body() -> None:
@@ -53,19 +53,19 @@ def streamed(work: Callable[[Listener], T]) -> Iterator[Event | Result[T]]:
 
 
 def heard(stream: Any, listener: Listener) -> Any:
-    """Pass the events of a Ray stream on, and return its result.
+    """Pass on the events of a Ray stream, and return its result.
 
     Parameters
     ----------
     stream : ray.ObjectRefGenerator
-        What a remote :func:`streamed` returned.
+        Stream that a remote :func:`streamed` returned.
     listener : callable
-        Hears each event.
+        Receives each event.
 
     Raises
     ------
     RaydrError
-        The error that the work raised, as itself; RunError if a part of Ray has ended meanwhile.
+        The error that the work raised, unchanged; RunError if a part of Ray has ended.
     """
     vitals = Vitals()
     try:
@@ -92,5 +92,5 @@ def _fetched(reference: Any, vitals: Vitals) -> Any:
 
 
 def own(error: RayTaskError) -> Exception:
-    """Return the error of raydr's own that a task of Ray's raised, or what Ray says of another."""
+    """Return the raydr error that a Ray task raised, or Ray's error for any other."""
     return error.cause if isinstance(error.cause, RaydrError) else error

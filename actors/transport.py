@@ -1,4 +1,4 @@
-"""Carries a federation's calls to client actors, and brings dead actors back."""
+"""Transport of a federation's calls to client actors, which restarts dead actors."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 _BROADCAST_BYTES = 100_000
-"""Larger requests go through the object store once per node; Ray copies smaller ones into each call anyway."""
+"""Larger requests go through the object store once per node; Ray copies smaller ones into each call in any case."""
 
 _START_S = 30.0
-"""Seconds that an actor may take to start, which come before the time-out of its first call; it takes 0.4 s."""
+"""Seconds that an actor may take to start, before the time-out of its first call begins; it takes 0.4 s."""
 
 
 @dataclass(kw_only=True, frozen=True)
 class Placement:
-    """One client actor to be: who lives there, their rows, and where Ray is to put it.
+    """A planned client actor: its clients, their rows, and its Ray options.
 
-    ``partitions`` refers to a list of one array for each client, or is the one client's file; ``withheld`` says where
-    these clients' :class:`Withheld` is, the rows that all clients hold in reserve, and the fingerprints of the
-    partitions: the actor looks them up, and the coordinator, which holds this, never does; ``options`` are those of
-    Ray's actors: resources, labels, scheduling strategy, and ``options_again`` those of a start after a loss, which may
-    have been the node's; ``node`` is the only node that will do, if there is one.
+    ``partitions`` refers to a list of one array for each client, or is the file of the one client. ``withheld`` refers
+    to these clients' :class:`Withheld`, the reserve rows and the fingerprints of the partitions. Only the actor
+    fetches them, not the coordinator, which holds this object. ``options`` are the Ray options of the actor:
+    resources, labels, scheduling strategy. ``options_again`` are the options of a restart, because the node may be
+    lost. ``node`` is the only possible node, if there is one.
     """
 
     clients: tuple[int, ...]
@@ -56,22 +56,22 @@ class Placement:
 
 @dataclass(kw_only=True)
 class RayTransport:
-    """The Ray side of a federation.
+    """The transport of a federation on Ray.
 
     Attributes
     ----------
     placements : sequence of Placement
-        Which together hold every client once.
+        Placements that together contain every client once.
     seed : int
         The run's seed.
     faults : FaultPlan
-        What goes wrong on purpose.
+        Simulated faults.
     timeout_s : float
-        Seconds that an actor has for one call; one that takes longer is killed and counts as timed out.
+        Seconds that an actor has for one call; a slower one is killed and counts as timed out.
     run : str
         Name of the run, to which clients bind what they seal.
     device : {"cpu", "cuda"}
-        What computes large products at the server, and in actors that have a part of a GPU.
+        Device for large products at the server, and in actors with a part of a GPU.
     """
 
     placements: Sequence[Placement]
@@ -86,7 +86,7 @@ class RayTransport:
     _history: list[Call] = field(default_factory=list, repr=False)
 
     def reset(self) -> None:
-        """Start every actor anew from the partitions."""
+        """Start every actor again from the partitions."""
         self.close()
         self._history.clear()
         self._settled.clear()
@@ -95,7 +95,7 @@ class RayTransport:
             self._start(index)
 
     def ask(self, call: Call) -> list[Answer]:
-        """One answer for each client asked."""
+        """Return one answer for each client asked."""
         answers: list[Answer] = []
         for result in self._call("ask", call):
             answers += result
@@ -103,7 +103,7 @@ class RayTransport:
         return answers
 
     def sum(self, call: SumCall) -> Iterator[PartialSum]:
-        """One partial sum of each actor that holds a client asked, as they come."""
+        """Yield one partial sum of each actor that holds a client asked, as they arrive."""
         for result in self._call("sum", call):
             if isinstance(result, PartialSum):
                 remember(self._history, call, result.clients)
@@ -112,14 +112,15 @@ class RayTransport:
                 yield PartialSum(number=call.number, round=call.round, failures=tuple(result))
 
     def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """Results of the server's own work, each task a task of Ray's, as many under way as keep all cores busy."""
+        """Yield the results of the server's own work, with enough Ray tasks in flight to keep all cores busy."""
         under_way: deque[ray.ObjectRef[Any]] = deque()
         room = Room.here()
-        # The cores of a placement group are its run's already: tasks there ask for none, and are no more than these.
+        # The cores of a placement group already belong to its run: tasks there request none, and there are no more
+        # tasks than cores.
         turns, ahead = (repeat({}), room.cores + 2) if room.group is None else (room.in_turn(), room.cores)
         waiting = iter(tasks)
-        # Those under way when nobody wants more come to their end: cancelling a task just as Ray hears that it is done
-        # ends this process (Ray 2.55: "Tried to complete task that was not pending").
+        # Tasks in flight run to their end even if no more results are needed. Cancelling a task at the moment when it
+        # finishes would end this process (Ray 2.55: "Tried to complete task that was not pending").
         for task in islice(waiting, ahead):
             under_way.append(_server_task.options(**next(turns)).remote(work, task))
         while under_way:
@@ -132,7 +133,7 @@ class RayTransport:
             yield result
 
     def peak_memory_bytes(self) -> int:
-        """Largest resident memory that any client actor ever had."""
+        """Return the largest resident memory that any client actor had."""
         peaks = [actor.peak_memory_bytes.remote() for actor in self._actors if actor is not None]
         return max(ray.get(peaks), default=0)
 
@@ -142,9 +143,9 @@ class RayTransport:
             self._end(index)
 
     def _call(self, method: str, call: Call) -> Iterator[Any]:
-        """Results of all actors that hold a client asked, in their order; failures where there is no result.
+        """Yield the results of all actors that hold a client asked, in order; failures if there is no result.
 
-        Each result is fetched when the one before has been consumed: large ones stay in the object store till then.
+        Each result is fetched after the previous one is consumed. Large results stay in the object store until then.
         """
         asked = asked_at(call, (placement.clients for placement in self.placements))
         alike = call.told(call.clients[0]) is call.request
@@ -170,7 +171,7 @@ class RayTransport:
             except RayActorError as error:
                 kind, reason = _death(error)
             except ObjectLostError:
-                kind, reason = Kind.NODE_LOST, "its answer is gone with the node that held it"
+                kind, reason = Kind.NODE_LOST, "its answer was lost with the node that held it"
             except RayTaskError as error:
                 self._require_settled(index)
                 raise own(error) from None
@@ -178,10 +179,10 @@ class RayTransport:
             yield [Failure(client, kind, reason) for client in asked[index]]
 
     def _await_starts(self) -> set[int]:
-        """Wait for actors that start; return those that cannot, since their only node is gone.
+        """Wait for actors that start; return those that cannot, because their only node is lost.
 
-        Time to start is not the clients' own. An actor that does not start for another reason is found by its call's
-        time-out.
+        The start time does not count against the clients' time-out. An actor that does not start for another reason is
+        found by the time-out of its call.
         """
         gone: set[int] = set()
         patience = time.monotonic() + _START_S * len(self._starting)
@@ -198,7 +199,7 @@ class RayTransport:
         return gone
 
     def _node_gone(self, index: int, clients: Sequence[int]) -> list[Failure]:
-        """Failures of clients of an actor for which Ray would wait for ever."""
+        """Return failures for the clients of an actor for which Ray would wait forever."""
         self._end(index)
         reason = f"its node {self.placements[index].node} is gone"
         return [Failure(client, Kind.NODE_LOST, reason) for client in clients]
@@ -208,7 +209,7 @@ class RayTransport:
         return actor if actor is not None else self._start(index)
 
     def _start(self, index: int) -> ActorHandle[Any]:
-        """Start an actor and settle its clients; calls that follow wait for that, since actors keep order."""
+        """Start an actor and set up its clients; later calls wait for that, because actors keep order."""
         placement = self.placements[index]
         options = placement.options_again if index in self._settled else placement.options
         actor = ClientActor.options(**options).remote()
@@ -227,7 +228,7 @@ class RayTransport:
         return actor
 
     def _require_settled(self, index: int) -> None:
-        """Raise what kept an actor from taking its clients in, if anything did."""
+        """Raise the error that kept an actor from setting up its clients, if any."""
         try:
             ray.get(self._settled[index])
         except RayTaskError as error:
@@ -242,7 +243,7 @@ class RayTransport:
 
 
 def _envelope(call: Call) -> Any:
-    """A call, or where it is in the object store."""
+    """Return a call, or its reference in the object store."""
     content = tuple(call.parts.values()) or (call.request,)
     size = sum(map(payload_bytes, content))
     if isinstance(call, SumCall) and call.masks is not None:
@@ -259,11 +260,11 @@ _server_task = ray.remote(_with_one_thread)
 
 
 def _fetched(reference: ray.ObjectRef[Any], deadline: float) -> Any:
-    """Result of a call, or GetTimeoutError if it is not there at the deadline."""
+    """Return the result of a call; raise GetTimeoutError if it is not there at the deadline."""
     try:
         return ray.get(reference, timeout=max(0.0, deadline - time.monotonic()))
     except GetTimeoutError:
-        # What is there but has still to come from another node is in time.
+        # A result that exists but is still in transfer from another node is in time.
         if not ray.wait([reference], timeout=0, fetch_local=False)[0]:
             raise
         return ray.get(reference)

@@ -221,7 +221,7 @@ def test_processes_share_the_gpus_of_a_room_and_auto_takes_what_there_is(
     assert backend._found_in(Room(cores=2), "auto") == "cpu"
     assert backend._found_in(Room(cores=2, gpus=1.0), "cpu") == "cpu"
     assert backend._found_in(Room(cores=2, gpus=1.0), "auto") == "cuda"
-    with pytest.raises(ScenarioError, match="the cluster has no GPU that Ray knows of"):
+    with pytest.raises(ScenarioError, match="Ray finds no GPU in the cluster"):
         backend._found_in(Room(cores=2), "cuda")
     on_gpus = backend.RayBackend(device="cuda")
     share = on_gpus._gpu_share(Room(cores=2, gpus=1.0), 10)

@@ -1,4 +1,4 @@
-"""What a method sees of its clients: requests, replies, exact sums, named randomness."""
+"""The federation as a method sees it: requests, replies, exact sums and named random streams."""
 
 from raydr.arrays import fingerprint
 from raydr.federation.averaging import average

@@ -1,9 +1,9 @@
-"""The accountant at the boundary: what a call will release is looked at before it is sent, and charged once.
+"""The accountant at the boundary: check the cost of a call before it is sent, and charge it once.
 
-However often clients are asked again in one start of a run, their noise has the same stream and so the same numbers: a
-call is one release. It is written down before it is sent (:mod:`raydr.federation.releases`), so that a run that goes on
-after an interruption counts it. What it then asks for once more is the same release, if the same is asked of the same
-clients and the answer is equal to the bit; otherwise it is another, and is charged too.
+A call is one release, even if clients are asked again within one start of a run: their noise has the same numbers. The
+release is recorded before the call is sent (:mod:`raydr.federation.releases`), so that a resumed run counts it. If a
+resumed run makes the same request to the same clients and gets a bit-identical answer, that is the same release.
+Otherwise it is another release and is charged too.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from raydr.privacy.shares import colluders_of, shares_of_whole
 
 @dataclass(frozen=True)
 class Due:
-    """What a call costs, if clients answer it.
+    """The cost of a call if clients answer it.
 
     Attributes
     ----------
     charge : Charge or None
-        Of the client least protected; None where there is nothing to charge, or nothing is claimed.
+        Charge of the least protected client; None without a claim or cost.
     sharing : Sharing or None
-        How clients share the noise of a sum; None where each covers its own.
+        How clients share the noise of a sum; None if each client covers its own reply.
     of_sum : float
         Noise multiplier of as many shares as make the whole noise.
     secure : bool
-        Whether the server sees the sum alone too.
+        Whether the server, too, sees only the sum.
     name : str
-        Of the release.
+        Name of the release.
     """
 
     charge: Charge | None = None
@@ -53,13 +53,13 @@ class Due:
     name: str = ""
 
     def if_answered(self, shares: int) -> Charge | None:
-        """Return the charge where this many clients add a share; a share hides nothing from its own client."""
+        """Return the charge if this many clients add a share; a share does not protect against its own client."""
         charge, sharing = self.charge, self.sharing
         if charge is None or sharing is None:
             return charge
 
         def without(known: int) -> float:
-            # Whose record it is does not tell its own share, so one share is always left.
+            # The record's own client does not reveal its share, so one share is always left.
             return self.of_sum * sqrt(max(1, shares - known) / sharing.clients)
 
         everybody, own = without(0), without(1)
@@ -71,20 +71,20 @@ class Due:
 
 @dataclass(kw_only=True)
 class Accounts:
-    """The releases of a run, and its budget.
+    """The releases of a run and its budget.
 
     Attributes
     ----------
     budget : Budget
-        What the run may cost.
+        Budget of the run.
     records : Mechanism or None
-        What all records carry for good.
+        Noise that all records carry from the start.
     secure : bool
-        Whether the server sees sums alone, of what is summed.
+        Whether the server sees only the sum of summed replies.
     released : dict of name to Released
-        All charged releases of the run, those before this start included.
+        All charged releases of the run, including those of earlier starts.
     write_down : callable
-        Keeps a release, and returns when it is kept.
+        Stores a release, and returns once it is stored.
     """
 
     budget: Budget
@@ -93,7 +93,7 @@ class Accounts:
     released: dict[str, Released] = field(default_factory=dict)
     write_down: Callable[[Released], None] = lambda release: None
     _covered: set[tuple[str, int]] = field(default_factory=set, repr=False)
-    _records_told: bool = field(default=False, repr=False)
+    _records_charged: bool = field(default=False, repr=False)
 
     @property
     def charges(self) -> dict[Charge, int]:
@@ -101,29 +101,29 @@ class Accounts:
         return dict(Counter(release.charge for release in self.released.values()))
 
     def afford(self, call: Call, sizes: Sequence[int], ledger: Ledger) -> Due:
-        """Return the cost of a call to clients with ``sizes`` rows, once it is charged and written down.
+        """Charge and record a call to clients with ``sizes`` rows, and return its cost.
 
         Raises
         ------
         ScenarioError
-            If it would release what nothing covers, and the run is strict.
+            If the call would release unprotected data and the run is strict.
         BudgetError
-            If it would pass the budget.
+            If it would exceed the budget.
         """
         kind, records = type(call.request).reply, self.records
         if type(call.request).sets_state and call.request.reads_classes:
-            self.records = None  # rows that their classes have changed are more than noisy rows
+            self.records = None  # rows that depend on classes reveal more than noisy rows
         if kind.public or kind.stays or not call.clients:
             return Due()
         claims = [claim_of(call, told, rows, records) for told, rows in told_of(call, sizes) if rows]
         mechanism = call.told(call.clients[0]).covering(records)
-        if mechanism is None or None in claims or not claims:  # of clients without rows nothing can be told
+        if mechanism is None or None in claims or not claims:  # clients without rows reveal nothing
             if claims:
                 self._refuse_bare(kind.granularity, kind.what)
             return Due()
         worst = min((claim for claim in claims if claim is not None), key=lambda claim: claim.multiplier)
         if mechanism.on == "data":
-            # Noisy records are drawn once in a run, and all that is made of them is post-processing.
+            # Noisy records are drawn once in a run. Everything computed from them is post-processing.
             charge = Charge(
                 kind=RECORDS,
                 deviation=worst.deviation,
@@ -134,31 +134,32 @@ class Accounts:
         else:
             if (kind.__name__, call.round) in self._covered:
                 raise TypeError(
-                    f"{kind.__name__} is asked for twice in round {call.round}, and the same noise would cover both"
+                    f"{kind.__name__} is requested twice in round {call.round}: the same noise would cover both"
+                    " replies"
                 )
             self._covered.add((kind.__name__, call.round))
             name = digest(
                 kind.__name__, call.round, call.clients, call.request, getattr(call, "sharing", None)
             )
             due = replace(_due(call, mechanism, worst, self.secure), name=name)
-        # The least noise that may be left: of as few as the call goes on with.
+        # The least noise that may be left, with the fewest clients that the call accepts.
         least = due.if_answered(due.sharing.clients + due.sharing.colluding if due.sharing else 1)
         if least is not None and due.name not in self.released:
             where = f"round {call.round}" if call.in_rounds else "the next release"
-            require_affordable(ledger.charges, least, self.budget, f"{kind.__name__} of {where}")
+            require_affordable(ledger.charges, least, self.budget, f"{kind.__name__} in {where}")
             self._release(Released(due.name, least), ledger)
         return due
 
     def settle(self, due: Due, ledger: Ledger, answered: int, answer: Callable[[], str]) -> Charge | None:
-        """Charge what a call has cost in the end, and return the charge; of noisy records only the first time.
+        """Charge the final cost of a call and return the charge; noisy records are charged only once.
 
-        ``answer`` is a digest of what came from those who answered.
+        ``answer`` returns a digest of the replies.
         """
         charge = due.if_answered(answered)
         if charge is None or not answered:
             return None
         if charge.kind == RECORDS:
-            first, self._records_told = not self._records_told, True
+            first, self._records_charged = not self._records_charged, True
             return charge if first else None
         before, came = self.released[due.name], answer()
         if before.answer not in ("", came):
@@ -168,7 +169,7 @@ class Accounts:
         return charge
 
     def _release(self, release: Released, ledger: Ledger) -> None:
-        """Charge a release, in place of what stands under its name, and write it down."""
+        """Charge a release in place of an earlier one with the same name, and record it."""
         before = self.released.get(release.name)
         self.write_down(release)
         self.released[release.name] = release
@@ -181,14 +182,14 @@ class Accounts:
         if not strict or (strict == "sums" and granularity is Granularity.PER_RECORD):
             return
         raise ScenarioError(
-            f"privacy.strict lets nothing leave that no noise with a claim covers, and this would: {what}. Cover it by"
-            " privacy.noise, choose what needs no data (data.scale none or unit, data.missing drop,"
-            " no data.harmonize, method.gamma, method.bounds), or leave privacy.strict out."
+            "privacy.strict allows only messages under noise with a claimed epsilon, and this message has none:"
+            f" {what}. Cover it with privacy.noise, choose settings that need no data (data.scale none or unit,"
+            " data.missing drop, no data.harmonize, method.gamma, method.bounds), or leave privacy.strict out."
         )
 
 
 def _due(call: Call, mechanism: Mechanism, worst: Claim, secure: bool) -> Due:
-    """What an answer costs whose noise is worth least at some client, and may be shared by all."""
+    """Return the cost of a reply whose least protected client has claim ``worst``."""
     name, told = type(call.request).reply.__name__, call.told(call.clients[0])
     charge = Charge(
         kind=name,
@@ -200,7 +201,7 @@ def _due(call: Call, mechanism: Mechanism, worst: Claim, secure: bool) -> Due:
     )
     if not isinstance(call, SumCall) or call.sharing is None:
         return Due(charge)
-    # Of the sum: how far a record moves it, and the noise that covers it.
+    # The claim of the sum: how far a record moves it, and the noise that covers it.
     whole = mechanism.claim(call.sharing.sensitivity, **_rounding(call, told)) or worst
     if secure:
         charge = replace(charge, deviation=whole.deviation, sensitivity=whole.sensitivity)
@@ -208,14 +209,14 @@ def _due(call: Call, mechanism: Mechanism, worst: Claim, secure: bool) -> Due:
 
 
 def told_of(call: Call, sizes: Sequence[int]) -> list[tuple[Request[Any], int]]:
-    """What clients are told and how many rows they have, once for clients that are alike in both."""
+    """Return each client's request and row count, once for clients with the same pair."""
     if call.told(call.clients[0]) is call.request:
         return [(call.request, rows) for rows in sorted({sizes[client] for client in call.clients})]
     return [(call.told(client), sizes[client]) for client in call.clients]
 
 
 def claim_of(call: Call, told: Request[Any], rows: int, records: Mechanism | None = None) -> Claim | None:
-    """What a mechanism promises for the reply of one client with so many rows, as the server sees it."""
+    """Return the claim of a mechanism for the reply of one client with ``rows`` rows, as the server sees it."""
     mechanism = told.covering(records)
     if mechanism is None:
         return None
@@ -233,7 +234,7 @@ def claim_of(call: Call, told: Request[Any], rows: int, records: Mechanism | Non
 
 
 def _rounding(call: Call, told: Request[Any]) -> dict[str, Any]:
-    """How many values leave together, and how finely the ring tells them apart."""
+    """Return how many values leave together, and the resolution of their ring."""
     kind = type(told).reply
     ranges = declared_ranges(kind, told, 0)
     shapes = [ranges[name] for name in kind.covers]
@@ -251,11 +252,10 @@ def sharing_of(
     lost: int = 0,
     start: str = "",
 ) -> Sharing | None:
-    """How clients with so many rows divide noise that covers their weighted sum; None where each covers its own.
+    """Return how clients with these sizes share the noise of their weighted sum; None if each covers its own.
 
-    Shares are such that there is enough noise without ``lost`` of them and without those of the part ``colluding`` of
-    the clients, or of one client. If any may be lost, another ``start`` of the run is another sum, since it may lose
-    others.
+    There is enough noise without ``lost`` shares and without those of the fraction ``colluding`` of the clients, or of
+    one client. If clients may be lost, another ``start`` of the run is another sum, because it may lose other clients.
     """
     mechanism: Mechanism | None = request.mechanism
     if mechanism is None or not mechanism.shared:

@@ -1,9 +1,9 @@
-"""Key agreement of clients over a server that relays their messages: keys of each pair, and one secret of them all.
+"""Key agreement of clients through a server that relays messages: pairwise keys, and one secret of all clients.
 
-Every client advertises a public key, once. Where all clients need a secret that the server lacks, one of them, the
-founder, draws it and seals it for each of the others (:mod:`raydr.privacy.masking.group_secret`); the server hands the
-boxes on. It follows from the founder's own secret, so a founder that is restarted, or a run that goes on, comes to the
-same one, and the others are told again what they were told.
+Every client sends its public key once. If all clients need a secret that the server does not have, one of them, the
+founder, draws it and seals it for each other client (:mod:`raydr.privacy.masking.group_secret`). The server forwards
+the boxes. The secret follows from the founder's own secret. So a restarted founder or a resumed run derives the same
+one, and the other clients receive the same messages again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from raydr.privacy.secrets import Secret, group_secret
 
 R = TypeVar("R", bound=Reply)
 Ask = Callable[[Request[R], tuple[int, ...]], dict[int, R]]
-"""Brings the replies of those clients who answer, by client."""
+"""Return the replies of the clients that answer, by client."""
 
 
 def agreement_key(client: Client) -> bytes:
@@ -43,18 +43,18 @@ class PublicKey(
 
     @staticmethod
     def ranges(request: AdvertiseRequest, rows: int) -> dict[str, Range]:
-        """32 bytes."""
+        """Declare 32 bytes."""
         return {"key": Range((KEY,), dtype="uint8")}
 
 
 @dataclass(frozen=True)
-class AdvertiseRequest(Request[PublicKey], what="the question for a public key"):
-    """Asked once."""
+class AdvertiseRequest(Request[PublicKey], what="a request for the public key"):
+    """Request for a public key, sent once."""
 
 
 @answers(AdvertiseRequest)
 def advertise(client: Client, request: AdvertiseRequest) -> PublicKey:
-    """Client part: the key that follows from its secret."""
+    """Client part: return the public key derived from the client's secret."""
     return PublicKey(masking.advertise(agreement_key(client), client.run, client.index))
 
 
@@ -62,7 +62,7 @@ def advertise(client: Client, request: AdvertiseRequest) -> PublicKey:
 class SealedSecret(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="a secret of all clients, sealed for each of the others",
+    what="the secret that all clients share, sealed for each other client",
     public=Public.SEALED,
 ):
     """``boxes``: (others, 48) uint8, in client order."""
@@ -71,20 +71,20 @@ class SealedSecret(
 
     @staticmethod
     def ranges(request: HandOutRequest, rows: int) -> dict[str, Range]:
-        """A box for each key."""
+        """Declare one box for each key."""
         return {"boxes": Range((len(request.keys), BOX), dtype="uint8")}
 
 
 @dataclass(frozen=True)
 class HandOutRequest(Request[SealedSecret], what="public keys of all other clients", sets_state=True):
-    """Told to the founder; ``keys`` (others, 32) uint8, in client order."""
+    """Sent to the founder; ``keys`` (others, 32) uint8, in client order."""
 
     keys: UInt8Array
 
 
 @answers(HandOutRequest)
 def hand_out(client: Client, request: HandOutRequest) -> SealedSecret:
-    """Client part of the founder: draw the secret of all clients, and seal it for the others."""
+    """Client part of the founder: draw the secret of all clients and seal it for the others."""
     client.agreed = group_secret(client.secret)
     others = (other for other in range(len(request.keys) + 1) if other != client.index)
     content = client.agreed.to_bytes()
@@ -103,20 +103,22 @@ def hand_out(client: Client, request: HandOutRequest) -> SealedSecret:
 class Agreed(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="word that a client has opened the secret of all clients",
+    what="confirmation that a client has opened the secret that all clients share",
     public=Public.EMPTY,
 ):
-    """An answer without content."""
+    """A reply without content."""
 
     @staticmethod
     def ranges(request: OpenRequest, rows: int) -> dict[str, Range]:
-        """No field."""
+        """Declare no field."""
         return {}
 
 
 @dataclass(frozen=True)
-class OpenRequest(Request[Agreed], what="the secret of all clients, sealed for this one", sets_state=True):
-    """Told to one client: who founded the secret, the founder's public ``key`` (32,), and a ``box`` (48,), uint8."""
+class OpenRequest(
+    Request[Agreed], what="the secret that all clients share, sealed for this client", sets_state=True
+):
+    """Sent to one client: number of the founder, its public ``key`` (32,) uint8, and a ``box`` (48,) uint8."""
 
     founder: int
     key: UInt8Array
@@ -125,7 +127,7 @@ class OpenRequest(Request[Agreed], what="the secret of all clients, sealed for t
 
 @answers(OpenRequest)
 def open_box(client: Client, request: OpenRequest) -> Agreed:
-    """Client part of all others."""
+    """Client part of all other clients: open the box."""
     secret = agreement_key(client)
     content = masking.receive(request.box, secret, client.run, client.index, request.founder, request.key)
     client.agreed = Secret(content)
@@ -134,7 +136,7 @@ def open_box(client: Client, request: OpenRequest) -> Agreed:
 
 @dataclass(frozen=True)
 class OpenRequests(Request[Agreed], what=OpenRequest.what, sets_state=True):
-    """A request for each client but the founder."""
+    """One request for each client except the founder."""
 
     own: dict[int, OpenRequest]
 
@@ -144,16 +146,16 @@ class OpenRequests(Request[Agreed], what=OpenRequest.what, sets_state=True):
 
 
 def agree(public_keys: Mapping[int, UInt8Array], founder: int, ask: Ask[Any]) -> None:
-    """Have the clients of these keys agree on a secret: the server's part.
+    """Server part: let the clients with these keys agree on a secret.
 
     Parameters
     ----------
     public_keys : mapping of client to (32,) uint8
-        Of all of them, from client 0 on.
+        Public keys of all of them, from client 0.
     founder : int
-        Who hands it out.
+        The client that distributes the secret.
     ask : callable
-        Reaches the clients.
+        Sends requests to the clients.
     """
     others = tuple(client for client in sorted(public_keys) if client != founder)
     keys = np.array([public_keys[client] for client in others], np.uint8).reshape(-1, KEY)

@@ -1,4 +1,4 @@
-"""The average of what clients send, by whichever aggregation a scenario chooses."""
+"""Averages of clients' replies, by the aggregation that a scenario chooses."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def average(
     *,
     weights: Literal["clients", "rows"],
 ) -> R:
-    """Average of clients' replies: the mean, of which the server sees the sum alone, or a robust rule's.
+    """Return the average of clients' replies: the exact mean, or the result of a robust rule.
 
     Parameters
     ----------
     federation : Federation
-        Whose clients are asked: those that :meth:`Federation.mean` asks.
+        Asks the same clients as :meth:`Federation.mean`.
     request : Request
-        What to ask.
+        Request to send.
     aggregation : Mean or RobustRule
         How to combine the replies.
     weights : {"clients", "rows"}
-        Of the mean. Under a robust rule clients weigh the same.
+        Weights of the mean. Under a robust rule, all clients have the same weight.
     """
     if isinstance(aggregation, RobustRule):
         return federation.robust_mean(request, aggregation)

@@ -1,4 +1,4 @@
-"""Noise on records from the start (P1 5.1): drawn once, before anything else is asked of them."""
+"""Noise on records from the start (P1 5.1): drawn once, before any other request."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from raydr.privacy.mechanism import Mechanism
 class Blurred(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="word that a client has added noise to its records",
+    what="confirmation that a client has added noise to its records",
     public=Public.EMPTY,
 ):
-    """An answer without content."""
+    """A reply without content."""
 
     @staticmethod
     def ranges(request: BlurRecords, rows: int) -> dict[str, Range]:
-        """No field."""
+        """Declare no field."""
         return {}
 
 
 @dataclass(frozen=True)
 class BlurRecords(Request[Blurred], what="the noise to add to all records", sets_state=True):
-    """Told to every client once; its records are noisy from then on. ``unit`` is that of a level."""
+    """Sent to every client once; its records are noisy from then on. ``unit`` is the unit of a level."""
 
     noise: Mechanism
     unit: float
@@ -37,23 +37,23 @@ class BlurRecords(Request[Blurred], what="the noise to add to all records", sets
 
 @answers(BlurRecords)
 def blur_client(client: Client, request: BlurRecords) -> Blurred:
-    """Client part: replace the partition by its noisy form."""
+    """Client part: replace the partition with its noisy form."""
     client.rows = blurred(client, request.noise, request.unit)
     client.covered_by = request.noise
     return Blurred()
 
 
 def blur_records(federation: Federation, noise: Mechanism, unit: float) -> None:
-    """Have every client add noise to its records: whatever is asked of them later is made of the noisy ones.
+    """Let every client add noise to its records; all later requests use the noisy ones.
 
     Parameters
     ----------
     federation : Federation
-        Whose clients are told.
+        Federation of the clients.
     noise : Mechanism
-        On data.
+        Mechanism on data.
     unit : float
-        Root mean square deviation of the features, in which a level is told; NaN where none is.
+        Root mean square deviation of the features, the unit of a level; NaN without one.
     """
     federation.ask(BlurRecords(noise, unit))
     federation.cover_records(noise)

@@ -1,9 +1,9 @@
-"""Checkpoints: everything that a run needs to go on, as one versioned file without pickle, and what they are of.
+"""Checkpoints: everything that a run needs to continue, as one versioned file without pickle.
 
-Random streams are named, not advanced, so they need no saving; clients are deterministic, so their state is rebuilt by
-repeating the requests that set it. What remains is the state of the method's loops and the messages so far. Neither the
-rounds' rows nor the charged releases are among it: they are kept once, line by line, next to the checkpoints,
-and a checkpoint knows them by a digest.
+Random streams are named, not advanced, so they need no saving. Clients are deterministic, so their state is rebuilt by
+repeating the requests that set it. What remains is the state of the method's loops and the ledger so far. Rounds and
+charged releases are stored in files of their own, line by line, next to the checkpoints. A checkpoint identifies them
+by a digest.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _DIGEST_BYTES = 32
 
 
 class DamagedCheckpointError(RunError):
-    """Content that is not what was written."""
+    """The content of a checkpoint is not what was written."""
 
 
 @dataclass(frozen=True)
 class History:
-    """The lines of a file so far, as a digest that the next one extends.
+    """Digest of the lines of a file so far, which the next line extends.
 
     Attributes
     ----------
     digest : str
-        Of the lines.
+        Digest of the lines.
     lines : int
-        How many there are.
+        Number of lines.
 
     Examples
     --------
@@ -67,18 +67,18 @@ class History:
 
 @dataclass(frozen=True)
 class LoopState:
-    """One loop of rounds.
+    """State of one loop of rounds.
 
     Attributes
     ----------
     done : int
-        Rounds of this loop that are done.
+        Completed rounds of this loop.
     round : int
-        Number of the last of them through the whole run; before the first, of the last round before the loop.
+        Number of the last completed round in the whole run; before the first, that of the last round before the loop.
     state : dict of name to array
-        What the next one starts from.
+        State from which the next round starts.
     ended : bool
-        Whether there is no next one: all are done, or the method left the loop.
+        Whether there is no next round: all are done, or the method left the loop.
     """
 
     done: int
@@ -94,17 +94,17 @@ class Checkpoint:
     Attributes
     ----------
     run : str
-        Digest of what the run is made from; a checkpoint of anything else is refused.
+        Digest of the run's inputs; a checkpoint of another run is refused.
     seed : int
-        Of the run.
+        Seed of the run.
     loops : tuple of LoopState
-        Every loop of rounds that was entered, the last of them perhaps unfinished.
+        Every loop of rounds that was entered; the last one may be unfinished.
     ledger : tuple of Entry
-        Every message so far.
+        Messages so far.
     history : History
-        Every round so far.
+        Rounds so far.
     released : History
-        Every line about a charged release so far.
+        Lines of charged releases so far.
     """
 
     run: str
@@ -116,18 +116,18 @@ class Checkpoint:
 
     @property
     def round(self) -> int:
-        """Rounds done in all."""
+        """Total number of completed rounds."""
         return self.loops[-1].round if self.loops else 0
 
     def restored_ledger(self) -> Ledger:
-        """Return a ledger that goes on where this one stopped, without what releases cost."""
+        """Return a ledger that continues this one, without the charges."""
         ledger = Ledger()
         for entry in self.ledger:
             ledger.record(entry)
         return ledger
 
     def to_bytes(self) -> bytes:
-        """Return the file's content: a line that names the format, a digest of what follows, arrays as npz."""
+        """Return the file's content: a header line, a digest of the rest, and the arrays as npz."""
         described = {
             "run": self.run,
             "seed": self.seed,
@@ -154,25 +154,27 @@ class Checkpoint:
         Raises
         ------
         DamagedCheckpointError
-            If it is not as it was written.
+            If the content is damaged.
         RunError
-            If it is of another version.
+            If it has another version.
         """
         header = _header()
         if not content.startswith(header):
             first, newline, _ = content[: len(header) + 8].partition(b"\n")
             if newline and first.startswith(_MAGIC) and first.removeprefix(_MAGIC).isdigit():
                 raise RunError(
-                    f"the checkpoint is of version {first.removeprefix(_MAGIC).decode()}, and this raydr reads version"
-                    f" {VERSION}: resume with the raydr that wrote it, or start the run anew."
+                    f"the checkpoint has version {first.removeprefix(_MAGIC).decode()}, but this raydr reads"
+                    f" version {VERSION}. Resume with the version of raydr that wrote it, or start the run again."
                 )
-            raise DamagedCheckpointError("the checkpoint is damaged, or none of raydr's: start the run anew.")
+            raise DamagedCheckpointError(
+                "the checkpoint is damaged, or is not a raydr checkpoint. Start the run again."
+            )
         digest, content = (
             content[len(header) : len(header) + _DIGEST_BYTES],
             content[len(header) + _DIGEST_BYTES :],
         )
         if hashlib.sha256(content).digest() != digest:
-            raise DamagedCheckpointError("the checkpoint is damaged: start the run anew.")
+            raise DamagedCheckpointError("the checkpoint is damaged. Start the run again.")
         try:
             with ArrayArchive(io.BytesIO(content)) as arrays:
                 described = json.loads(arrays["described"].tobytes())

@@ -1,4 +1,4 @@
-"""One client: its partition and its random streams. The client part of a method works on this and nothing else."""
+"""One client: its partition and its random streams. The client part of a method sees nothing else."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from raydr.privacy.secrets import Secret, client_secret
 
 @dataclass(frozen=True)
 class Withheld:
-    """Secrets and classes for the host of some clients; neither the server nor another host has them.
+    """Secrets and classes for the host of some clients, which neither the server nor another host has.
 
     Attributes
     ----------
     secrets : mapping of client to Secret
-        Each client's own, from which nothing follows of another's.
+        Each client's own secret, which reveals nothing about the others.
     reserve : (rows, features) array or None
-        Rows that nobody is mapped by, and that all clients know: anchors that are hidden from the server.
+        Rows that all clients know and that are not mapped: anchors hidden from the server.
     classes : mapping of client to (rows,) int64
-        Of each client's rows the class, where a client part needs it.
+        Class of each row of each client, if a client part needs it.
     """
 
     secrets: Mapping[int, Secret]
@@ -41,24 +41,24 @@ class Withheld:
         reserve: FloatArray | None = None,
         classes: Sequence[Int64Array] = (),
     ) -> Withheld:
-        """Return what the host of these clients is given in a run of that root.
+        """Return what the host of these clients receives in a run with this root.
 
         Parameters
         ----------
         root : Secret
-            From which the secrets of all clients follow. It is not kept.
+            Root of all clients' secrets. It is not kept.
         clients : iterable of int
-            Who lives there.
+            Clients of the host.
         reserve : (rows, features) array or None
             See the class.
         classes : sequence of (rows,) int64
-            One for each client of the run, in client order, or none.
+            One array for each client of the run, in client order, or none.
         """
         secrets = {client: client_secret(root, client) for client in clients}
         return cls(secrets, reserve, {client: classes[client] for client in secrets} if classes else {})
 
     def at(self, clients: Iterable[int]) -> Withheld:
-        """Return what the host of these clients is given of it."""
+        """Return the part for the host of these clients."""
         secrets = {client: self.secrets[client] for client in clients}
         own = {client: classes for client, classes in self.classes.items() if client in secrets}
         return Withheld(secrets, self.reserve, own)
@@ -75,21 +75,20 @@ class Client:
     rows : (rows, features) float32 or float64
         The partition. Requests that scale or perturb the data replace it; it is never changed in place.
     seed : int
-        The run's seed, from which :meth:`stream` derives this client's randomness. The server knows it too.
+        The run's seed, from which :meth:`stream` derives this client's random numbers. The server knows it too.
     round : int
-        The round of the call that is being answered; 0 before the first.
+        Round of the call that is being answered; 0 before the first.
     memory : dict of name to anything
-        What a client part keeps to spare itself work. A restarted client has forgotten it, so whatever is in it must
-        be such that it can be computed again, to the same bits, from rows and streams.
+        Results that a client part keeps to avoid repeated work. A restarted client loses them, so they must be
+        computable again from rows and streams, bit for bit.
     secret : Secret
-        The client's own, in all rounds: of its noise, and of what it seals. The server does not have it.
+        The client's own secret for its noise and sealed state. The server does not have it.
     agreed : Secret or None
-        What all clients share, once one of them has handed it out; the server does not have it either.
+        Secret that all clients share, once it is distributed. The server does not have it either.
     reserve : (rows, features) array or None
-        Rows that all clients know, and the server does not.
+        Rows that all clients know and the server does not.
     classes : (rows,) int64 or None
-        Of its own rows the class, where what it is asked declares that it reads them
-        (:attr:`raydr.federation.Request.reads_classes`).
+        Class of each row, if the request declares that it reads them (:attr:`raydr.federation.Request.reads_classes`).
     """
 
     index: int
@@ -115,11 +114,11 @@ class Client:
         """
         if self.agreed is None:
             raise RunError(
-                f"client {self.index} was asked for what takes a secret of all clients, before they agreed on one: have"
-                " them do so (Federation.agree)."
+                f"client {self.index} needs the secret that all clients share, but they have not agreed on one yet:"
+                " call Federation.agree first."
             )
         return self.agreed
 
     def stream(self, purpose: str) -> np.random.Generator:
-        """Independent random numbers for ``(seed, client, round, purpose)``, whoever asks, however often."""
+        """Return independent random numbers for ``(seed, client, round, purpose)``, the same on every call."""
         return client_stream(self.seed, self.index, self.round, purpose)

@@ -1,4 +1,4 @@
-"""What a federation is from its first call to its last, whatever it is asked to do."""
+"""The settings of a federation that do not change during a run."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from raydr.privacy.mechanism import Coverage, Mechanism
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What a federation is made with, and what no round changes.
+    """The settings of a federation that no round changes.
 
     Attributes
     ----------
     seed : int
         The run's seed.
     run : str
-        Digest of what the run is made from, which checkpoints carry and to which clients bind what they seal.
+        Digest of the run's inputs. Checkpoints carry it, and clients bind what they seal to it.
     start : str
-        Tells this start of the run from others; empty for its first.
+        Identifies this start of the run; empty for the first.
     policy : FailurePolicy
-        Decides what follows when a client does not answer.
+        What to do if a client does not answer.
     participation : float
-        Part of the clients, from above 0 to 1, drawn anew in each round, that a mean in rounds asks.
+        Fraction of the clients, in (0, 1], that a mean in rounds asks; drawn again in each round.
     checkpoint_every : int
         Rounds between checkpoints; 0 for none.
     evaluate_every : int
-        Rounds between the states that a method keeps for the evaluation (:mod:`raydr.methods.snapshots`); 0: keep none.
+        Rounds between the states that a method keeps for the evaluation (:mod:`raydr.methods.snapshots`); 0 for none.
     batch_clients : bool
-        Whether clients of one host may compute as one, where a method offers it.
+        Whether the clients of one host may compute together, if a method supports it.
     coverage : Coverage or None
-        Mechanism that clients' hosts are to apply, where a method offers it, and which of them do.
+        Mechanism for the clients' hosts, if a method supports it, and the clients that apply it.
     budget : Budget
-        What the run's releases may cost.
+        Privacy budget of the run.
     public : (rows, features) array or None
-        Rows that are nobody's secret, as read.
+        Public rows, as read.
     isometry_key : bool
-        Whether clients key their rows before anything is told of them.
+        Whether clients key their rows before they answer any request about them.
     secure : SecureSums or None
-        What sums withstand whose summands the server does not see; None where it sees them.
+        Settings of secure sums; None if the server sees the summands.
     hidden : int
-        How many public rows there are that the server does not see: clients tell them under the key.
+        Number of public rows that the server does not see. Clients send them under the key.
     """
 
     seed: int
@@ -63,11 +63,14 @@ class Context:
     secure: SecureSums | None = None
 
     def mechanism(self, on: str) -> Mechanism | None:
-        """Return what clients apply on this, such as "gradient"; None where they do not."""
+        """Return the clients' mechanism on this quantity, such as "gradient"; None without one."""
         found = self.coverage.mechanism if self.coverage is not None else None
         return found if found is not None and found.on == on else None
 
     def covering(self, on: str) -> Mechanism | None:
-        """Return what a request of this is to carry: what covers it, or its records, unless these have it for good."""
+        """Return the mechanism that a request for this quantity carries.
+
+        It covers the quantity or the records. None if there is none, or if the records carry the noise from the start.
+        """
         blur = self.mechanism("data")
         return None if blur is not None and blur.for_good else self.mechanism(on) or blur

@@ -1,4 +1,4 @@
-"""The first question of every federation: how large each client's partition is."""
+"""The first request of every federation: the size of each client's partition."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Enrolment(
 
     @staticmethod
     def ranges(request: Enrol, rows: int) -> dict[str, Range]:
-        """Two numbers."""
+        """Declare two numbers."""
         return {"rows": Range(()), "features": Range(())}
 
 
 @dataclass(frozen=True)
-class Enrol(Request[Enrolment], what="the question how many rows and features a client has"):
-    """Asked once, before anything else."""
+class Enrol(Request[Enrolment], what="a request for the number of rows and features"):
+    """Request for the size, sent once before any other."""
 
 
 @answers(Enrol)
 def enrol(client: Client, request: Enrol) -> Enrolment:
-    """Client part of the first question."""
+    """Client part: return the size of the partition."""
     return Enrolment(*client.rows.shape)

@@ -1,6 +1,7 @@
-"""What can go wrong with a client's answer, and what is done about it.
+"""Failures of clients to answer, and the policy that handles them.
 
-Failures are values: a host or a transport reports them, one policy decides, and every decision is journalled.
+Failures are values: a host or a transport reports them, one policy decides, and every decision is recorded in the
+journal.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from raydr.settings import share_of
 
 
 class Kind(StrEnum):
-    """Whose failure it is."""
+    """Where a failure occurred."""
 
     CLIENT_RAISED = "client raised"
     REFUSED = "reply refused"
@@ -26,7 +27,7 @@ class Kind(StrEnum):
 
 
 class Decision(StrEnum):
-    """What follows from a failure."""
+    """What to do about a failure."""
 
     RETRY = "retry"
     DROP = "drop for this round"
@@ -40,13 +41,13 @@ class Failure:
     Attributes
     ----------
     client : int
-        Which.
+        Number of the client.
     kind : Kind
-        Whose failure it is: the client part's, the reply's, the network's, the process's, the machine's.
+        Where it occurred: in the client part, reply, request, network, process or machine.
     reason : str
-        What was seen, in one line.
+        The cause, in one line.
     trace : str
-        The client part's traceback, where it raised.
+        Traceback of the client part, if it raised.
     """
 
     client: int
@@ -57,7 +58,7 @@ class Failure:
 
 @dataclass(kw_only=True, frozen=True)
 class Incident:
-    """A failure and what was decided: a log line, and an entry of the round's row in ``rounds.jsonl``."""
+    """A failure and the decision: a log line, and an entry of the round's row in ``rounds.jsonl``."""
 
     round: int
     call: str
@@ -69,7 +70,7 @@ class Incident:
 
 
 class ClientError(RunError):
-    """A client did not answer, and the run cannot go on without it."""
+    """A client did not answer, and the run cannot continue without it."""
 
 
 class QuorumError(RunError):
@@ -78,36 +79,36 @@ class QuorumError(RunError):
 
 @dataclass(frozen=True)
 class FailurePolicy:
-    """Retry what a new process can mend; drop, where the call allows it, what it cannot; else give up.
+    """Retry what a new process can fix; otherwise drop the client if the call allows it, or give up.
 
-    A dead process, a lost node and a time-out say nothing about the client's answer, so the call is repeated, with
-    the same random streams and so for the same answer. A client part that raises, or whose reply is refused, would
-    do the same again: it is not repeated.
+    A dead process, a lost node and a time-out do not depend on the client's answer. So the call is repeated with the
+    same random streams, and gives the same answer. A client part that raises, or whose reply is refused, would fail
+    again. Such a call is not repeated.
 
     Attributes
     ----------
     retries : int
-        How often a call is repeated to a client before it counts as lost.
+        Number of times a call to a client is repeated before the client counts as lost.
     quorum : float
-        Part of the clients asked, from above 0 to 1, that must answer a call that can do without some. 1 means all.
+        Fraction of the asked clients, in (0, 1], that must answer a droppable call. 1 means all.
     """
 
     retries: int = 2
     quorum: float = 1.0
 
     def decide(self, failure: Failure, attempt: int, *, droppable: bool) -> Decision:
-        """Return what to do about the failure of attempt number ``attempt``, from 0."""
+        """Return the decision for a failure of attempt number ``attempt``, from 0."""
         mendable = failure.kind in (Kind.PROCESS_DIED, Kind.NODE_LOST, Kind.TIMED_OUT)
         if mendable and attempt < self.retries:
             return Decision.RETRY
         return Decision.DROP if droppable and self.quorum < 1 else Decision.GIVE_UP
 
     def most_lost(self, asked: int) -> int:
-        """How many of so many may fail to answer a call that can do without some."""
+        """Return how many of ``asked`` clients may fail to answer a droppable call."""
         return asked - math.ceil(share_of(self.quorum, asked))
 
     def require_quorum(self, answered: int, asked: int) -> None:
-        """Raise QuorumError if too few answered, by the decimal that was written: 0.56 of 25 are 14."""
+        """Raise QuorumError if too few clients answered. The quorum is exact in decimal: 0.56 of 25 is 14."""
         if answered < share_of(self.quorum, asked):
             raise QuorumError(
                 f"only {answered} of {asked} clients answered, fewer than the quorum of {self.quorum:g}: lower"

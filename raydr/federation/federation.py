@@ -1,14 +1,15 @@
 """The federation as a method sees it: ask every client, or learn only a sum.
 
-``ask`` brings one reply per client, in client order; ``sum`` and ``mean`` bring the aggregate alone, added up in the
-ring (:mod:`raydr.federation.ring`), so the same bits come back however clients are packed into processes.
-``robust_mean`` stands between them: the method learns an aggregate alone, but the server had to look at each reply.
-What carries the calls is a :class:`~raydr.federation.transport.Transport`: in this process
-(:mod:`raydr.federation.inline`) or Ray's actors.
+``ask`` returns one reply of each client, in client order. ``sum`` and ``mean`` return only the aggregate, added up in
+the ring (:mod:`raydr.federation.ring`), so that results are identical bit for bit, however clients are packed into
+processes. ``robust_mean`` returns only an aggregate too, but the server must see each reply. A
+:class:`~raydr.federation.transport.Transport` carries the calls: in this process (:mod:`raydr.federation.inline`) or
+through Ray actors.
 
-``ask`` and ``sum`` need every client. The means inside rounds can do without some, down to the policy's quorum; the
-weights of those that answered are renormalised. Where clients are lost at random and weigh the same, that is unbiased;
-weighted by rows it is a ratio of two unbiased sums, whose bias vanishes with the number of clients.
+``ask`` and ``sum`` need every client. Means inside rounds can continue without some clients, down to the policy's
+quorum. The weights of the clients that answered are renormalised. If clients are lost at random and have equal
+weights, the mean is unbiased. Weighted by rows it is a ratio of two unbiased sums, whose bias vanishes as the number
+of clients grows.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 State = dict[str, NDArray[Any]]
 
-MASKED = "server, which learns the sum alone"
+MASKED = "server, which learns only the sum"
 
 
 class Federation:
@@ -65,17 +66,17 @@ class Federation:
     transport : Transport
         Carries the calls.
     clients : int
-        Number of clients, those without rows included.
+        Number of clients, including those without rows.
     context : Context
-        What no round changes: seed, policy, participation, mechanism, public rows.
+        Settings that no round changes: seed, policy, participation, mechanism, public rows.
     journal : Journal, optional
-        Told of stages, rounds, incidents and checkpoints.
+        Receives stages, rounds, incidents and checkpoints.
     resume : Checkpoint, optional
-        Where to go on: loops of rounds take up their saved state and skip what was done.
+        Checkpoint to continue from: loops of rounds restore their state and skip completed rounds.
     released : sequence of str, optional
-        What was written down of all charged releases before this start of the run.
+        Lines of all charged releases before this start of the run.
     transcript : Transcript, optional
-        Where to write down what the server sees.
+        Records what the server sees.
 
     Attributes
     ----------
@@ -84,11 +85,11 @@ class Federation:
     features : int
         Features of every row.
     round : int
-        Rounds begun so far.
+        Rounds started so far.
     answered : tuple of int
-        Clients whose replies are in the last sum, mean or robust mean, ascending; none after one that failed.
+        Clients whose replies are in the last sum, mean or robust mean, ascending; empty after one that failed.
     deviation : (features,) float64 or None
-        Standard deviation of each feature, if sums have told it.
+        Standard deviation of each feature, if sums have revealed it.
     """
 
     def __init__(
@@ -104,8 +105,8 @@ class Federation:
     ) -> None:
         if resume is not None and (resume.run, resume.seed) != (context.run, context.seed):
             raise RunError(
-                "the checkpoint is of another run: of another scenario, seed, data or version of raydr. Start the run"
-                " anew."
+                "the checkpoint belongs to another run: its scenario, seed, data or raydr version differs. Start"
+                " the run again."
             )
         self._transport = transport
         self._meter = Meter(journal or Journal())
@@ -138,9 +139,9 @@ class Federation:
         self.sizes = tuple(enrolment.rows for enrolment in enrolments)
         widths = sorted({enrolment.features for enrolment in enrolments})
         if len(widths) > 1:
-            raise ClientError(f"clients hold rows of different width: {widths} features")
+            raise ClientError(f"clients have different numbers of features: {widths}")
         if not sum(self.sizes):
-            raise ClientError("no client holds a row")
+            raise ClientError("no client has any rows")
         self.features = widths[0]
 
     @property
@@ -150,11 +151,11 @@ class Federation:
 
     @property
     def public(self) -> FloatArray | None:
-        """Rows (rows, features) that are nobody's secret, in the scale of the clients' own."""
+        """Public rows (rows, features), in the scale of the clients' rows."""
         return self._public
 
     def rescale_public(self, rescaled: Callable[[FloatArray], FloatArray]) -> None:
-        """Do to the public rows what the clients have been asked to do to their own."""
+        """Apply to the public rows what the clients applied to theirs."""
         if self._public is not None:
             self._public = rescaled(self._public)
 
@@ -165,12 +166,12 @@ class Federation:
 
     @property
     def journal(self) -> Journal:
-        """Told of stages, rounds, incidents and checkpoints."""
+        """Receives stages, rounds, incidents and checkpoints."""
         return self._meter.journal
 
     @property
     def recorded(self) -> bool:
-        """Whether what is asked is written down, so that nobody may write over it afterwards."""
+        """Whether requests are recorded, so that their arrays must not be changed afterwards."""
         return self._transcript is not None
 
     @property
@@ -179,19 +180,19 @@ class Federation:
         return self._meter.ledger
 
     def disclose_public(self, rows: FloatArray) -> None:
-        """Take rows that clients have told, and that are nobody's secret, for the public ones."""
+        """Use rows that clients disclosed as the public rows."""
         self._public = rows
 
     def keyed(self) -> None:
-        """Take note that whatever clients tell from now on is of rows under an isometry key."""
+        """Note that all later replies describe rows under an isometry key."""
         self._meter.keyed = True
 
     def cover_records(self, mechanism: Mechanism) -> None:
-        """Take note that all clients' records carry noise for good, so that the accountant charges it once."""
+        """Note that all clients' records carry noise from the start, so that the accountant charges it once."""
         self._accounts.records = mechanism
 
     def stream(self, purpose: str) -> np.random.Generator:
-        """Random numbers of the server for this round and purpose."""
+        """Return the server's random numbers for this round and purpose."""
         return server_stream(self.seed, self.round, purpose)
 
     def stage(self, name: str) -> AbstractContextManager[None]:
@@ -199,15 +200,15 @@ class Federation:
         return self.journal.stage(name)
 
     def rounds(self, count: int, state: State) -> Iterator[int]:
-        """Number ``count`` rounds, from 1 on through the whole run, and journal each.
+        """Yield the numbers of ``count`` rounds, counted through the whole run, and journal each.
 
         Parameters
         ----------
         count : int
             Rounds of this loop.
         state : dict of name to array
-            What one round hands to the next. The loop body replaces its values; checkpoints save it; a resumed run
-            fills it, before the first round, with what was saved, and yields only the rounds that remain.
+            State that one round passes to the next. The loop body replaces its values and checkpoints save it. A
+            resumed run restores it before the first round, and yields only the remaining rounds.
         """
         index, loop = len(self._loops), LoopState(0, self.round, dict(state))
         if self._resume is not None and index < len(self._resume.loops):
@@ -230,7 +231,7 @@ class Federation:
                 yield self.round
                 left = False
             finally:
-                # Also where the method breaks out of its loop: that round is its last.
+                # This also runs if the method breaks out of its loop: that round is its last.
                 self._in_rounds = False
                 ended = self._meter.end_round(self.round, time.perf_counter() - started)
                 self._history = self._history.then(ended.line)
@@ -243,27 +244,27 @@ class Federation:
                 self.journal.tell(CheckpointTaken(self.round, self._checkpoint().to_bytes()))
 
     def report(self, *, objective: float | None, moved: float | None = None) -> None:
-        """Note the method's objective for the present round, and the squared length of its step where it has one."""
+        """Record the objective of this round, and the squared length of the method's step if it has one."""
         self._meter.note(objective, moved)
 
     def ask(self, request: Request[R]) -> list[R]:
-        """One reply of each client, in client order.
+        """Return one reply of each client, in client order.
 
         Raises
         ------
         ClientError
-            If a client does not answer, whatever is tried.
+            If a client does not answer after all retries.
         """
         replies = self._replies(request, tuple(range(self.clients)), "server")
         return [replies[client] for client in range(self.clients)]
 
     def gather(self, request: Request[R]) -> dict[int, R]:
-        """Replies by client, in client order; in rounds, of those that have rows, take part and answer.
+        """Return replies by client, in client order; in rounds, of clients with rows that take part and answer.
 
         Raises
         ------
         ClientError, QuorumError
-            If a client is lost that cannot be done without, or too many are.
+            If a required client is lost, or too many clients are.
         """
         cohort = self._cohort("clients")
         replies = self._replies(request, cohort, "server", droppable=self._in_rounds)
@@ -271,15 +272,16 @@ class Federation:
         return {client: replies[client] for client in sorted(replies)}
 
     def sum(self, request: Request[R]) -> R:
-        """Sum of all clients' replies, field by field; exact in the ring, rounded once to double precision."""
+        """Return the sum of all clients' replies, field by field; exact in the ring, rounded once to float64."""
         return self._aggregate(request, "sum")
 
     def padded_sum(
         self, request: Request[R], *, weights: Literal["clients", "rows"] = "clients"
     ) -> tuple[SumCall, dict[str, Int64Array]]:
-        """Call for a sum of the replies of clients that have rows, and what it is in the ring, under the pads of all.
+        """Return the call for a padded sum and the sum in the ring, under the pads of all clients.
 
-        The server cannot read it: it hands it back to the clients. No client can be done without.
+        The sum is over the clients with rows. The server cannot read it and returns it to the clients. Every client
+        must answer.
         """
         if not type(request).padded:
             raise TypeError(f"{type(request).__name__} is not padded: ask for its sum")
@@ -289,34 +291,34 @@ class Federation:
         return call, self._padded(total, call)
 
     def mean(self, request: Request[R], *, weights: Literal["clients", "rows"] = "clients") -> R:
-        """Mean of the replies of clients that have rows; in rounds, of those that take part and answer.
+        """Return the mean reply of clients with rows; in rounds, of those that take part and answer.
 
         Parameters
         ----------
         request : Request
-            What to ask.
+            Request to send.
         weights : {"clients", "rows"}
-            Every client counts the same (P1's omega_p = 1/P), or as its number of rows.
+            Equal weights (P1's omega_p = 1/P), or weights by number of rows.
 
         Raises
         ------
         ClientError, QuorumError
-            If a client is lost that cannot be done without, or too many are.
+            If a required client is lost, or too many clients are.
         """
         return self._aggregate(request, weights, mean=True)
 
     def robust_mean(self, request: Request[R], rule: RobustRule) -> R:
-        """Mean that some clients that lie cannot move far; of the same clients as :meth:`mean` with equal weights.
+        """Return a mean that lying clients cannot move far, over the same clients as :meth:`mean`.
 
-        Arrays are combined by the rule, each for itself. Numbers, and arrays whose entries stand for themselves, are
-        combined by their median, whatever the rule: no rule bounds a single number better, and a norm in the units of
-        an array would mean nothing for it. Clients weigh the same, because a weight is itself a claim: whoever claims
-        the most rows would outweigh the others.
+        The rule combines each array separately. Numbers, and arrays whose entries are independent numbers, are
+        combined by their median under every rule. No rule bounds a single number better, and a norm over such an array
+        has no meaning. All clients have the same weight, because a weight is itself a claim: a client that claims the
+        most rows would outweigh the others.
 
         Parameters
         ----------
         request : Request
-            What to ask. The server sees each reply on its own, and the ledger says so.
+            Request to send. The server sees each reply on its own, and the ledger states this.
         rule : RobustRule
             How to combine the replies.
 
@@ -325,7 +327,7 @@ class Federation:
         ScenarioError
             If fewer clients take part than the rule needs.
         ClientError, QuorumError
-            If a client is lost that cannot be done without, or too many are for the policy or for the rule.
+            If a required client is lost, or too many clients are for the policy or the rule.
         """
         cohort = self._cohort("clients")
         rule.require(len(cohort))
@@ -342,20 +344,20 @@ class Federation:
         return self._combined([replies[client] for client in self.answered], rule, request)
 
     def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """Results of ``work`` on each task, in order: the server's own work, on as many cores as there are.
+        """Yield the results of ``work`` on each task, in order: the server's own work, on all cores.
 
         Parameters
         ----------
         work : callable
-            A function of a module, with one argument; it computes with one BLAS thread, so its bits are the same
-            wherever it runs.
+            A module-level function with one argument. It computes with one BLAS thread, so its results are identical
+            bit for bit everywhere.
         tasks : sequence
             Its arguments.
 
         Raises
         ------
         RaydrError
-            What ``work`` raised.
+            Any error that ``work`` raised.
         """
         self.journal.progress(0, len(tasks))
         for done, result in enumerate(self._transport.compute(work, tasks), 1):
@@ -371,7 +373,7 @@ class Federation:
         *,
         droppable: bool = False,
     ) -> dict[int, R]:
-        """Replies by client; ``finest`` is how finely they are read where that is not what their type declares."""
+        """Return replies by client; ``finest`` overrides the granularity that their type declares."""
         call = Call(
             request=request,
             number=self._number(),
@@ -444,9 +446,9 @@ class Federation:
         return cast(R, learnt)
 
     def _total(self, request: Request[R], weighting: Weighting) -> tuple[SumCall, Total]:
-        """A call for a sum, and what clients answered to it, added up."""
+        """Return a call for a sum, and the sum of the replies."""
         self.answered = ()
-        total_weight = self.rows if weighting == "rows" else len(self._weighty(weighting))
+        total_weight = self.rows if weighting == "rows" else len(self._with_weight(weighting))
         cohort = self._cohort(weighting)
         droppable = self._in_rounds and weighting != "sum"
         lost = self.context.policy.most_lost(len(cohort)) if droppable else 0
@@ -478,7 +480,7 @@ class Federation:
                 if part.reply is None or late or not total.clients.isdisjoint(part.clients):
                     continue
                 total.add(part)
-                seen_by = MASKED if prepared is not None else "server, which adds up what each client sends"
+                seen_by = MASKED if prepared is not None else "server, which sums what each client sends"
                 self._meter.received(
                     part.reply, part.sent, seen_by, part.reply.granularity, secure=prepared is not None
                 )
@@ -496,32 +498,32 @@ class Federation:
         return call, total
 
     def agree(self, *, founder: int = FOUNDER, clients: int | None = None) -> None:
-        """Have clients agree on a secret that the server hands on and cannot read.
+        """Let clients agree on a secret that the server forwards and cannot read.
 
         Parameters
         ----------
         founder : int
-            Who draws it, and seals it for the others.
+            The client that draws the secret and seals it for the others.
         clients : int, optional
-            How many take part, from client 0 on; by default all of the federation. The transport must reach them.
+            Number of clients that take part, from client 0; by default all. The transport must reach them.
         """
         keys = self._advertised(self.clients if clients is None else clients)
-        agree(keys, founder, lambda request, asked: self._beside(request, asked, droppable=False))
+        agree(keys, founder, lambda request, asked: self._relayed(request, asked, droppable=False))
 
     def _advertised(self, clients: int) -> dict[int, UInt8Array]:
-        """Return public keys of the first ``clients`` clients, which are asked for them once."""
+        """Return the public keys of the first ``clients`` clients, requested once."""
         if len(self._public_keys) < clients:
-            replies = self._beside(AdvertiseRequest(), tuple(range(clients)), droppable=False)
+            replies = self._relayed(AdvertiseRequest(), tuple(range(clients)), droppable=False)
             self._public_keys = {client: reply.key for client, reply in replies.items()}
         return self._public_keys
 
     def _note(self, call: Call, charge: Charge | None, answered: Iterable[int]) -> None:
-        """Write down what those who answered have done: set their state, or released what is charged."""
+        """Record in the transcript what the clients that answered did."""
         if self._transcript is not None:
             self._transcript.note(replace(call, clients=tuple(sorted(answered))), charge, self._accounts)
 
     def _prepared(self, call: SumCall, droppable: bool) -> Prepared | None:
-        """Have clients prepare for a secure sum, where sums are secure."""
+        """Let clients prepare a secure sum, if sums are secure."""
         if self._secretariat is None:
             return None
         prepared = self._secretariat.prepared(
@@ -529,28 +531,28 @@ class Federation:
             call.number,
             call.round,
             self._advertised(self.clients),
-            lambda request, asked: self._beside(request, asked, droppable),
+            lambda request, asked: self._relayed(request, asked, droppable),
         )
         self._meter.sent(prepared.masks.told(), tuple(sorted(prepared.shared)))
         return prepared
 
     def _unmask(self, prepared: Prepared, total: Total, droppable: bool) -> None:
-        prepared.unmask(total, lambda request, asked: self._beside(request, asked, droppable))
+        prepared.unmask(total, lambda request, asked: self._relayed(request, asked, droppable))
 
-    def _beside(self, request: Request[Any], asked: tuple[int, ...], droppable: bool) -> dict[int, Any]:
-        """Replies that the server hands on from client to client; simulated faults strike sums alone."""
+    def _relayed(self, request: Request[Any], asked: tuple[int, ...], droppable: bool) -> dict[int, Any]:
+        """Return replies that the server forwards between clients; simulated faults do not affect them."""
         in_rounds, self._in_rounds = self._in_rounds, False
         try:
-            return self._replies(request, asked, "server, to hand on", droppable=droppable)
+            return self._replies(request, asked, "server, which forwards it", droppable=droppable)
         finally:
             self._in_rounds = in_rounds
 
     def _padded(self, total: Total, call: SumCall) -> dict[str, Int64Array]:
-        """What the clients get back of a padded sum."""
+        """Return the padded sum as the clients receive it."""
         return total.totals
 
     def _write_down(self, transcript: Transcript, call: SumCall, part: PartialSum) -> None:
-        """Note one client's summand: what the server of a deployment receives where sums are not secret."""
+        """Record one client's summand, which a deployed server receives if sums are not secure."""
         if len(part.clients) != 1 or type(call.request).padded:
             return
         client, alone = part.clients[0], Total()
@@ -569,21 +571,21 @@ class Federation:
         )
 
     def _decoded(self, total: Total, call: SumCall, mean: bool) -> Reply:
-        """What the method learns of a sum."""
+        """Return what the method learns from a sum."""
         return total.decoded(call, total.weight if mean else 1)
 
     def _combined(self, replies: Sequence[R], rule: RobustRule, request: Request[R]) -> R:
-        """What the method learns of replies that a robust rule combines."""
+        """Return what the method learns from replies that a robust rule combines."""
         with one_blas_thread():
             return _combined(replies, rule, request)
 
-    def _weighty(self, weighting: Weighting) -> tuple[int, ...]:
-        """Clients whose weight is not zero."""
+    def _with_weight(self, weighting: Weighting) -> tuple[int, ...]:
+        """Return the clients with a non-zero weight."""
         return tuple(client for client, rows in enumerate(self.sizes) if rows or weighting == "sum")
 
     def _cohort(self, weighting: Weighting) -> tuple[int, ...]:
-        """Clients whose weight is not zero; of a mean in a round, those of them that take part."""
-        clients = self._weighty(weighting)
+        """Return the clients with a non-zero weight; for a mean in a round, those that take part."""
+        clients = self._with_weight(weighting)
         if not self._in_rounds or weighting == "sum" or self.context.participation == 1.0:
             return clients
         count = max(1, round(self.context.participation * len(clients)))
@@ -591,7 +593,7 @@ class Federation:
         return tuple(clients[index] for index in np.sort(drawn))
 
     def _deliver(self, call: C, send: Callable[[C], list[Failure]], *, droppable: bool) -> None:
-        """Send a call, and send it again to those of whom the policy says so."""
+        """Send a call, and send it again to the clients that the policy retries."""
         attempt = 0
         pending = call.clients
         while pending:
@@ -604,7 +606,7 @@ class Federation:
             self._meter.decided(call, attempt, decided)
             lost = [failure for failure, decision in decided if decision is Decision.GIVE_UP]
             if lost:
-                raise ClientError(_lament(call, lost))
+                raise ClientError(_failure_message(call, lost))
             pending = tuple(
                 sorted(failure.client for failure, decision in decided if decision is Decision.RETRY)
             )
@@ -630,7 +632,7 @@ class Federation:
 
 
 def _combined(replies: Sequence[R], rule: RobustRule, request: Request[R]) -> R:
-    """Reply of which each array is the rule's of the replies', and each number or separate entry their median."""
+    """Return the reply with arrays combined by the rule, and numbers or separate entries by their median."""
     fields: dict[str, Any] = {}
     declared = declared_ranges(type(replies[0]), request, 0)
     for name in vars(replies[0]):
@@ -650,7 +652,7 @@ def _combined(replies: Sequence[R], rule: RobustRule, request: Request[R]) -> R:
 
 
 def _missing(call: Call, answered: Any, failures: Sequence[Failure]) -> list[Failure]:
-    """Failures of clients of whom the transport said nothing that belongs to this call."""
+    """Return failures for clients from which the transport returned nothing for this call."""
     failed = {failure.client for failure in failures}
     return [
         Failure(client, Kind.TIMED_OUT, "no answer to this call")
@@ -659,12 +661,12 @@ def _missing(call: Call, answered: Any, failures: Sequence[Failure]) -> list[Fai
     ]
 
 
-def _lament(call: Call, lost: Sequence[Failure]) -> str:
+def _failure_message(call: Call, lost: Sequence[Failure]) -> str:
     first = lost[0]
     others = f" {len(lost) - 1} more clients failed too." if len(lost) > 1 else ""
     reason = first.reason.rstrip(".")
     return (
         f"Client {first.client} did not answer {type(call.request).__name__} in round {call.round}: {first.kind},"
-        f" {reason}.{others} Mend the cause, or set runtime.quorum below 1 where rounds can do without some"
+        f" {reason}.{others} Fix the cause, or set runtime.quorum below 1 if rounds can continue without some"
         " clients."
     )

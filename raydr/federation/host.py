@@ -1,4 +1,4 @@
-"""Where clients live: a host answers for one or many of them, whatever process it runs in."""
+"""Client hosts: a host answers for one or more clients, in any process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from raydr.threads import one_blas_thread
 
 @dataclass(frozen=True)
 class Seat:
-    """What a host needs to bring a client into being: its rows, and their fingerprint to know them again."""
+    """A client to be hosted: its rows, and their fingerprint for a later check."""
 
     index: int
     rows: FloatArray
@@ -47,7 +47,7 @@ class Seat:
 
 @dataclass(frozen=True)
 class _Followed:
-    """The last call that set a client's state, and what the client replied."""
+    """The last call that set a client's state, and the client's reply."""
 
     number: int
     reply: Reply
@@ -64,18 +64,18 @@ class ClientHost:
     seed : int
         The run's seed.
     faults : FaultPlan
-        What goes wrong on purpose.
+        Simulated faults.
     run : str
         Name of the run, to which clients bind what they seal.
     withheld : Withheld, optional
-        Its clients' secrets, and no others; by default they are drawn.
+        The secrets of its clients only; by default they are drawn.
 
     Raises
     ------
     RunError
-        If a partition is not the one that its fingerprint is of.
+        If a partition does not match its fingerprint.
     TypeError
-        If it is given the secret of a client that lives elsewhere, or lacks one.
+        If the secret of a client on another host is given, or one is missing.
     """
 
     seats: Sequence[Seat]
@@ -98,18 +98,18 @@ class ClientHost:
         given = self._withheld.secrets.keys()
         if given != here or not self._withheld.classes.keys() <= here:
             raise TypeError(
-                f"the host of clients {sorted(here)} was given secrets of clients {sorted(given)}"
+                f"the host of clients {sorted(here)} was given the secrets of clients {sorted(given)}"
             )
         for seat in self.seats:
             if fingerprint(seat.rows) != seat.fingerprint:
                 raise RunError(
-                    f"client {seat.index} was restarted with other rows than it had: its file or partition has"
-                    " changed since the run started."
+                    f"client {seat.index} was restarted with different rows: its file or partition has changed"
+                    " since the run started."
                 )
         self.restore(())
 
     def restore(self, history: Sequence[Call]) -> None:
-        """Begin again from the partitions, and repeat, in order, what set the state of those whom each call names."""
+        """Start again from the partitions, and repeat in order the calls that set the clients' state."""
         self._dying = False
         self._followed.clear()
         self._measured.clear()
@@ -132,7 +132,7 @@ class ClientHost:
                         self._compute(self._clients[index], call, call.told(index))
 
     def with_rows(self, rows: FloatArray) -> ClientHost:
-        """Return a host of the same client, had it begun with other rows; nothing goes wrong there on purpose."""
+        """Return a host of the same client with other initial rows, without simulated faults."""
         (seat,) = self.seats
         other = copy(self)
         other.seats, other.faults = [Seat(seat.index, rows, fingerprint(rows))], FaultPlan()
@@ -141,21 +141,21 @@ class ClientHost:
         return other
 
     def client(self, index: int) -> Client:
-        """Return one of the clients, as it is now."""
+        """Return one of the clients in its present state."""
         return self._clients[index]
 
     @property
     def clients(self) -> tuple[int, ...]:
-        """Who lives here, in client order."""
+        """The clients of this host, in client order."""
         return tuple(self._clients)
 
     def ask(self, call: Call) -> list[Answer]:
-        """One answer of each client asked, all of whom live here."""
+        """Return one answer of each client asked; all must live here."""
         boundary = Boundary(call)
         answers: list[Answer] = []
-        # BLAS changes bits with its thread count, so every client part computes with one.
+        # BLAS results depend on the thread count, so every client part computes with one thread.
         with one_blas_thread():
-            self._dawdle(call)
+            self._wait_for_stragglers(call)
             self._answer_jointly(call)
             for index in call.clients:
                 reply = self._reply(self._clients[index], boundary)
@@ -170,11 +170,11 @@ class ClientHost:
                         protection_of(self._clients[index], call.told(index)),
                     )
                 )
-        self._die_later(call)
+        self._plan_crash_after(call)
         return answers
 
     def sum(self, call: SumCall) -> PartialSum:
-        """Weighted sum of the replies of the clients asked, all of whom live here."""
+        """Return the weighted sum of the replies of the clients asked; all must live here."""
         boundary = Boundary(call)
         sums: dict[str, RingSum] = {}
         masked: Int64Array | None = None
@@ -185,7 +185,7 @@ class ClientHost:
         total_weight = 0
         padded = type(call.request).padded
         with one_blas_thread():
-            self._dawdle(call)
+            self._wait_for_stragglers(call)
             self._answer_jointly(call)
             for index in call.clients:
                 client = self._clients[index]
@@ -203,7 +203,7 @@ class ClientHost:
                         if not declared.sealed
                     }
                 if call.masks is not None:
-                    # Each client's summand is masked by itself, also beside others of its process.
+                    # Each client's summand is masked separately, also if its process has other clients.
                     for ring in sums.values():
                         ring.total[...] = 0
                 for name, ring in sums.items():
@@ -220,8 +220,8 @@ class ClientHost:
                 summed.append(index)
                 protections.append(protection_of(client, call.told(index)))
                 total_weight += weight
-                del reply  # so that the next one's arrays take its memory, which is in the cache
-        self._die_later(call)
+                del reply  # so that the next reply reuses its memory, which is in the cache
+        self._plan_crash_after(call)
         totals = {name: ring.total for name, ring in sums.items()}
         if masked is not None:
             totals = split_as(masked, totals)
@@ -240,7 +240,7 @@ class ClientHost:
         )
 
     def _reply(self, client: Client, boundary: Boundary) -> Reply | Failure:
-        """A client's reply, checked at the boundary."""
+        """Return a client's reply, checked at the boundary."""
         call = boundary.call
         struck = self._strikes and call.in_rounds and call.attempt == 0
         if struck:
@@ -274,10 +274,10 @@ class ClientHost:
         return reply
 
     def _answer_jointly(self, call: Call) -> None:
-        """Have all clients asked answer at once, where the request has a way to.
+        """Let all clients answer at once, if the request has a joint part.
 
-        If that fails, each answers for itself, which shows whose fault it was. Where it was nobody's (memory, a GPU),
-        nobody has answered: answers of each for itself have other bits.
+        If that fails, each client answers by itself, which shows which client caused the failure. If none did (memory,
+        a GPU), no client has answered, because separate answers differ in their last bits.
         """
         self._joint.clear()
         part = type(call.request).joint_part
@@ -302,58 +302,60 @@ class ClientHost:
                 self._joint[client.index] = _raised(client.index, error, traceback.format_exc())
                 faulty = True
         if not faulty:
-            reason = "could not answer together with the others of its host, though each could alone"
+            reason = "could not answer jointly with the other clients of its host, although each could alone"
             self._joint.update((index, _raised(index, *together, where=reason)) for index in call.clients)
 
     def _compute(self, client: Client, call: Call, told: Request[Any]) -> Reply:
-        """A client part's reply; a client that was asked before to change its state answers as it did then."""
+        """Return a client part's reply; a client whose state this call already set repeats its reply."""
         self._ready(client, call, told)
         if not type(told).sets_state:
             return covered(type(told).client_part(shown(client, told), told), client, told, call)
         if told.mechanism is not None:
-            raise TypeError(f"{type(told).__name__} sets clients' state, so no mechanism can stand before it")
+            raise TypeError(f"{type(told).__name__} sets clients' state, so it cannot have a mechanism")
         before = self._followed.get(client.index)
         if before is not None and call.number == before.number:
             return before.reply
         if before is not None and call.number < before.number:
             raise RunError(
-                f"call {call.number} would set the state of client {client.index}, which has followed call"
-                f" {before.number} since"
+                f"call {call.number} would set the state of client {client.index}, which has already followed the"
+                f" later call {before.number}"
             )
         reply = follow(client, told)
         self._followed[client.index] = _Followed(call.number, reply)
         return reply
 
     def _measure_once(self, client: int, boundary: Boundary, reply: Reply, told: Request[Any]) -> None:
-        """Raise RefusedRequestError if a client has measured its records by other points or axes before.
+        """Raise RefusedRequestError if a client measured its records with other points or axes before.
 
-        What k points tell of a record has k - 1 dimensions, wherever they lie: a server that may ask again with others
-        learns the rest. The same request again, as after a time-out, has the same answer.
+        The distances of a record to k points determine k - 1 dimensions, wherever the points lie. A server that asks
+        again with other points learns the rest. A repeated identical request, such as after a time-out, gets the same
+        answer.
         """
         if type(reply).tells not in (Tells.DISTANCES, Tells.PROJECTIONS) or type(reply).stays:
             return
         asked = boundary.digest_of(told)
         if self._measured.setdefault(client, asked) != asked:
             raise RefusedRequestError(
-                f"the server asks for {type(reply).what} a second time, with other points or axes than before"
-                f" ({type(told).__name__}); a client answers for one set of them in a run, since several sets tell"
-                " more of a record than the ledger says: ask for all points at once, or begin another run"
+                f"the server asks a second time for {type(reply).what}, with other points or axes"
+                f" ({type(told).__name__}). A client answers for one set of points or axes in a run, because"
+                " several sets reveal more of a record than the ledger states. Ask for all points at once, or"
+                " start another run"
             )
 
     def _ready(self, client: Client, call: Call, told: Request[Any]) -> None:
-        """Show a client the round, and its records' classes if what it is told declares that it reads them."""
+        """Set a client's round, and its records' classes if the request declares that it reads them."""
         client.round = call.round
         client.classes = self._withheld.classes.get(client.index) if told.reads_classes else None
 
-    def _dawdle(self, call: Call) -> None:
-        """Clients dawdle side by side, so a host waits for its slowest. A host that was to die does so first."""
+    def _wait_for_stragglers(self, call: Call) -> None:
+        """Wait for the slowest simulated straggler. A host that was to die does so first."""
         if self._dying:
             raise SimulatedCrashError
         if self.faults.stragglers and call.in_rounds and call.attempt == 0:
             time.sleep(max(self.faults.delay(self.seed, client, call.round) for client in call.clients))
 
-    def _die_later(self, call: Call) -> None:
-        """After a crash that follows the answer, the next call finds nobody."""
+    def _plan_crash_after(self, call: Call) -> None:
+        """Let the next call find a dead host, if a simulated crash follows the answer."""
         if self.faults.crashes and call.in_rounds and call.attempt == 0:
             self._dying = any(
                 self.faults.crash(client, call.round) is Moment.AFTER for client in call.clients
@@ -362,14 +364,14 @@ class ClientHost:
 
 @dataclass
 class Boundary:
-    """What replies to one call must be: of its round, all of one type, every field as that type declares.
+    """Checks of the replies to one call: round, a common type, and the declared range of every field.
 
     Attributes
     ----------
     call : Call
-        What is answered.
+        The call that is answered.
     kind : type of Reply or None
-        Type of the replies that passed; None before the first.
+        Type of the accepted replies; None before the first.
     """
 
     call: Call
@@ -378,25 +380,29 @@ class Boundary:
     _digest: tuple[Request[Any], str] | None = field(default=None, repr=False)
 
     def digest_of(self, told: Request[Any]) -> str:
-        """Return a digest of what a client is told, computed once for clients that are told the same."""
+        """Return a digest of a request, computed once for clients with the same request."""
         if self._digest is None or self._digest[0] is not told:
             self._digest = told, digest(told)
         return self._digest[1]
 
     def check(self, reply: Reply, round: int, rows: int, told: Request[Any]) -> None:
-        """Raise RefusedReplyError unless the reply of a client with so many rows, told this, is as it must be."""
+        """Raise RefusedReplyError unless the reply of a client with ``rows`` rows to this request is valid."""
         kind = type(reply)
         if round != self.call.round:
-            raise RefusedReplyError(f"the reply is of round {round}, and this is round {self.call.round}")
+            raise RefusedReplyError(
+                f"the reply belongs to round {round}, but this is round {self.call.round}"
+            )
         if self.kind is not None and kind is not self.kind:
-            raise RefusedReplyError(f"the reply is a {kind.__name__}, and others are {self.kind.__name__}")
+            raise RefusedReplyError(
+                f"the reply is a {kind.__name__}, but the others are {self.kind.__name__}"
+            )
         ranges = self.declared(kind, rows) if told is self.call.request else declared_ranges(kind, told, rows)
         for name, declared in ranges.items():
             declared.check(name, getattr(reply, name))
         self.kind = kind
 
     def declared(self, kind: type[Reply], rows: int) -> Mapping[str, Range]:
-        """Range of every field, asked of the type once for all clients with so many rows; in a sum, once for all."""
+        """Return the range of every field, computed once for clients with equal row counts; in a sum, for all."""
         key = kind, 0 if isinstance(self.call, SumCall) else rows
         ranges = self._declared.get(key)
         if ranges is None:
@@ -405,24 +411,24 @@ class Boundary:
 
 
 def shown(client: Client, told: Request[Any]) -> Client:
-    """The client as its client part may see it: under a mechanism on data with other rows, and a memory of its own.
+    """Return the client that a client part sees: under a mechanism on data, with noisy rows and its own memory.
 
-    The other rows are drawn once in a run, whatever is asked of them (P1 5.1): what is drawn again would average out.
+    The noisy rows are drawn once in a run for all requests (P1 5.1). Repeated draws would average out.
     """
     mechanism = told.mechanism
     if mechanism is None or mechanism.on != "data":
         return client
     if client.covered_by is not None:
         raise TypeError(
-            f"{type(told).__name__} would add noise to records that carry it for good: the same draw again, and a"
-            " difference of two replies would be without any"
+            f"{type(told).__name__} would add noise to records that already carry it: the draw would be the same,"
+            " so the difference of two replies would have no noise"
         )
     kept = client.memory.get(_BLURRED)
-    # A deviation that was not told is NaN, which equals nothing.
+    # An unset deviation is NaN, which equals nothing.
     made_of = mechanism, str(told.deviation) if mechanism.by_level else ""
     if kept is None or kept[0] is not client.rows or kept[1] != made_of:
         if kept is not None and mechanism.claim(mechanism.record_sensitivity) is not None:
-            raise TypeError(f"{mechanism.words} would be drawn twice, and is charged once")
+            raise TypeError(f"{mechanism.words} would be drawn twice, but is charged once")
         rows = blurred(client, mechanism, told.deviation)
         kept = client.memory[_BLURRED] = client.rows, made_of, rows
     return replace(client, rows=kept[2], memory={})
@@ -432,7 +438,7 @@ _BLURRED = "rows under a mechanism"
 
 
 def blurred(client: Client, mechanism: Mechanism, unit: float) -> FloatArray:
-    """A client's rows under a mechanism on data, in their own precision; the same whenever they are drawn."""
+    """Return a client's rows under a mechanism on data, in their own precision; every draw is the same."""
     records = Quantity(
         mechanism.limited(client.rows), unit if mechanism.by_level else 1.0, mechanism.record_sensitivity
     )
@@ -441,7 +447,7 @@ def blurred(client: Client, mechanism: Mechanism, unit: float) -> FloatArray:
 
 
 def follow(client: Client, told: Request[Any]) -> Reply:
-    """Have a client do what sets its state; rows that it changes by their classes are noisy rows no longer."""
+    """Run a client part that sets state. Rows that it changes by class no longer count as noisy rows."""
     reply = type(told).client_part(client, told)
     if told.reads_classes:
         client.covered_by = None
@@ -449,12 +455,12 @@ def follow(client: Client, told: Request[Any]) -> Reply:
 
 
 def protection_of(client: Client, told: Request[Any]) -> Mechanism | None:
-    """What covers a reply: what was applied to it, or what its records carry for good."""
+    """Return the mechanism that covers a reply: applied to it, or carried by its records from the start."""
     return told.covering(client.covered_by)
 
 
 def covered(reply: Reply, client: Client, told: Request[Any], call: Call) -> Reply:
-    """The reply as it may leave: under a mechanism on anything but data, changed by it, and cut to its range."""
+    """Return the reply as it may leave: changed by a mechanism not on data, and clipped to its range."""
     if told.mechanism is None or told.mechanism.on == "data":
         return reply
     return Cover.of(told.mechanism, reply, client, told, call).noisy(client.secret)
@@ -462,17 +468,17 @@ def covered(reply: Reply, client: Client, told: Request[Any], call: Call) -> Rep
 
 @dataclass(frozen=True)
 class Cover:
-    """A reply, what of it a mechanism changes, and the name of the noise for that.
+    """A reply, the quantities that a mechanism changes, and the name of the noise.
 
     Attributes
     ----------
     mechanism : Mechanism
     reply : Reply
-        Without noise.
+        The reply without noise.
     quantities : mapping of field name to Quantity
-        What the mechanism changes.
+        The quantities that the mechanism changes.
     ranges : mapping of field name to Range
-        To which noisy values are cut.
+        Ranges to which noisy values are clipped.
     name : tuple of str
         See :func:`raydr.federation.noise_streams.noise_name`.
     """
@@ -485,12 +491,12 @@ class Cover:
 
     @classmethod
     def of(cls, mechanism: Mechanism, reply: Reply, client: Client, told: Request[Any], call: Call) -> Cover:
-        """Find what a mechanism changes of a client's reply.
+        """Return what a mechanism changes in a client's reply.
 
         Raises
         ------
         TypeError
-            If it leaves a part of the reply bare, or nothing says how clients divide it.
+            If a part of the reply stays uncovered, or the call does not say how clients share the noise.
         """
         ranges = declared_ranges(type(reply), told, client.rows.shape[0])
         sensitivity, share, finest, among = (
@@ -505,16 +511,14 @@ class Cover:
             weight = weight_of(client.rows.shape[0], call.weighting)
             if mechanism.shared:
                 if call.sharing is None or not weight:
-                    raise TypeError(f"nothing says how clients divide {mechanism.words}")
+                    raise TypeError(f"the call does not say how clients share {mechanism.words}")
                 sensitivity, share = (
                     call.sharing.sensitivity,
                     1.0 / (weight * math.sqrt(call.sharing.clients)),
                 )
                 among = call.sharing.among
         elif mechanism.shared:
-            raise TypeError(
-                f"{type(told).__name__} is not added up, and {mechanism.words} covers a sum alone"
-            )
+            raise TypeError(f"{type(told).__name__} is not summed, but {mechanism.words} covers only a sum")
         quantities = {
             name: replace(quantity, sensitivity=sensitivity, share=share, resolution=finest)
             for name, quantity in reply.quantities(mechanism.on, told).items()
@@ -529,7 +533,7 @@ class Cover:
         return cls(mechanism, reply, quantities, ranges, named)
 
     def noisy(self, secret: Secret) -> Reply:
-        """Return the reply under the noise that follows from a secret."""
+        """Return the reply with the noise that follows from a secret."""
         stream = secret.stream(*self.name)
         values = {}
         for name, quantity in self.quantities.items():

@@ -1,4 +1,4 @@
-"""The federation in this process: for debugging, for tests, and as the reference that Ray must equal to the bit."""
+"""The federation in this process: for debugging and tests, and the reference for Ray, bit for bit."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Result = TypeVar("Result")
 class InlineTransport:
     """Hosts in this process, called one after the other.
 
-    One host for each client isolates simulated crashes as far as separate processes do; one host for all is faster.
+    One host for each client isolates simulated crashes like separate processes; one host for all is faster.
     """
 
     hosts: list[ClientHost]
     history: list[Call] = field(default_factory=list)
 
     def reset(self) -> None:
-        """Return every client to its partition as it was read."""
+        """Restore every client's partition as it was read."""
         self.history.clear()
         for host in self.hosts:
             host.restore(())
 
     def ask(self, call: Call) -> list[Answer]:
-        """One answer for each client asked."""
+        """Return one answer for each client asked."""
         answers: list[Answer] = []
         for host, part in self._parts(call):
             try:
@@ -45,7 +45,7 @@ class InlineTransport:
         return answers
 
     def sum(self, call: SumCall) -> Iterator[PartialSum]:
-        """Partial sums that together hold every client asked once."""
+        """Yield partial sums that together contain every client asked once."""
         for host, part in self._parts(call):
             try:
                 partial = host.sum(part)
@@ -57,14 +57,14 @@ class InlineTransport:
             yield partial
 
     def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """Results of the server's own work, one task after the other."""
+        """Yield the results of the server's own work, one task after the other."""
         for task in tasks:
             with one_blas_thread():
                 result = work(task)
             yield result
 
     def _parts(self, call: C) -> list[tuple[ClientHost, C]]:
-        """Hosts of clients whom a call asks, each with the call to its own."""
+        """Return the hosts that a call concerns, each with the call to its own clients."""
         asked = asked_at(call, (host.clients for host in self.hosts))
         return [(host, call.cut(clients)) for host, clients in zip(self.hosts, asked, strict=True) if clients]
 

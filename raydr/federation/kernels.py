@@ -1,4 +1,4 @@
-"""Compiled inner loops of exact sums; this imports numba, and so is imported where it is used."""
+"""Compiled inner loops of exact sums. The module imports numba, so it is imported only where it is used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _add_scaled(total: Int64Array, values: FloatArray, factor: float, weight: in
 
 
 def _all_within(values: FloatArray, limit: float) -> bool:
-    """Whether every one of ``values`` (n,) is within +- ``limit``; NaN never is."""
+    """Return whether every one of ``values`` (n,) is within +- ``limit``; NaN never is."""
     outside = 0
     for i in range(values.size):
         outside += not abs(np.float64(values[i])) <= limit

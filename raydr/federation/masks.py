@@ -1,4 +1,4 @@
-"""Who takes part in a secure sum, and the public keys that clients mask with: both travel with its call."""
+"""The participants of a secure sum and the public keys for masking, both sent with its call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from raydr.privacy import masking
 
 @dataclass(frozen=True)
 class Circle:
-    """Who takes part in secure sums.
+    """The participants of secure sums.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Circle:
     colluding, dropping : float
         See :class:`SecureSums`.
     digest : str
-        Of the group that the server makes of them.
+        Digest of the server's group.
     """
 
     members: UInt8Array
@@ -35,31 +35,31 @@ class Circle:
     digest: str
 
     def group(self, client: Client) -> masking.Group:
-        """Return the group as a client makes it of them, in the run that it knows itself to be in.
+        """Return the group that a client computes for its own run.
 
         Raises
         ------
         MaskingError
-            If the server is in another.
+            If the server's group is another one.
         """
         found = group_of(self.members.tobytes(), self.colluding, self.dropping, client.run, client.seed)
         if found.digest != self.digest:
             raise masking.MaskingError(
-                f"client {client.index} and the server are not in the same run, or of other seeds: no sum can be secret"
-                " between them."
+                f"client {client.index} and the server have different runs or seeds, so a secure sum is not"
+                " possible."
             )
         return found
 
 
 @lru_cache(maxsize=64)
 def group_of(members: bytes, colluding: float, dropping: float, run: str, seed: int) -> masking.Group:
-    """Return the group of clients (one bit each), made once in a process."""
+    """Return the group of clients (one bit each), cached for each process."""
     clients = named(np.frombuffer(members, np.uint8))
     return masking.Group(run, clients, masking.degrees(len(clients), colluding, dropping), seed)
 
 
 def bits_of(clients: frozenset[int] | tuple[int, ...]) -> UInt8Array:
-    """Clients as bits, eight in a byte.
+    """Return clients as bits, eight in a byte.
 
     >>> named(bits_of((0, 3, 17)))
     (0, 3, 17)
@@ -70,22 +70,22 @@ def bits_of(clients: frozenset[int] | tuple[int, ...]) -> UInt8Array:
 
 
 def named(bits: UInt8Array) -> tuple[int, ...]:
-    """Clients of bits, ascending."""
+    """Return the clients of these bits, ascending."""
     return tuple(np.flatnonzero(np.unpackbits(bits)).tolist())
 
 
 @dataclass(frozen=True)
 class Masks:
-    """What clients need to know to mask their summands of one call; it travels with the call.
+    """What clients need to mask their summands of one call; it is sent with the call.
 
     Attributes
     ----------
     circle : Circle
-        Who could take part.
+        Clients that could take part.
     label : Label
-        Of the sum.
+        Label of the sum.
     shared : uint8
-        Who does, a bit for each client.
+        Clients that take part, one bit each.
     keys : mapping of client to (neighbours, 32) uint8
         Public keys of each client's neighbours.
     """
@@ -96,26 +96,26 @@ class Masks:
     keys: Mapping[int, UInt8Array]
 
     def on(self, client: Client, vector: Int64Array) -> Int64Array:
-        """Masked vector of a client."""
+        """Return the masked vector of a client."""
         group = self.circle.group(client)
         member = member_of(client, group, self.keys[client.index])
         return masking.mask(member, self.label, named(self.shared), vector)
 
     def told(self) -> MasksTold:
-        """What of it no other message tells a client."""
+        """Return the part that no other message contains, for the ledger."""
         return MasksTold(self.label, self.shared)
 
 
 @dataclass(frozen=True)
 class MasksTold(Request[PublicKey], what="who takes part in a secure sum"):
-    """Counted by the ledger; it is sent along with the request for the summand."""
+    """Ledger entry for the masks, which are sent with the request for the summand."""
 
     label: masking.Label
     shared: UInt8Array
 
 
 def member_of(client: Client, group: masking.Group, keys: UInt8Array) -> masking.Member:
-    """A client as a member of a group; agreements take time, so the last group's are kept."""
+    """Return a client as a member of a group; the last group is kept because agreements take time."""
     kept = client.memory.get(_MEMBER)
     if kept is None or kept.group is not group:
         kept = client.memory[_MEMBER] = masking.enter(agreement_key(client), group, client.index, keys)

@@ -1,9 +1,8 @@
-"""Requests, replies, and what each of them reveals.
+"""Requests and replies, and what each of them reveals.
 
-A request goes from the server to every client; a reply comes back. Both are frozen dataclasses of arrays and
-scalars, nothing else: what they hold is what travels, and the ledger counts it. A reply type declares its
-granularity when it is defined, and the shape and range of every field (:meth:`Reply.ranges`), by which what comes
-back is checked before anything is done with it.
+A request goes from the server to every client; a reply comes back. Both are frozen dataclasses of arrays and scalars
+only: their content is what travels, and the ledger counts it. A reply type declares its granularity, and the shape and
+range of every field (:meth:`Reply.ranges`). Replies are checked against these before they are used.
 
 >>> import numpy as np
 >>> from dataclasses import dataclass
@@ -43,43 +42,42 @@ if TYPE_CHECKING:
     from raydr.federation.client import Client
 
 BLOCK = 32_768
-"""Numbers of an array that are worked on at a time: with two buffers as long, 768 KB, they stay in a core's cache."""
+"""Numbers processed at a time: with two buffers of this length, 768 KB, they stay in a core's cache."""
 
 LARGE = 100_000
-"""Numbers of an array from which on loops over it are worth compiling, which takes loading numba."""
+"""Array size from which compiled loops pay off, although numba must be loaded."""
 
 
 def worth_compiling(array: NDArray[Any]) -> bool:
-    """Whether an array is one that the loops of :mod:`raydr.federation.kernels` are for."""
+    """Return whether to use the compiled loops of :mod:`raydr.federation.kernels` for an array."""
     return array.size >= LARGE and array.dtype in (np.float32, np.float64)
 
 
 class RefusedRequestError(RunError):
-    """A client does not answer what it was asked."""
+    """A client refuses to answer a request."""
 
 
 class RefusedReplyError(RunError):
-    """A reply that is not what its type declares: wrong shape or type, not finite, or out of range."""
+    """A reply that does not match its declaration: wrong shape or type, not finite, or out of range."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """What a field of a reply must be.
+    """The declaration of a reply's field.
 
     Attributes
     ----------
     shape : tuple of int
         Its shape; ``()`` for a number.
     largest : float or array of that shape
-        Largest absolute value. Infinite where nothing is known; such a field cannot be summed.
+        Largest absolute value; infinite if unknown. A field with an infinite range cannot be summed.
     dtype : str
         Its numpy type.
     separate : bool
-        Whether each entry of an array stands for itself, as a single number does: the length of all of them together
-        means nothing.
+        Whether the entries of an array are independent numbers, so that their common norm has no meaning.
     sealed : bool
-        Whether only the client itself can read it. Such a field is an array, and stands beside sums and means of the
-        others with a row for each client that answered, in client order.
+        Whether only the client itself can read it. Such a field is an array. Sums and means keep one row for each
+        client that answered, in client order.
     """
 
     shape: tuple[int, ...]
@@ -89,7 +87,7 @@ class Range:
     sealed: bool = False
 
     def check(self, name: str, value: Any) -> None:
-        """Raise RefusedReplyError unless ``value`` is as declared; every number must be finite."""
+        """Raise RefusedReplyError unless ``value`` matches the declaration; every number must be finite."""
         array = np.asarray(value)
         if array.shape != self.shape:
             raise RefusedReplyError(f"{name} has shape {array.shape} instead of {self.shape}")
@@ -111,11 +109,12 @@ class Range:
     def _limit(self) -> Bound:
         """Largest absolute value, below infinity."""
         limit = np.minimum(self.largest, np.finfo(np.float64).max)
-        # A double of numpy's: a plain float would be cast to a float32 array's type, and the largest overflows there.
+        # A numpy double: a plain float would be cast to the type of a float32 array, where the largest double
+        # overflows.
         return limit if limit.ndim else np.float64(limit)
 
     def _holds(self, array: NDArray[Any]) -> bool:
-        """Whether every number is within its bound."""
+        """Return whether every number is within its bound."""
         if not isinstance(self._limit, float):
             return bool(self._inside(array).all())
         flat = array.reshape(-1)
@@ -123,13 +122,13 @@ class Range:
             from raydr.federation.kernels import all_within
 
             return all_within(flat, self._limit)
-        # No entry is larger than the length of all; that holds for most, and is one call.
+        # No entry exceeds the norm of all entries. This quick test passes for most arrays.
         if flat.dtype == np.float64 and flat.size <= BLOCK:
             with np.errstate(over="ignore"):
                 length = math.sqrt(flat.dot(flat))
             if length <= 0.99 * self._limit:
                 return True
-        # Two reductions of each block while it is in the cache, and no array of flags.
+        # Two reductions of each block while it is in the cache, without an array of flags.
         for start in range(0, flat.size, BLOCK):
             block = flat[start : start + BLOCK]
             largest, least = np.maximum.reduce(block), np.minimum.reduce(block)
@@ -138,7 +137,7 @@ class Range:
         return True
 
     def _inside(self, array: NDArray[Any]) -> BoolArray:
-        """Which numbers are within their bound; NaN never is."""
+        """Return which numbers are within their bound; NaN never is."""
         return np.asarray((array <= self._limit) & (array >= np.negative(self._limit)))
 
 
@@ -148,18 +147,18 @@ class Reply(ABC):
     Parameters
     ----------
     granularity : Granularity
-        Whether the reply speaks of single records, of one client, or is meant to be summed over clients.
+        Whether the reply describes single records or one client, or is meant to be summed over clients.
     what : str
-        One sentence for the ledger: what the reply contains, in words that a data owner understands.
+        One sentence for the ledger: the content of the reply, in words that a data owner understands.
     public : Public or None
-        Why it costs no privacy. Left out, the accountant charges it.
+        Why it costs no privacy. If None, the accountant charges it.
     covers : sequence of str
-        Fields of finite range that a mechanism may change, and so widen.
+        Fields with a finite range that a mechanism may change, and therefore widen.
     stays : bool
-        Whether its client keeps it, so that nothing leaves: the ledger has it as simulation-only, since only here can
-        the evaluation look at it.
+        Whether its client keeps it. The ledger lists it as simulation-only, because only a simulation lets the
+        evaluation see it.
     tells : Tells or None
-        What a reply for each record says of it: by this, not by words, the report says what the server knows.
+        What a per-record reply reveals about each record; the report uses this to state what the server knows.
     """
 
     granularity: ClassVar[Granularity]
@@ -190,49 +189,49 @@ class Reply(ABC):
     @staticmethod
     @abstractmethod
     def ranges(request: Any, rows: int) -> Mapping[str, Range]:
-        """Shape and range of each field.
+        """Return the shape and range of each field.
 
         Parameters
         ----------
         request : Request
-            What is answered.
+            The request that is answered.
         rows : int
-            Rows of the client that answers. The range of a reply that is summed must not depend on it: it has to
-            be the same for all clients, and known to the server.
+            Rows of the client that answers. The range of a summed reply must not depend on it: all clients need the
+            same range, and the server must know it.
 
         Returns
         -------
         ranges : mapping of field name to Range
-            Of every field.
+            One for every field.
         """
 
     def fixed(self, request: Any) -> Fixed | None:
-        """What it fixes of the client's records for whoever asked, by linear equations; None where that is not known.
+        """Return how far the reply determines the client's records by linear equations; None if unknown.
 
         Parameters
         ----------
         request : Request
-            What the client was told.
+            The client's request.
 
         Returns
         -------
         fixed : Fixed or None
-            As if nothing blurred the reply: what a mechanism did to it is the ledger's to say.
+            The value for a reply without noise; the ledger states the mechanism.
         """
         return None
 
     def quantities(self, on: str, request: Any) -> Mapping[str, Quantity]:
-        """What the reply holds of ``on``, such as "distances", each with its unit: what a mechanism may change.
+        """Return the reply's quantities of ``on``, such as "distances", with units: what a mechanism may change.
 
         Raises
         ------
         TypeError
-            If it holds nothing of that sort: nothing would protect it, whatever the ledger said.
+            If it has none, so that nothing would protect it.
         """
         raise TypeError(f"{type(self).__name__} has no {on} that a mechanism could change")
 
     def covered(self, values: Mapping[str, Float64Array], mechanism: Mechanism) -> Self:
-        """Return the same with other values of its quantities, which the mechanism has changed."""
+        """Return the reply with the quantities that the mechanism has changed."""
         return replace(self, **values)  # type: ignore[type-var]
 
 
@@ -246,21 +245,21 @@ class Request(Generic[R]):
     Parameters
     ----------
     what : str
-        One sentence for the ledger: what the clients are told.
+        One sentence for the ledger: the content of the request.
     sets_state : bool
-        Whether the client part changes the client. A client that had to be restarted repeats such requests in order,
-        and no client follows one twice, however often it is asked.
+        Whether the client part changes the client. A restarted client repeats such requests in order. No client
+        applies one twice, however often it is asked.
     padded : bool
-        Whether clients add pads to their summands that they alone can take off again
+        Whether clients add pads to their summands that only clients can remove
         (:meth:`raydr.federation.Federation.padded_sum`).
 
     Attributes
     ----------
     mechanism : Mechanism or None
-        What a client's host is to apply: a field of requests that offer it, None for all others.
+        Mechanism for the client's host: a field of requests that offer it, None for all others.
     deviation : float
-        Root mean square deviation of the features, in units of which a mechanism on data changes them. NaN for
-        requests that do not say: what a client part makes of such rows is refused.
+        Root mean square deviation of the features, the unit of a level of noise on data. NaN for requests that do not
+        set it: replies computed from such rows are refused.
     """
 
     what: ClassVar[str]
@@ -280,22 +279,22 @@ class Request(Generic[R]):
         (cls.reply,) = get_args(vars(cls)["__orig_bases__"][0])  # R of Request[R]
 
     def sensitivity(self, rows: int) -> float:
-        """Bound, in L2, how far zeroing out one record moves what a mechanism covers of a client's reply.
+        """Return an L2 bound on the change of a reply's covered part when one record is zeroed out.
 
         Parameters
         ----------
         rows : int
-            Of the client, at least 1: public, and the same with the record or without it.
+            Rows of the client, at least 1. The count is public, and the same with and without the record.
 
         Returns
         -------
         sensitivity : float
-            Infinite where nothing bounds it, so that noise can claim nothing.
+            Infinite without a bound, so that noise cannot have a claim.
         """
         return math.inf
 
     def replace_sensitivity(self, rows: int) -> float:
-        """Bound the same for another record in its place: at most once out and once in."""
+        """Return the bound for replacing one record: at most one removal and one addition."""
         return 2.0 * self.sensitivity(rows)
 
     def claimed_sensitivity(self, rows: int) -> float:
@@ -305,33 +304,33 @@ class Request(Generic[R]):
 
     @property
     def reads_classes(self) -> bool:
-        """Whether the reply is made of the records' classes too, which a host shows to no client part otherwise."""
+        """Whether the reply depends on the records' classes, which a host otherwise hides from client parts."""
         return False
 
     def covering(self, records: Mechanism | None) -> Mechanism | None:
-        """Return what covers the reply of clients whose records carry ``records`` for good.
+        """Return what covers the reply of clients whose records carry ``records`` from the start.
 
-        Noise on data covers what is made of noisy rows, and nothing else that a client holds.
+        Noise on data covers only results computed from the noisy rows.
         """
         found = records if self.mechanism is None else self.mechanism
         return None if found is not None and found.on == "data" and self.reads_classes else found
 
     @property
     def jointly(self) -> bool:
-        """Whether a host that has a joint part for this type answers for all its clients at once."""
+        """Whether a host with a joint part for this type answers for all its clients at once."""
         return False
 
     def addressed_to(self, client: int) -> Self:
-        """Return what this client is told; a request that holds a part for each client gives out the one alone.
+        """Return the request for this client; a request with a part for each client returns only that part.
 
-        The server cuts the parts: a host receives those of the clients that are asked there and no other. Replies are
-        then checked against what they declare for the part. In a sum, all parts must declare the same.
+        The server cuts the parts: a host receives only the parts of its own clients. Replies are then checked against
+        the declaration for the part. In a sum, all parts must declare the same.
         """
         return self
 
 
 def declared_ranges(kind: type[Reply], request: Request[Any], rows: int) -> Mapping[str, Range]:
-    """Range of every field of what leaves a client with so many rows: wider where a mechanism adds to it.
+    """Return the range of every field that leaves a client with ``rows`` rows, widened for a mechanism.
 
     Raises
     ------
@@ -353,7 +352,7 @@ def declared_ranges(kind: type[Reply], request: Request[Any], rows: int) -> Mapp
 
 
 def answers(request: type[Q]) -> Callable[[Callable[[Client, Q], R]], Callable[[Client, Q], R]]:
-    """Make a function the client part of a request type: it runs where the client's rows are."""
+    """Return a decorator that makes a function the client part of a request type; it runs at the client."""
 
     def register(part: Callable[[Client, Q], R]) -> Callable[[Client, Q], R]:
         request.client_part = staticmethod(part)
@@ -366,16 +365,17 @@ JointPart: TypeAlias = "Callable[[Sequence[Client], Sequence[Q]], Sequence[R]]"
 
 
 def answers_jointly(request: type[Q]) -> Callable[[JointPart[Q, R]], JointPart[Q, R]]:
-    """Make a function the joint part of a request type: one reply for each of several clients of one host.
+    """Return a decorator for the joint part of a request type: one reply for each client of one host.
 
-    It must give what the client part gives for each, but for the rounding of sums that it takes in another order. The
-    host calls it where :attr:`Request.jointly` says so, with what each of the clients is told. If it raises, so must
-    the client part of one of them: else nobody there has answered, since other bits would come without a word.
+    It must return what the client part returns for each client, apart from the rounding of reordered sums. The host
+    calls it if :attr:`Request.jointly` is true, with the request of each client. If it raises, the client part of at
+    least one client must raise too. Otherwise no client of that host has answered, because separate answers would
+    differ in their last bits without notice.
 
     Raises
     ------
     TypeError
-        If the request sets state: a client that follows it must be able to follow it alone.
+        If the request sets state: each client must be able to apply it alone.
     """
     if request.sets_state:
         raise TypeError(f"{request.__name__} sets clients' state, so each client answers it by itself")
@@ -388,12 +388,12 @@ def answers_jointly(request: type[Q]) -> Callable[[JointPart[Q, R]], JointPart[Q
 
 
 def payload_bytes(message: Any) -> int:
-    """Bytes of a message's arrays, text and numbers (8 each), however deep they lie, without any envelope.
+    """Return the bytes of a message's arrays, text and numbers (8 each), nested ones included.
 
     Raises
     ------
     TypeError
-        If it holds anything else: what cannot be counted must not travel.
+        If it contains anything else, which could not be counted.
 
     Examples
     --------
@@ -420,6 +420,6 @@ def payload_bytes(message: Any) -> int:
     if is_dataclass(message) and not isinstance(message, type):
         return sum(payload_bytes(getattr(message, field.name)) for field in fields(message))
     raise TypeError(
-        f"a message holds a {type(message).__name__}: arrays, numbers, text, settings, and tuples, mappings and"
-        " dataclasses of them alone may travel"
+        f"a message contains a {type(message).__name__}; expected arrays, numbers, text, settings, or tuples,"
+        " mappings and dataclasses of these"
     )

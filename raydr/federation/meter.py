@@ -1,4 +1,4 @@
-"""Counts what crosses the boundary: every message for the ledger, every round and every failure for the journal."""
+"""The meter counts what crosses the boundary: messages for the ledger, rounds and failures for the journal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from raydr.federation.failures import Decision, Failure, Incident
 from raydr.federation.messages import Reply, Request, payload_bytes
 from raydr.federation.wire import Call, Sent
-from raydr.journal import Incident as Told
+from raydr.journal import Incident as IncidentEvent
 from raydr.journal import Journal, RoundEnded
 from raydr.privacy.ledger import Entry, Fixed, Granularity, Ledger
 from raydr.privacy.mechanism import Mechanism
@@ -22,7 +22,7 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class _Traffic:
-    """What happened in the present round."""
+    """Traffic and failures of the current round."""
 
     bytes_up: int = 0
     bytes_down: int = 0
@@ -36,16 +36,16 @@ class _Traffic:
 
 @dataclass
 class Meter:
-    """The books of one run.
+    """Counts of one run.
 
     Attributes
     ----------
     journal : Journal
-        Told of the end of each round and of each sort of incident.
+        Receives the end of each round and each kind of incident.
     ledger : Ledger
-        Every message so far.
+        Messages so far.
     keyed : bool
-        Whether clients speak of rows under an isometry key.
+        Whether clients describe rows under an isometry key.
     """
 
     journal: Journal
@@ -54,15 +54,15 @@ class Meter:
     _round: _Traffic = field(default_factory=_Traffic, repr=False)
 
     def begin_round(self) -> None:
-        """Count from zero."""
+        """Reset the counts of the round."""
         self._round = _Traffic()
 
     def note(self, objective: float | None, moved: float | None) -> None:
-        """Keep the method's objective, and how far its step went, for the present round's row."""
+        """Store the method's objective, and its step length, for the current round's row."""
         self._round.objective, self._round.moved = objective, moved
 
     def end_round(self, number: int, seconds: float) -> RoundEnded:
-        """Tell the journal what the present round, of this number and length, came to, and return it."""
+        """Send the journal the totals of the current round, with this number and duration, and return them."""
         traffic = self._round
         ended = RoundEnded(
             round=number,
@@ -111,9 +111,9 @@ class Meter:
         *,
         secure: bool = False,
     ) -> None:
-        """Count replies of one kind, and who could read them how finely."""
+        """Count replies of one kind, with their readers and granularity."""
         if kind.stays:
-            seen_by = "its client alone, and the evaluation, which no federation has"
+            seen_by = "only its client, and the evaluation, which exists only in a simulation"
         for part in sent:
             self._round.answered += part.clients
             self._round.bytes_up += 0 if kind.stays else part.bytes
@@ -135,7 +135,7 @@ class Meter:
             )
 
     def fixed(self, answers: Iterable[tuple[Reply, Request[Any], Mechanism | None]]) -> None:
-        """Note what the replies of one call, each with what was asked and what blurs it, fix of the records."""
+        """Record how far the replies of one call, with their requests and mechanisms, determine the records."""
         found: dict[tuple[str, Mechanism | None], Fixed] = {}
         for reply, request, protection in answers:
             one = None if reply.stays else reply.fixed(request)
@@ -143,7 +143,7 @@ class Meter:
                 continue
             if (
                 protection is not None and protection.on != "data"
-            ):  # of noisy records it is those that are fixed
+            ):  # noise on data: the noisy records are determined
                 one = replace(one, exact=0)
             key = (type(reply).__name__, protection)
             found[key] = found[key] + one if key in found else one
@@ -151,7 +151,7 @@ class Meter:
             self.ledger.fix(kind, protection, all_of_them)
 
     def decided(self, call: Call, attempt: int, decisions: Sequence[tuple[Failure, Decision]]) -> None:
-        """One log line and one entry of the round for each decision; one line for a person for each sort of it."""
+        """Log every decision, add it to the round, and send the journal one line for each kind."""
         self._round.failed += len(decisions)
         sorts: Counter[tuple[str, str]] = Counter()
         name = type(call.request).__name__
@@ -173,4 +173,6 @@ class Meter:
         for sort, count in sorts.items():
             first = next(failure for failure, what in decisions if (failure.kind, what) == sort)
             whom = f"client {first.client}" + (f" and {count - 1} more" if count > 1 else "")
-            self.journal.tell(Told(f"round {call.round}: {whom}: {sort[0]} ({first.reason}): {sort[1]}"))
+            self.journal.tell(
+                IncidentEvent(f"round {call.round}: {whom}: {sort[0]} ({first.reason}): {sort[1]}")
+            )

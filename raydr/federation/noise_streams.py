@@ -1,14 +1,15 @@
-"""The random numbers of a client's noise, and what names them.
+"""Names of the random streams of a client's noise.
 
-**Two releases share a draw only if they are equal to the bit.** A stream is named by a digest of all that the release
-follows from: what is covered and in which round, the mechanism with its settings, how it is scaled, who adds to the
-same sum, and the values themselves, as deterministic signatures name their nonces (RFC 6979). So two answers of one
-client that share a draw are one answer: no difference of them, nor any other combination, takes the noise off a value.
+**Two releases share a draw only if they are bit-identical.** A stream is named by a digest of everything that the
+release depends on: what is covered and in which round, the mechanism with its settings, its scale, the clients in the
+same sum, and the values themselves. Deterministic signatures choose their nonces in this way (RFC 6979). So two
+answers of one client that share a draw are one answer. No difference or other combination of them removes the noise
+from a value.
 
-A sum asks for more, where each client adds a share of the noise. The same summand in the sums of two sets of clients
-leaves, by subtraction, the values of those who are in one of them under their shares alone. So the name also says who
-is asked, and, where some of them may be lost, which start of the run asks: a round that is repeated after a restart is
-drawn again, and the accountant charges it again (:mod:`raydr.federation.accounts`).
+A sum needs more if each client adds a share of the noise. The same summand in the sums of two sets of clients would
+leave, by subtraction, the values of some clients under only their own shares. So the name also includes which clients
+are asked and, if some may be lost, which start of the run asks. A round that is repeated after a restart is drawn
+again, and the accountant charges it again (:mod:`raydr.federation.accounts`).
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ def noise_name(
     round: int = 0,
     among: str = "",
 ) -> tuple[str, str]:
-    """Return the names of the stream, among those of a client's secret, for the noise of one release.
+    """Return the stream's names, for a client's secret, of the noise of one release.
 
     Parameters
     ----------
     mechanism : Mechanism
-        What adds the noise.
+        The mechanism that adds the noise.
     quantities : mapping of field name to Quantity
-        Everything that the noise covers, as it is without noise.
+        Everything that the noise covers, without noise.
     kind : str
-        What is released.
+        Kind of the release.
     round : int
-        Of the call.
+        Round of the call.
     among : str
-        See :class:`raydr.federation.wire.Sharing`; empty where the noise covers the client's own answer.
+        See :class:`raydr.federation.wire.Sharing`; empty if the noise covers the client's own reply.
     """
     return "noise", digest(kind, round, mechanism, quantities, among)
 
@@ -53,7 +54,7 @@ def noise_name(
 def digest(*content: Any) -> str:
     """Return a digest of arrays, numbers, text and settings, and of tuples, mappings and dataclasses of them.
 
-    Content that differs in a bit, a type or a shape has another digest.
+    Content that differs in a bit, type or shape has a different digest.
 
     Examples
     --------
@@ -65,7 +66,7 @@ def digest(*content: Any) -> str:
     Raises
     ------
     TypeError
-        If it holds anything else.
+        If the content holds anything else.
     """
     hasher = hashlib.blake2b(digest_size=32)
     for part in content:
@@ -75,7 +76,7 @@ def digest(*content: Any) -> str:
 
 
 def _pieces(content: Any) -> Iterator[Any]:
-    """Bytes of content, each thing after its type and its length, so that no two texts run together."""
+    """Yield the bytes of content, each part after its type and length, so that parts stay distinct."""
     match content:
         case np.ndarray():
             yield f"array {content.dtype.str} {content.shape}:".encode()
@@ -97,7 +98,7 @@ def _pieces(content: Any) -> Iterator[Any]:
             named = {field.name: getattr(content, field.name) for field in fields(content)}
             yield from _pieces_of(type(content).__name__, 0, named)
         case _:
-            raise TypeError(f"a {type(content).__name__} has no digest")
+            raise TypeError(f"cannot compute a digest of a {type(content).__name__}")
 
 
 def _pieces_of(kind: str, length: int, *content: Any) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Pads: what clients add to sums that the server adds up and is not to read."""
+"""Pads: integers that clients add to sums that the server must not read."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from raydr.privacy.secrets import Secret
 
 
 def pad(shared: Secret, number: int, client: int, field: str, shape: tuple[int, ...]) -> Int64Array:
-    """Integers that are uniform over the ring for all who lack the clients' shared secret.
+    """Return integers that are uniform over the ring without the clients' shared secret.
 
     Parameters
     ----------
     shared : Secret
-        Of all clients.
+        Secret of all clients.
     number : int
-        Of the call.
+        Number of the call.
     client : int
-        Who adds them to its summand.
+        Client that adds the pad to its summand.
     field : str
-        Of the reply.
+        Field of the reply.
     shape : tuple of int
-        Of the summand.
+        Shape of the summand.
     """
     words = shared.stream("pad", number, client, field).bit_generator.random_raw(int(np.prod(shape)))
     return np.asarray(words, np.uint64).view(np.int64).reshape(shape)

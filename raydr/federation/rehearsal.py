@@ -1,11 +1,11 @@
-"""A federation before there is one: what a run will send and release, counted by the run's own books.
+"""Rehearsals: estimate what a run will send and release, with the run's own accounting, before it starts.
 
-A rehearsal is a :class:`~raydr.federation.federation.Federation` whose clients have sizes and no rows. Who takes part,
-who drops out, who is asked again, what a message weighs and what it costs in privacy is decided by the same lines as
-in a run; replies have the shapes and types that their kinds declare, and take no memory.
+A rehearsal is a :class:`~raydr.federation.federation.Federation` whose clients have sizes and no rows. The code of a
+run decides who takes part, who drops out, who is asked again, how large a message is and what it costs in privacy.
+Replies have the shapes and types that their kinds declare, and take no memory.
 
-What they hold is zeros, unless what follows depends on it, as the number of questions by which extremes are found:
-then a sample of all rows answers for everybody (:meth:`Rehearsal.by_sample`).
+Replies contain zeros, unless later steps depend on their content. One example is the number of requests needed to find
+extremes. Then a sample of all rows answers for every client (:meth:`Rehearsal.by_sample`).
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ _RING_BYTES = 8
 
 @dataclass(kw_only=True)
 class Crowd:
-    """Clients of given sizes, who compute nothing.
+    """Clients with given sizes that compute nothing.
 
     Attributes
     ----------
     sizes : tuple of int
         Rows of each client, in client order.
     sample : (rows, features) array
-        At least one row; stands for everybody's where a reply's content matters.
+        At least one row; it stands for all clients' rows if a reply's content matters.
     homes : sequence of tuples of int
         Clients that share a process, and so its crashes.
     seed : int
         The run's seed.
     faults : FaultPlan
-        What goes wrong on purpose.
+        Simulated faults.
     reserve : (rows, features) array or None
         Rows that clients know and the server does not.
     classes : (rows,) int64 or None
-        Of the sample's rows, where a client part needs them.
+        Classes of the sample's rows, if a client part needs them.
     """
 
     sizes: tuple[int, ...]
@@ -77,7 +77,7 @@ class Crowd:
         self.reset()
 
     def reset(self) -> None:
-        """Return to the sample as it was read."""
+        """Restore the sample as it was read."""
         secret = Secret.drawn()
         self.everybody = Client(
             index=0,
@@ -90,15 +90,15 @@ class Crowd:
         self._dying.clear()
 
     def ask(self, call: Call) -> list[Answer]:
-        """An answer as declared, or a failure, of each client asked."""
+        """Return a declared reply, or a failure, for each client asked."""
         failed = self._failures(call)
-        # Where one client stands for all, all have the same secret from the start.
+        # One client stands for all, so all have the same secret from the start.
         if type(call.request).sets_state and not isinstance(call.request, (HandOutRequest, OpenRequests)):
             follow(self.everybody, call.told(call.clients[0]))
         return [failed.get(client) or self._answered(client, call) for client in call.clients]
 
     def sum(self, call: SumCall) -> Iterator[PartialSum]:
-        """One partial sum that holds who answers, and nothing else."""
+        """Yield one partial sum with the clients that answer and no values."""
         failed = self._failures(call)
         clients = tuple(client for client in call.clients if client not in failed)
         first = call.told(call.clients[0])  # in a sum all declare the same
@@ -116,22 +116,22 @@ class Crowd:
         )
 
     def compute(self, work: Callable[[Any], Any], tasks: Sequence[Any]) -> NoReturn:
-        """Refuse: a rehearsal computes nothing."""
-        raise TypeError("a rehearsal does no work of the server's")
+        """Raise TypeError: a rehearsal computes nothing."""
+        raise TypeError("a rehearsal does not run the server's work")
 
     def _answered(self, client: int, call: Call) -> Answered:
         told = call.told(client)
         if isinstance(told, Enrol):
             reply: Reply = Enrolment(self.sizes[client], self.sample.shape[1])
         elif type(told).reply.public is Public.APART:
-            # Rows that are set apart are known beforehand, and what follows hangs on them.
+            # Rows that are set apart are known in advance, and later steps depend on them.
             reply = type(told).client_part(self.everybody, told)
         else:
             reply = as_declared(told, self.sizes[client])
         return Answered(client, call.number, call.round, reply, protection_of(self.everybody, told))
 
     def _failures(self, call: Call) -> dict[int, Failure]:
-        """Who does not answer: faults strike first attempts in rounds, a process's end all its clients."""
+        """Return who does not answer: faults affect first attempts in rounds, a crash all clients of a process."""
         struck = self.faults.strikes and call.in_rounds and call.attempt == 0
         if not struck and not self._dying:
             return {}
@@ -144,7 +144,9 @@ class Crowd:
                 moment = self.faults.crash(client, call.round)
                 if moment is not Moment.BEFORE and self.faults.drops_out(self.seed, client, call.round):
                     dropped.add(client)
-                    moment = None if moment is Moment.DURING else moment  # who is silent does not get as far
+                    moment = (
+                        None if moment is Moment.DURING else moment
+                    )  # a client that dropped out does not reach that point
                 crashes.add(moment)
             if home in self._dying or crashes & {Moment.BEFORE, Moment.DURING}:
                 self._dying.discard(home)
@@ -162,18 +164,18 @@ class Crowd:
 
 @dataclass
 class Effort:
-    """What one stage of a run comes to.
+    """The cost of one stage of a run.
 
     Attributes
     ----------
     calls, messages : int
-        Questions, and how many clients were asked in all.
+        Calls, and the total number of clients asked.
     bytes : int
         Payload in both directions.
     at_clients : float
         Floating-point operations of all clients together, which share the cores.
     at_server : float
-        Those of the server, on one core.
+        Floating-point operations of the server, on one core.
     """
 
     calls: int = 0
@@ -184,23 +186,23 @@ class Effort:
 
 
 class Rehearsal(Federation):
-    """A federation of a crowd; see the module.
+    """A federation with a :class:`Crowd`; see the module.
 
     Parameters
     ----------
     crowd : Crowd
         Its clients.
     context : Context
-        The run's.
+        Context of the run.
     journal : Journal, optional
-        Its present stage is the one that efforts are counted to.
+        Its current stage is the one to which efforts are added.
 
     Attributes
     ----------
     efforts : dict of stage to Effort
-        What each stage comes to; operations as far as the method tells them (:meth:`reckon`).
+        Cost of each stage; operations only if the method states them (:meth:`reckon`).
     guesses : dict of message type's name to str
-        Messages whose size depends on what only a run finds out, and what was assumed.
+        Messages whose size depends on results of the run, and what was assumed.
     """
 
     def __init__(self, crowd: Crowd, context: Context, journal: Journal | None = None) -> None:
@@ -211,7 +213,7 @@ class Rehearsal(Federation):
         super().__init__(crowd, len(crowd.sizes), context, journal=journal)
 
     def reckon(self, *, at_clients: float = 0.0, at_server: float = 0.0) -> None:
-        """Add floating-point operations to the present stage: of all clients together, and of the server."""
+        """Add floating-point operations to the current stage: of all clients together, and of the server."""
         effort = self._effort()
         effort.at_clients += at_clients
         effort.at_server += at_server
@@ -233,7 +235,7 @@ class Rehearsal(Federation):
 
     @contextmanager
     def by_sample(self) -> Iterator[None]:
-        """Have the sample answer for everybody inside a ``with`` block what is summed or averaged."""
+        """Let the sample answer for all clients in sums and means inside a ``with`` block."""
         before, self._by_sample = self._by_sample, True
         try:
             yield
@@ -241,11 +243,11 @@ class Rehearsal(Federation):
             self._by_sample = before
 
     def _unmask(self, prepared: Prepared, total: Total, droppable: bool) -> None:
-        """Ask as a run does, and compute nothing."""
-        prepared.reveal(total, lambda request, asked: self._beside(request, asked, droppable))
+        """Ask as in a run, and compute nothing."""
+        prepared.reveal(total, lambda request, asked: self._relayed(request, asked, droppable))
 
     def _padded(self, total: Total, call: SumCall) -> dict[str, Int64Array]:
-        """The sample's own reply for everybody, under the pads that it will take off."""
+        """Return the sample's own reply for all clients, under the pads that it will remove."""
         request, everybody = call.told(call.clients[0]), self._crowd.everybody
         reply = type(request).client_part(everybody, request)
         padded = {}
@@ -260,7 +262,7 @@ class Rehearsal(Federation):
 
     def _decoded(self, total: Total, call: SumCall, mean: bool) -> Reply:
         if not total.clients:
-            return total.decoded(call)  # which says so
+            return total.decoded(call)  # which raises
         if not self._by_sample:
             return as_declared(call.told(call.clients[0]), 0, len(total.clients))
         return self._sampled(call.told(call.clients[0]), 1 if mean else len(total.clients))
@@ -270,14 +272,14 @@ class Rehearsal(Federation):
         return cast(R, reply)
 
     def _sampled(self, request: Request[Any], times: int) -> Reply:
-        """The sample's own reply, so many times, in double precision."""
+        """Return the sample's own reply, multiplied by ``times``, in float64."""
         reply = type(request).client_part(self._crowd.everybody, request)
         fields = {name: np.multiply(value, float(times)) for name, value in vars(reply).items()}
         return type(reply)(**fields)
 
 
 def as_declared(request: Request[Any], rows: int, sealed_by: int | None = None) -> Reply:
-    """Zeros in the shape of the reply of a client with so many rows; sealed fields of so many clients at once."""
+    """Return zeros in the shape of a client's reply; sealed fields for ``sealed_by`` clients at once."""
     kind = type(request).reply
     ranges = declared_ranges(kind, request, rows)
     fields = {name: _zeros(declared, sealed_by) for name, declared in ranges.items()}
@@ -291,6 +293,6 @@ def _zeros(declared: Range, sealed_by: int | None) -> Any:
 
 
 def _summand_bytes(declared: Range) -> int:
-    """Of one client's field in a sum: ring integers, or what it has sealed."""
+    """Return the bytes of one client's field in a sum: ring integers, or sealed content."""
     size = int(np.prod(declared.shape))
     return size * (np.dtype(declared.dtype).itemsize if declared.sealed else _RING_BYTES)

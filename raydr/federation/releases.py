@@ -1,7 +1,7 @@
-"""Charged releases as they are written down: a line before each is asked for, and another once it is answered.
+"""The record of charged releases: one line before each is requested, and another after it is answered.
 
-What has been asked for may have been seen, whatever becomes of the run. So a run that goes on from a checkpoint, or
-from its start, counts all that any of its starts released.
+A request may have been answered and seen even if the run stops afterwards. So a run that continues from a checkpoint,
+or starts again, counts the releases of all its starts.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ class Released:
     Attributes
     ----------
     name : str
-        Digest of what was asked, of whom and in which round. The same name is the same release, if the answer is.
+        Digest of the request, the clients asked and the round. Releases with the same name and answer are the same
+        release.
     charge : Charge
-        What it costs.
+        Its cost.
     answer : str
-        Digest of what came; empty before.
+        Digest of the answer; empty before it arrived.
     """
 
     name: str
@@ -45,12 +46,12 @@ class Released:
 
     @classmethod
     def of(cls, line: str) -> Released:
-        """Read a line.
+        """Parse a line.
 
         Raises
         ------
         RunError
-            If it is not as it was written.
+            If the line is damaged.
         """
         try:
             content: dict[str, Any] = json.loads(line)
@@ -59,9 +60,9 @@ class Released:
             charge = Charge(**described | {"mechanism": mechanism and mechanism_of(mechanism)})
             return cls(content["name"], charge, content["answer"])
         except (ValueError, TypeError, KeyError) as error:
-            raise RunError(f"the releases that were written down are damaged, at {line.strip()!r}") from error
+            raise RunError(f"the record of charged releases is damaged at {line.strip()!r}") from error
 
 
 def by_name(lines: Iterable[str]) -> dict[str, Released]:
-    """Releases by name; of several lines about one, the last counts."""
+    """Return releases by name; of several lines for one release, the last counts."""
     return {release.name: release for release in map(Released.of, lines)}

@@ -1,12 +1,11 @@
-"""The charged releases of a run, made again: of other data of one client, and under other noise.
+"""Replay of a run's charged releases with other data of one client and other noise.
 
-What the server asked is held fixed. The accountant charges a release before it is sent, whatever was answered before;
-so what it claims for a run holds for the product of the releases of any fixed requests, those of this run among them.
-That product is one Gaussian release, of which noise can be drawn again and again
-(:mod:`raydr.attacks.canary`).
+The server's requests are held fixed. The accountant charges a release before it is sent, whatever was answered before.
+So its claim for a run holds for the product of the releases of any fixed requests, including those of this run. That
+product is one Gaussian release, of which noise can be drawn repeatedly (:mod:`raydr.attacks.canary`).
 
 Client parts, mechanisms and the host's boundary are those of the run. Two things are left out: masks of secure
-aggregation, which cancel to the bit, and the ring, of whose resolution values and noise are multiples already.
+aggregation, which cancel exactly, and the ring, because values and noise are already multiples of its resolution.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ from raydr.privacy.secrets import Secret
 
 @dataclass(frozen=True)
 class Replay:
-    """The releases of a run, of which each can be made again.
+    """The releases of a run, each of which can be repeated.
 
     Parameters
     ----------
     hosts : sequence of ClientHost
         One for each client, in client order; they are not changed.
     steps : sequence of Call or Release
-        What set clients' state, and what was charged, in order.
+        Calls that set clients' state, and charged releases, in order.
     """
 
     hosts: Sequence[ClientHost]
@@ -55,7 +54,7 @@ class Replay:
         return tuple(step for step in self.steps if isinstance(step, Release))
 
     def rows(self, client: int) -> FloatArray:
-        """A client's rows as they were read."""
+        """Return a client's rows as they were read."""
         return self.hosts[client].seats[0].rows
 
     @cached_property
@@ -64,7 +63,7 @@ class Replay:
         return tuple(len(host.seats[0].rows) for host in self.hosts)
 
     def clients(self, client: int, rows: FloatArray) -> Iterator[Client]:
-        """A client as it was at each release, had its rows been these; of noise on data as it was before that."""
+        """Yield a client's state at each release, if its rows had been ``rows``; before noise on data, for that."""
         host = self.hosts[client].with_rows(rows)
         bare: Client | None = None
         for step in self.steps:
@@ -77,23 +76,23 @@ class Replay:
                     bare = replace(now)
                 for answer in host.ask(step.cut((client,))):
                     if isinstance(answer, Failure):
-                        raise RunError(f"client {client} cannot be brought to where it was: {answer.reason}")
+                        raise RunError(f"cannot restore the state of client {client}: {answer.reason}")
 
     def deviation(self, release: Release, client: int) -> float:
-        """Deviation that is claimed of the noise on what is charged: the sum, or what this client uploads."""
+        """Return the claimed deviation of the noise on what is charged: the sum, or this client's upload."""
         if release.of_sum or release.charge.kind == RECORDS:
             return release.charge.deviation
         return self._claim(release, client).deviation
 
     def weight(self, release: Release, client: int) -> int:
-        """Weight of what a client adds to a sum that is charged; 1 where its upload is."""
+        """Return the weight of a client's summand in a charged sum; 1 if its upload is charged."""
         call = release.call
         if not release.of_sum or not isinstance(call, SumCall):
             return 1
         return weight_of(self.sizes[client], call.weighting)
 
     def least_protected(self, release: Release) -> int:
-        """Client of whose upload the noise is worth least, among those with rows."""
+        """Return the client, among those with rows, whose upload has the weakest noise."""
         there = [client for client in release.call.clients if self.sizes[client]]
         if release.charge.kind == RECORDS:
             return there[0]
@@ -102,7 +101,7 @@ class Replay:
     def _claim(self, release: Release, client: int) -> Claim:
         found = claim_of(release.call, release.call.told(client), self.sizes[client])
         if found is None:
-            raise RunError(f"{release.charge.kind} was charged, and client {client} claims nothing for it")
+            raise RunError(f"{release.charge.kind} was charged, but client {client} claims no epsilon for it")
         return found
 
 
@@ -112,18 +111,18 @@ Fields: TypeAlias = "dict[str, Float64Array]"
 
 @dataclass(frozen=True)
 class Part:
-    """One client's part of a release: its reply, without and with noise."""
+    """One client's part of a release: its reply without and with noise."""
 
     release: Release
     client: Client
 
     @cached_property
     def told(self) -> Request[Any]:
-        """The request as the client got it."""
+        """The request as the client received it."""
         return self.release.call.told(self.client.index)
 
     @cached_property
-    def _said(self) -> Reply:
+    def _reply(self) -> Reply:
         told = self.told
         return type(told).client_part(shown(self.client, told), told)
 
@@ -138,7 +137,7 @@ class Part:
         return self._noisy(self.client.secret)
 
     def noise(self, *names: str | int) -> Fields:
-        """Noise of each field, under a secret that these names derive from the client's own."""
+        """Return the noise of each field, with a secret derived from the client's own by these names."""
         noisy = self._noisy(self.client.secret.derived(*names))
         return {name: values - self.clean[name] for name, values in noisy.items()}
 
@@ -147,7 +146,7 @@ class Part:
         return self._under(self.release.mechanism)
 
     def _under(self, mechanism: Mechanism) -> Callable[[Secret], Fields]:
-        """Return the covered fields under a mechanism, as a function of the secret that its noise follows from."""
+        """Return the covered fields under a mechanism, as a function of the noise's secret."""
 
         def records(secret: Secret) -> Fields:
             noisy = blurred(replace(self.client, secret=secret), mechanism, math.nan)
@@ -160,5 +159,5 @@ class Part:
         if self.release.charge.kind == RECORDS:
             return records
         told = replace(self.told, mechanism=mechanism)  # type: ignore[type-var]
-        cover = Cover.of(mechanism, self._said, self.client, told, self.release.call)
+        cover = Cover.of(mechanism, self._reply, self.client, told, self.release.call)
         return fields

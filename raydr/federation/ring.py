@@ -1,8 +1,8 @@
 """Exact sums in the ring of 64-bit fixed-point integers.
 
-Floating-point sums depend on their order, and so on packing, workers and nodes. Here every summand is rounded once,
-at its client, to a multiple of 2^-bits and added as a 64-bit integer: the sum is exact, in any order. The number of
-fractional bits follows from the declared range and the total weight, so that no sum can leave the ring.
+Floating-point sums depend on their order, and therefore on packing, workers and nodes. Here every summand is rounded
+once, at its client, to a multiple of 2^-bits and added as a 64-bit integer. The sum is exact in any order. The number
+of fractional bits follows from the declared range and the total weight, so no sum can overflow the ring.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RangeError(RunError):
 
 
 def fraction_bits(largest: Bound, weight: int) -> IntArray:
-    """Fractional bits such that summands up to ``largest`` with total weight ``weight`` cannot overflow.
+    """Return the fractional bits with which a sum of this range and total weight cannot overflow.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def fraction_bits(largest: Bound, weight: int) -> IntArray:
     Raises
     ------
     RangeError
-        If the range is not finite, negative, or too large for any ring of doubles.
+        If the range is negative, not finite, or too large for any ring of doubles.
     """
     total = np.asarray(largest, np.float64) * float(weight)
     if not np.all(np.isfinite(total)) or np.any(total < 0):
@@ -60,24 +60,24 @@ def fraction_bits(largest: Bound, weight: int) -> IntArray:
 
 
 def resolution(largest: Bound, weight: int) -> float:
-    """Smallest difference that such a ring tells apart, in the coarsest entry: ``2**-bits``."""
+    """Return the smallest difference that such a ring resolves, in the coarsest entry: ``2**-bits``."""
     return float(np.ldexp(1.0, -int(np.min(fraction_bits(largest, weight)))))
 
 
 class RingSum:
-    """A weighted sum in the ring of arrays of one shape, in place.
+    """A weighted sum of arrays of one shape in the ring, in place.
 
-    Each summand is rounded to a multiple of ``2**-bits`` (half to even) and added in blocks that stay in a core's
-    cache, or, where there are many numbers to one scale, by a compiled loop to the same bits: adding one reads it once
-    and allocates nothing. Short ones are put in rows and added up together, since a call of numpy's takes longer than
-    what it does to them.
+    Each summand is rounded to a multiple of ``2**-bits`` (half to even). It is added in blocks that stay in a core's
+    cache. Large arrays with one scale use a compiled loop, with identical bits. Adding a summand reads it once and
+    allocates nothing. Short summands are collected in rows and added up together, because a numpy call takes longer
+    than the addition itself.
 
     Parameters
     ----------
     shape : tuple of int
-        Of every summand.
+        Shape of every summand.
     bits : int32, () or of that shape
-        Fractional bits, of :func:`fraction_bits`.
+        Fractional bits, from :func:`fraction_bits`.
 
     Examples
     --------
@@ -91,7 +91,7 @@ class RingSum:
     def __init__(self, shape: tuple[int, ...], bits: IntArray) -> None:
         self._total = np.zeros(shape, np.int64)
         into = self._total.reshape(-1)
-        # A product with a power of two is exact, and ten times faster than ldexp.
+        # Multiplying by a power of two is exact, and ten times faster than ldexp.
         factor = np.ldexp(1.0, np.broadcast_to(bits, shape if bits.ndim else ()).reshape(-1))
         self._factor = float(factor[0]) if factor.size == 1 else None
         scaled, summand = np.empty(min(into.size, BLOCK)), np.empty(min(into.size, BLOCK), np.int64)
@@ -111,13 +111,13 @@ class RingSum:
 
     @property
     def total(self) -> Int64Array:
-        """The sum so far, times ``2**bits``; of the shape of every summand, and what is written there counts."""
+        """The sum so far, times ``2**bits``, in the shape of the summands; writing to it changes the sum."""
         if self._weights:
             self._add_waiting()
         return self._total
 
     def _add_waiting(self) -> None:
-        """Add up the short ones that have been put in rows."""
+        """Add up the short summands that were collected in rows."""
         rows = self._rows[: len(self._weights)]
         np.multiply(rows, self._blocks[0][1], out=rows)
         np.rint(rows, out=rows)
@@ -128,7 +128,7 @@ class RingSum:
         self._weights.clear()
 
     def add(self, values: ArrayLike, weight: int) -> None:
-        """Add ``weight`` times ``values``, which must be within the range that gave the bits."""
+        """Add ``weight`` times ``values``, which must be within the range behind the bits."""
         flat = np.asarray(values).reshape(-1)
         if len(self._rows) > 1:
             if len(self._weights) == len(self._rows):
@@ -143,7 +143,7 @@ class RingSum:
             return
         for block, factor, scaled, summand, into in self._blocks:
             part = flat[block]
-            if part.dtype != np.float64:  # of two types numpy multiplies half as fast
+            if part.dtype != np.float64:  # numpy multiplies mixed types at half the speed
                 np.copyto(scaled, part)
                 part = scaled
             np.multiply(part, factor, out=scaled)
@@ -168,7 +168,7 @@ def split_as(flat: Int64Array, like: Mapping[str, Int64Array]) -> dict[str, Int6
 
 
 def decode(total: Int64Array, bits: IntArray, divisor: int = 1) -> Float64Array:
-    """Value of a ring sum, rounded once to double precision, over ``divisor``, in one pass over memory."""
+    """Return a ring sum divided by ``divisor`` as float64, rounded once, in one pass over memory."""
     value = np.empty(total.shape)
     factor = np.ldexp(1.0, np.broadcast_to(-bits, total.shape if bits.ndim else ()).reshape(-1))
     out, flat = value.reshape(-1), total.reshape(-1)

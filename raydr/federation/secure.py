@@ -1,7 +1,7 @@
-"""Secure sums in a federation: the messages around each sum, by which the server learns the total and no summand.
+"""Secure sums in a federation: the messages around each sum, by which the server learns only the total.
 
-The protocol is :mod:`raydr.privacy.masking`. Here its stages are requests like any others, which the ledger counts.
-Clients keep nothing that they could not compute again: each request brings the public keys that it needs.
+The protocol is :mod:`raydr.privacy.masking`. Here its stages are ordinary requests, which the ledger counts. Clients
+keep nothing that they could not compute again: each request contains the public keys that it needs.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from raydr.privacy.masking.messages import CHECK, PAIR, SHARE
 
 @dataclass(frozen=True)
 class SecureSums:
-    """What secure sums withstand.
+    """The collusion and drop-out that secure sums tolerate.
 
     Attributes
     ----------
     colluding : float
-        Part of the clients that may put together with the server all that they know.
+        Fraction of the clients that may share everything they know with the server.
     dropping : float
-        Part of the clients that may be lost to a sum.
+        Fraction of the clients that may drop out of a sum.
     """
 
     colluding: float = 0.2
@@ -59,7 +59,7 @@ class Shares(
 
     @staticmethod
     def ranges(request: ShareRequest, rows: int) -> dict[str, Range]:
-        """As many as there are neighbours and partners."""
+        """Declare one share for each neighbour and one seed for each partner."""
         return {
             "shares": Range((len(request.keys), PAIR), dtype="uint8"),
             "seeds": Range((KEY * request.partners + TAG,), dtype="uint8"),
@@ -69,7 +69,7 @@ class Shares(
 
 @dataclass(frozen=True)
 class ShareRequest(Request[Shares], what="public keys of a client's neighbours"):
-    """Told to one client before a sum; ``keys`` (neighbours, 32) uint8."""
+    """Sent to one client before a sum; ``keys`` (neighbours, 32) uint8."""
 
     circle: Circle
     label: masking.Label
@@ -79,7 +79,7 @@ class ShareRequest(Request[Shares], what="public keys of a client's neighbours")
 
 @answers(ShareRequest)
 def share(client: Client, request: ShareRequest) -> Shares:
-    """Client part: hand out shares."""
+    """Client part: distribute shares."""
     group = request.circle.group(client)
     shared = masking.share(member_of(client, group, request.keys), request.label)
     return Shares(shared.shares, shared.seeds, shared.check)
@@ -89,7 +89,7 @@ def share(client: Client, request: ShareRequest) -> Shares:
 class Revealed(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="one share of each neighbour's secrets, by which the masks come off the total",
+    what="one share of each neighbour's secrets, which the server needs to remove the masks from the total",
     public=Public.RANDOM,
 ):
     """``shares`` (neighbours, 33) uint8."""
@@ -98,13 +98,13 @@ class Revealed(
 
     @staticmethod
     def ranges(request: RevealRequest, rows: int) -> dict[str, Range]:
-        """One of each neighbour."""
+        """Declare one share for each neighbour."""
         return {"shares": Range((len(request.keys), SHARE), dtype="uint8")}
 
 
 @dataclass(kw_only=True, frozen=True)
 class RevealRequest(Request[Revealed], what="sealed shares of a client's neighbours, and who has uploaded"):
-    """Told to one survivor: ``keys`` and ``shares`` of its neighbours; who uploaded and who did not, as bits."""
+    """Sent to one survivor: ``keys`` and ``shares`` of its neighbours; survivors and drop-outs as bits."""
 
     circle: Circle
     label: masking.Label
@@ -116,19 +116,19 @@ class RevealRequest(Request[Revealed], what="sealed shares of a client's neighbo
 
 @answers(RevealRequest)
 def reveal(client: Client, request: RevealRequest) -> Revealed:
-    """Client part: reveal a share of each neighbour, and no other share of the same sum ever after.
+    """Client part: reveal a share of each neighbour, and no other share of the same sum afterwards.
 
     Raises
     ------
     MaskingError
-        If it is asked about one sum twice, with other survivors: both answers together could show a vector.
+        If it is asked about one sum twice with different survivors: both answers could reveal a vector.
     """
     told = request.survivors.tobytes(), request.dropped.tobytes()
     before = client.memory.setdefault(_REVEALED, {}).setdefault(request.label, told)
     if before != told:
         raise masking.MaskingError(
-            f"client {client.index} is asked twice to reveal shares of call {request.label.call}, with other"
-            " survivors: both answers together could show a vector."
+            f"client {client.index} is asked twice to reveal shares of call {request.label.call}, with different"
+            " survivors: the two answers together could reveal a vector."
         )
     group = request.circle.group(client)
     member = member_of(client, group, request.keys)
@@ -138,23 +138,23 @@ def reveal(client: Client, request: RevealRequest) -> Revealed:
 
 @dataclass(frozen=True)
 class ShareRequests(Request[Shares], what=ShareRequest.what):
-    """A request for each client."""
+    """One request for each client."""
 
     own: dict[int, ShareRequest]
 
     def addressed_to(self, client: int) -> ShareRequest:  # type: ignore[override]
-        """What one client is told."""
+        """Return the request for one client."""
         return self.own[client]
 
 
 @dataclass(frozen=True)
 class RevealRequests(Request[Revealed], what=RevealRequest.what):
-    """A request for each survivor."""
+    """One request for each survivor."""
 
     own: dict[int, RevealRequest]
 
     def addressed_to(self, client: int) -> RevealRequest:  # type: ignore[override]
-        """What one client is told."""
+        """Return the request for one client."""
         return self.own[client]
 
 
@@ -165,13 +165,13 @@ class Secretariat:
     Attributes
     ----------
     settings : SecureSums
-        What they withstand.
+        What they tolerate.
     run : str
         Name of the run.
     seed : int
-        Of the order on the circle.
+        Seed of the order on the circle.
     start : str
-        Tells this start of the run from others: a label serves one sum.
+        Identifies this start of the run, because a label serves one sum.
     """
 
     settings: SecureSums
@@ -187,12 +187,12 @@ class Secretariat:
         public_keys: Mapping[int, UInt8Array],
         ask: Ask[Shares],
     ) -> Prepared:
-        """Have clients who are to sum share the secrets of their masks.
+        """Let the clients of a sum share the secrets of their masks.
 
         Raises
         ------
         ScenarioError
-            If they are too few for secure sums.
+            If there are too few clients for secure sums.
         TooFewError
             If fewer share than the settings allow.
         """
@@ -220,16 +220,16 @@ class Secretariat:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A secure sum for which clients have shared.
+    """A secure sum for which clients have shared their secrets.
 
     Attributes
     ----------
     group : Group
-        Who could take part.
+        Clients that could take part.
     masks : Masks
-        What goes with the call.
+        Masks that are sent with the call.
     shared : mapping of client to Shared
-        What those who do take part have handed out.
+        Shares of the clients that take part.
     """
 
     group: masking.Group
@@ -237,12 +237,12 @@ class Prepared:
     shared: Mapping[int, masking.Shared]
 
     def unmask(self, total: Total, ask: Ask[Revealed]) -> None:
-        """Take the masks off a total, in place.
+        """Remove the masks from a total, in place.
 
         Raises
         ------
         TooFewError
-            If too many clients have been lost.
+            If too many clients have dropped out.
         """
         revealed = {client: reply.shares for client, reply in self.reveal(total, ask).items()}
         vector = np.concatenate([part.reshape(-1) for part in total.totals.values()])
@@ -250,7 +250,7 @@ class Prepared:
         total.totals = split_as(plain, total.totals)
 
     def reveal(self, total: Total, ask: Ask[Revealed]) -> dict[int, Revealed]:
-        """Ask the survivors of a sum for shares of the others' secrets."""
+        """Ask the survivors of a sum for shares of the clients' secrets."""
         survivors = tuple(sorted(total.clients))
         self.group.require(frozenset(survivors), "uploaded")
         alive, gone = bits_of(survivors), bits_of(tuple(sorted(self.shared.keys() - total.clients)))

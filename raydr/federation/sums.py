@@ -1,4 +1,4 @@
-"""The sum of what clients send, from the partial sums of their hosts."""
+"""Totals of clients' replies, from the partial sums of their hosts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from raydr.privacy.mechanism import Mechanism
 
 @dataclass(kw_only=True)
 class Total:
-    """Partial sums, added up as they come: no more than one of them needs memory beside the total.
+    """Partial sums, added up as they arrive: only one of them needs memory in addition to the total.
 
-    The first stays where it came to, and is not written into.
+    The first is kept in its own memory and never written to.
 
     Attributes
     ----------
     clients : set of int
-        Whose summands are in it.
+        Clients whose summands are included.
     weight : int
         Total weight of the summands.
     totals : mapping of field name to int64 array
@@ -42,7 +42,7 @@ class Total:
 
     @property
     def protection(self) -> Mechanism | None:
-        """What every summand's host did to it; None where one did nothing, or they did different things."""
+        """The mechanism on every summand; None if one had none, or mechanisms differ."""
         return next(iter(self._protections)) if len(self._protections) == 1 else None
 
     def add(self, part: PartialSum) -> None:
@@ -50,11 +50,11 @@ class Total:
         for name, summand in part.totals.items():
             before = self.totals.get(name)
             if before is None:
-                self.totals[name] = summand  # where it came to: nothing writes there
+                self.totals[name] = summand  # kept in its own memory, never written to
             elif name in self._own:
                 before += summand
             else:
-                self.totals[name] = np.asarray(before + summand)  # of two single numbers numpy makes a scalar
+                self.totals[name] = np.asarray(before + summand)  # numpy returns a scalar for 0-d arrays
                 self._own.add(name)
         for name, sealed in part.sealed.items():
             self._sealed.setdefault(name, {}).update(sealed)
@@ -64,12 +64,12 @@ class Total:
         self.weight += part.weight
 
     def decoded(self, call: SumCall, divisor: int = 1) -> Reply:
-        """Return the sum over ``divisor`` as a reply, rounded to double precision; sealed fields by client.
+        """Return the sum divided by ``divisor`` as a reply, rounded to float64; sealed fields by client.
 
         Raises
         ------
         QuorumError
-            If nobody answered.
+            If no client answered.
         """
         if self._reply is None:
             raise QuorumError("no client answered.")

@@ -1,15 +1,15 @@
-"""What the server saw: every message that it could read, as it could read it, for whoever judges what was given away.
+"""Transcripts: every message that the server could read, as it could read it, for audits.
 
-A federation writes one only where it is handed one, at the very place where the meter counts. What is in it is what the
-server of a real deployment has:
+A federation writes one only if it receives one, at the same place where the meter counts. A transcript contains what
+the server of a real deployment has:
 
-- each client's reply to :meth:`~raydr.federation.federation.Federation.ask` and its like;
-- of a sum, the aggregate, and each client's summand. Without secure aggregation every client sends its summand to the
-  server, which adds them up. That a host of several clients adds up theirs beforehand is an artefact of the simulation,
-  so a summand is written down only where a host has one client: whoever wants a transcript gives each its own.
+- each client's reply to :meth:`~raydr.federation.federation.Federation.ask` and similar calls;
+- for a sum, the aggregate and each client's summand. Without secure aggregation every client sends its summand to the
+  server, which adds them up. A host with several clients adds theirs up first, but only in a simulation. So a summand
+  is recorded only if its host has one client: for a transcript, give each client its own host.
 
-A transcript of all rounds would hold gigabytes. It keeps every reply that speaks of single records, and of each other
-kind the first calls and the last one; how many there were of each, it counts.
+A transcript of all rounds would take gigabytes. It keeps every per-record reply. Of each other kind it keeps the first
+calls and the last one, and counts all of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from raydr.privacy.mechanism import Mechanism
 R = TypeVar("R", bound=Reply)
 
 FIRST_CALLS = 3
-"""Calls of a kind whose replies are kept, beside the last one: an attack on training needs few rounds, early ones."""
+"""Calls of a kind whose replies are kept, in addition to the last: attacks on training need few, early rounds."""
 
 
 @dataclass(kw_only=True, frozen=True)
@@ -39,15 +39,15 @@ class Seen:
     Attributes
     ----------
     number, round : int
-        Of the call.
+        Number and round of the call.
     request : Request
-        What was asked: of a client, what it was told.
+        The request; for one client, the request to that client.
     client : int or None
-        Who answered; None for the sum or mean of several.
+        Client that answered; None for the sum or mean of several.
     reply : Reply
-        What came.
+        The reply.
     protection : Mechanism or None
-        What the client says that its host did to it; of a sum, what all did alike.
+        Mechanism that the client's host applied, as the client states; for a sum, the one that all applied.
     """
 
     number: int
@@ -60,18 +60,18 @@ class Seen:
 
 @dataclass(frozen=True)
 class Release:
-    """A charged release: enough to make it again (:mod:`raydr.federation.replay`).
+    """A charged release, with everything needed to repeat it (:mod:`raydr.federation.replay`).
 
     Attributes
     ----------
     call : Call
-        To the clients that answered.
+        Call to the clients that answered.
     charge : Charge
-        Of it.
+        Charge of the release.
     mechanism : Mechanism
-        Which covered it.
+        Mechanism that covered it.
     of_sum : bool
-        Whether what is charged is the sum, the only thing that the server sees.
+        Whether the sum is charged, which is all that the server sees.
     """
 
     call: Call
@@ -82,14 +82,14 @@ class Release:
 
 @dataclass
 class Transcript:
-    """Messages in the order in which they came.
+    """Messages in the order of arrival.
 
     Attributes
     ----------
     counts : Counter of type of Reply
-        How many replies of each kind clients sent, those that are not kept included.
+        Number of replies of each kind that clients sent, including those that are not kept.
     steps : list of Call or Release
-        What set clients' state, and what was charged, in order.
+        Calls that set clients' state, and charged releases, in order.
     """
 
     counts: Counter[type[Reply]] = field(default_factory=Counter)
@@ -98,18 +98,18 @@ class Transcript:
     _calls: dict[tuple[type[Request[Any]], type[Reply]], list[int]] = field(default_factory=dict, repr=False)
 
     def note(self, call: Call, charge: Charge | None, accounts: Accounts) -> None:
-        """Note a call to those who answered it, if it set their state or was charged."""
+        """Record a call to the clients that answered it, if it set their state or was charged."""
         if type(call.request).sets_state and call.clients:
             self.steps.append(call)
         if charge is not None:
             mechanism = call.told(call.clients[0]).covering(accounts.records)
             if mechanism is None:
-                raise TypeError(f"{charge.kind} is charged, and no mechanism covers it")
+                raise TypeError(f"{charge.kind} is charged, but no mechanism covers it")
             shared = isinstance(call, SumCall) and call.sharing is not None
             self.steps.append(Release(call, charge, mechanism, accounts.secure and shared))
 
     def add(self, seen: Seen) -> None:
-        """Note a message; that of a later call takes the place of an earlier one where many of its kind are kept."""
+        """Record a message; if many of its kind are kept, it replaces an earlier one."""
         kind = type(seen.reply)
         self.counts[kind] += seen.client is not None
         if kind.granularity != Granularity.PER_RECORD:
@@ -125,7 +125,7 @@ class Transcript:
             yield from self._seen[number]
 
     def of(self, kind: type[R]) -> list[tuple[Seen, R]]:
-        """Messages of one kind that clients sent, each with its reply."""
+        """Return the messages of one kind that clients sent, each with its reply."""
         return [
             (seen, seen.reply) for seen in self if isinstance(seen.reply, kind) and seen.client is not None
         ]

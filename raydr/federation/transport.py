@@ -1,4 +1,4 @@
-"""What carries a federation's calls."""
+"""The interface that carries a federation's calls."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Result = TypeVar("Result")
 
 
 class Transport(Protocol):
-    """Carries calls to the hosts of clients; knows nothing of methods, ledgers or rounds."""
+    """Carries calls to the hosts of clients; it knows nothing about methods, ledgers or rounds."""
 
     def reset(self) -> None:
-        """Return every client to its partition as it was read."""
+        """Restore every client's partition as it was read."""
 
     def ask(self, call: Call) -> list[Answer]:
-        """One answer for each client asked; a client that could not be reached is a failure."""
+        """Return one answer for each client asked; an unreachable client is a failure."""
 
     def sum(self, call: SumCall) -> Iterable[PartialSum]:
-        """Partial sums, as they come, that together hold every client asked once, as summand or as failure."""
+        """Return partial sums, as they arrive, with every client asked once, as summand or failure."""
 
     def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterable[Result]:
-        """Results of the server's own work on each task, in order, each computed with one BLAS thread."""
+        """Return the results of the server's own work on each task, in order, with one BLAS thread each."""

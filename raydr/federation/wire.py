@@ -1,4 +1,4 @@
-"""What travels between the server and the hosts of clients: calls one way, answers and partial sums the other."""
+"""Data sent between the server and the clients' hosts: calls one way, answers and partial sums the other."""
 
 from __future__ import annotations
 
@@ -25,21 +25,20 @@ class Call:
     Attributes
     ----------
     request : Request
-        What is asked.
+        The request.
     number : int
-        Of the call, from 1 on through the run: what comes back must name it.
+        Number of the call in the run, from 1; answers must repeat it.
     round : int
-        The round that it belongs to; 0 before the first.
+        Round of the call; 0 before the first.
     attempt : int
-        0, and 1 more each time that a client is asked again.
+        0, plus 1 for each repetition.
     clients : tuple of int
-        Who is asked, ascending.
+        Clients asked, ascending.
     in_rounds : bool
-        Whether the call is part of a round, where simulated faults strike.
+        Whether the call is part of a round, where simulated faults occur.
     parts : dict of client to Request
-        What each of ``clients`` is told, where the server has cut a request that holds a part for each client;
-        ``request`` is then one of them, so that nobody's part goes to another's host. Empty where all are told the
-        same.
+        Request of each client, if the server has cut a request with a part for each client. ``request`` is then one of
+        them, so that no part goes to another client's host. Empty if all clients get the same request.
     """
 
     request: Request[Any]
@@ -51,31 +50,31 @@ class Call:
     parts: dict[int, Request[Any]] = field(default_factory=dict)
 
     def cut(self, clients: tuple[int, ...]) -> Self:
-        """Return the call as it goes to the host of these clients, all of whom it asks."""
+        """Return the call for the host of these clients, all of which it asks."""
         parts = {client: self.told(client) for client in clients}
         if not self.parts and all(part is self.request for part in parts.values()):
             return replace(self, clients=clients)
         return replace(self, request=parts[clients[0]], clients=clients, parts=parts)
 
     def told(self, client: int) -> Request[Any]:
-        """Return what one client is told."""
+        """Return the request for one client."""
         return self.parts[client] if self.parts else self.request.addressed_to(client)
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """How clients divide noise that is to cover a sum.
+    """How clients share noise that covers a sum.
 
     Attributes
     ----------
     clients : int
-        How many shares make the whole noise: fewer than are added, by those that may be lost or known.
+        Number of shares that make the whole noise: fewer than are added, because some may be lost or known.
     sensitivity : float
-        How far one record of any of them can move the sum.
+        L2 distance by which one record of any client can move the sum.
     colluding : int
-        How many shares may be known, since their clients tell them.
+        Number of shares that colluding clients may reveal.
     among : str
-        Names the sum: a digest of who is asked and, where some of them may be lost, of the start of the run.
+        Name of the sum: a digest of the clients asked and, if some may be lost, of the start of the run.
     """
 
     clients: int
@@ -91,13 +90,13 @@ class SumCall(Call):
     Attributes
     ----------
     weighting : Weighting
-        Of the summands.
+        Weights of the summands.
     total_weight : int
-        Of all clients, which fixes the ring's resolution for all parties.
+        Total weight of all clients, which fixes the ring's resolution for all parties.
     sharing : Sharing or None
-        Of noise that is to cover the sum alone.
+        Sharing of noise that covers only the sum.
     masks : Masks or None
-        Under which clients are to hide their summands; None where the server may see them.
+        Masks that hide the summands; None if the server may see them.
     """
 
     weighting: Weighting = "sum"
@@ -108,7 +107,7 @@ class SumCall(Call):
 
 @dataclass(frozen=True)
 class Answered:
-    """A reply with the call and round that it answers, as the client's envelope says, and what protects it."""
+    """A reply, the call and round that it answers according to the client, and its mechanism."""
 
     client: int
     number: int
@@ -122,7 +121,7 @@ Answer: TypeAlias = Answered | Failure
 
 @dataclass(frozen=True)
 class Sent:
-    """What so many clients of a host sent under one protection, and the payload of all of it."""
+    """What some clients of a host sent under one mechanism, and the total payload."""
 
     protection: Mechanism | None
     clients: int
@@ -136,19 +135,19 @@ class PartialSum:
     Attributes
     ----------
     number, round : int
-        The call and round that it answers.
+        Number and round of the call.
     reply : type of Reply or None
-        What was summed; None when no client answered.
+        Type of the summed replies; None if no client answered.
     totals : mapping of field name to int64 array
         Weighted sums in the ring.
     sealed : mapping of field name to arrays by client
-        What is not summed, since only the clients can read it.
+        Fields that are not summed, because only the clients can read them.
     clients : tuple of int
-        Whose summands are in it.
+        Clients whose summands are included.
     weight : int
         Total weight of the summands.
     sent : tuple of Sent
-        The clients' messages, by protection.
+        The clients' messages, by mechanism.
     failures : tuple of Failure
         Clients that did not answer.
     """
@@ -165,7 +164,7 @@ class PartialSum:
 
 
 def by_protection(messages: Iterable[tuple[Mechanism | None, int]]) -> tuple[Sent, ...]:
-    """Messages, each with its protection and payload, counted by protection."""
+    """Count messages, given by mechanism and payload, by mechanism."""
     sizes: dict[Mechanism | None, list[int]] = {}
     for protection, size in messages:
         sizes.setdefault(protection, []).append(size)
@@ -173,25 +172,25 @@ def by_protection(messages: Iterable[tuple[Mechanism | None, int]]) -> tuple[Sen
 
 
 def asked_at(call: Call, homes: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
-    """Clients of each home whom a call asks."""
+    """Return the clients of each home that a call asks."""
     asked = frozenset(call.clients)
     return [tuple(client for client in home if client in asked) for home in homes]
 
 
 def remember(history: list[Call], call: Call, answered: Iterable[int]) -> None:
-    """Keep what set clients' state, for those alone who did as they were told."""
+    """Add a call that set clients' state to the history, for the clients that answered."""
     clients = tuple(answered)
     if type(call.request).sets_state and clients:
         history.append(call.cut(clients))
 
 
 def history_at(history: Iterable[Call], home: Sequence[int]) -> list[Call]:
-    """Calls that set the state of clients of one home, each cut to them."""
+    """Return the calls that set the state of one home's clients, each cut to them."""
     return [call.cut(here) for call in history if (here := asked_at(call, [home])[0])]
 
 
 def weight_of(rows: int, weighting: Weighting) -> int:
-    """Weight of a client with so many rows."""
+    """Return the weight of a client with ``rows`` rows."""
     match weighting:
         case "sum":
             return 1

@@ -1,9 +1,9 @@
-"""Partitions: which client holds which row, each row exactly one client's; one file for each way to deal them."""
+"""Partitions of rows among clients: each row belongs to exactly one client. Each way to partition has its own file."""
 
 from __future__ import annotations
 
 # isort: off
-# In the order in which they are listed: the default first.
+# In the order of the documentation: the default first.
 from raydr.partition.dealing import PARTITIONS, Dealing, partition
 from raydr.partition.iid import IID
 from raydr.partition.dirichlet import Dirichlet

@@ -1,4 +1,4 @@
-"""Clients of one size, whose mixtures of classes differ."""
+"""Clients of equal size whose class mixtures differ."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from raydr.partition.ownership import Partition
 
 @partition
 class Balanced(Dealing):
-    """Clients of one size, which classes come to in Dirichlet(alpha) proportions."""
+    """Clients of equal size with class mixtures from Dirichlet(alpha)."""
 
     kind: Literal["balanced"] = "balanced"
-    alpha: float = Field(0.5, gt=0, description="concentration: the smaller, the fewer classes a client has")
+    alpha: float = Field(
+        0.5, gt=0, description="concentration: a smaller value gives each client fewer classes"
+    )
 
     def deal(self, table: Table, clients: int | None, seed: int) -> Partition:
-        """Give every client as many rows, in a mixture of classes of its own: P3's non-IID balanced (tables 8 and 12).
+        """Give every client the same number of rows, in its own class mixture: P3's non-IID balanced (tables 8 and 12).
 
-        Each class's proportions over the clients are drawn as `Dirichlet` draws them. A client's mixture is what it
-        would have of each class by these; of that it takes its share of the rows. Where clients ask for more of a
-        class than there is, lots are drawn among the rows asked for, and whoever goes short asks again, of the classes
-        that are left. Sizes differ by at most one row.
+        The proportions of each class over the clients are drawn as in `Dirichlet`. A client's mixture is the number of
+        rows of each class that these proportions give it. It takes its share of the rows by this mixture. If clients
+        request more rows of a class than there are, the rows are drawn by lot among the requests. Clients with too few
+        rows request again, from the remaining classes. Sizes differ by at most one row.
         """
         count, labels = self.counted(clients), self.labels_of(table)
         check_count(len(labels), count)
@@ -46,18 +48,18 @@ class Balanced(Dealing):
 def _taken(
     mixtures: Float64Array, rows: Int64Array, places: Int64Array, rng: np.random.Generator
 ) -> Int64Array:
-    """Rows of each class that each client takes, (clients, classes).
+    """Return the number of rows of each class that each client takes, (clients, classes).
 
-    By ``mixtures`` (clients, classes), in any unit; ``rows`` (classes,) and ``places`` (clients,) have one sum, and are
-    all taken: each turn of asking fills all places or uses a class up.
+    ``mixtures`` (clients, classes) are in any unit. ``rows`` (classes,) and ``places`` (clients,) have the same sum,
+    and all are taken: each pass fills all places or uses up a class.
     """
     taken = np.zeros(mixtures.shape, dtype=np.int64)
     left, places = rows.copy(), places.copy()
     while places.any():
         wanted = mixtures * (left > 0)
-        # Who would have had nothing of what is left takes of it as it comes.
+        # A client whose mixture has none of the remaining classes takes them in proportion to what is left.
         wanted = np.where(wanted.sum(axis=1, keepdims=True) > 0.0, wanted, left)
-        wanted /= wanted.max(axis=1, keepdims=True)  # a small alpha draws parts of 1e-300
+        wanted /= wanted.max(axis=1, keepdims=True)  # a small alpha gives proportions of 1e-300
         shares = wanted * (places / wanted.sum(axis=1))[:, None]
         asked = np.stack([apportion(share, int(own), rng) for share, own in zip(shares, places, strict=True)])
         for index in np.flatnonzero(asked.sum(axis=0) > left):

@@ -16,25 +16,25 @@ from raydr.partition.ownership import Partition
 
 @partition
 class ByColumn(Dealing):
-    """The values of a column are the clients."""
+    """One client for each value of a column."""
 
     needs_count: ClassVar[bool] = False
     natural: ClassVar[bool] = True
     kind: Literal["by-column"] = "by-column"
     column: str = Field(description="the column that names each row's client")
-    min_rows: int = Field(1, ge=0, description="fewest rows of a client; 0 allows empty clients")
+    min_rows: int = Field(1, ge=0, description="smallest number of rows of a client; 0 allows empty clients")
 
     @property
     def client_column(self) -> str:
-        """The column."""
+        """The column that names each row's client."""
         return self.column
 
     def deal(self, table: Table, clients: int | None, seed: int) -> Partition:
-        """To the client that its key names: the natural partition; nothing is drawn."""
+        """Assign each row to the client that its key names: the natural partition, without random draws."""
         if table.client_keys is None:
             raise DataError(
-                f"clients.partition.kind {self.kind!r} deals rows by a column, and no client column of {table.name} "
-                f"was read: name it in clients.partition.column."
+                f"clients.partition.kind {self.kind!r} assigns rows by a column, but no client column of"
+                f" {table.name} was read. Set clients.partition.column."
             )
         names = table.client_names
         if clients is not None and clients != len(names):
@@ -53,5 +53,5 @@ class ByColumn(Dealing):
         return dealt
 
     def clients_in(self, table: Table, count: int | None) -> int | None:
-        """As many as names in the column."""
+        """Return the number of names in the column."""
         return count or len(table.client_names)

@@ -1,4 +1,4 @@
-"""What every way to deal rows to clients offers, what several of them need, and the registry of all of them."""
+"""The interface of partitions, shared helpers, and the registry of all kinds."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from raydr.registry import Kinds
 from raydr.settings import Settings
 
 PARTITIONS = Kinds("partitions", "raydr.partition")
-"""Every way to deal rows to clients by its ``clients.partition.kind``."""
+"""Every way to partition rows among clients, by its ``clients.partition.kind``."""
 partition = PARTITIONS
-"""Register a :class:`Dealing`: the decorator of its class."""
+"""Decorator that registers a :class:`Dealing`."""
 
 
 class Dealing(Settings, ABC):
-    """A way to deal the rows of a table to clients: what a scenario says of it, and how it is done.
+    """A way to partition the rows of a table among clients: its settings and its algorithm.
 
     Attributes
     ----------
     needs_count : bool
-        Whether ``clients.count`` must be given; else the data fix the number of clients, and it must agree where it
-        is given.
+        Whether ``clients.count`` must be set. Otherwise the data fix the number of clients, and ``clients.count`` must
+        agree if it is set.
     natural : bool
-        Whether clients are sites that the data name, and not drawn.
+        Whether clients are sites that the data name, without random draws.
     """
 
     needs_count: ClassVar[bool] = True
@@ -38,36 +38,36 @@ class Dealing(Settings, ABC):
 
     @abstractmethod
     def deal(self, table: Table, clients: int | None, seed: int) -> Partition:
-        """Deal the rows out.
+        """Assign the rows to clients.
 
         Parameters
         ----------
         table : Table
-            With the labels or client keys that the kind deals by.
+            Table with the labels or client keys that the kind uses.
         clients : int, optional
-            Number of clients; None where the data fix it.
+            Number of clients; None if the data fix it.
         seed : int
-            Of the draw; the stream is independent of the sub-sample's.
+            Seed of the draw; its stream is independent of the sub-sample's.
 
         Raises
         ------
         ScenarioError
             If the number of clients is missing or settings are out of range.
         DataError
-            If the rows, labels or keys of this table cannot be dealt so.
+            If the rows, labels or keys of this table do not allow this partition.
         """
 
     @property
     def client_column(self) -> str | None:
-        """The column of the table that names each row's client, None where no column does."""
+        """Column of the table that names each row's client; None without one."""
         return None
 
     def clients_in(self, table: Table, count: int | None) -> int | None:
-        """Number of clients that rows of this table will have; None where it is the number of rows that are dealt."""
+        """Return the number of clients for rows of this table; None if it equals the number of rows."""
         return count
 
     def counted(self, clients: int | None) -> int:
-        """The number of clients; `ScenarioError` where it is missing."""
+        """Return the number of clients; raise `ScenarioError` if it is missing."""
         if clients is None:
             raise ScenarioError(
                 f"clients.partition.kind {self.kind!r} needs the number of clients: set clients.count."
@@ -75,11 +75,11 @@ class Dealing(Settings, ABC):
         return clients
 
     def labels_of(self, table: Table) -> Int64Array:
-        """Class of each row, (rows,) int64; `DataError` where the table has none."""
+        """Return the class of each row, (rows,) int64; raise `DataError` if the table has no labels."""
         if table.labels is None:
             raise DataError(
-                f"clients.partition.kind {self.kind!r} deals rows by their class, and {table.name} has no labels: name "
-                f"their column in data.label, or use the kind iid."
+                f"clients.partition.kind {self.kind!r} assigns rows by class, but {table.name} has no labels. Set"
+                " data.label to the label column, or use the kind iid."
             )
         return table.labels
 
@@ -92,16 +92,16 @@ def rows_by_class(labels: Int64Array) -> list[Int64Array]:
 
 
 def numbered(clients: int) -> tuple[str, ...]:
-    """Names of clients that have none of their own."""
+    """Return default names for clients."""
     return tuple(f"client-{client}" for client in range(clients))
 
 
 def check_count(rows: int, clients: int, min_rows: int = 1) -> None:
-    """Refuse more clients than so many rows can give ``min_rows`` each."""
+    """Raise if there are too few rows to give each client ``min_rows``."""
     if clients < 1:
-        raise ScenarioError(f"clients.count is {clients}; there must be at least 1 client.")
+        raise ScenarioError(f"clients.count is {clients}; expected at least 1.")
     if rows < 1:
-        raise DataError("There are no rows to deal to clients.")
+        raise DataError("There are no rows to assign to clients.")
     if clients * min_rows > rows:
         raise DataError(
             f"{rows} rows cannot give {clients} clients at least {min_rows} row{'' if min_rows == 1 else 's'} each; "

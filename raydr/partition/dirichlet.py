@@ -1,4 +1,4 @@
-"""Classes split by proportions from a Dirichlet distribution."""
+"""Classes split among clients by proportions from a Dirichlet distribution."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from raydr.partition.dealing import Dealing, check_count, numbered, partition, r
 from raydr.partition.ownership import Partition
 
 MAX_DRAWS = 1000
-"""Draws before giving up on a draw that leaves every client its ``min_rows``."""
+"""Largest number of draws to find one that gives every client ``min_rows``."""
 
 
 def proportions(alpha: float, classes: int, clients: int, rng: np.random.Generator) -> Float64Array:
@@ -24,29 +24,30 @@ def proportions(alpha: float, classes: int, clients: int, rng: np.random.Generat
     Raises
     ------
     ScenarioError
-        If ``alpha`` is none that can be drawn with.
+        If ``alpha`` is out of range.
     """
     if not 1e-3 <= alpha <= 1e6:
-        raise ScenarioError(f"clients.partition.alpha is {alpha}; it must lie between 0.001 and 1e6.")
+        raise ScenarioError(f"clients.partition.alpha is {alpha}; expected a value between 0.001 and 1e6.")
     return rng.dirichlet(np.full(clients, alpha), size=classes)
 
 
 @partition
 class Dirichlet(Dealing):
-    """Each class dealt in Dirichlet(alpha) proportions."""
+    """Each class is split in Dirichlet(alpha) proportions."""
 
     kind: Literal["dirichlet"] = "dirichlet"
     alpha: float = Field(
-        0.5, gt=0, description="concentration: the smaller, the more a class keeps to one client"
+        0.5, gt=0, description="concentration: a smaller value puts more of a class on one client"
     )
-    min_rows: int = Field(1, ge=0, description="fewest rows of a client; 0 allows empty clients")
+    min_rows: int = Field(1, ge=0, description="smallest number of rows of a client; 0 allows empty clients")
 
     def deal(self, table: Table, clients: int | None, seed: int) -> Partition:
         """Split every class by proportions from Dirichlet(alpha): skewed labels and sizes (Hsu et al. 2019).
 
-        Each class's rows, shuffled, are split by one draw over the clients, rounded so that all are dealt. A draw
-        that leaves a client under ``min_rows`` is discarded whole, and drawn anew up to `MAX_DRAWS` times. An alpha
-        of 1e-3 leaves nearly every class whole with one client; one of 1e6 gives every client the same mixture.
+        The shuffled rows of each class are split by one draw over the clients, rounded so that all rows are assigned.
+        A draw that leaves a client with fewer than ``min_rows`` rows is discarded as a whole. It is repeated up to
+        `MAX_DRAWS` times. With an alpha of 1e-3, nearly every class goes to one client; with 1e6, every client gets
+        the same mixture.
         """
         count, labels = self.counted(clients), self.labels_of(table)
         check_count(len(labels), count, self.min_rows)

@@ -1,4 +1,4 @@
-"""Rows dealt out at random."""
+"""Rows assigned at random."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from raydr.partition.ownership import Partition
 
 @partition
 class IID(Dealing):
-    """Rows dealt at random, as evenly as can be."""
+    """Rows assigned at random, in nearly equal numbers."""
 
     kind: Literal["iid"] = "iid"
 
     def deal(self, table: Table, clients: int | None, seed: int) -> Partition:
-        """In turn, once shuffled: the sizes of clients differ by at most one row."""
+        """Shuffle the rows and assign them in turn: the sizes of clients differ by at most one row."""
         rows, count = len(table.rows), self.counted(clients)
         check_count(rows, count)
         owners = np.empty(rows, dtype=np.int64)

@@ -21,9 +21,9 @@ class OneClass(Dealing):
     kind: Literal["one-class"] = "one-class"
 
     def deal(self, table: Table, clients: int | None, seed: int) -> Partition:
-        """Give every client one class, or an even part of one when there are a multiple as many clients.
+        """Give every client one class, or an equal part of one if several clients share a class.
 
-        Clients are named after their class, "CLASS/0", "CLASS/1" ... when they share it; classes without rows get no
+        Clients are named after their class, or "CLASS/0", "CLASS/1" ... if they share it. Classes without rows get no
         client.
         """
         labels = self.labels_of(table)
@@ -34,8 +34,8 @@ class OneClass(Dealing):
         if excess:
             below = f"{parts * len(members)} or " if parts else ""
             raise DataError(
-                f"The kind one-class needs as many clients as there are classes, {len(members)}, or a multiple of it; "
-                f"clients.count is {count}. Set it to {below}{(parts + 1) * len(members)}, or leave it out."
+                f"The kind one-class needs {len(members)} clients (one for each class) or a multiple of that;"
+                f" clients.count is {count}. Set it to {below}{(parts + 1) * len(members)}, or leave it out."
             )
         rng = stream(seed, "partition")
         owners = np.empty(len(labels), dtype=np.int64)
@@ -52,5 +52,5 @@ class OneClass(Dealing):
         return Partition(owners, tuple(names))
 
     def clients_in(self, table: Table, count: int | None) -> int | None:
-        """As many as classes, or a multiple of it."""
+        """Return the number of classes, or ``count``, which is a multiple of it."""
         return count or len(table.label_names)

@@ -18,15 +18,14 @@ class Partition:
     Attributes
     ----------
     client_of_row : (rows,) int64 array
-        The client, from 0 to ``count - 1``, that holds each row: one value per row, so no row is lost or
-        held twice.
+        Client of each row, from 0 to ``count - 1``: one value per row, so no row is lost or held twice.
     names : tuple of str
-        One distinct name per client, in client order.
+        One distinct name for each client, in client order.
 
     Raises
     ------
     DataError
-        When a row's client does not exist, or names are not distinct.
+        If a row's client does not exist, or names are not distinct.
 
     Examples
     --------
@@ -46,7 +45,7 @@ class Partition:
                 f"A partition needs one int64 client per row; got shape {owners.shape}, {owners.dtype}."
             )
         if not self.names or len(set(self.names)) != len(self.names):
-            raise DataError("A partition needs at least one client, and distinct names of its clients.")
+            raise DataError("A partition needs at least one client, and a distinct name for each client.")
         if owners.size and not 0 <= owners.min() <= owners.max() < self.count:
             raise DataError(
                 f"A partition of {self.count} clients numbers them from 0 to {self.count - 1}; "
@@ -55,7 +54,7 @@ class Partition:
 
     @property
     def count(self) -> int:
-        """Number of clients, empty ones included."""
+        """Number of clients, including empty ones."""
         return len(self.names)
 
     @cached_property

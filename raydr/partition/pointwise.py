@@ -1,4 +1,4 @@
-"""Every row a client of its own."""
+"""One client for each row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Pointwise(Dealing):
     kind: Literal["pointwise"] = "pointwise"
 
     def deal(self, table: Table, clients: int | None, seed: int) -> Partition:
-        """Clients are named by their row's identity; nothing is drawn."""
+        """Make one client for each row, named by the row's id, without random draws."""
         rows = len(table.rows)
         if clients is not None and clients != rows:
             raise DataError(
@@ -30,5 +30,5 @@ class Pointwise(Dealing):
         return Partition(np.arange(rows, dtype=np.int64), tuple(str(name) for name in table.ids))
 
     def clients_in(self, table: Table, count: int | None) -> int | None:
-        """One for each row."""
+        """Return None: the number of clients is the number of rows."""
         return None

@@ -1,4 +1,4 @@
-"""What protects messages, and the ledger of all of them."""
+"""Privacy mechanisms, secrets, secure aggregation, accounting, and the ledger of messages."""
 
 from raydr.privacy.mechanism import MECHANISMS, Coverage, Mechanism, Quantity, mechanism
 

@@ -1,17 +1,20 @@
-"""What a run's releases cost in differential privacy: charges are recorded, and read here.
+"""Differential privacy accounting: the charges of a run's releases, and their epsilon.
 
-A charge is one Gaussian release, by its noise multiplier: deviation over the L2 distance by which one record can move
-what is released. Gaussian releases compose exactly, also where a later one depends on an earlier: those of multipliers
-z_i cost what one of multiplier (sum 1 / z_i^2)^-1/2 costs, and of that the analytic Gaussian mechanism gives epsilon at
-delta (Balle & Wang 2018; composition: Dong, Roth & Su 2022). The PLD and RDP accountants of dp-accounting are given the
-same events, one for each release, and the relation between neighbouring data, and must not say less. A record is one
-client's, so what different clients release in one call is one event: that of the client least protected.
+A charge records one Gaussian release by its noise multiplier. That is the deviation of the noise divided by the L2
+sensitivity: the distance by which one record can move the release. Gaussian releases compose exactly, even if a later
+release depends on an earlier one. Releases with multipliers z_i cost the same as one release with multiplier (sum 1 /
+z_i^2)^-1/2 (Dong, Roth & Su 2022). The analytic Gaussian mechanism gives the epsilon of that release at delta (Balle &
+Wang 2018).
 
-A charge says what it hides, a record or a whole client, and under which relation. Epsilons of the one say nothing of
-the other that would be exact, so charges of both are not added up.
+The PLD and RDP accountants of dp-accounting receive the same events, one for each release, and the relation between
+neighbouring data. Their epsilon must not be lower. A record belongs to one client. So the releases of different
+clients in one call are one event: that of the least protected client.
 
-Every adversary has an epsilon of its own, because clients know their own shares of the noise on a sum. The server
-together with the clients that may collude sees all that any other adversary sees: its epsilon is the run's.
+A charge states its unit (a record or a whole client) and its relation. Epsilons of different units cannot be converted
+exactly, so charges of both are not added up.
+
+Each adversary has its own epsilon, because clients know their own shares of the noise on a sum. The server together
+with the colluding clients sees everything that any other adversary sees. Its epsilon is the run's epsilon.
 """
 
 from __future__ import annotations
@@ -31,34 +34,35 @@ if TYPE_CHECKING:
     from raydr.privacy.mechanism import Mechanism, Relation, Unit
 
 Adversary = Literal["server", "client", "colluders", "outsider"]
-"""Who looks: the server; one client, which knows its own share of the noise; the server together with all clients that
-may collude; or an outsider, who sees sums and what is made of them."""
+"""The observer: the server; one client, which knows its own share of the noise; the server together with all clients
+that may collude; or an outsider, who sees sums and results computed from them.
+"""
 
 ADVERSARIES: tuple[Adversary, ...] = get_args(Adversary)
 
 
 class BudgetError(RunError):
-    """A release that would take a run past ``privacy.epsilon_max``; it was not made."""
+    """A release that would take a run past ``privacy.epsilon_max``. It was not requested."""
 
 
 class UnitError(RunError):
-    """Charges of different units of privacy, or of different relations, which have no common epsilon."""
+    """Charges with different units or relations, which have no common epsilon."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may cost.
+    """The privacy budget of a run.
 
     Attributes
     ----------
     delta : float
-        At which epsilon is told.
+        Delta at which epsilon is stated.
     epsilon_max : float or None
-        Most that the releases may come to together; None for no bound.
+        Largest total epsilon of the releases; None for no limit.
     strict : bool or "sums"
-        Whether nothing may leave that no mechanism with a claim covers: nothing at all, or, for "sums", no sum.
+        Whether unprotected messages are refused: all of them, or, for "sums", only sums.
     colluding : float
-        Part of the clients in a sum that may tell their shares of its noise; at least one client may.
+        Fraction of the clients in a sum that may reveal their shares of its noise; at least one client may.
     """
 
     delta: float = 1e-5
@@ -74,18 +78,19 @@ class Charge:
     Attributes
     ----------
     kind : str
-        Name of the message type; "records" for noise on data, of which all that follows is post-processing.
+        Name of the message type. "records" is noise on data; everything computed from the noisy data is
+        post-processing.
     deviation, sensitivity : float
-        Of the noise, and of what it covers, of the client least protected, as the server and the clients that may
-        collude with it see them.
+        Deviation of the noise, and sensitivity of what it covers. Both are those of the least protected client, as
+        seen by the server and the clients that may collude with it.
     unit : {"record", "client"}
-        Whose data move what is released by ``sensitivity`` at most.
+        Unit whose data move the release by at most ``sensitivity``.
     relation : {"zero-out", "replace-one"}
-        What neighbouring data have in that record's or client's place.
+        How neighbouring data differ in that record or client.
     mechanism : Mechanism or None
-        What covers the messages that it pays for.
+        Mechanism on the messages that the charge pays for.
     server, client, outsider : float or None
-        Noise multiplier as each of these sees it alone; None where it is ``multiplier``.
+        Noise multiplier as this adversary sees it; None if it equals ``multiplier``.
     """
 
     kind: str
@@ -100,11 +105,11 @@ class Charge:
 
     @property
     def multiplier(self) -> float:
-        """Noise multiplier as the strongest adversary sees it; infinite for what no record can move."""
+        """Noise multiplier as the strongest adversary sees it; infinite if no record can move the release."""
         return self.deviation / self.sensitivity if self.sensitivity else math.inf
 
     def seen_by(self, adversary: Adversary) -> float:
-        """Noise multiplier for one adversary."""
+        """Return the noise multiplier as one adversary sees it."""
         found = None if adversary == "colluders" else getattr(self, adversary)
         return self.multiplier if found is None else float(found)
 
@@ -114,12 +119,12 @@ Charges = Mapping[Charge, int]
 
 
 def composed_multiplier(charges: Charges, adversary: Adversary = "colluders") -> float:
-    """Multiplier of the one Gaussian release that costs as much as all of these; infinite for none.
+    """Return the multiplier of the one Gaussian release that costs as much as all; infinite for none.
 
     Raises
     ------
     UnitError
-        If they are not of one unit and one relation.
+        If they differ in unit or relation.
 
     >>> composed_multiplier({Charge("Step", 10.0, 1.0): 100})
     1.0
@@ -131,12 +136,12 @@ def composed_multiplier(charges: Charges, adversary: Adversary = "colluders") ->
 
 
 def unit_of(charges: Charges) -> Unit | None:
-    """Return what all of these hide; None for no charge.
+    """Return the common unit of these charges; None for no charge.
 
     Raises
     ------
     UnitError
-        If some of them hide records and others clients.
+        If some protect records and others protect clients.
 
     >>> unit_of({Charge("Change", 1.0, 1.0, "client"): 3})
     'client'
@@ -144,46 +149,46 @@ def unit_of(charges: Charges) -> Unit | None:
     units = {charge.unit: charge.kind for charge in charges}
     if len(units) > 1:
         raise UnitError(
-            f"{units['record']} is charged by record and {units['client']} by client, and what they cost cannot be"
-            " added up: cover all releases by noise of one privacy.noise.unit."
+            f"Cannot add up the costs of {units['record']} (charged per record) and {units['client']} (charged per"
+            " client). Use noise with one privacy.noise.unit for all releases."
         )
     return next(iter(units), None)
 
 
 def relation_of(charges: Charges) -> Relation | None:
-    """Return the relation between neighbouring data that all of these are charged for; None for no charge.
+    """Return the common relation of these charges; None for no charge.
 
     Raises
     ------
     UnitError
-        If they are charged for different relations.
+        If their relations differ.
     """
     relations = {charge.relation: charge.kind for charge in charges}
     if len(relations) > 1:
         (one, first), (other, second) = sorted(relations.items())
         raise UnitError(
-            f"{second} is charged for {other} and {first} for {one}, and their costs cannot be added up: cover all"
-            " releases by noise of one relation."
+            f"Cannot add up the costs of {second} (relation {other}) and {first} (relation {one}). Use noise with"
+            " one relation for all releases."
         )
     return next(iter(relations), None)
 
 
 def gaussian_epsilon(multiplier: float, delta: float) -> float:
-    """Epsilon of one Gaussian release at ``delta``, by the analytic Gaussian mechanism.
+    """Return the epsilon of one Gaussian release at ``delta``, by the analytic Gaussian mechanism.
 
     >>> round(gaussian_epsilon(3.7304, 1e-5), 3)
     1.0
     """
     from dp_accounting import get_epsilon_gaussian
 
-    with np.errstate(all="ignore"):  # its search passes where logarithms of 0 are taken
+    with np.errstate(all="ignore"):  # the search evaluates log(0) on its way
         return float(get_epsilon_gaussian(multiplier, delta))
 
 
 def gaussian_delta(multiplier: float, epsilon: float) -> float:
-    """The delta of Gaussian noise at an epsilon, exactly (Balle & Wang 2018, theorem 8).
+    """Return the exact delta of Gaussian noise at an epsilon (Balle & Wang 2018, theorem 8).
 
-    ``multiplier`` is the deviation of the noise in units of the L2 sensitivity; 0 for no noise.
+    ``multiplier`` is the deviation of the noise divided by the L2 sensitivity; 0 for no noise.
 
     Examples
     --------
@@ -200,7 +205,7 @@ def gaussian_delta(multiplier: float, epsilon: float) -> float:
 
 
 def gaussian_multiplier(epsilon: float, delta: float, releases: float = 1) -> float:
-    """Least multiplier at which so many Gaussian releases together are (epsilon, delta)-differentially private."""
+    """Return the least multiplier at which this many Gaussian releases are (epsilon, delta)-DP in total."""
     from dp_accounting import get_sigma_gaussian
 
     with np.errstate(all="ignore"):
@@ -208,7 +213,7 @@ def gaussian_multiplier(epsilon: float, delta: float, releases: float = 1) -> fl
 
 
 def epsilon_of(charges: Charges, delta: float, adversary: Adversary = "colluders") -> float:
-    """Epsilon of all releases together, exactly.
+    """Return the exact epsilon of all releases together.
 
     >>> epsilon_of({}, 1e-5)
     0.0
@@ -217,7 +222,7 @@ def epsilon_of(charges: Charges, delta: float, adversary: Adversary = "colluders
 
 
 def dp_event(charges: Charges) -> DpEvent:
-    """Return the releases as dp-accounting has them, one Gaussian event each, as the strongest adversary sees them."""
+    """Return the releases as a dp-accounting event, one Gaussian event each, for the strongest adversary."""
     unit_of(charges)
     from dp_accounting import ComposedDpEvent, GaussianDpEvent, SelfComposedDpEvent
 
@@ -231,14 +236,14 @@ def dp_event(charges: Charges) -> DpEvent:
 
 
 _WIDEST_PLD = 50.0
-"""Epsilon past which a privacy loss distribution in steps of 1e-4 is not worth its memory."""
+"""Largest epsilon for the PLD accountant. Beyond it, its grid of 1e-4 steps takes too much memory."""
 
 
 def accountant_epsilons(charges: Charges, delta: float) -> dict[str, float]:
-    """Epsilon by dp-accounting's ``pld`` and ``rdp`` accountants; neither is below the exact one but by rounding.
+    """Return the epsilons of dp-accounting's ``pld`` and ``rdp`` accountants.
 
-    They are told the relation, and refuse an event that they cannot account for under it. Past an epsilon of 50, where
-    no one would call it privacy, without ``pld``.
+    Neither is below the exact epsilon, apart from rounding. The accountants receive the relation and refuse events
+    that they cannot account for under it. Above an epsilon of 50, which is no meaningful privacy, ``pld`` is left out.
     """
     from dp_accounting import NeighboringRelation
     from dp_accounting.pld import PLDAccountant
@@ -258,30 +263,31 @@ def accountant_epsilons(charges: Charges, delta: float) -> dict[str, float]:
 
 
 def require_affordable(spent: Charges, charge: Charge, budget: Budget, what: str) -> None:
-    """Raise if one more release would pass the budget; ``what`` names it.
+    """Raise if one more release would exceed the budget; ``what`` names the release.
 
     Raises
     ------
     ScenarioError
-        If it is the first, so that nothing has been released.
+        If it is the first release, so that nothing has been released yet.
     BudgetError
-        If it is not.
+        If there were earlier releases.
     """
     if budget.epsilon_max is None:
         return
     epsilon = epsilon_of({**spent, charge: spent.get(charge, 0) + 1}, budget.delta)
     if epsilon > budget.epsilon_max * (1.0 + 1e-9):
         message = (
-            f"{what} would take the run to epsilon {epsilon:.4g} at delta {budget.delta:g}, and privacy.epsilon_max is"
-            f" {budget.epsilon_max:g}, so it was not asked for: give more noise or fewer rounds, or raise epsilon_max."
+            f"{what} would raise the run's epsilon to {epsilon:.4g} at delta {budget.delta:g}, above"
+            f" privacy.epsilon_max ({budget.epsilon_max:g}). The request was not sent. Add more noise, use fewer"
+            " rounds, or raise privacy.epsilon_max."
         )
         raise BudgetError(message) if spent else ScenarioError(message)
 
 
 def require_planned(planned: float, budget: Budget) -> None:
-    """Raise ScenarioError if noise that is to come to ``planned`` passes the budget; before anything is asked."""
+    """Raise ScenarioError if the planned epsilon of the noise exceeds the budget, before the run starts."""
     if budget.epsilon_max is not None and planned > budget.epsilon_max * (1.0 + 1e-9):
         raise ScenarioError(
-            f"privacy.noise would come to epsilon {planned:.4g} at delta {budget.delta:g}, and privacy.epsilon_max is"
-            f" {budget.epsilon_max:g}: give more noise or fewer rounds, or raise epsilon_max."
+            f"privacy.noise would cost epsilon {planned:.4g} at delta {budget.delta:g}, above privacy.epsilon_max"
+            f" ({budget.epsilon_max:g}). Add more noise, use fewer rounds, or raise privacy.epsilon_max."
         )

@@ -1,12 +1,13 @@
-"""Lower bounds on epsilon from noise that was measured: statistics for canaries.
+"""Statistics for canaries: lower bounds on epsilon from measured noise.
 
-A canary moves Gaussian releases by a shift that is computed without noise, and so is known exactly. The size of the
-noise is measured. The sum of squares of ``count`` normal values of deviation s follows s^2 times chi-squared, so
+A canary moves Gaussian releases by a shift that is computed without noise, and is therefore known exactly. The size of
+the noise is measured. The sum of squares of ``count`` normal values with deviation s follows s^2 times a chi-squared
+distribution, so
 
     s <= sqrt(sum of squares / quantile(1 - confidence; count))
 
-but for ``1 - confidence`` of all audits. A shift over a deviation that is surely no larger than this is a mu that the
-releases surely do not keep to, and mu is an epsilon at delta (Dong, Roth & Su 2022; Balle & Wang 2018).
+holds in all but ``1 - confidence`` of the audits. The shift divided by this bound on the deviation is a lower bound on
+mu, and mu gives an epsilon at delta (Dong, Roth & Su 2022; Balle & Wang 2018).
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ import math
 from raydr.privacy.accounting import gaussian_epsilon
 
 CONFIDENCE = 0.999
-"""Confidence of each bound: one in 1,000 audits of honest noise calls a claim broken."""
+"""Confidence of each bound: one in 1,000 audits of correct noise reports a broken claim."""
 
 
 def most_deviation(squares: float, count: int, tests: int = 1) -> float:
-    """Return what the deviation of ``count`` normal values is surely no larger than, each of ``tests`` times.
+    """Return an upper confidence bound on the deviation of ``count`` normal values.
 
     Parameters
     ----------
     squares : float
         Sum of their squares.
     count : int
-        How many there are; of none, the bound is infinite.
+        Number of values; for none, the bound is infinite.
     tests : int
-        How many such bounds are to hold together with :data:`CONFIDENCE`.
+        Number of such bounds that hold together with confidence :data:`CONFIDENCE`.
     """
     from scipy.stats import chi2
 
@@ -39,7 +40,7 @@ def most_deviation(squares: float, count: int, tests: int = 1) -> float:
 
 
 def epsilon_of_mu(mu: float, delta: float) -> float:
-    """Epsilon at ``delta`` of Gaussian releases that are moved by ``mu`` deviations.
+    """Return the epsilon at ``delta`` of Gaussian releases that are moved by ``mu`` deviations.
 
     >>> round(epsilon_of_mu(1 / 3.7304, 1e-5), 3)
     1.0

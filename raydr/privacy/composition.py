@@ -1,8 +1,8 @@
 """Composition of several private runs on the same rows.
 
-All charged releases are Gaussian, and Gaussian releases compose exactly: a run of (epsilon, delta) costs what one
-release of its noise multiplier costs, and runs of multipliers z_i cost what one of (sum 1 / z_i^2)^-1/2 costs (Dong,
-Roth & Su 2022, corollary 3.3).
+All charged releases are Gaussian, and Gaussian releases compose exactly. A run with (epsilon, delta) costs the same as
+one release with its noise multiplier. Runs with multipliers z_i cost the same as one with multiplier (sum 1 /
+z_i^2)^-1/2 (Dong, Roth & Su 2022, corollary 3.3).
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from raydr.privacy.accounting import gaussian_epsilon, gaussian_multiplier
 from raydr.privacy.mechanism import Relation, Unit
 
 OUTSIDE = (
-    "Outside of it: the best point is chosen by metrics of the raw data, and the metrics and the page of each trial"
-    " show all rows."
+    "This total leaves out two things. The best point is chosen by metrics of the raw data. The metrics and the"
+    " page of each trial show all rows."
 )
-"""A sentence on what the total of a sweep does not cover."""
+"""Sentences on what the total of a sweep does not cover."""
 
 
 @dataclass(frozen=True)
 class RunCost:
-    """The cost of one run, as its ``privacy.json`` has it.
+    """The cost of one run, as stated in its ``privacy.json``.
 
     Attributes
     ----------
     epsilon : float or None
-        Of the whole run; None where it is infinite.
+        Epsilon of the whole run; None if it is infinite.
     accounted : float
-        Of those of its releases that are charged; 0 where none is.
+        Epsilon of the charged releases; 0 if nothing is charged.
     delta : float
-        At which both are stated.
+        Delta at which both are stated.
     unit : {"record", "client"} or None
-        What the charged releases hide; None where none is charged.
+        Unit of the charged releases; None if nothing is charged.
     relation : {"zero-out", "replace-one"} or None
-        Under which relation.
+        Relation of the charged releases; None if nothing is charged.
     """
 
     epsilon: float | None
@@ -53,17 +53,17 @@ class Composition:
     Attributes
     ----------
     epsilon : float or None
-        Of all of them; None where it is infinite.
+        Epsilon of all runs; None if it is infinite.
     delta : float
-        At which it is stated.
+        Delta at which it is stated.
     accounted : float or None
-        Of all charged releases; None where they are of different units or relations.
+        Epsilon of all charged releases; None if their units or relations differ.
     runs : int
-        How many are counted.
+        Number of runs.
     infinite : int
-        How many of them have no epsilon.
+        Number of runs without an epsilon.
     unfinished : int
-        How many of them did not come to their end, and are counted as if they had.
+        Number of runs that did not finish. They are counted as complete.
     """
 
     epsilon: float | None
@@ -75,31 +75,33 @@ class Composition:
 
     @property
     def words(self) -> str:
-        """A sentence or two for people."""
+        """The cost in one or two sentences."""
         count = f"{self.runs} run{'s' * (self.runs != 1)}"
-        whole = f", {self.unfinished} of them unfinished and counted as whole" if self.unfinished else ""
+        whole = f", with {self.unfinished} unfinished and counted as complete" if self.unfinished else ""
         if self.epsilon is not None:
             return f"All {count} together cost epsilon {self.epsilon:.4g} at delta {self.delta:g}{whole}."
         if not self.infinite:
-            return f"All {count} together have no epsilon: their claims are of different units or relations{whole}."
-        some = "" if self.accounted is None else f" What noise covers in them comes to {self.accounted:.4g}."
+            return f"All {count} together have no common epsilon: their units or relations differ{whole}."
+        some = (
+            "" if self.accounted is None else f" The releases under noise cost epsilon {self.accounted:.4g}."
+        )
         return (
-            f"All {count} together have no epsilon, since {self.infinite} of them"
+            f"All {count} together have no epsilon, because {self.infinite} of them"
             f" {'has' if self.infinite == 1 else 'have'} none{whole}.{some}"
         )
 
 
 def composed(costs: Sequence[RunCost], delta: float, *, unfinished: int = 0) -> Composition:
-    """Return the cost of runs on the same rows, at ``delta``.
+    """Return the total cost of runs on the same rows, at ``delta``.
 
     Parameters
     ----------
     costs : sequence of RunCost
         One for each run.
     delta : float
-        At which the total is stated.
+        Delta at which the total is stated.
     unfinished : int
-        How many of the runs did not come to their end.
+        Number of the runs that did not finish.
 
     >>> two = composed([RunCost(1.0, 1.0, 1e-5, "record", "zero-out")] * 2, 1e-5)
     >>> round(two.epsilon, 2), two.runs

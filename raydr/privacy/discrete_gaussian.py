@@ -1,15 +1,15 @@
-"""Samples of the discrete Gaussian by integers, as exact as the bits that they are made of.
+"""Exact samples of the discrete Gaussian from random integers.
 
-The discrete Gaussian of deviation s (Canonne, Kamath & Steinke 2020) gives the integer i a probability in proportion to
-exp(-i^2 / 2 s^2). It is drawn as Karney (2016) draws normal numbers: i = +-(k s + j), with k in proportion to
-exp(-k^2 / 2), j uniform below s, and accepted with probability exp(-x (2 k + x) / 2), x = j / s. Doubles decide only
-where their rounding cannot matter; what lies nearer is decided by 50 decimal digits.
+The discrete Gaussian with deviation s (Canonne, Kamath & Steinke 2020) gives the integer i a probability proportional
+to exp(-i^2 / 2 s^2). It is sampled in the way that Karney (2016) samples normal numbers. Draw i = +-(k s + j), with k
+proportional to exp(-k^2 / 2) and j uniform below s. Accept it with probability exp(-x (2 k + x) / 2), x = j / s.
+Doubles decide only if their rounding cannot matter; closer cases are decided with 50 decimal digits.
 
-In total variation a number is within 2^-60 of the discrete Gaussian: k comes from a table of 64 bits, cut off where
-2^-72 is left, and acceptance from 64 bits. From a Gaussian rounded to integers that differs by less than 1 / (4 s^2),
-and a sum of several from that of their joint deviation by less than 10 exp(-pi^2 s^2) each (Kairouz, Liu & Steinke
-2021, arXiv 2102.06387, theorem 1): at s = 2^40, 2^-82 and nothing. numpy's normal numbers, rounded to a grid of as many
-steps, are 2^-18 to 2^-15 away.
+In total variation, a number is within 2^-60 of the discrete Gaussian: k comes from a table of 64 bits, cut off where
+2^-72 is left, and acceptance uses 64 bits. The distance to a Gaussian that is rounded to integers is less than 1 / (4
+s^2). The distance of a sum of several to that of their joint deviation is less than 10 exp(-pi^2 s^2) each (Kairouz,
+Liu & Steinke 2021, arXiv 2102.06387, theorem 1). At s = 2^40 these are 2^-82 and practically 0. numpy's normal
+numbers, rounded to a grid with as many steps, are 2^-18 to 2^-15 away.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from numpy.typing import NDArray
 from raydr.arrays import BoolArray, Int64Array
 
 LARGEST = 10
-"""No number is longer than this many deviations."""
+"""Largest absolute value of a sample, in deviations."""
 _WORD = 2**64
 _BLOCK = 1 << 16
-"""Numbers that are tried at a time: 0.5 MB."""
+"""Samples tried at a time: 0.5 MB."""
 _UNSURE = 2.0**24
-"""In units of 2^-64, what the probabilities of doubles are right to, and 2^7 times more."""
+"""Margin of the probabilities computed in doubles, in units of 2^-64: 2^7 times their rounding error."""
 
 
 def discrete_gaussian(deviation: int, count: int, stream: np.random.Generator) -> Int64Array:
-    """Draw ``count`` numbers (count,) of a deviation from 1 to 2^50, each at most ten times as long.
+    """Draw ``count`` samples (count,) with a deviation from 1 to 2^50, each below ten deviations in size.
 
     >>> discrete_gaussian(3, 8, np.random.default_rng(0)).tolist()
     [0, 0, 0, 3, 5, -4, -7, 1]
@@ -48,7 +48,7 @@ def discrete_gaussian(deviation: int, count: int, stream: np.random.Generator) -
         signed = stream.integers(2 * deviation, size=tried)
         rest, negative = signed >> 1, (signed & 1).astype(bool)
         kept = accepted(whole, rest, deviation, _words(stream, tried))
-        kept &= ~(negative & (whole == 0) & (rest == 0))  # of 0 and -0, one
+        kept &= ~(negative & (whole == 0) & (rest == 0))  # keep one of 0 and -0
         found = np.where(negative, -1, 1)[kept] * (whole * deviation + rest)[kept]
         found = found[: count - done]
         drawn[done : done + len(found)] = found
@@ -57,7 +57,7 @@ def discrete_gaussian(deviation: int, count: int, stream: np.random.Generator) -
 
 
 def accepted(whole: Int64Array, rest: Int64Array, deviation: int, words: NDArray[np.uint64]) -> BoolArray:
-    """Whether each word / 2^64 is below exp(-x (2 whole + x) / 2), for x = rest / deviation; exactly."""
+    """Return whether each word / 2^64 is below exp(-x (2 whole + x) / 2), x = rest / deviation; exactly."""
     part = rest / deviation
     probable = 2.0**64 * np.exp(-0.5 * part * (2.0 * whole + part))
     given = words.astype(np.float64)
@@ -68,7 +68,7 @@ def accepted(whole: Int64Array, rest: Int64Array, deviation: int, words: NDArray
 
 
 def _probability(whole: int, rest: int, deviation: int) -> Decimal:
-    """2^64 times the probability with which a number is accepted, to 50 digits."""
+    """Return 2^64 times the acceptance probability of a sample, to 50 digits."""
     with localcontext() as context:
         context.prec = 50
         exponent = Decimal(-rest * (2 * whole * deviation + rest)) / Decimal(2 * deviation**2)
@@ -77,7 +77,7 @@ def _probability(whole: int, rest: int, deviation: int) -> Decimal:
 
 @cache
 def thresholds() -> tuple[np.uint64, ...]:
-    """Words from which on the whole part is at least 1, 2, ...: its probabilities are as exp(-k^2 / 2)."""
+    """Return the words from which the whole part is at least 1, 2, ..., with weights exp(-k^2 / 2)."""
     with localcontext() as context:
         context.prec = 50
         weights = [(Decimal(-k * k) / 2).exp() for k in range(LARGEST)]

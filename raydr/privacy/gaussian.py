@@ -1,14 +1,14 @@
-"""Gaussian noise of a client's own making: by a level that promises nothing, or calibrated, with a claim.
+"""Gaussian noise that clients add: by a level without a claim, or calibrated with a claim.
 
-How much noise there is can be said in four ways. ``level`` is in units of the values themselves, as P1's experiments
-have it; it depends on the data, so nothing is claimed for it. ``sigma`` is a deviation, ``multiplier`` a deviation over
-the sensitivity, and ``epsilon`` what the whole run's noise is to come to, of which the accountant makes a multiplier.
+There are four ways to set the amount of noise. ``level`` is relative to the values themselves, as in P1's experiments.
+It depends on the data, so it claims no epsilon. ``sigma`` is a deviation. ``multiplier`` is a deviation divided by the
+sensitivity. ``epsilon`` is the total epsilon of the run's noise, from which the accountant computes a multiplier.
 
-Where something is claimed, values and noise are multiples of a step of sigma / 2^40: no digit below it tells of the
-values (Mironov 2012). The noise is a discrete Gaussian on these steps, within 2^-60 of it and of a Gaussian rounded to
-them in total variation, a number (:mod:`raydr.privacy.discrete_gaussian`). Where the ring's resolution is coarser, the
-noise is rounded to that. Rounding values moves two neighbours apart by at most one step in each entry, which the claim
-counts; records are rounded towards 0, which moves none further than its length.
+With a claim, values and noise are multiples of a step of sigma / 2^40, so that lower digits reveal nothing about the
+values (Mironov 2012). The noise is a discrete Gaussian on these steps. In total variation, each number is within 2^-60
+of it and of a Gaussian rounded to the steps (:mod:`raydr.privacy.discrete_gaussian`). If the ring's resolution is
+coarser, the noise is rounded to that resolution. Rounding the values moves two neighbours apart by at most one step in
+each entry, and the claim includes this. Records are rounded towards 0, so that none becomes longer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from raydr.privacy.mechanism import Bound, Claim, Delta, Mechanism, Quantity, Re
 _STEPS = 40
 """Binary digits of the noise below its deviation."""
 _TAIL = 12.0
-"""Deviations beyond which no value leaves: once in 10^32 numbers."""
+"""Largest noise that leaves, in deviations: exceeded once in 10^32 numbers."""
 
 
 @mechanism
@@ -39,59 +39,65 @@ class GaussianNoise(Mechanism):
     on: Literal[
         "data", "variable", "gradient", "embedding", "moments", "distances", "update", "surrogate"
     ] = Field(
-        description="what it covers: records, a client's landmarks (P1 5.2), its gradient, its random features and the"
-        " moments of their frame, the moments of principal axes, distances that are posted, all that training an"
-        " encoder uploads, or surrogates alone (P2 6)"
+        description="what the noise covers: records, a client's landmarks (P1 5.2), its gradient, its random"
+        " features and the moments of their frame, the moments of principal axes, posted"
+        " distances, everything that encoder training uploads, or surrogates alone (P2 6)"
     )
     level: float | None = Field(
         None,
         gt=0,
-        description="deviation in units of the data: on data the features' own, on distances a record's mean distance,"
-        " on the gradient that of all its entries (P1's beta), on surrogates their root mean square; claims nothing",
+        description="noise level relative to the data, in units of: the features' deviation (data), a record's"
+        " mean distance (distances), the deviation of all entries (gradient, P1's beta), or the"
+        " root mean square (surrogate); claims no epsilon",
     )
-    sigma: float | None = Field(None, gt=0, description="deviation in units of what it covers")
+    sigma: float | None = Field(None, gt=0, description="standard deviation, in the units of what it covers")
     multiplier: float | None = Field(
-        None, gt=0, description="deviation over sensitivity; made of epsilon where that is given"
+        None, gt=0, description="deviation divided by sensitivity; computed from epsilon if that is given"
     )
     epsilon: float | None = Field(
-        None, gt=0, description="what all answers under it come to together, at delta"
+        None, gt=0, description="total epsilon of all replies under this noise, at delta"
     )
-    delta: Delta | None = Field(None, description="of epsilon; default: privacy.delta")
+    delta: Delta | None = Field(None, description="delta of that epsilon; default: privacy.delta")
     per: Literal["client", "sum"] = Field(
         "client",
-        description="whether each upload is covered by itself, or their sum, to which each adds its share",
+        description="client covers each upload; sum covers only the sum, to which each client adds a share of"
+        " the noise",
     )
     relation: Relation = Field(
         "zero-out",
-        description="what neighbouring data have in a record's place: nothing, so that it adds zero to every sum"
-        " (dp_accounting's REPLACE_SPECIAL), or any other record; row counts are public in both. Default on data:"
-        " replace-one, since each record posts something of its own",
+        description="how neighbouring data differ in one record: zero-out removes it, so that it adds zero to"
+        " every sum (dp_accounting's REPLACE_SPECIAL); replace-one puts any other record in its"
+        " place. Row counts are public in both. Default for data: replace-one, because each record"
+        " posts a value of its own",
     )
     decay: Literal["none", "theorem-2"] = Field(
         "none",
-        description="deviation by round: the same, or falling as 1 / sqrt(round), more budget to late rounds",
+        description="deviation by round: none keeps it constant; theorem-2 lowers it as 1 / sqrt(round), which"
+        " spends more budget in late rounds",
     )
     clip: float | None = Field(
         None,
         gt=0,
-        description="norm to which records are cut: on data seen from 0, before any scaling; of moments from their"
-        " centre; of updates, a client's whole update, or what each pair of records adds to it",
+        description="clip norm: for data, of each record from 0, before any scaling; for moments, from their"
+        " centre; for updates, of a client's whole update, or of what each pair of records adds to"
+        " it",
     )
     unit: Unit = Field(
         "record",
-        description="of noise on updates: what differs between neighbouring data, one record or a client with all its"
-        " records (DP-FedAvg)",
+        description="for noise on updates: neighbouring data differ in one record, or in one client with all"
+        " its records (DP-FedAvg)",
     )
     stage: Literal["learning", "all"] = Field(
         "learning",
-        description="of noise on data: for Algorithm 1 alone (P1 5.3), or for all that follows too (P1 (23))",
+        description="for noise on data: learning covers Algorithm 1 only (P1 5.3); all covers everything after"
+        " it too (P1 (23))",
     )
     kind: Literal["gaussian-noise"] = "gaussian-noise"
 
     @model_validator(mode="before")
     @classmethod
     def _relation_of_what_is_posted(cls, content: Any) -> Any:
-        """Default relation of noise on data: each record posts something, so its absence could be seen."""
+        """Set the default relation of noise on data: each record posts something, so its absence would show."""
         if isinstance(content, Mapping) and content.get("on") == "data":
             return {"relation": "replace-one", **content}
         return content
@@ -107,55 +113,64 @@ class GaussianNoise(Mechanism):
         given = [name for name, value in ways.items() if value is not None]
         if len(given) != 1:
             raise ValueError(
-                "say how much noise by exactly one of level, sigma, multiplier and epsilon;"
-                + (f" here are {' and '.join(given)}" if given else " here is none of them")
+                "expected exactly one of level, sigma, multiplier and epsilon;"
+                + (f" got {' and '.join(given)}" if given else " got none")
             )
         if self.delta is not None and self.epsilon is None:
-            raise ValueError("delta is of epsilon: leave it out, or give epsilon")
+            raise ValueError("delta needs epsilon: leave delta out, or set epsilon")
         return self
 
     @model_validator(mode="after")
     def _where_it_means_something(self) -> Self:
         if self.on == "distances" and self.level is None:
             raise ValueError(
-                "nothing bounds how far a record moves its distances, so noise on them can claim nothing: give level,"
-                " or put noise on data"
+                "noise on distances cannot claim an epsilon, because nothing bounds how far a record moves them:"
+                " set level, or set on: data"
             )
         if self.on in ("embedding", "moments", "update") and self.level is not None:
             raise ValueError(
-                f"level is of P1's experiments, which have no {self.on}: give epsilon, multiplier or sigma"
+                f"level is not available for noise on {self.on}: set epsilon, multiplier or sigma"
             )
         if self.on == "surrogate" and self.level is None:
             raise ValueError(
-                "noise on surrogates alone can claim nothing, since all else leaves bare: give level, or put noise on"
-                " update, which covers all that training uploads"
+                "noise on surrogates alone cannot claim an epsilon, because the other uploads stay unprotected:"
+                " set level, or set on: update, which covers everything that training uploads"
             )
         if self.per == "sum" and (self.on in ("data", "distances") or self.level is not None):
             raise ValueError(
-                "per: sum is of calibrated noise on what is added up (gradient, variable, embedding, moments, update):"
-                " choose per: client"
+                "per: sum needs calibrated noise (not level) on something that is summed (gradient, variable,"
+                " embedding, moments, update): set per: client"
             )
         if self.clip is not None and self.on not in ("data", "moments", "embedding", "update"):
-            raise ValueError(f"clip cuts records, and noise on {self.on} needs no such bound: leave it out")
+            raise ValueError(f"noise on {self.on} does not use clip: leave clip out")
         if self.on == "data" and self.clip is None and self.level is None and self.sigma is None:
-            raise ValueError("noise on data can be calibrated only if records are cut: give clip, a norm")
+            raise ValueError("noise on data can be calibrated only with a clip norm: set clip")
         if self.on == "moments" and self.clip is None:
-            raise ValueError("moments of records of any length have no sensitivity: give clip, a norm")
+            raise ValueError(
+                "noise on moments needs a clip norm, because records of any length have no bounded sensitivity:"
+                " set clip"
+            )
         if self.on == "update" and self.clip is None:
-            raise ValueError("updates of any length have no sensitivity: give clip, a norm")
+            raise ValueError(
+                "noise on update needs a clip norm, because updates of any length have no bounded sensitivity: set"
+                " clip"
+            )
         if self.unit == "client" and self.on != "update":
             raise ValueError(
-                f"unit: client is of noise on updates, and noise on {self.on} hides records: leave unit out"
+                f"unit: client is available for noise on update only, and this is noise on {self.on}: leave unit"
+                " out"
             )
         if self.decay != "none" and self.on not in ("gradient", "variable"):
-            raise ValueError(f"decay is by round, and noise on {self.on} is added once: leave it out")
+            raise ValueError(f"decay works by round, but noise on {self.on} is added once: leave decay out")
         if self.stage != "learning" and self.on != "data":
-            raise ValueError(f"stage is of noise on data, and this is on {self.on}: leave it out")
+            raise ValueError(
+                f"stage is available for noise on data only, and this is noise on {self.on}: leave stage out"
+            )
         return self
 
     @property
     def words(self) -> str:
-        """How much noise there is, and whose; what it is worth is the accountant's to say.
+        """The amount of noise and what it covers.
 
         >>> GaussianNoise(on="distances", level=0.1).words
         'Gaussian noise of level 0.1 on distances'
@@ -181,7 +196,7 @@ class GaussianNoise(Mechanism):
 
     @property
     def deviation(self) -> float:
-        """The level; NaN where noise is not told in units of the quantity."""
+        """The level; NaN if the noise is not set by a level."""
         return math.nan if self.level is None else self.level
 
     @property
@@ -191,21 +206,21 @@ class GaussianNoise(Mechanism):
 
     @property
     def for_good(self) -> bool:
-        """Whether it stays on the records for all that is made of them."""
+        """Whether the noise stays on the records for everything computed from them."""
         return self.on == "data" and self.stage == "all"
 
     @property
     def shared(self) -> bool:
-        """Whether each client adds its share alone."""
+        """Whether each client adds only its share of the noise."""
         return self.per == "sum"
 
     @property
     def protects(self) -> Unit:
-        """Records, or clients as wholes."""
+        """The unit of the claim: a record or a client."""
         return self.unit
 
     def parted(self, share: float, sensitivity: float) -> Self:
-        """Return the same, told by a multiplier that spends so many times what a release of ``sensitivity`` does."""
+        """Return the noise with the multiplier that spends ``share`` times a release of ``sensitivity``."""
         multiplier = self.multiplier
         if self.sigma is not None:
             multiplier = self.sigma / sensitivity
@@ -214,9 +229,10 @@ class GaussianNoise(Mechanism):
         return self.model_copy(update={"sigma": None, "multiplier": multiplier / math.sqrt(share)})
 
     def calibrated(self, releases: float, delta: float) -> Self:
-        """Return the same with the multiplier at which so many releases come to its epsilon, at its delta or this.
+        """Return the noise with the multiplier at which this many releases cost its epsilon.
 
-        Without an epsilon, nothing changes. Under ``decay`` the multiplier is that of the first round.
+        The delta is the mechanism's own, or ``delta`` if it has none. Without an epsilon, nothing changes. Under
+        ``decay`` the multiplier is that of the first round.
         """
         if self.epsilon is None or not releases:
             return self
@@ -226,7 +242,7 @@ class GaussianNoise(Mechanism):
         return self.model_copy(update={"multiplier": multiplier})
 
     def in_round(self, done: int) -> Self:
-        """Noise of the round after ``done`` others: under ``decay`` it falls as 1 / sqrt(round)."""
+        """Return the noise for the round after ``done`` rounds: under ``decay`` it falls as 1 / sqrt(round)."""
         if self.decay == "none":
             return self
         part = 1.0 / math.sqrt(done + 1.0)
@@ -234,7 +250,7 @@ class GaussianNoise(Mechanism):
         return self.model_copy(update={name: part * value for name, value in strength.items() if value})
 
     def _deviation(self, quantity: Quantity) -> float | Float64Array:
-        """Standard deviation of the noise on a quantity, for its share."""
+        """Return the standard deviation of this client's noise on a quantity."""
         if self.level is not None:
             return self.level * quantity.unit
         if self.sigma is not None:
@@ -244,20 +260,20 @@ class GaussianNoise(Mechanism):
         return quantity.share * self.multiplier * quantity.sensitivity
 
     def limited(self, rows: FloatArray) -> Float64Array:
-        """Records of at most the norm ``clip``, shortened where they are longer."""
+        """Return the records clipped to norm ``clip``, in float64."""
         if self.clip is None:
             return rows.astype(np.float64)
-        # 2^-40 is more than the rounding of a length.
+        # 2^-40 exceeds the rounding error of a norm.
         return (1.0 - 2.0**-40) * self.clip * shortened(rows, self.clip)
 
     @property
     def record_sensitivity(self) -> float:
-        """Return how far a record, cut to the clip norm, is from 0, or from any other one."""
+        """The largest distance of a clipped record from 0, or from any other record."""
         farthest = math.inf if self.clip is None else self.clip
         return 2.0 * farthest if self.relation == "replace-one" else farthest
 
     def cover(self, quantity: Quantity, stream: np.random.Generator) -> Float64Array:
-        """Values with noise; rounded to the step of the noise where something is claimed for it."""
+        """Return the values with noise; rounded to the step of the noise if there is a claim."""
         values, deviation = quantity.values, self._deviation(quantity)
         if self.level is not None:
             return np.asarray(values + deviation * stream.standard_normal(values.shape))
@@ -272,20 +288,20 @@ class GaussianNoise(Mechanism):
     def claim(
         self, sensitivity: float, share: float = 1.0, *, values: int = 0, resolution: float = 0.0
     ) -> Claim | None:
-        """Deviation and sensitivity, rounding included; nothing where the level or an unbounded record decides."""
+        """Return deviation and sensitivity, rounding included; None for a level or unbounded sensitivity."""
         if self.level is not None or not math.isfinite(sensitivity):
             return None
         deviation = float(self._deviation(Quantity(np.zeros(0), sensitivity=sensitivity, share=share)))
         return Claim(deviation, sensitivity + math.sqrt(values) * max(step_of(deviation), resolution))
 
     def reach(self, largest: Bound, sensitivity: float) -> Bound:
-        """Twelve deviations more, of a client with a single record and the whole noise."""
-        # A deviation of values is at most their largest, and the whole gradient is a sum of two parts of that size.
+        """Return ``largest`` plus twelve deviations, for a client with one record and the whole noise."""
+        # The deviation of values is at most their largest, and the gradient is the sum of two parts of that size.
         unit = 2.0 * np.max(largest)
         widest = self._deviation(Quantity(np.zeros(0), unit=float(unit), sensitivity=sensitivity))
         return largest + _TAIL * float(widest)
 
 
 def step_of(deviation: float) -> float:
-    """Power of two of which noise and the values that it covers are multiples."""
+    """Return the power of two of which the noise and the values that it covers are multiples."""
     return math.ldexp(1.0, math.frexp(deviation)[1] - 1 - _STEPS)

@@ -1,8 +1,9 @@
-"""An isometry that only the clients know: records turned and moved alike at every client.
+"""Isometry key: a rotation and shift of the records that only the clients know.
 
-Distances stay as they are, and with them kernels, neighbours and maps; coordinates mean nothing to whoever lacks the
-key. It is obfuscation, not protection: who knows rows like the data finds the turn again from the shape of their
-distribution, and who knows some of the records from these (``raydr audit`` shows how far that leads).
+All clients apply the same isometry. Distances stay the same, and so do kernels, neighbours and maps. Coordinates mean
+nothing without the key. This is obfuscation, not protection. An attacker with rows from the same distribution can
+recover the rotation from the shape of that distribution. An attacker who knows some of the records can recover it from
+these. ``raydr audit`` shows how well that works.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from raydr.privacy.secrets import Secret
 _Turn: TypeAlias = "Callable[[Float64Array], Float64Array]"
 
 _DENSE = 512
-"""Features up to which the turn is drawn from all there are; beyond, what it takes grows as n log n, not n^2."""
+"""Features up to which the rotation is a dense matrix. Beyond, the cost grows as n log n, not n^2."""
 _LAYERS = 3
 _BLOCK = 4096
 
@@ -34,11 +35,11 @@ class Isometry:
     Parameters
     ----------
     secret : Secret
-        That all clients share.
+        Secret that all clients share.
     centre : (features,) float64
-        Somewhere in the middle of the data.
+        A point near the middle of the data.
     unit : float
-        How far they spread, in each feature, about: the shift is drawn as wide around the centre.
+        Approximate spread of the data in each feature. The shift is drawn with this spread around the centre.
 
     Examples
     --------
@@ -53,7 +54,7 @@ class Isometry:
     unit: float
 
     def __call__(self, rows: FloatArray) -> FloatArray:
-        """Keyed copy of rows (rows, features), in their own precision."""
+        """Return a keyed copy of rows (rows, features), in their own precision."""
         move = self.motion()
         keyed = np.empty_like(rows)
         for start in range(0, len(rows), _BLOCK):
@@ -61,7 +62,7 @@ class Isometry:
         return keyed
 
     def motion(self) -> Callable[[FloatArray], FloatArray]:
-        """What is done to some rows (rows, features), drawn once."""
+        """Return the function that keys rows (rows, features); the key is drawn once."""
         features = len(self.centre)
         shift = self.centre + self.unit * self.secret.stream("shift").standard_normal(features)
         turn = self._dense(features) if features <= _DENSE else self._layered(features)
@@ -70,7 +71,7 @@ class Isometry:
     def _dense(self, features: int) -> _Turn:
         drawn = self.secret.stream("turn").standard_normal((features, features))
         basis, triangle = np.linalg.qr(drawn)
-        # Signs that make it uniform (Mezzadri 2007).
+        # These signs make the matrix uniform (Mezzadri 2007).
         matrix = basis * np.sign(np.diagonal(triangle))
         return lambda rows: np.asarray(rows @ matrix.T)
 

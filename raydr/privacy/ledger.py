@@ -1,7 +1,7 @@
 """The ledger: every kind of message that crossed the boundary between a client and the server.
 
-The federation writes it where messages cross, so a method cannot send what the ledger does not see. It says what
-happened; what that costs is for accountants and attacks to say.
+The federation writes the ledger at this boundary, so a method cannot send anything that the ledger does not see. The
+ledger records what happened. Accountants and attacks work out what it costs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Direction = Literal["up", "down", "simulation-only"]
 
 
 class Granularity(StrEnum):
-    """How finely a message speaks of the data behind it."""
+    """The smallest unit of data that a message describes."""
 
     PER_RECORD = "per-record"
     PER_CLIENT = "per-client"
@@ -28,7 +28,7 @@ class Granularity(StrEnum):
 
 
 class Public(StrEnum):
-    """Why a message costs no privacy: what neighbouring data have in common, or what the server cannot read."""
+    """Why a message costs no privacy: neighbouring data agree on it, or the server cannot read it."""
 
     SHAPES = "shapes"
     EMPTY = "empty"
@@ -38,34 +38,34 @@ class Public(StrEnum):
 
 
 class Tells(StrEnum):
-    """What a message for each record says of it."""
+    """What a per-record message reveals about each record."""
 
     VALUES = "values"
     """The record itself."""
     DISTANCES = "distances"
-    """How far it is from points that the server knows."""
+    """Its distances to points that the server knows."""
     PROJECTIONS = "projections"
-    """Where it lies along axes that the server knows."""
+    """Its coordinates along axes that the server knows."""
     PLACES = "places"
-    """Its place on the map."""
+    """Its position on the map."""
 
 
 @dataclass(kw_only=True, frozen=True)
 class Fixed:
-    """What messages for each record, and what was asked, fix of the records by linear equations alone.
+    """How far per-record messages and their requests determine the records, by linear equations alone.
 
     Attributes
     ----------
     records : int
-        Of which the messages speak.
+        Records that the messages describe.
     exact : int
-        How many of them are fixed feature by feature, but for a thousandth of their distance from the middle.
+        Records that are determined in every feature, up to a thousandth of their distance from the middle.
     dimensions, features : int
-        In how many dimensions each is fixed, and how many there are.
+        Dimensions in which each record is determined, and features in all.
     points : int
-        To which distances were told, or along which axes.
+        Points to which distances are sent, or axes of projections.
     among : bool
-        Whether the distances between the records of a client are told too.
+        Whether the distances between a client's own records are sent too.
     """
 
     records: int
@@ -76,7 +76,7 @@ class Fixed:
     among: bool = False
 
     def __add__(self, other: Fixed) -> Fixed:
-        """Of the records of both."""
+        """Return the value for the records of both."""
         return Fixed(
             records=self.records + other.records,
             exact=self.exact + other.exact,
@@ -98,27 +98,27 @@ class Entry:
     what : str
         Its content in one sentence.
     direction : {"up", "down", "simulation-only"}
-        From a client, to a client, or something that exists only because this is a simulation.
+        From a client, to a client, or a message that exists only in a simulation.
     granularity : Granularity
-        How finely they speak of the data.
+        Smallest unit of data that the messages describe.
     seen_by : str
         Who can read the messages.
     count, bytes : int
         Messages of all clients together, and their payload.
     protection : Mechanism or None
-        What the clients' hosts did to them before they were sent; None where nothing was.
+        Mechanism that the clients' hosts applied before sending; None if there was none.
     epsilon, delta : float or None
-        Differential privacy claimed for them; None where none is claimed.
+        Differential privacy claimed for the messages; None without a claim.
     public : Public or None
-        Why they cost no privacy; None where they do.
+        Why they cost no privacy; None if they do cost privacy.
     keyed : bool
-        Whether they speak of rows under an isometry key, which is no protection that an accountant knows.
+        Whether they describe rows under an isometry key, which no accountant counts as protection.
     secure : bool
-        Whether the server learnt their sum alone, by secure aggregation.
+        Whether the server learnt only their sum, by secure aggregation.
     tells : Tells or None
-        What they say of each record; None where they are not for each record, or their type does not say.
+        What they reveal about each record; None if they are not per record or their type does not state it.
     fixed : Fixed or None
-        What they fix of the records, as the server that has them can reckon; None where their type does not say.
+        How far the messages determine the records; None if their type does not state it.
     """
 
     kind: str
@@ -139,14 +139,14 @@ class Entry:
 
     @property
     def exposes_records(self) -> bool:
-        """Whether each record's own values left its client with nothing that promises to guard them.
+        """Whether each record's own values left its client without a claim.
 
-        Noise by itself promises nothing: how much there is of it, its words say.
+        Noise alone is no claim; ``protection.words`` states its amount.
         """
         return self.direction == "up" and self.granularity == Granularity.PER_RECORD and self.epsilon is None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as the plain values of ``ledger.json``; :func:`read_entries` is the way back."""
+        """Return the entry as the plain values of ``ledger.json``; :func:`read_entries` reads them back."""
         return {
             name: value.model_dump(mode="json")
             if isinstance(value, Mechanism)
@@ -159,13 +159,13 @@ class Entry:
 
 @dataclass
 class Ledger:
-    """Entries in the order in which their kind was first seen."""
+    """Ledger entries and charges, in the order in which each kind was first seen."""
 
     entries: dict[tuple[str, str, str, str, Mechanism | None], Entry] = field(default_factory=dict)
     charges: dict[Charge, int] = field(default_factory=dict)
 
     def record(self, entry: Entry) -> None:
-        """Add messages; entries that differ in nothing but count and bytes become one."""
+        """Add messages; entries that differ only in count and bytes are merged."""
         key = (entry.kind, entry.direction, entry.granularity, entry.seen_by, entry.protection)
         before = self.entries.get(key)
         if before is not None:
@@ -173,7 +173,7 @@ class Ledger:
         self.entries[key] = entry
 
     def fix(self, kind: str, protection: Mechanism | None, fixed: Fixed) -> None:
-        """Add what one call's messages of a kind fix of the records; of several calls, that of the most stays."""
+        """Add how far one call's messages determine the records; the most revealing call is kept."""
         for key, entry in self.entries.items():
             if (entry.kind, entry.direction, entry.protection) == (kind, "up", protection) and (
                 entry.fixed is None or (fixed.exact, fixed.records) > (entry.fixed.exact, entry.fixed.records)
@@ -181,7 +181,7 @@ class Ledger:
                 self.entries[key] = replace(entry, fixed=fixed)
 
     def charge(self, charge: Charge, count: int = 1) -> None:
-        """Add releases that a mechanism with a claim covers; a negative count takes them off."""
+        """Add releases under a mechanism with a claim; a negative count removes them."""
         total = self.charges.get(charge, 0) + count
         if total:
             self.charges[charge] = total
@@ -189,11 +189,11 @@ class Ledger:
             self.charges.pop(charge, None)
 
     def costs(self, kind: str) -> dict[Charge, int]:
-        """Releases of one kind alone."""
+        """Return the releases of one kind."""
         return {charge: count for charge, count in self.charges.items() if charge.kind == kind}
 
     def costs_of(self, entry: Entry) -> dict[Charge, int]:
-        """Releases that paid for an entry's messages, none where nothing with a claim covers them."""
+        """Return the releases that paid for an entry's messages; none if no claim covers them."""
         if entry.direction != "up" or entry.protection is None:
             return {}
         kind = paid_as(entry)
@@ -203,7 +203,7 @@ class Ledger:
         return {charge: count for charge, count in costs.items() if charge.mechanism == entry.protection}
 
     def settled(self, delta: float) -> Ledger:
-        """Return the same, of which each entry that a claim covers tells its epsilon at ``delta``."""
+        """Return the ledger with the epsilon at ``delta`` of each entry that a claim covers."""
         entries = {}
         for key, entry in self.entries.items():
             costs = self.costs_of(entry)
@@ -213,25 +213,25 @@ class Ledger:
         return Ledger(entries, dict(self.charges))
 
     def bytes(self, direction: Direction) -> int:
-        """Payload of all messages in one direction."""
+        """Return the payload in bytes of all messages in one direction."""
         return sum(entry.bytes for entry in self.entries.values() if entry.direction == direction)
 
     def as_list(self) -> list[dict[str, Any]]:
-        """Entries as the plain dictionaries of ``ledger.json``."""
+        """Return the entries as the plain dictionaries of ``ledger.json``."""
         return [entry.as_dict() for entry in self.entries.values()]
 
 
 RECORDS = "records"
-"""What noise on data is charged as, once for all that is made of the noisy records."""
+"""Kind of the charge for noise on data, made once for everything computed from the noisy records."""
 
 
 def paid_as(entry: Entry) -> str:
-    """Kind of the charge that pays for an entry's messages."""
+    """Return the kind of the charge that pays for an entry's messages."""
     return RECORDS if entry.protection is not None and entry.protection.on == "data" else entry.kind
 
 
 def read_entries(described: list[dict[str, Any]]) -> tuple[Entry, ...]:
-    """Entries that :meth:`Ledger.as_list` wrote."""
+    """Return the entries that :meth:`Ledger.as_list` wrote."""
     entries: tuple[Entry, ...] = _adapter().validate_python(described)
     return entries
 

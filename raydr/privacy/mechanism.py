@@ -1,8 +1,8 @@
 """Privacy mechanisms: what a client's host does to data or replies before they cross the boundary.
 
-A mechanism is one frozen value at every place where it is spoken of: a section of the scenario, what the server tells
-a client, what the client's host applies, and what the ledger says protected a message. It is added by one file:
-settings registered by :func:`mechanism`.
+A mechanism is one frozen value in every place: a section of the scenario, the server's request to a client, what the
+client's host applies, and the protection in the ledger. To add one, write a file with settings that :func:`mechanism`
+registers.
 """
 
 from __future__ import annotations
@@ -26,24 +26,26 @@ Unit: TypeAlias = Literal["record", "client"]
 """The unit of a claim: one record, or a client with all of its records."""
 
 Relation: TypeAlias = Literal["zero-out", "replace-one"]
-"""The relation of neighbouring data, in the place of one record (or client): nothing, which adds zero to every sum, as
-dp-accounting's REPLACE_SPECIAL has it; or any other. How many rows each client has is public in both."""
+"""The relation of neighbouring data. "zero-out": one record (or client) is removed and adds zero to every sum, as in
+dp-accounting's REPLACE_SPECIAL. "replace-one": any other takes its place. Both treat the row count of each client as
+public.
+"""
 
 MOST_DELTA = 0.1
-"""A mechanism that publishes one record in ten as it is has this delta, at any epsilon."""
+"""Upper limit of delta. At 0.1, a mechanism may publish one record in ten unchanged, at any epsilon."""
 
 
 def _small(delta: float) -> float:
     if delta >= MOST_DELTA:
         raise ValueError(
-            f"delta {delta:g} is the chance that the claim does not hold, so it must be less than {MOST_DELTA:g}:"
-            " choose one below 1 / rows, such as 1e-5"
+            f"expected less than {MOST_DELTA:g}, got {delta:g}: delta is the probability that the claim fails."
+            " Choose a value below 1 / rows, such as 1e-5"
         )
     return delta
 
 
 Delta: TypeAlias = Annotated[float, Field(gt=0), AfterValidator(_small)]
-"""At which an epsilon is told, in a scenario."""
+"""Delta at which an epsilon is stated, in a scenario."""
 
 Bound: TypeAlias = "float | FloatArray"
 """Largest absolute value that one client may send in a field: one number, or one for each entry."""
@@ -51,21 +53,21 @@ Bound: TypeAlias = "float | FloatArray"
 
 @dataclass(frozen=True)
 class Quantity:
-    """Values of which a mechanism may change each.
+    """Values that a mechanism may change.
 
     Attributes
     ----------
     values : float64 array
-        As they are.
+        The values without noise.
     unit : float or array that broadcasts with ``values``
-        In which a mechanism measures what it does to them, where it is told by how many of these.
+        Unit of the level of a mechanism that is set by a level.
     sensitivity : float
-        How far one record can move all values that leave together, in L2; infinite where nothing bounds it.
+        L2 distance by which one record can move all values that leave together; infinite without a bound.
     share : float
-        Deviation that this client's noise is to have, as a part of the whole: 1 where each client's answer is to be
-        covered by itself, less where only a sum is.
+        Deviation of this client's noise as a fraction of the whole: 1 if each client's reply is covered by itself,
+        less if only a sum is.
     resolution : float
-        Of the ring in which the values will be added, 0 where none will: finer digits are lost.
+        Resolution of the ring in which the values are summed, 0 for no ring: finer digits are lost.
     """
 
     values: Float64Array
@@ -77,14 +79,14 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a mechanism promises for one answer, by the Gaussian mechanism's two numbers.
+    """The claim of a mechanism for one reply: the two numbers of the Gaussian mechanism.
 
     Attributes
     ----------
     deviation : float
         Standard deviation of the noise.
     sensitivity : float
-        How far one record can move what is covered, in L2, under the mechanism's own relation.
+        L2 distance by which one record can move what is covered, under the mechanism's relation.
     """
 
     deviation: float
@@ -92,20 +94,20 @@ class Claim:
 
     @property
     def multiplier(self) -> float:
-        """Deviation over sensitivity: all that an accountant needs."""
+        """Deviation divided by sensitivity: all that an accountant needs."""
         return self.deviation / self.sensitivity if self.sensitivity else math.inf
 
 
 class Mechanism(Settings, ABC):
-    """What a client's host does to what the client part is shown, or to what it answers.
+    """What a client's host does to the client part's rows or to its replies.
 
     Attributes
     ----------
     kind : str
         Name of the mechanism.
     on : str
-        What it changes: "data" for every feature of every record before the client part sees it, or something that
-        replies have quantities of (:meth:`raydr.federation.Reply.quantities`).
+        What it changes: "data" for every feature of every record before the client part sees it, or a quantity of
+        replies (:meth:`raydr.federation.Reply.quantities`).
     """
 
     if TYPE_CHECKING:  # declared by each mechanism, in the order in which it is written
@@ -120,98 +122,98 @@ class Mechanism(Settings, ABC):
     @property
     @abstractmethod
     def deviation(self) -> float:
-        """Root mean square of what it changes a value by, in units of the quantity: what a server reckons with."""
+        """Root mean square of the change of a value, in units of the quantity; the server uses it."""
 
     @abstractmethod
     def cover(self, quantity: Quantity, stream: np.random.Generator) -> Float64Array:
-        """Return the values of a quantity as they may be seen; ``stream`` is the client's own for this mechanism."""
+        """Return the protected values of a quantity; ``stream`` is the client's own for this mechanism."""
 
     def limited(self, rows: FloatArray) -> Float64Array:
-        """Records (rows, features) as a mechanism on data covers them: in double precision, cut where it says so."""
+        """Return the records (rows, features) as a mechanism on data covers them: float64, clipped if set."""
         return rows.astype(np.float64)
 
     @property
     def record_sensitivity(self) -> float:
-        """How far one record can move :meth:`limited` rows, in L2; infinite where nothing cuts them."""
+        """L2 distance by which one record can move the :meth:`limited` rows; infinite without a clip norm."""
         return math.inf
 
     @property
     def cut(self) -> float | None:
-        """Norm to which records are cut, where it says so."""
+        """Clip norm of the records; None without one."""
         return None
 
     @property
     def for_good(self) -> bool:
-        """Whether records are to carry it from the start, whatever is asked of them."""
+        """Whether records carry the noise from the start, for every request."""
         return False
 
     @property
     def by_level(self) -> bool:
-        """Whether it is told in units of the data, which the server has to learn first."""
+        """Whether the noise is set relative to the data, whose spread the server must learn first."""
         return math.isfinite(self.deviation)
 
     @property
     def shared(self) -> bool:
-        """Whether only the sum of all clients' answers is covered, to which each adds its share."""
+        """Whether only the sum of all clients' replies is covered, to which each adds a share of the noise."""
         return False
 
     @property
     def protects(self) -> Unit:
-        """Whose data its claims are about."""
+        """The unit of its claims."""
         return "record"
 
     relation: Relation = "zero-out"
 
     def parted(self, share: float, sensitivity: float) -> Self:
-        """Return the same for a release that is to spend so many times what one of ``sensitivity`` spends under it.
+        """Return the mechanism for a release that spends ``share`` times one release of ``sensitivity``.
 
-        Where it claims nothing there is nothing to spend, and nothing changes.
+        Without a claim there is no budget to spend, and nothing changes.
         """
         return self
 
     def in_round(self, done: int) -> Self:
-        """Return the same for the round after ``done`` others, where its strength depends on it."""
+        """Return the mechanism for the round after ``done`` rounds, if its strength depends on the round."""
         return self
 
     def calibrated(self, releases: float, delta: float) -> Self:
-        """Return the same, fit for so many releases where it is told by what all of them may cost at ``delta``.
+        """Return the mechanism calibrated for this many releases, if it is set by their total cost at ``delta``.
 
-        One that spends only a part of what the others do counts as that part.
+        A release that spends only a part of what the others spend counts as that part.
         """
         return self
 
     def claim(
         self, sensitivity: float, share: float = 1.0, *, values: int = 0, resolution: float = 0.0
     ) -> Claim | None:
-        """Return what it promises for an answer that one record moves so far; None for nothing.
+        """Return the claim for a reply with this sensitivity; None for no claim.
 
         Parameters
         ----------
         sensitivity, share, resolution : float
             See :class:`Quantity`.
         values : int
-            How many values leave together.
+            Number of values that leave together.
         """
         return None
 
     def reach(self, largest: Bound, sensitivity: float) -> Bound:
-        """Largest absolute value that may leave, where nothing larger than ``largest`` came in.
+        """Return the largest absolute value that may leave if no larger value than ``largest`` came in.
 
         Parameters
         ----------
         largest : float or array
-            Largest absolute value that is covered.
+            Largest absolute value of the covered values.
         sensitivity : float
-            Of a client with a single record, the most that there is.
+            Sensitivity of a client with a single record, which is the largest possible.
         """
         return math.inf
 
 
 def moved_mean(mechanism: Mechanism | None, sensitivity: float, rows: int) -> float:
-    """How far what a mechanism protects moves a client's mean over so many rows, of vectors no longer than this.
+    """Return the sensitivity of a client's mean over ``rows`` vectors with length at most ``sensitivity``.
 
-    A record is one of the rows, and a client all of them. A mean is rounded once, from a sum that is exact, by at most
-    2^-53 of its length; two means by twice that.
+    The unit is one row, or the whole client if the mechanism protects clients. A mean is rounded once, from an exact
+    sum, by at most 2^-53 of its length. Two means are rounded by twice that.
     """
     if mechanism is not None and mechanism.protects == "client":
         return sensitivity * (1.0 + 2.0**-50)
@@ -219,7 +221,7 @@ def moved_mean(mechanism: Mechanism | None, sensitivity: float, rows: int) -> fl
 
 
 def silent(mechanism: Mechanism) -> Mechanism:
-    """Return the same mechanism without its noise: what audits and tests hold noisy values against."""
+    """Return the same mechanism without noise, as a reference for audits and tests."""
     return _silent_kind(type(mechanism)).model_construct(**dict(mechanism))
 
 
@@ -232,66 +234,66 @@ def _silent_kind(kind: type[Mechanism]) -> type[Mechanism]:
 
 
 MECHANISMS = Kinds("mechanisms", "raydr.privacy")
-"""Every mechanism by its ``kind``."""
+"""Every mechanism, by its ``kind``."""
 
 mechanism = MECHANISMS
 """Decorator that registers a mechanism."""
 
 
 def mechanism_of(content: Mapping[str, Any]) -> Mechanism:
-    """Return the mechanism of which these are the plain values, as a ledger has them.
+    """Return the mechanism with these plain values, as read from a ledger.
 
     Raises
     ------
     ValueError
-        If there is none of that kind, or it has other values.
+        If the kind is unknown or the values do not fit.
     """
     kind = content.get("kind") if isinstance(content, Mapping) else None
     known = MECHANISMS.get(kind) if isinstance(kind, str) else None
     if known is None:
         raise ValueError(
-            f"a protection is of kind {kind!r}, and this raydr knows only {', '.join(MECHANISMS)}: read it with a raydr"
-            " that knows it"
+            f"unknown protection kind {kind!r}: this version of raydr knows only {', '.join(MECHANISMS)}. Read it"
+            " with the version of raydr that wrote it"
         )
     found = known.model_validate(content)
     if not isinstance(found, Mechanism):
-        raise TypeError(f"{known.__name__} is registered as a mechanism, and is none")
+        raise TypeError(f"{known.__name__} is registered as a mechanism, but does not derive from Mechanism")
     return found
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """A mechanism, and which clients apply it.
+    """A mechanism and the fraction of the clients that apply it.
 
     Attributes
     ----------
     mechanism : Mechanism
-        What they apply.
+        The mechanism that they apply.
     clients : float
-        Part of the clients that do, drawn by the seed; the others do nothing.
+        Fraction of the clients that apply it, drawn from the seed; the others apply nothing.
     """
 
     mechanism: Mechanism
     clients: float = 1.0
 
     def count(self, clients: int) -> int:
-        """How many of so many clients apply it.
+        """Return how many of ``clients`` clients apply the mechanism.
 
         Raises
         ------
         ScenarioError
-            If that is none: noise that nobody adds is no noise.
+            If none does, so that no noise would be added.
         """
         covered = round(self.clients * clients)
         if not covered:
             raise ScenarioError(
-                f"privacy.noise.clients is {self.clients:g}, which of {clients} clients is none, so no noise would be"
-                f" added: choose at least {1 / clients:.2g}, or leave privacy.noise out."
+                f"privacy.noise.clients is {self.clients:g}, which selects none of the {clients} clients, so no"
+                f" noise would be added. Set it to at least {1 / clients:.2g}, or leave privacy.noise out."
             )
         return covered
 
     def of_each(self, clients: int, rng: np.random.Generator) -> tuple[Mechanism | None, ...]:
-        """Mechanism of each client; ``rng`` draws who applies it.
+        """Return the mechanism of each client or None; ``rng`` draws who applies it.
 
         >>> from raydr.privacy.gaussian import GaussianNoise
         >>> noise = GaussianNoise(on="data", level=0.5)

@@ -1,12 +1,12 @@
-"""Sealed bytes: what a client wants back later, and nobody else is to read or change.
+"""Sealed bytes: state that a client gets back later, and that no one else can read or change.
 
-A client that forgets everything between two calls can be restarted, moved or resumed at any time. What it must
-remember travels with the server's own state, sealed by ChaCha20-Poly1305 (RFC 8439) and bound to the run, the client,
-the round and the purpose for which it was sealed: opened as anything else, it is refused.
+A client that keeps nothing between two calls can be restarted, moved or resumed at any time. What it must remember
+travels with the server's state. It is sealed with ChaCha20-Poly1305 (RFC 8439) and bound to the run, the client, the
+round and the purpose. Opening it under any other binding fails.
 
-It is as secret as the client's secret (:mod:`raydr.privacy.secrets`), which the server does not have. What is bound is
-what the opener says: old content handed out as new is refused; a server that hands it out under its own old round is
-noticed by a client that has been handed newer content before and remembers so.
+The seal is as secret as the client's secret (:mod:`raydr.privacy.secrets`), which the server does not have. The opener
+states the binding, so old content returned as new is refused. A server that returns old content under its own old
+round is noticed only by a client that remembers having received newer content.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _NONCE, _TAG = 12, 16
 
 
 def sealed_size(size: int) -> int:
-    """How many bytes so many are once sealed."""
+    """Return the sealed size in bytes of ``size`` bytes."""
     return _NONCE + size + _TAG
 
 
 @dataclass(frozen=True)
 class Binding:
-    """What sealed content belongs to.
+    """The context that sealed content belongs to.
 
     Attributes
     ----------
     run : str
-        Digest of what the run is made from.
+        Digest of the run's inputs.
     client, round : int
-        Who sealed it, and when.
+        The client that sealed it, and the round.
     purpose : str
-        What it is.
+        What it is for.
     """
 
     run: str
@@ -48,26 +48,28 @@ class Binding:
     purpose: str
 
     def to_bytes(self) -> bytes:
-        """Return a text in which no two bindings are alike."""
+        """Return bytes that differ for different bindings."""
         return json.dumps([self.run, self.client, self.round, self.purpose]).encode()
 
 
 def seal(content: UInt8Array, secret: bytes, binding: Binding) -> UInt8Array:
-    """Sealed content, (sealed_size(n),) uint8; the same content under the same binding gives the same bytes.
+    """Return sealed content, (sealed_size(n),) uint8.
+
+    The same content under the same binding gives the same bytes.
 
     Parameters
     ----------
     content : (n,) uint8
-        What to seal.
+        Content to seal.
     secret : bytes
-        32 secret bytes of the client's, from which a key is derived for each thing that is done with one.
+        The client's 32 secret bytes, from which one key for each use is derived.
     binding : Binding
-        What it belongs to.
+        The context that the content belongs to.
     """
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
     sealed, bound = np.empty(sealed_size(content.size), np.uint8), binding.to_bytes()
-    # A nonce that follows from content and binding never serves two of them.
+    # The nonce follows from content and binding, so no two messages share one.
     nonces = hmac.new(_key(secret, "nonces"), bound, "sha256")
     nonces.update(content.data)
     nonce = nonces.digest()[:_NONCE]
@@ -77,12 +79,12 @@ def seal(content: UInt8Array, secret: bytes, binding: Binding) -> UInt8Array:
 
 
 def unseal(sealed: UInt8Array, secret: bytes, binding: Binding) -> UInt8Array:
-    """Return what was sealed, (n,) uint8.
+    """Return the content that was sealed, (n,) uint8.
 
     Raises
     ------
     RunError
-        If it was sealed with another secret or under another binding, or changed since.
+        If it was sealed with another secret or under another binding, or changed afterwards.
 
     Examples
     --------
@@ -97,17 +99,17 @@ def unseal(sealed: UInt8Array, secret: bytes, binding: Binding) -> UInt8Array:
     try:
         opener = ChaCha20Poly1305(_key(secret, "contents"))
         opener.decrypt_into(sealed[:_NONCE].data, sealed[_NONCE:].data, binding.to_bytes(), content.data)
-    except (InvalidTag, ValueError):  # of another secret or binding, changed, or too short for a nonce
+    except (InvalidTag, ValueError):  # wrong secret or binding, changed, or too short for a nonce
         raise RunError(
-            f"what client {binding.client} had sealed for itself in round {binding.round} ({binding.purpose}) came back"
-            " changed, or is of another client, round or run: the server's state is damaged. Resume from an earlier"
-            " checkpoint, or start the run anew."
+            f"client {binding.client} cannot open what it sealed in round {binding.round} ({binding.purpose}): it"
+            " was changed, or belongs to another client, round or run. The server's state is damaged. Resume from"
+            " an earlier checkpoint, or start the run again."
         ) from None
     return content
 
 
 def _key(secret: bytes, use: str) -> bytes:
-    """Key for one use, by HKDF (RFC 5869)."""
+    """Return the key for one use, by HKDF (RFC 5869)."""
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 

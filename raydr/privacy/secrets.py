@@ -1,16 +1,16 @@
-"""Secrets of clients, which the server lacks, and from which all keys, masks and noise of a run follow.
+"""Clients' secrets, from which all keys, masks and noise of a run follow. The server does not have them.
 
-Each client has a secret of its own, and its host is given that and no other's. What all clients share, one of them
-draws and hands to the others (:mod:`raydr.federation.agreement`).
+Each client has its own secret, and its host receives only that one. A secret that all clients share is drawn by one
+client, which sends it to the others (:mod:`raydr.federation.agreement`).
 
-Here, where one person runs a simulation, all clients' secrets follow from a root, which no host is given. It follows
-from 32 bytes that are drawn from the system's own source and kept for this user, outside of every run folder, or that a
-file holds; and from what the run is (its ``study``). A run repeated with the same file is the same release, unless it
-may lose clients: it may lose others the next time, so it has a root of its own. What noise is named by within a run:
-:mod:`raydr.federation.noise_streams`.
+In a simulation, one person runs all clients, and all clients' secrets follow from a root that no host receives. The
+root follows from two things: 32 bytes, and the run's inputs (its ``study``). The 32 bytes come from a file, or are
+drawn from the system's random source and kept for this user outside every run folder. A run repeated with the same
+file is the same release, unless it may lose clients. A repetition may lose different clients, so such a run has its
+own root. :mod:`raydr.federation.noise_streams` names the noise within a run.
 
-A stream of a secret is ChaCha20 (RFC 8439): whoever has seen any part of it can tell nothing of the rest, which is not
-so of numpy's own generators.
+A stream of a secret is ChaCha20 (RFC 8439): a part of it reveals nothing about the rest. numpy's own generators do not
+have this property.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LARGEST_FILE = 2**20
 
 @dataclass(frozen=True)
 class Secret:
-    """Bytes that are shown to nobody, and what follows from them.
+    """Secret bytes, and the streams, keys and secrets derived from them.
 
     Examples
     --------
@@ -51,19 +51,19 @@ class Secret:
 
     @classmethod
     def drawn(cls) -> Secret:
-        """A new one, from the system's own source."""
+        """Return a new secret from the system's random source."""
         return cls(secrets.token_bytes(SIZE))
 
     def to_bytes(self) -> bytes:
-        """Return the 32 bytes, to be sealed for another client and for nothing else."""
+        """Return the 32 bytes, only to seal them for another client."""
         return self._bytes
 
     def derived(self, *names: str | int) -> Secret:
-        """Another secret, which tells nothing of this one nor of any of other names (HKDF, RFC 5869)."""
+        """Return another secret, which reveals nothing about this one or about other names (HKDF, RFC 5869)."""
         return Secret(self.key(*names))
 
     def key(self, *names: str | int) -> bytes:
-        """Return 32 bytes that are for one use, which the names tell."""
+        """Return 32 bytes for the one use that the names state."""
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -71,7 +71,7 @@ class Secret:
         return HKDF(SHA256(), SIZE, salt=None, info=info).derive(self._bytes)
 
     def stream(self, *names: str | int) -> np.random.Generator:
-        """Random numbers that nobody without the secret can tell from others; the same for the same names."""
+        """Return a random stream for these names, unpredictable without the secret; same names, same numbers."""
         from randomgen import ChaCha
 
         return np.random.Generator(
@@ -80,42 +80,44 @@ class Secret:
 
     @property
     def commitment(self) -> str:
-        """A name by which the secret can be known again, and from which it does not follow."""
+        """A public identifier of the secret, which does not reveal it."""
         return self.key("commitment")[:8].hex()
 
 
 def client_secret(root: Secret, client: int) -> Secret:
-    """Return a client's own secret, which tells nothing of the root nor of another client's."""
+    """Return a client's own secret, which reveals nothing about the root or another client's secret."""
     return root.derived("client", client)
 
 
 def group_secret(founder: Secret) -> Secret:
-    """Return what all clients are to share, drawn from the own secret of the client that hands it out."""
+    """Return the secret of all clients, derived from the own secret of the client that distributes it."""
     return founder.derived("all clients")
 
 
 FOUNDER = 0
-"""The client that hands out the secret of all clients of a run."""
+"""The client that distributes the secret of all clients of a run."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a run's root comes from: this user's own secret, or a file.
+    """The source of a run's root: this user's own secret, or a file.
 
     Attributes
     ----------
     file : str or None
         The file; None for the secret that is kept for this user.
     is_optional : bool
-        Whether nothing of the run is hidden by a secret. Where none can be kept for this user, such a run takes one
-        that ends with this process: it can be neither resumed nor audited afterwards.
+        Whether no secret hides anything in the run. If no secret can be kept for this user, such a run uses one that
+        ends with this process. It can then be neither resumed nor audited.
     """
 
     file: str | None = None
     is_optional: bool = False
 
     def begin(self, study: str, *, repeatable: bool = True) -> RootedRun:
-        """A new run: of the user's own secret, no two have the same root; nor of a file, unless they are repeatable.
+        """Return a new run.
+
+        With the user's own secret, no two runs have the same root. With a file, repeatable runs of the same study do.
 
         Raises
         ------
@@ -126,29 +128,29 @@ class Origin:
         return self._rooted(study, "file" if repeats else secrets.token_hex(8))
 
     def again(self, study: str, name: str) -> RootedRun:
-        """The run of that name once more: a resumed one, or one that is audited.
+        """Return the run with this name again, to resume or audit it.
 
         Raises
         ------
         RunError
-            If it was of another study, or its secret is not here: with another, what was noisy before would be sent
-            again under other noise.
+            If the run belongs to another study, or its secret is not available. Another secret would send earlier
+            releases again under different noise.
         """
         rooted, nonce = self.named(name), name.split("-")[1]
         if rooted != self._rooted(study, nonce):
             raise RunError(
-                f"The run {name} began with other settings or other rows than these, so its clients' secret is not for"
-                " them: bring its scenario and its data back as they were, or start the run anew."
+                f"The run {name} started with other settings or rows, so its clients' secret does not fit. Restore"
+                " its scenario and data, or start the run again."
             )
         return rooted
 
     def named(self, name: str) -> RootedRun:
-        """The run of that name, whatever it was made from.
+        """Return the run with this name, whatever its inputs.
 
         Raises
         ------
         RunError
-            If its secret is not here.
+            If its secret is not available.
         """
         rooted = self._of_mark(*name.split("-")[:2]) if name.count("-") == 2 else None
         if rooted is None or rooted.name != name:
@@ -156,19 +158,19 @@ class Origin:
         return rooted
 
     def missing(self) -> RunError:
-        """Return the error that what this leads to is not the secret that a run began with."""
+        """Return the error for a run whose secret is not the one found here."""
         place = (
-            f"privacy.secret, {self.file}, is another file than it was"
+            f"the file {self.file} (privacy.secret) has changed"
             if self.file is not None
-            else f"the secret that it began with is not the one in {_kept_at()}: it lies with the user, on the machine,"
-            " where the run began"
+            else f"the secret that the run started with is not the one in {_kept_at()}, which is kept for each user"
+            " on each machine"
         )
         return RunError(
-            f"The clients' secret of that run is not here: {place}. Bring it, or start the run anew."
+            f"The clients' secret of this run is not available: {place}. Restore it, or start the run again."
         )
 
     def fingerprint(self, content: str) -> str:
-        """Return a digest that tells contents apart, and that only the owner of the secret can compute."""
+        """Return a digest of the content that only the owner of the secret can compute."""
         return self._source.key("fingerprint", content)[:16].hex()
 
     @property
@@ -183,7 +185,8 @@ class Origin:
             return _of_this_process()
 
     def _rooted(self, study: str, nonce: str) -> RootedRun:
-        # Everybody sees the name: a digest of the rows that is not keyed would tell the last row to who knows the rest.
+        # The name is public. An unkeyed digest of the rows would reveal the last row to an attacker who knows the
+        # others.
         return self._of_mark(self._source.key("study", study, nonce)[:16].hex(), nonce)
 
     def _of_mark(self, mark: str, nonce: str) -> RootedRun:
@@ -193,15 +196,15 @@ class Origin:
 
 @dataclass(frozen=True)
 class RootedRun:
-    """A run's root, for the process that runs the simulation, and the run's name, which is public.
+    """A run's root, for the process that runs the simulation, and the run's public name.
 
     Attributes
     ----------
     root : Secret
-        From which every secret of its clients follows.
+        Secret from which all its clients' secrets follow.
     name : str
-        What the run is made from, for those alone who have the secret; what tells it from others of the same making;
-        and the root's commitment.
+        A keyed digest of the run's inputs, a nonce that distinguishes runs with the same inputs, and the root's
+        commitment.
     """
 
     root: Secret
@@ -215,24 +218,24 @@ class RootedRun:
 
 def _of_file(path: Path) -> Secret:
     quoted = shlex.quote(str(path))
-    remedy = f"`(umask 077; head -c {SIZE} /dev/urandom > {quoted})` makes one"
+    remedy = f"to create one, run `(umask 077; head -c {SIZE} /dev/urandom > {quoted})`"
     try:
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             content = file.read(_LARGEST_FILE + 1)
     except OSError as error:
         raise DataError(
-            f"privacy.secret: {path} cannot be read ({error.strerror}). It is a file with at least {SIZE} secret bytes:"
-            f" {remedy}."
+            f"privacy.secret: cannot read {path} ({error.strerror}). Expected a file with at least {SIZE} secret"
+            f" bytes: {remedy}."
         ) from error
     if mode & 0o077:
         raise DataError(
-            f"privacy.secret: others than its owner can read or change {path} (mode {mode:04o}): type `chmod 600"
-            f" {quoted}`. If others may have read it, make a new secret."
+            f"privacy.secret: users other than the owner can read or change {path} (mode {mode:04o}). Run `chmod"
+            f" 600 {quoted}`. If someone else may have read it, create a new secret."
         )
     if not SIZE <= len(content) <= _LARGEST_FILE:
         raise DataError(
-            f"privacy.secret: {path} has {len(content):,} bytes, and a secret has at least {SIZE} and at most"
+            f"privacy.secret: {path} has {len(content):,} bytes; expected at least {SIZE} and at most"
             f" {_LARGEST_FILE:,}: {remedy}."
         )
     return Secret(hmac.digest(b"raydr secret file", content, "sha256"))
@@ -250,7 +253,7 @@ def _kept_at() -> Path:
 
 
 def _kept() -> Secret:
-    """The secret that is kept for this user; drawn when it is first asked for."""
+    """Return the secret that is kept for this user; draw it on first use."""
     path = _kept_at()
     try:
         if not path.exists():
@@ -261,7 +264,7 @@ def _kept() -> Secret:
                 file.flush()
                 os.fsync(file.fileno())
             try:
-                os.link(fresh, path)  # of two processes that draw at once, the first is believed by both
+                os.link(fresh, path)  # if two processes draw at once, both use the first
             except FileExistsError:
                 pass
             finally:
@@ -269,12 +272,12 @@ def _kept() -> Secret:
         content = path.read_bytes()
     except OSError as error:
         raise OutputError(
-            f"{path}, where the clients' secret is kept, cannot be used ({error.strerror or error}): set XDG_STATE_HOME"
-            " to a folder that can be written, or privacy.secret to a file."
+            f"Cannot use {path}, which holds the clients' secret ({error.strerror or error}). Set XDG_STATE_HOME to"
+            " a writable folder, or privacy.secret to a file."
         ) from error
     if len(content) != SIZE:
         raise OutputError(
-            f"{path}, where the clients' secret is kept, is damaged: it has {len(content)} bytes instead of {SIZE}."
-            " Remove it, and another is drawn; what was begun with it cannot be resumed."
+            f"{path}, which holds the clients' secret, is damaged: it has {len(content)} bytes instead of {SIZE}."
+            " Remove it, and raydr creates a new one. Runs that started with the old one cannot be resumed."
         )
     return Secret(content)

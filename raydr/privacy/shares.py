@@ -1,7 +1,7 @@
-"""Noise on a sum in shares: more are added than make the whole, since some may be lost and some are known.
+"""Noise on a sum in shares. Clients add more shares than the whole noise needs.
 
-A client knows its own share of the noise, and clients that collude tell theirs. What covers the records of the others
-is the noise that is left without these shares, after as many drop-outs as a run allows.
+Some shares may be lost, and colluding clients may reveal theirs. The records of the other clients are covered by the
+noise that remains without these shares, after the largest number of drop-outs that the run allows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from fractions import Fraction
 
 
 def colluders_of(clients: int, colluding: float) -> int:
-    """Count the clients that may collude: this part of them by the decimal that was written, and at least one.
+    """Return how many clients may collude: this fraction, as written in decimal, and at least one.
 
     >>> colluders_of(30, 0.1), colluders_of(4, 0.2)
     (3, 1)
@@ -20,7 +20,7 @@ def colluders_of(clients: int, colluding: float) -> int:
 
 
 def shares_of_whole(clients: int, colluding: float, lost: int = 0) -> int:
-    """Return how many shares make the whole noise where ``clients`` add one each and ``lost`` may drop out.
+    """Return how many shares make the whole noise if ``clients`` add one each and ``lost`` may drop out.
 
     >>> shares_of_whole(10, 0.2), shares_of_whole(10, 0.7), shares_of_whole(1, 0.2)
     (8, 3, 1)
@@ -29,14 +29,14 @@ def shares_of_whole(clients: int, colluding: float, lost: int = 0) -> int:
 
 
 def summed_deviation(shared: bool, clients: int, colluding: float) -> float:
-    """Return the deviation of the noise in a sum, in units of the noise that covers it, if no client is lost.
+    """Return the deviation of the noise in a sum without losses, relative to the noise that covers it.
 
     Parameters
     ----------
     shared : bool
-        Whether clients add shares, or each the whole noise.
+        Whether each client adds a share of the noise, or the whole noise.
     clients, colluding : int, float
-        How many add to the sum, and the part of them that may collude.
+        Number of clients in the sum, and the fraction that may collude.
 
     >>> summed_deviation(False, 9, 0.2), summed_deviation(True, 9, 0.12)
     (3.0, 1.0606601717798212)

@@ -1,4 +1,4 @@
-"""What a run cost in privacy, for ``privacy.json``: made of the ledger alone, by the accountant.
+"""The privacy cost of a run for ``privacy.json``, computed from the ledger alone.
 
 >>> statement(Ledger(), Budget()).epsilon
 0.0
@@ -25,26 +25,26 @@ from raydr.privacy.mechanism import Relation, Unit
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """One kind of message that left the clients, and what it cost.
+    """One kind of message that left the clients, and its cost.
 
     Attributes
     ----------
     kind, what, granularity, seen_by : str
-        As the ledger has them.
+        See :class:`raydr.privacy.ledger.Entry`.
     messages : int
-        Of all clients together.
+        Messages of all clients together.
     public : Public or None
-        Why it costs nothing; None where it costs something.
+        Why it costs no privacy; None if it does.
     mechanism : str or None
-        What covers it, in words.
+        The mechanism in words.
     releases : int
-        How many of a client's answers the accountant charges; 0 where nothing is claimed, or noise on data pays.
+        Charged releases of a client; 0 without a claim, or if noise on data pays.
     deviation, sensitivity, multiplier : float or None
-        Of the noise of the client least protected, in the first of the releases; None where nothing is claimed.
+        Values of the least protected client in the first release; None without a claim.
     epsilon : float or None
-        Of these releases alone; None where it is infinite.
+        Epsilon of these releases alone; None if it is infinite.
     share : float or None
-        Part of what all charged releases spend together, in squares of inverse multipliers.
+        Fraction of the total spending of all charged releases, in squares of inverse multipliers.
     """
 
     kind: str
@@ -69,11 +69,11 @@ class Against:
     Attributes
     ----------
     epsilon : float or None
-        Of the whole run; None where it is infinite, for the reasons in :attr:`Statement.infinite`.
+        Epsilon of the whole run; None if it is infinite, for the reasons in :attr:`Statement.infinite`.
     accounted : float
-        Of all releases under noise with a claim.
+        Epsilon of all releases with a claim.
     knows : str
-        What it sees of them, and which noise it can take off.
+        What the adversary sees of them, and which noise it can remove.
     """
 
     epsilon: float | None
@@ -83,29 +83,29 @@ class Against:
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """What a run cost.
+    """The privacy cost of a run.
 
     Attributes
     ----------
     epsilon : float or None
-        Of the whole run, against the strongest adversary, for one ``unit``; None where it is infinite.
+        Epsilon of the whole run against the strongest adversary, for one ``unit``; None if it is infinite.
     delta : float
-        At which epsilon is told.
+        Delta at which epsilon is stated.
     infinite : tuple of str
-        Why it is infinite: a sentence for each reason; empty where it is not.
+        Why epsilon is infinite, one sentence for each reason; empty if it is finite.
     epsilon_accounted : float
-        Of all releases under noise with a claim, against the strongest adversary; what ``privacy.epsilon_max`` bounds.
+        Epsilon of all releases with a claim, against the strongest adversary. ``privacy.epsilon_max`` limits it.
     epsilon_by_adversary : mapping of name to Against
-        Of the server, of one curious client, of the server together with all clients that may collude (the
-        strongest), and of an outsider.
+        Cost against the server, one curious client, the server together with all clients that may collude (the
+        strongest), and an outsider.
     accountants : mapping of name to float
-        ``epsilon_accounted`` by dp-accounting's own accountants.
+        ``epsilon_accounted`` as computed by dp-accounting's accountants.
     relation : {"zero-out", "replace-one"} or None
-        What neighbouring data have in the place of one ``unit``: nothing, or another; None where nothing is charged.
+        How neighbouring data differ in one ``unit``; None if nothing is charged.
     unit : {"record", "client"} or None
-        What the charged releases hide; None where nothing is charged.
+        Unit of the charged releases; None if nothing is charged.
     notices : tuple of str
-        What weakens the claim.
+        Notices on what weakens the claim.
     secure_aggregation : bool
         Whether each client's summand is hidden from the server.
     strict : bool or str
@@ -132,16 +132,18 @@ class Statement:
 
 
 def statement(ledger: Ledger, budget: Budget, sizes: Sequence[int] = ()) -> Statement:
-    """Return what a ledger's releases cost; entries that other noise covers, or none, make epsilon infinite.
+    """Return the privacy cost of a ledger's releases.
+
+    Entries without a claim make epsilon infinite, unless they are public.
 
     Parameters
     ----------
     ledger : Ledger
-        Of the run.
+        Ledger of the run.
     budget : Budget
-        With the delta and the colluding part of the clients.
+        Budget with the delta and the colluding fraction of the clients.
     sizes : sequence of int
-        Rows of each client, where they are known.
+        Rows of each client, if they are known.
     """
     up = [entry for entry in ledger.entries.values() if entry.direction == "up"]
     accounted = epsilon_of(ledger.charges, budget.delta)
@@ -174,20 +176,20 @@ def _against(adversary: Adversary, ledger: Ledger, budget: Budget, secure: bool,
     knows = {
         "server": seen,
         "client": "sums over clients, and its own share of their noise",
-        "colluders": f"{seen}, and the shares of noise of {part}",
-        "outsider": "what is published of sums over clients",
+        "colluders": f"{seen}, and the noise shares of {part}",
+        "outsider": "the published results of sums over clients",
     }
     return Against(epsilon=accounted if finite else None, accounted=accounted, knows=knows[adversary])
 
 
 def _notices(ledger: Ledger, budget: Budget, sizes: Sequence[int]) -> Iterator[str]:
-    """Say so where delta leaves room to publish a whole record, or client."""
+    """Yield a notice if delta is large enough to allow publishing a whole record or client."""
     unit = unit_of(ledger.charges)
     count = sum(1 for rows in sizes if rows) if unit == "client" else sum(sizes)
     if unit is not None and budget.delta * count > 1.0:
         yield (
-            f"delta {budget.delta:g} is more than 1 / {count:,} {unit}s: a mechanism that publishes one of them as it"
-            f" is would have it too. Set privacy.delta below {1.0 / count:.2g}."
+            f"delta {budget.delta:g} is more than 1 / {count:,} {unit}s. A mechanism that publishes one {unit}"
+            f" unchanged would also satisfy it. Set privacy.delta below {1.0 / count:.2g}."
         )
 
 
@@ -196,18 +198,18 @@ def _claims(entry: Entry, ledger: Ledger) -> bool:
 
 
 def bare(entry: Entry, ledger: Ledger) -> bool:
-    """Whether nothing with a claim covers what left a client, and it is not public."""
+    """Return whether an upload is neither public nor covered by a claim."""
     return entry.direction == "up" and not entry.public and not _claims(entry, ledger)
 
 
 def reason(entry: Entry) -> str:
-    """Why such an entry makes epsilon infinite."""
+    """Return why such an entry makes epsilon infinite."""
     covered = (
-        f" under {entry.protection.words}, which claims nothing" if entry.protection else " in the clear"
+        f" under {entry.protection.words} (claims no epsilon)" if entry.protection else " without protection"
     )
     if entry.granularity == Granularity.PER_RECORD:
         return (
-            f"{entry.kind} leaves the client{covered}, for each record ({entry.what}), so no run that posts it is"
+            f"{entry.kind} leaves the client{covered} for each record ({entry.what}), so a run that posts it is not"
             " differentially private as a whole"
         )
     return f"{entry.kind} leaves the client{covered}: {entry.what}"

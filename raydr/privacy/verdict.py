@@ -1,7 +1,6 @@
-"""What may be said of a run before anything else: from typed protections, the accountant and the audit alone.
+"""The one-line privacy verdict of a run, from the ledger's types and the accountant alone.
 
-No sentence that somebody wrote about a message enters here: a message is what its granularity, its protection and its
-claim make it, whatever its description says.
+Message descriptions are not used: only granularity, protection and claim count.
 """
 
 from __future__ import annotations
@@ -15,33 +14,33 @@ from raydr.privacy.statement import Statement
 
 
 class Left(StrEnum):
-    """The most revealing of what left the clients with no claim that guards it."""
+    """The most revealing kind of data that left the clients without a claim."""
 
     RECORDS = "records"
-    """Something of each record by itself."""
+    """Values of each record."""
     UPLOADS = "uploads"
-    """What a client computed of all its records, which the server could read."""
+    """Results of one client that the server could read."""
     SUMS = "sums"
-    """Sums over clients, of which the server could read no summand."""
+    """Sums over clients; the server could not read any summand."""
     NOTHING = "nothing"
-    """All that left is covered by noise that is accounted for, or tells nothing of records."""
+    """Everything that left is covered by accounted noise, or reveals nothing about records."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a run gave away.
+    """The privacy verdict of a run.
 
     Attributes
     ----------
     left : Left
         What left without a claim.
     epsilon : float or None
-        Of the whole run at ``delta``; None where it is infinite.
+        Epsilon of the whole run at ``delta``; None if it is infinite.
     delta : float
     noisy : bool
-        Whether noise with a claim covers any of it.
+        Whether noise with a claim covers any upload.
     keyed : bool
-        Whether all of it is of records under an isometry key.
+        Whether all uploads describe records under an isometry key.
     """
 
     left: Left
@@ -52,7 +51,7 @@ class Verdict:
 
 
 def verdict(ledger: Sequence[Entry], cost: Statement) -> Verdict:
-    """Return what a run's ledger and its statement of cost come to."""
+    """Return the verdict on a run's ledger and its privacy cost."""
     up = [entry for entry in ledger if entry.direction == "up" and entry.public is None]
     bare = [entry for entry in up if entry.epsilon is None]
     if any(entry.granularity == Granularity.PER_RECORD for entry in bare):

@@ -1,4 +1,4 @@
-"""Robust aggregation: what a few clients that lie can do to an average, bounded."""
+"""Robust aggregation: averages that a few lying clients can move only within bounds."""
 
 from raydr.robust.estimators import coordinate_median, multi_krum, norm_bounded_mean, trimmed_mean
 from raydr.robust.rules import (

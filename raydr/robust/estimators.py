@@ -1,7 +1,7 @@
-"""Robust aggregation: what a few clients that lie can do to an average, bounded.
+"""Robust estimators: averages that a few lying clients can move only within bounds.
 
-One client can move a mean anywhere. The rules here combine the contributions of ``n`` clients, stacked as
-``(clients, ...)`` float64, so that ``f`` liars among them cannot, whatever they send:
+One client can move a mean anywhere. The rules here combine the contributions of ``n`` clients, stacked as ``(clients,
+...)`` float64, so that ``f`` liars cannot, whatever they send:
 
 ================== ======================== =====================================================================
 rule               withstands               then the aggregate lies
@@ -14,8 +14,8 @@ norm bound         f < n / 2                in the ball around 0 of the largest 
                                             or of the absolute ``limit`` (then for any f)
 ================== ======================== =====================================================================
 
-Each of these bounds is a test. The order of the clients changes no bit: either only sorted values are added, or
-clients are first put into an order that depends on what they sent alone.
+A test checks each of these bounds. The results do not depend on the order of the clients, bit for bit. Either only
+sorted values are added, or clients are first sorted by their contributions alone.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ import numpy as np
 from raydr.arrays import Float64Array, Int64Array
 
 BLOCK_ENTRIES = 2**22
-"""Of a block of coordinates, 32 MB: distances between clients add up over them."""
+"""Entries of a block of coordinates, 32 MB: distances between clients are summed over blocks."""
 
 
 def coordinate_median(contributions: Float64Array) -> Float64Array:
-    """Median over clients, coordinate by coordinate (Yin et al. 2018, definition 1).
+    """Return the median over clients of each coordinate (Yin et al. 2018, definition 1).
 
     Parameters
     ----------
     contributions : (clients, ...)
-        At least one client's.
+        Contributions of at least one client.
 
     Returns
     -------
     median : (...)
-        The mean of the two middle values where the number of clients is even.
+        The mean of the two middle values if the number of clients is even.
 
     Examples
     --------
@@ -52,14 +52,14 @@ def coordinate_median(contributions: Float64Array) -> Float64Array:
 
 
 def trimmed_mean(contributions: Float64Array, trim: int) -> Float64Array:
-    """Mean over clients without the ``trim`` least and the ``trim`` largest values of each coordinate.
+    """Return the mean over clients of each coordinate, without its ``trim`` least and largest values.
 
     Yin et al. 2018, definition 2; equals ``scipy.stats.trim_mean(contributions, trim / clients)``.
 
     Parameters
     ----------
     contributions : (clients, ...)
-        Of more than ``2 * trim`` clients.
+        Contributions of more than ``2 * trim`` clients.
     trim : int
         At least 0.
 
@@ -73,17 +73,18 @@ def trimmed_mean(contributions: Float64Array, trim: int) -> Float64Array:
 
 
 def multi_krum(contributions: Float64Array, attackers: int, keep: int) -> Float64Array:
-    """Mean of the ``keep`` contributions that lie closest to their neighbours (Blanchard et al. 2017); 1 is Krum.
+    """Return the mean of the ``keep`` contributions closest to their neighbours (Blanchard et al. 2017).
 
-    The score of a client is the sum of its squared distances to its ``clients - attackers - 2`` nearest others; the
-    least scores win. Krum gives back only what one client sent, so the honest must resemble each other.
+    ``keep=1`` is Krum. The score of a client is the sum of its squared distances to its ``clients - attackers - 2``
+    nearest others; the lowest scores are kept. Krum returns the contribution of one client, so honest clients must
+    resemble each other.
 
     Parameters
     ----------
     contributions : (clients, ...)
-        Of at least ``2 * attackers + 3`` clients.
+        Contributions of at least ``2 * attackers + 3`` clients.
     attackers : int
-        Clients that may lie.
+        Number of clients that may lie.
     keep : int
         From 1 to ``clients - attackers``.
 
@@ -101,16 +102,16 @@ def multi_krum(contributions: Float64Array, attackers: int, keep: int) -> Float6
 def norm_bounded_mean(
     contributions: Float64Array, *, limit: float | None = None, multiple: float = 1.0
 ) -> Float64Array:
-    """Mean of contributions of which the longer ones are scaled down to a norm (Sun et al. 2019).
+    """Return the mean of contributions, after scaling longer ones down to a norm (Sun et al. 2019).
 
     Parameters
     ----------
     contributions : (clients, ...)
-        At least one client's.
+        Contributions of at least one client.
     limit : float, optional
-        The Euclidean norm that none may exceed.
+        Largest Euclidean norm of a contribution.
     multiple : float
-        Without a limit, it is ``multiple`` times the median of the clients' norms.
+        Without a limit, the largest norm is ``multiple`` times the median of the clients' norms.
 
     Examples
     --------
@@ -129,17 +130,17 @@ def norm_bounded_mean(
 
 
 def _order_by_content(flat: Float64Array) -> Int64Array:
-    """Order of clients that depends on what each sent and not on its index; equal contributions are exchangeable.
+    """Return an order of the clients that depends on their contributions and not on their indices.
 
-    Sums and matrix products round by position, so Krum would break near ties, and means their last bit, by the
-    numbering of clients. Hashing costs 2 s per GB.
+    Sums and matrix products round by position. Without this order, the numbering of clients would decide near ties of
+    Krum and the last bit of means. Hashing costs 2 s per GB.
     """
     digests = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in flat]
     return np.array(sorted(range(len(flat)), key=digests.__getitem__), np.int64)
 
 
 def _krum_scores(flat: Float64Array, order: Int64Array, attackers: int) -> Float64Array:
-    """Krum's score of each client, in the order that ``order`` puts the rows of ``flat`` (clients, entries) into."""
+    """Return Krum's score of each row of ``flat`` (clients, entries), in the order ``order``."""
     squared = _squared_distances(flat, order)
     np.fill_diagonal(squared, np.inf)
     with np.errstate(over="ignore"):
@@ -147,10 +148,10 @@ def _krum_scores(flat: Float64Array, order: Int64Array, attackers: int) -> Float
 
 
 def _squared_distances(flat: Float64Array, order: Int64Array) -> Float64Array:
-    """Squared distances (clients, clients) between the rows of ``flat``, taken in ``order``, by one Gram matrix.
+    """Return squared distances (clients, clients) between the rows of ``flat[order]``, by one Gram matrix.
 
-    The rounding error of a Gram matrix grows with the norms, so the median, which liars cannot move far, comes off
-    first. Distances too large for a double come out infinite or as NaN; both sort behind all others.
+    The rounding error of a Gram matrix grows with the norms. So the median, which liars cannot move far, is subtracted
+    first. Distances too large for a double become infinite or NaN; both are sorted last.
     """
     clients, entries = flat.shape
     gram = np.zeros((clients, clients))

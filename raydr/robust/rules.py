@@ -1,4 +1,4 @@
-"""How a scenario chooses an aggregation, and how many clients each needs."""
+"""Aggregation rules that a scenario chooses, and the number of clients that each needs."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from raydr.settings import Settings, share_of
 
 
 class Mean(Settings):
-    """The plain mean, through exact sums: the server sees nobody's contribution, and one liar can move it anywhere."""
+    """The plain mean, by exact sums: the server sees only the sum, and one liar can move it anywhere."""
 
     kind: Literal["mean"] = "mean"
 
 
 class RobustRule(Settings, ABC):
-    """A rule that bounds what liars can do."""
+    """A rule that limits the influence of lying clients."""
 
     kind: str
 
     @property
     def least_clients(self) -> int:
-        """Fewest clients among which it withstands what its settings say, and one liar at the least."""
+        """Fewest clients with which the rule tolerates the attackers in its settings, and at least one."""
         return 3
 
     @abstractmethod
     def combine(self, contributions: Float64Array) -> Float64Array:
-        """Aggregate of contributions (clients, ...) of at least ``least_clients`` clients."""
+        """Return the aggregate of contributions (clients, ...) of at least ``least_clients`` clients."""
 
     def require(self, clients: int) -> None:
-        """Raise ScenarioError where so many clients are too few."""
+        """Raise ScenarioError if there are fewer clients than the rule needs."""
         if clients < self.least_clients:
             described = ", ".join(
                 f"{name} {value}" for name, value in self if name != "kind" and value is not None
             )
             raise ScenarioError(
-                f"method.aggregation {self.kind}{f' with {described}' if described else ''} needs the contributions of"
-                f" at least {self.least_clients} clients, and at most {clients} with rows take part in a round: choose"
-                " more clients, or a rule that withstands fewer attackers."
+                f"method.aggregation {self.kind}{f' with {described}' if described else ''} needs at least"
+                f" {self.least_clients} clients, but at most {clients} clients with rows take part in a round. Use"
+                " more clients, or a rule that tolerates fewer attackers."
             )
 
 
 class CoordinateMedian(RobustRule):
-    """The median over clients of each coordinate; withstands fewer than half of the clients."""
+    """The median over clients of each coordinate; tolerates attackers that are fewer than half of the clients."""
 
     kind: Literal["coordinate-median"] = "coordinate-median"
 
@@ -58,11 +58,11 @@ class CoordinateMedian(RobustRule):
 
 
 class TrimmedMean(RobustRule):
-    """The mean over clients of each coordinate without its extremes; withstands as many clients as one end loses."""
+    """The mean over clients of each coordinate without its extremes; tolerates as many attackers as one end drops."""
 
     kind: Literal["trimmed-mean"] = "trimmed-mean"
     trim: float = Field(
-        0.2, gt=0, description="cut from each end: a part of the clients below 0.5, or a whole number of them"
+        0.2, gt=0, description="clients to drop at each end: a fraction below 0.5, or a whole number"
     )
 
     @field_validator("trim")
@@ -70,13 +70,14 @@ class TrimmedMean(RobustRule):
     def _part_or_number(cls, trim: float) -> float:
         if trim >= 0.5 and not trim.is_integer():
             raise ValueError(
-                f"{trim:g} is neither a part of the clients (below 0.5) nor a whole number of them (1, 2 ...)"
+                "expected a fraction of the clients (below 0.5) or a whole number of clients (1, 2 ...), got"
+                f" {trim:g}"
             )
         return trim
 
     @property
     def least_clients(self) -> int:
-        """So many that both ends lose a client and one remains."""
+        """Fewest clients with which each end drops one and one remains."""
         if self.trim < 0.5:
             return min(math.ceil(1 / share_of(self.trim, 1)), 2**53)
         return 2 * int(self.trim) + 1
@@ -89,9 +90,9 @@ class TrimmedMean(RobustRule):
 
 
 class _Neighborly(RobustRule):
-    """Rules that trust contributions by their distances to each other."""
+    """Rules that select contributions by their distances to each other."""
 
-    attackers: int = Field(ge=1, description="clients that may lie")
+    attackers: int = Field(ge=1, description="number of clients that may lie")
 
     @property
     def least_clients(self) -> int:
@@ -105,7 +106,7 @@ class Krum(_Neighborly):
     kind: Literal["krum"] = "krum"
 
     def combine(self, contributions: Float64Array) -> Float64Array:
-        """See :func:`multi_krum`, of which one contribution is kept."""
+        """See :func:`multi_krum`, with one contribution kept."""
         return multi_krum(contributions, self.attackers, keep=1)
 
 
@@ -114,12 +115,12 @@ class MultiKrum(_Neighborly):
 
     kind: Literal["multi-krum"] = "multi-krum"
     keep: int | None = Field(
-        None, ge=1, description="contributions to average; default: all but attackers, which is also the most"
+        None, ge=1, description="number of contributions to average; default and maximum: all but attackers"
     )
 
     @property
     def least_clients(self) -> int:
-        """Krum's, and enough to keep."""
+        """Krum's number, and enough clients to keep."""
         return max(super().least_clients, (self.keep or 1) + self.attackers)
 
     def combine(self, contributions: Float64Array) -> Float64Array:
@@ -129,18 +130,20 @@ class MultiKrum(_Neighborly):
 
 
 class NormBound(RobustRule):
-    """The mean of contributions scaled down to a norm; bounds how far liars push, not in which direction."""
+    """The mean of contributions scaled down to a norm; limits how far liars push, not in which direction."""
 
     kind: Literal["norm-bound"] = "norm-bound"
     limit: float | None = Field(None, gt=0, description="largest Euclidean norm of a contribution")
     multiple: float | None = Field(
-        None, gt=0, description="without limit: largest norm, in median norms of the clients; default: 1"
+        None,
+        gt=0,
+        description="largest norm, as a multiple of the clients' median norm, if limit is not set; default: 1",
     )
 
     @model_validator(mode="after")
     def _one_bound(self) -> NormBound:
         if self.limit is not None and self.multiple is not None:
-            raise ValueError("give limit (a norm) or multiple (of the median norm), not both")
+            raise ValueError("set limit (a norm) or multiple (of the median norm), not both")
         return self
 
     def combine(self, contributions: Float64Array) -> Float64Array:
@@ -151,4 +154,4 @@ class NormBound(RobustRule):
 Aggregation: TypeAlias = Annotated[
     Mean | CoordinateMedian | TrimmedMean | Krum | MultiKrum | NormBound, Field(discriminator="kind")
 ]
-"""How the server makes one contribution of many."""
+"""How the server combines many contributions into one."""

@@ -1,1 +1,1 @@
-"""What clients' sums tell of the pooled rows: moments, scaling, principal axes."""
+"""Statistics of the pooled rows from clients' sums: moments, scaling, principal axes."""

@@ -1,8 +1,8 @@
-"""Principal axes to rounding, through sums alone, by block Lanczos (Golub & Underwood 1977; Musco & Musco 2015).
+"""Principal axes to rounding, from sums alone, by block Lanczos (Golub & Underwood 1977; Musco & Musco 2015).
 
-:mod:`raydr.statistics.principal_axes` takes six sums, after which many axes span nearly what exact ones do. Here few
-axes are wanted, and those of the pooled rows: all directions that were ever asked for are kept, and so many more sums
-are taken as it needs until the axes are such that the covariance turns none of them any more.
+:mod:`raydr.statistics.principal_axes` takes six sums, after which many axes span nearly the same space as the exact
+ones. Here a few exact axes of the pooled rows are wanted. All earlier directions are kept, and sums are taken until
+the covariance no longer turns the axes.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from raydr.statistics.principal_axes import CovarianceRequest, PrincipalAxes, si
 from raydr.threads import one_blas_thread
 
 BLOCK = 8
-"""Directions of a sum, at least."""
+"""Least number of directions in a sum."""
 MOST_SUMS = 60
 TURNED = 1e-12
-"""Part of the largest variance up to which what turns an axis is rounding."""
+"""Residual, relative to the largest variance, below which an axis differs from the exact one only by rounding."""
 
 Product = Callable[[Float64Array], Float64Array]
 
@@ -33,12 +33,12 @@ class Converged:
     Attributes
     ----------
     axes : PrincipalAxes
-        As many as were asked for, or as rows and features allow.
+        As many axes as requested, or as rows and features allow.
     turned : float
-        Largest length of ``C v - variance v`` over the axes v, in units of the largest variance. An axis is off by
-        about that over the gap between its variance and the next, both in the same units.
+        Largest length of ``C v - variance v`` over the axes v, relative to the largest variance. The error of an axis
+        is about this value divided by the relative gap between its variance and the next.
     sums : int
-        Products that were taken.
+        Number of products with the covariance.
     """
 
     axes: PrincipalAxes
@@ -49,7 +49,7 @@ class Converged:
 def converged_axes(
     federation: Federation, reach: Float64Array, count: int, centre: Float64Array
 ) -> Converged:
-    """First ``count`` principal axes of all rows, whose mean is ``centre``; ``reach`` bounds ``|x - centre|``."""
+    """Return the first ``count`` principal axes of all rows with mean ``centre``; ``reach`` bounds ``|x - centre|``."""
 
     def product(directions: Float64Array) -> Float64Array:
         return federation.mean(CovarianceRequest(directions, reach, centre), weights="rows").product
@@ -58,17 +58,17 @@ def converged_axes(
 
 
 def leading_axes(product: Product, features: int, count: int) -> Converged:
-    """First ``count`` eigenvectors of a positive semi-definite matrix (features, features).
+    """Return the first ``count`` eigenvectors of a positive semi-definite matrix (features, features).
 
     Parameters
     ----------
     product : callable
-        The matrix times some directions, (features, directions).
+        Multiplies the matrix with directions (features, directions).
     features, count : int
-        Of the matrix, and of its eigenvectors.
+        Size of the matrix, and number of its eigenvectors.
     """
     count = min(count, features)
-    # One start for all seeds: what comes of it is no draw.
+    # The same start for all seeds: the result is not random.
     fresh = np.random.default_rng(0).standard_normal((features, min(features, max(BLOCK, count))))
     basis, images = np.zeros((features, 0)), np.zeros((features, 0))
     variances, turned, scale, sums = np.zeros(0), np.inf, 0.0, 0
@@ -76,7 +76,7 @@ def leading_axes(product: Product, features: int, count: int) -> Converged:
     while sums < MOST_SUMS:
         with one_blas_thread():
             fresh = _beside(basis, fresh, TURNED * scale)
-        if not fresh.shape[1]:  # the matrix leads nowhere else
+        if not fresh.shape[1]:  # the product adds no new direction
             break
         image = product(fresh)
         sums += 1
@@ -97,7 +97,7 @@ def leading_axes(product: Product, features: int, count: int) -> Converged:
 
 
 def _beside(basis: Float64Array, directions: Float64Array, least: float) -> Float64Array:
-    """Orthonormal columns of what directions have beside a basis, where that is longer than ``least``."""
+    """Return orthonormal columns for the parts of directions outside a basis that are longer than ``least``."""
     for _ in range(2):  # twice is enough (Kahan and Parlett)
         directions = directions - basis @ (basis.T @ directions)
     left, lengths, _ = np.linalg.svd(directions, full_matrices=False)

@@ -1,8 +1,9 @@
-"""Missing values, filled in by what all clients' rows say: every client fills its own, and no row leaves it.
+"""Filling in missing values from all clients' rows: every client fills its own, and no row leaves it.
 
-The mean of a feature comes of sums of deviations and counts, as :func:`raydr.statistics.moments.spread` has it, over
-the values that are there. The median is found by bisection: how many values of all clients lie below a bound, 64 sums,
-exact. Both speak of all clients' values together; of a feature that one record alone has, they are that record's.
+The mean of a feature comes from sums of deviations and counts of the values that exist, as in
+:func:`raydr.statistics.moments.spread`. The median is found by bisection, with 64 exact sums: how many values of all
+clients lie below a bound. Both describe all clients' values together. If only one record has a value of a feature, the
+result is that record's value.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from raydr.statistics.scaling import Done, filled
 class Present(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="for each feature, how many of a client's rows have a value, and the sum of these from a common centre",
+    what="for each feature: the number of a client's values, and the sum of their deviations from a common"
+    " centre",
 ):
     """``counts`` (features,) int64 and ``sums`` (features,) float64."""
 
@@ -32,14 +34,14 @@ class Present(
 
     @staticmethod
     def ranges(request: PresentRequest, rows: int) -> dict[str, Range]:
-        """No client has more values than the largest has rows, nor farther ones than ``reach``."""
+        """Bound counts by the largest client's rows, and sums by this number times ``reach``."""
         shape, most = request.reach.shape, float(request.most_rows)
         return {"counts": Range(shape, most, "int64"), "sums": Range(shape, request.reach * most)}
 
 
 @dataclass(frozen=True)
 class PresentRequest(Request[Present], what="the common mean so far and the range of each feature"):
-    """Ask for the sum of ``x - centre`` over the values that are there; ``reach`` bounds it. Both (features,)."""
+    """Request for the sum of ``x - centre`` over existing values; ``reach`` bounds it. Both (features,)."""
 
     centre: Float64Array
     reach: Float64Array
@@ -48,7 +50,7 @@ class PresentRequest(Request[Present], what="the common mean so far and the rang
 
 @answers(PresentRequest)
 def present(client: Client, request: PresentRequest) -> Present:
-    """Client part, in double precision."""
+    """Client part, in float64."""
     there = ~np.isnan(client.rows)
     deviations = np.where(there, client.rows - request.centre, 0.0)
     return Present(there.sum(axis=0, dtype=np.int64), deviations.sum(axis=0, dtype=np.float64))
@@ -58,7 +60,7 @@ def present(client: Client, request: PresentRequest) -> Present:
 class Below(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="for each feature, how many of a client's values are at most as large as two bounds that were named",
+    what="for each feature, how many of a client's values are at most as large as each of two bounds",
 ):
     """``counts`` (2, features) int64."""
 
@@ -66,13 +68,15 @@ class Below(
 
     @staticmethod
     def ranges(request: BelowRequest, rows: int) -> dict[str, Range]:
-        """No client has more values than the largest has rows."""
+        """Bound counts by the largest client's rows."""
         return {"counts": Range(request.keys.shape, float(request.most_rows), "int64")}
 
 
 @dataclass(frozen=True)
-class BelowRequest(Request[Below], what="two bounds for each feature, below which values are to be counted"):
-    """``keys`` (2, features) int64: bounds as :func:`raydr.statistics.moments.ordered` numbers doubles."""
+class BelowRequest(
+    Request[Below], what="two bounds for each feature, up to which clients count their values"
+):
+    """``keys`` (2, features) int64: bounds, numbered like doubles in :func:`raydr.statistics.moments.ordered`."""
 
     keys: Int64Array
     most_rows: int
@@ -87,30 +91,32 @@ def below(client: Client, request: BelowRequest) -> Below:
 
 
 @dataclass(frozen=True)
-class FillRows(Request[Done], what="for each feature, what stands in for a missing value", sets_state=True):
-    """Told to every client once; its rows have ``values`` (features,) from then on where they had none."""
+class FillRows(
+    Request[Done], what="for each feature, the value that replaces a missing one", sets_state=True
+):
+    """Sent to every client once; ``values`` (features,) then replace its missing values."""
 
     values: Float64Array
 
 
 @answers(FillRows)
 def fill_client(client: Client, request: FillRows) -> Done:
-    """Client part: replace the partition by its filled form."""
+    """Client part: replace the partition with its filled form."""
     client.rows = filled(client.rows, request.values)
     return Done()
 
 
 def fit_filling(federation: Federation, by: Filling) -> Float64Array:
-    """Learn by sums what fills each feature in, have every client apply it, and apply it to the public rows.
+    """Learn the fill value of each feature by sums, and apply it at every client and to the public rows.
 
-    Also of features that no row lacks: new rows may.
+    Features without missing values are included, because new rows may lack them.
 
     Parameters
     ----------
     federation : Federation
-        All clients, with their rows as read: NaN where a value is missing.
+        All clients, with their rows as read: NaN for a missing value.
     by : {"mean", "median"}
-        Of the values of all clients that are there.
+        Statistic of the existing values of all clients.
 
     Returns
     -------
@@ -129,7 +135,7 @@ def fit_filling(federation: Federation, by: Filling) -> Float64Array:
 
 def _mean(federation: Federation) -> Float64Array:
     most, centre = max(federation.sizes), np.zeros(federation.features)
-    # The ring resolves a sum to a part of its range, so the second sum is of deviations from the first mean.
+    # The ring resolves a sum relative to its range, so the second sum is of deviations from the first mean.
     for _ in range(2):
         reach = column_magnitudes(federation, centre)
         found = federation.sum(PresentRequest(centre, reach, most))
@@ -139,7 +145,7 @@ def _mean(federation: Federation) -> Float64Array:
 
 
 def _median(federation: Federation) -> Float64Array:
-    """Of an even number of values the mean of the two in the middle."""
+    """Return the median; for an even number of values, the mean of the two in the middle."""
     most, shape = max(federation.sizes), (2, federation.features)
     highs = np.full(shape, ordered(np.float64(np.inf)))
     lows = np.full(shape, ordered(np.float64(-np.inf)))
@@ -152,13 +158,13 @@ def _median(federation: Federation) -> Float64Array:
         highs = np.where(enough, middles, highs)
         lows = np.where(enough, lows, np.minimum(middles + 1, highs))
     lower, upper = unordered(highs)
-    return np.asarray(lower / 2 + upper / 2 + 0.0)  # halves are exact, and no sum of them overflows
+    return np.asarray(lower / 2 + upper / 2 + 0.0)  # halves are exact, and their sum cannot overflow
 
 
 def _require_some(counts: Int64Array) -> None:
     nowhere = np.flatnonzero(counts == 0)
     if nowhere.size:
         raise FeatureError(
-            "{feature} has no value at any client, so nothing fills it in: leave it out of data.features.",
+            "{feature} has no value at any client, so it cannot be filled in: leave it out of data.features.",
             int(nowhere[0]),
         )

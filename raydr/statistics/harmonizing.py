@@ -1,9 +1,9 @@
-"""Harmonizing sites by sums: every site takes off its rows what is its own, and tells nobody what that is.
+"""Harmonization of sites by sums: every site removes its own effect from its rows and does not reveal it.
 
-Least squares with a shift for each site and slopes for the covariates comes apart: the slopes follow from products of
-deviations from each site's own means, which are sums over sites, and so does the variance around them (Chen et al.
-2022, distributed ComBat; Silva et al. 2023, fedComBat). Shifts and scales of a site follow from these and from its own
-rows, and so do their priors (:mod:`raydr.statistics.site_effects`): they never leave it.
+Least squares with a shift for each site and slopes for the covariates can be split. The slopes follow from products of
+deviations from each site's own means. These are sums over sites, and so is the variance around them (Chen et al. 2022,
+distributed ComBat; Silva et al. 2023, fedComBat). Shifts and scales of a site, and their priors, follow from these and
+from its own rows (:mod:`raydr.statistics.site_effects`). They never leave the site.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from raydr.statistics.site_effects import (
 )
 
 _LEAST_EIGENVALUE = (
-    1e-10  # of the correlations of covariates inside of sites; below it one follows from the others
+    1e-10  # of the covariates' correlations within sites; below it, one follows from the others
 )
 
 
 @dataclass(frozen=True)
 class Harmonizing:
-    """How sites are to be harmonized; ``names`` are those of the covariates, in their order, for messages."""
+    """Settings of the harmonization; ``names`` are the covariates' names in order, for messages."""
 
     kind: Kind
     covariates: Covariates = field(default_factory=Covariates)
@@ -46,7 +46,8 @@ class Harmonizing:
 class Products(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="means of what is to be kept, and of its products with each feature, as deviations from a client's own means",
+    what="means of the covariates, and of their products with each feature, as deviations from a client's own"
+    " means",
 ):
     """``middle`` (covariates,), ``within`` (covariates, covariates) and ``across`` (covariates, features) float64."""
 
@@ -67,9 +68,9 @@ class Products(
 
 @dataclass(frozen=True)
 class ProductsRequest(
-    Request[Products], what="which columns are to be kept, the common mean and the range of each feature"
+    Request[Products], what="the covariates to keep, and the common mean and the range of each feature"
 ):
-    """``centre`` and ``reach`` are of the features (features,), the others of what is kept (covariates,)."""
+    """``centre`` and ``reach`` describe the features (features,), the others the covariates (covariates,)."""
 
     covariates: Covariates
     centre: Float64Array
@@ -79,17 +80,17 @@ class ProductsRequest(
 
     @property
     def reads_classes(self) -> bool:
-        """Where classes are kept."""
+        """Whether classes are covariates."""
         return self.covariates.indicators > 0
 
 
 @answers(ProductsRequest)
 def products(client: Client, request: ProductsRequest) -> Products:
-    """Client part, in double precision and some rows at a time."""
+    """Client part, in float64 and by blocks of rows."""
     kept = request.covariates.of(client.rows, client.classes) - request.kept_centre
     middle = kept.mean(axis=0)
     kept -= middle
-    kept -= kept.mean(axis=0)  # what rounding left, which would count times the features' own mean
+    kept -= kept.mean(axis=0)  # remove the rounding error, which the features' own mean would multiply
     across = np.zeros((kept.shape[1], request.centre.size))
     for start, stop in value_blocks(*client.rows.shape):
         across += kept[start:stop].T @ (client.rows[start:stop] - request.centre)
@@ -100,7 +101,8 @@ def products(client: Client, request: ProductsRequest) -> Products:
 class Dispersion(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="for each feature, mean squared deviation of a client's rows from its own mean and from what is kept",
+    what="for each feature, the mean squared deviation of a client's rows from its own mean, without the"
+    " effect of the covariates",
 ):
     """``variance`` (features,) float64."""
 
@@ -108,13 +110,13 @@ class Dispersion(
 
     @staticmethod
     def ranges(request: DispersionRequest, rows: int) -> dict[str, Range]:
-        """The largest deviation from what is expected, squared; from a client's own mean they are no larger."""
+        """Bound variances by the largest squared deviation from the expected value, or from the own mean."""
         return {"variance": Range(request.reach.shape, request.reach**2)}
 
 
 @dataclass(frozen=True)
 class DispersionRequest(
-    Request[Dispersion], what="the common mean, what goes with what is kept, and the range of each feature"
+    Request[Dispersion], what="the common mean, the slopes of the covariates, and the range of each feature"
 ):
     """``reach`` (features,) bounds the deviations."""
 
@@ -123,13 +125,13 @@ class DispersionRequest(
 
     @property
     def reads_classes(self) -> bool:
-        """Where classes are kept."""
+        """Whether classes are covariates."""
         return self.common.covariates.indicators > 0
 
 
 @answers(DispersionRequest)
 def dispersion(client: Client, request: DispersionRequest) -> Dispersion:
-    """Client part, in double precision."""
+    """Client part, in float64."""
     return Dispersion(own_moments(client.rows, client.classes, request.common)[1])
 
 
@@ -137,7 +139,7 @@ def dispersion(client: Client, request: DispersionRequest) -> Dispersion:
 class Constant(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="for each feature, 0 or 1: whether all of a client's rows, of which it has several, have one value",
+    what="for each feature, 0 or 1: whether all rows of a client with several rows have the same value",
 ):
     """Votes of one client; their sum is a number of clients."""
 
@@ -145,20 +147,20 @@ class Constant(
 
     @staticmethod
     def ranges(request: ConstantRequest, rows: int) -> dict[str, Range]:
-        """One vote for each feature."""
+        """Declare one vote for each feature."""
         return {"votes": Range((request.features,), 1.0, "int64")}
 
 
 @dataclass(frozen=True)
-class ConstantRequest(Request[Constant], what="the question which features have one value"):
-    """Of all ``features``."""
+class ConstantRequest(Request[Constant], what="a request for the features that have a single value"):
+    """Request about all ``features``."""
 
     features: int
 
 
 @answers(ConstantRequest)
 def constant(client: Client, request: ConstantRequest) -> Constant:
-    """Client part; a client of one row, or none, has no say."""
+    """Client part; a client with one row or none votes 0."""
     if len(client.rows) < 2:
         return Constant(np.zeros(request.features, np.int64))
     return Constant((client.rows.max(axis=0) == client.rows.min(axis=0)).astype(np.int64))
@@ -168,7 +170,7 @@ def constant(client: Client, request: ConstantRequest) -> Constant:
 class OwnEffect(
     Reply,
     granularity=Granularity.PER_CLIENT,
-    what="how far each feature of a client's rows was off, and how much wider, which its client keeps",
+    what="the shift and factor that a client applied to each feature, which the client keeps",
     stays=True,
 ):
     """``shift`` and ``factor``: see :class:`raydr.statistics.site_effects.SiteEffect`."""
@@ -178,7 +180,7 @@ class OwnEffect(
 
     @staticmethod
     def ranges(request: HarmonizeRows, rows: int) -> dict[str, Range]:
-        """One number of each for each feature."""
+        """Declare one number of each kind for each feature."""
         shape = request.common.centre.shape
         return {"shift": Range(shape), "factor": Range(shape)}
 
@@ -186,54 +188,55 @@ class OwnEffect(
 @dataclass(frozen=True)
 class HarmonizeRows(
     Request[OwnEffect],
-    what="mean and deviation of each feature over all rows, which are adjusted, and what goes with what is kept",
+    what="mean and deviation of each feature over all rows, which features to adjust, and the slopes of the"
+    " covariates",
     sets_state=True,
 ):
-    """Told to every client once; from then on its rows are adjusted by what they show to be its own."""
+    """Sent to every client once; its rows are then adjusted by its own site effect."""
 
     common: Common
 
     @property
     def reads_classes(self) -> bool:
-        """Where classes are kept."""
+        """Whether classes are covariates."""
         return self.common.covariates.indicators > 0
 
 
 @answers(HarmonizeRows)
 def harmonize_client(client: Client, request: HarmonizeRows) -> OwnEffect:
-    """Client part: replace the partition by its adjusted form."""
+    """Client part: replace the partition with its adjusted form."""
     effect = site_effect(client.rows, client.classes, request.common)
     client.rows = adjusted_rows(client.rows, client.classes, request.common, effect)
     return OwnEffect(effect.shift, effect.factor)
 
 
 def fit_harmonizing(federation: Federation, wanted: Harmonizing) -> Harmonization:
-    """Learn by sums what all sites have in common, and have each take off its rows what they have not.
+    """Learn by sums what all sites have in common, and let each site remove the rest from its rows.
 
-    Public rows are no site's, and stay.
+    Public rows belong to no site and stay unchanged.
 
     Parameters
     ----------
     federation : Federation
-        All clients, with their rows as read, none of which lacks a value.
+        All clients, with their rows as read, without missing values.
     wanted : Harmonizing
-        How.
+        Settings.
 
     Returns
     -------
     harmonization : Harmonization
-        Of which a server learns what is common, and no site's own.
+        The server learns the common part of it, and no site's own effect.
 
     Raises
     ------
     DataError
-        If there are no two sites with rows, what is to be kept cannot be told apart from the sites, or the rows of no
-        column differ inside of sites.
+        If fewer than two sites have rows, the covariates cannot be separated from the sites, or no column varies within
+        sites.
     """
     if sum(size > 0 for size in federation.sizes) < 2:
         raise DataError(
-            "data.harmonize adjusts sites to each other, and all rows are one client's: leave it out, or name the"
-            " column of sites in clients.partition.column."
+            "data.harmonize needs at least two sites with rows, but all rows belong to one client. Leave"
+            " data.harmonize out, or set clients.partition.column to the column of sites."
         )
     mean, reach = centre(federation)
     common = _with_slopes(federation, wanted, mean, reach)
@@ -245,8 +248,8 @@ def fit_harmonizing(federation: Federation, wanted: Harmonizing) -> Harmonizatio
         common = replace(common, deviation=np.sqrt(np.maximum(variance, 0.0)))
         if not common.deviation[common.adjusted].any():
             raise DataError(
-                f"data.harmonize: {wanted.kind} compares how far rows lie apart inside of sites, and inside of each"
-                " site all rows are equal, but for what is kept: set it to center, or leave it out."
+                f"data.harmonize: {wanted.kind} needs rows that differ within a site. Within each site all rows are"
+                " equal, apart from the effect of the covariates. Set it to center, or leave it out."
             )
     if wanted.kind == "combat":
         common = replace(common, adjusted=_varying(federation, common))
@@ -257,7 +260,7 @@ def fit_harmonizing(federation: Federation, wanted: Harmonizing) -> Harmonizatio
 def _kept(
     covariates: Covariates, mean: Float64Array, reach: Float64Array
 ) -> tuple[Float64Array, Float64Array]:
-    """Where covariates are measured from, and how far from there they go; classes are zeros and ones."""
+    """Return the covariates' origin and their largest distance from it; classes are zeros and ones."""
     columns, classes = list(covariates.columns), covariates.indicators
     return np.append(mean[columns], np.zeros(classes)), np.append(reach[columns], np.ones(classes))
 
@@ -265,7 +268,7 @@ def _kept(
 def _with_slopes(
     federation: Federation, wanted: Harmonizing, mean: Float64Array, reach: Float64Array
 ) -> Common:
-    """What is common but for the deviations: all features are adjusted that are not kept."""
+    """Return the common part without deviations: all features that are not covariates are adjusted."""
     covariates, features = wanted.covariates, federation.features
     adjusted: BoolArray = np.ones(features, np.bool_)
     adjusted[list(covariates.columns)] = False
@@ -287,16 +290,16 @@ def _with_slopes(
     still = width <= 1e-9 * kept_reach
     if still.any():
         raise DataError(
-            f"data.harmonize.keep names {_named(wanted, int(np.argmax(still)))!r}, which has one value inside of each"
-            " site, so what is its own cannot be told apart from what is the site's: leave it out of keep."
+            f"data.harmonize.keep names {_named(wanted, int(np.argmax(still)))!r}, which has one value within each"
+            " site, so its effect cannot be separated from that of the site. Leave it out of keep."
         )
     correlations = found.within / width / width[:, None]
     values, vectors = np.linalg.eigh(correlations)
     if values[0] < _LEAST_EIGENVALUE:
         first, second = np.argsort(-np.abs(vectors[:, 0]))[:2]
         raise DataError(
-            f"data.harmonize.keep: inside of sites {_named(wanted, int(first))!r} follows from the others that are"
-            f" named, {_named(wanted, int(second))!r} among them: leave one of them out of keep."
+            f"data.harmonize.keep: within sites, {_named(wanted, int(first))!r} follows from the other covariates,"
+            f" among them {_named(wanted, int(second))!r}. Leave one of them out of keep."
         )
     slopes = np.linalg.solve(correlations, found.across / width[:, None]) / width[:, None]
     return replace(common, middle=kept_centre + found.middle, slopes=np.asarray(slopes))
@@ -307,13 +310,12 @@ def _named(wanted: Harmonizing, covariate: int) -> str:
 
 
 def _varying(federation: Federation, common: Common) -> BoolArray:
-    """Features from which empirical Bayes learns, and that it adjusts: as in sva, those that vary at every site."""
+    """Return the features for empirical Bayes: as in sva, those that vary at every site."""
     still = federation.sum(ConstantRequest(federation.features)).votes > 0
     varying = np.asarray(common.adjusted & ~still & (common.deviation > 0))
     if varying.sum() < 2:
         raise DataError(
-            "data.harmonize: combat learns from many columns how far a site's are off, and adjusts those that vary at"
-            f" every site, of which there {'is one' if varying.any() else 'are none'}: set it to scale, which takes"
-            " each column by itself."
+            "data.harmonize: combat needs at least two columns that vary at every site, and there"
+            f" {'is one' if varying.any() else 'are none'}. Set it to scale, which adjusts each column by itself."
         )
     return varying

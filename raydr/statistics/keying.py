@@ -1,12 +1,12 @@
-"""Rows under an isometry key (:mod:`raydr.privacy.isometry`): scaled and turned before anything is told of them.
+"""Rows under an isometry key (:mod:`raydr.privacy.isometry`): scaled and keyed before any request about them.
 
-Scaling needs moments of the features as they are, which would tell the server what the key hides. So they are sums that
-the server adds up and cannot read: each client adds a pad of the ring's integers that all clients can compute and the
-server cannot, and the clients take the pads of all off again. Pads and key follow from a secret that clients agree on
-first (:meth:`raydr.federation.Federation.agree`).
+Scaling needs moments of the original features, which would reveal to the server what the key hides. So the server adds
+up sums that it cannot read. Each client adds a pad of ring integers that all clients can compute and the server
+cannot, and the clients remove all pads again. Pads and key follow from a secret that the clients agree on first
+(:meth:`raydr.federation.Federation.agree`).
 
-A summand is written in five digits of 32 bits, from 2^80 down to 2^-80: no magnitudes have to be agreed upon first,
-which would tell something too.
+A summand is written in five digits of 32 bits, from 2^80 down to 2^-80. So the clients need not agree on magnitudes
+first, which would reveal something too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KeyedScale: TypeAlias = Literal["none", "standard", "unit"]
 
 _DIGITS, _DIGIT_BITS, _LARGEST_BITS = 5, 32, 80
 _TOPS = np.ldexp(1.0, _LARGEST_BITS - _DIGIT_BITS * np.arange(_DIGITS))[:, None]
-"""Bounds on each digit, (5, 1)."""
+"""Bound of each digit, (5, 1)."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Moments(
 
     @staticmethod
     def ranges(request: MomentsRequest, rows: int) -> dict[str, Range]:
-        """Of each digit."""
+        """Return the bound of each digit."""
         return {"digits": Range((_DIGITS, request.features), np.repeat(_TOPS, request.features, 1))}
 
 
@@ -59,13 +59,13 @@ class Blind:
     Attributes
     ----------
     total : (5, features) int64
-        In the ring, under the pads of all who were asked.
+        The sum in the ring, under the pads of all clients asked.
     number : int
-        Of the call, by which pads are named.
+        Number of the call, which names the pads.
     clients : tuple of int
-        Who was asked.
+        Clients asked.
     weight : int
-        Of all of them.
+        Their total weight.
     """
 
     total: Int64Array
@@ -76,7 +76,7 @@ class Blind:
 
 @dataclass(frozen=True)
 class MomentsRequest(Request[Moments], what="sums so far, under pads that only clients know", padded=True):
-    """Ask for the mean, or for the variance around the mean that ``mean`` holds."""
+    """Request for the mean, or for the variance around the mean in ``mean``."""
 
     features: int
     scale: KeyedScale
@@ -85,7 +85,7 @@ class MomentsRequest(Request[Moments], what="sums so far, under pads that only c
 
 @answers(MomentsRequest)
 def part_of_moments(client: Client, request: MomentsRequest) -> Moments:
-    """Client part: mean of its rows, or of the squares of their deviations from the common mean."""
+    """Client part: mean of its rows, or of their squared deviations from the common mean."""
     rows = _of_unit_length(client.rows, request.scale)
     if request.mean is None:
         values = rows.mean(axis=0, dtype=np.float64)
@@ -93,14 +93,14 @@ def part_of_moments(client: Client, request: MomentsRequest) -> Moments:
         values = ((rows - unblinded(client, request.mean)) ** 2).mean(axis=0)
     if not (np.abs(values) < 2.0**_LARGEST_BITS / 2).all():
         raise DataError(
-            "the values of a feature, or their squares, are too large to be added up under pads: express it in"
+            "the values of a feature, or their squares, are too large to be summed under pads: express it in"
             " another unit, or leave it out of data.features"
         )
     return Moments(digits_of(values))
 
 
 def digits_of(values: Float64Array) -> Float64Array:
-    """Values (features,) below 2^80 as five summands each, (5, features), of which all but the last are whole digits.
+    """Return values (features,) below 2^80 as five summands, (5, features); all but the last are whole digits.
 
     >>> digits_of(np.array([2.0**50 + 3.0 + 2.0**-20]))[:, 0].tolist()
     [1125899906842624.0, 0.0, 3.00000095367431640625, 0.0, 0.0]
@@ -115,7 +115,7 @@ def digits_of(values: Float64Array) -> Float64Array:
 
 
 def unblinded(client: Client, blind: Blind) -> Float64Array:
-    """A client reads a padded sum: (features,)."""
+    """Return a padded sum as a client reads it, (features,)."""
     total = blind.total.copy()
     for index in blind.clients:
         total -= pad(client.shared, blind.number, index, "digits", total.shape)
@@ -130,20 +130,20 @@ class Keyed(
     what="the scaling of the features, which only clients can read",
     public=Public.SEALED,
 ):
-    """``scaling``: shift, factor and what the isometry is drawn around, sealed; the same of every client."""
+    """``scaling``: shift, factor and centre of the isometry, sealed; the same at every client."""
 
     scaling: UInt8Array
 
     @staticmethod
     def ranges(request: KeyRows, rows: int) -> dict[str, Range]:
-        """Three numbers of each feature and one more."""
+        """Return the size of three numbers for each feature and one more."""
         size = sealed_size(8 * (3 * request.features + 1))
         return {"scaling": Range((size,), dtype="uint8", sealed=True)}
 
 
 @dataclass(frozen=True)
 class KeyRows(Request[Keyed], what="sums under pads that only clients know", sets_state=True):
-    """Told to every client once: its rows are scaled and keyed from then on."""
+    """Sent to every client once; its rows are then scaled and keyed."""
 
     features: int
     scale: KeyedScale
@@ -153,7 +153,7 @@ class KeyRows(Request[Keyed], what="sums under pads that only clients know", set
 
 @answers(KeyRows)
 def key_client(client: Client, request: KeyRows) -> Keyed:
-    """Client part: replace the partition, and what is held in reserve, by their keyed forms."""
+    """Client part: replace the partition and the reserve with their keyed forms."""
     mean = unblinded(client, request.mean)
     deviation = np.sqrt(beyond_rounding(unblinded(client, request.variance), mean))
     if not deviation.any():
@@ -171,15 +171,15 @@ def key_client(client: Client, request: KeyRows) -> Keyed:
 
 @dataclass(frozen=True)
 class KeyedScaling:
-    """How rows are scaled, and around what the isometry is drawn.
+    """The scaling of the rows, and the centre and spread of the isometry.
 
     Attributes
     ----------
     scaling : Scaling
-        Applied first.
+        Applied before the isometry.
     centre : (features,) float64
     unit : float
-        See :class:`Isometry`; of scaled rows.
+        See :class:`Isometry`; for scaled rows.
     """
 
     scaling: Scaling
@@ -188,28 +188,28 @@ class KeyedScaling:
 
     @classmethod
     def of(cls, scale: KeyedScale, mean: Float64Array, deviation: Float64Array) -> KeyedScaling:
-        """Return what moments say; those of ``unit`` are of rows of length 1."""
+        """Return the scaling for these moments; for ``unit``, they are moments of rows of length 1."""
         one, zero = np.ones(len(mean)), np.zeros(len(mean))
         if scale == "standard":
             return cls(Scaling(mean, inverse(deviation), False), zero, 1.0)
         return cls(Scaling(zero, one, scale == "unit"), mean, float(np.sqrt((deviation**2).mean())))
 
     def applied(self, rows: FloatArray, shared: Secret) -> FloatArray:
-        """Rows (rows, features) scaled and keyed."""
+        """Return rows (rows, features) scaled and keyed."""
         return self.isometry(shared)(scale_rows(rows, self.scaling))
 
     def isometry(self, shared: Secret) -> Isometry:
-        """The key of all clients."""
+        """Return the key of all clients."""
         return Isometry(shared.derived("isometry"), self.centre, self.unit)
 
 
 def opened(sealed: UInt8Array, shared: Secret, run: str, scale: KeyedScale) -> KeyedScaling:
-    """Open what a client sealed, with the secret of all clients, which the evaluation has too.
+    """Return what a client sealed, opened with the secret of all clients, which the evaluation has too.
 
     Raises
     ------
     RunError
-        If it is of another run, or changed.
+        If it belongs to another run, or was changed.
     """
     content = unseal(sealed, shared.key("sealing"), _binding(run)).view(np.float64)
     shift, factor, centre = content[:-1].reshape(3, -1)
@@ -219,9 +219,9 @@ def opened(sealed: UInt8Array, shared: Secret, run: str, scale: KeyedScale) -> K
 def keyed_rows(
     rows: FloatArray, sealed: UInt8Array, shared: Secret, run: str, scale: KeyedScale
 ) -> FloatArray:
-    """New rows (rows, features) scaled and keyed as those of the run's clients, whose scaling one of them sealed.
+    """Return new rows (rows, features), scaled and keyed like the run's clients, from a sealed scaling.
 
-    Raises as :func:`opened`.
+    Raises the errors of :func:`opened`.
     """
     known = opened(sealed, shared, run, scale)
     return in_blocks(known.isometry(shared).motion(), scale_rows(rows, known.scaling))
@@ -250,20 +250,20 @@ class Disclosed(
 
     @staticmethod
     def ranges(request: DiscloseRequest, rows: int) -> dict[str, Range]:
-        """All of them, of one client; none of the others."""
+        """Return the shape: all rows from one client, none from the others."""
         return {"rows": Range((request.count, request.features))}
 
 
 @dataclass(frozen=True)
-class DiscloseRequest(Request[Disclosed], what="the question what the hidden anchors are under the key"):
-    """One client tells them; the server never sees them as they are."""
+class DiscloseRequest(Request[Disclosed], what="a request for the hidden anchors under the key"):
+    """One client discloses the keyed anchors; the server never sees the original ones."""
 
     count: int
     features: int
     teller: int = 0
 
     def addressed_to(self, client: int) -> DiscloseRequest:
-        """Ask one client for all, the others for none."""
+        """Ask one client for all rows, the others for none."""
         return (
             self
             if client == self.teller or not self.count
@@ -273,14 +273,16 @@ class DiscloseRequest(Request[Disclosed], what="the question what the hidden anc
 
 @answers(DiscloseRequest)
 def disclose(client: Client, request: DiscloseRequest) -> Disclosed:
-    """Client part: the rows held in reserve."""
+    """Client part: return the reserve."""
     held = np.zeros((0, request.features)) if client.reserve is None else client.reserve
     return Disclosed(held[: request.count].astype(np.float64))
 
 
 @dataclass(frozen=True)
-class KeyAlike(Request[Done], what="what clients scaled by, sealed for them alone", sets_state=True):
-    """Told to a client that comes later: it scales and keys its rows as the others did theirs."""
+class KeyAlike(
+    Request[Done], what="the scaling of the clients, sealed so that only they can read it", sets_state=True
+):
+    """Sent to a client that joins later: it scales and keys its rows like the others."""
 
     sealed: UInt8Array
     scale: KeyedScale
@@ -288,23 +290,23 @@ class KeyAlike(Request[Done], what="what clients scaled by, sealed for them alon
 
 @answers(KeyAlike)
 def key_alike(client: Client, request: KeyAlike) -> Done:
-    """Client part: replace the partition by its keyed form."""
+    """Client part: replace the partition with its keyed form."""
     client.rows = keyed_rows(client.rows, request.sealed, client.shared, client.run, request.scale)
     return Done()
 
 
 def keyed_scale(scale: Scale) -> KeyedScale:
-    """Return the scale, where clients can learn it by sums that the server cannot read.
+    """Return the scale, if clients can learn it by sums that the server cannot read.
 
     Raises
     ------
     ScenarioError
-        Of minmax: extremes are no sums.
+        For minmax, because extremes are not sums.
     """
     if scale == "minmax":
         raise ScenarioError(
-            "privacy.isometry_key: extremes of features are no sums, and would be told to the server: set data.scale to"
-            " standard, unit or none."
+            "privacy.isometry_key does not work with data.scale minmax: the server would learn the extremes of"
+            " each feature, which are not sums. Set data.scale to standard, unit or none."
         )
     return scale
 
@@ -315,16 +317,16 @@ def _blind(federation: Federation, request: MomentsRequest) -> Blind:
 
 
 def key_rows(federation: Federation, scale: KeyedScale, hidden: int) -> UInt8Array:
-    """Have every client scale and key its rows, and learn the anchors that it hides, keyed.
+    """Let every client scale and key its rows, and disclose the hidden anchors under the key.
 
     Parameters
     ----------
     federation : Federation
         All clients, with their rows as read.
     scale : {"none", "standard", "unit"}
-        As :func:`raydr.statistics.scaling.fit_scaling`.
+        See :func:`raydr.statistics.scaling.fit_scaling`.
     hidden : int
-        Rows that clients hold in reserve; keyed, they are the federation's public rows from then on.
+        Number of rows in reserve. Keyed, they become the federation's public rows.
 
     Returns
     -------
@@ -342,5 +344,5 @@ def key_rows(federation: Federation, scale: KeyedScale, hidden: int) -> UInt8Arr
         federation.disclose_public(told[0].rows)
     sealed = replies[0].scaling
     if any(not np.array_equal(reply.scaling, sealed) for reply in replies):
-        raise RunError("clients scaled by different sums, or have different secrets: start the run anew.")
+        raise RunError("clients scaled by different sums, or have different secrets. Start the run again.")
     return sealed

@@ -1,8 +1,8 @@
-"""Statistics of all rows that the server learns through sums alone.
+"""Statistics of all rows that the server learns from sums alone.
 
-No client's own minimum, mean or histogram is asked for: extremes come from bisection on counts of clients, moments
-and histograms are sums. Every sum needs a range that holds for all clients, and user data have any range, so the
-magnitude of each column comes first.
+No client reveals its own minimum, mean or histogram. Extremes come from bisection on counts of clients; moments and
+histograms are sums. Every sum needs a range that holds for all clients. User data can have any range, so the magnitude
+of each column is found first.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from raydr.geometry.points import squared_distances
 Quantity = Literal["exponent", "maximum", "minimum"]
 
 _SIGN = np.int64(np.iinfo(np.int64).max)
-_LEAST_EXPONENT, _MOST_EXPONENT = -1075, 1024  # of frexp on doubles; the least stands for a column of zeros
-_LARGEST_EXPONENT = 480  # squares of larger values, summed over many rows and features, may leave the doubles
+_LEAST_EXPONENT, _MOST_EXPONENT = -1075, 1024  # exponents of frexp; the least stands for a column of zeros
+_LARGEST_EXPONENT = 480  # sums of larger squares over many rows and features may overflow
 _BINS_PER_OCTAVE, _OCTAVES = 16, 64
 _REFERENCES = 64
 
@@ -30,7 +30,7 @@ _REFERENCES = 64
 class Within(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="for each feature, 0 or 1: whether all of a client's values stay within the bound that was named",
+    what="for each feature, 0 or 1: whether all of a client's values are within the given bound",
 ):
     """Votes of one client; their sum is a number of clients."""
 
@@ -38,13 +38,13 @@ class Within(
 
     @staticmethod
     def ranges(request: WithinRequest, rows: int) -> dict[str, Range]:
-        """One vote for each feature."""
+        """Declare one vote for each feature."""
         return {"votes": Range(request.keys.shape, 1.0, "int64")}
 
 
 @dataclass(frozen=True)
 class WithinRequest(Request[Within], what="one bound for each feature, to be voted on"):
-    """``keys``: (features,) int64 bounds on the order-preserving keys of :func:`column_keys`, seen from ``centre``."""
+    """``keys``: (features,) int64 bounds on the keys of :func:`column_keys`, relative to ``centre``."""
 
     keys: Int64Array
     quantity: Quantity
@@ -53,7 +53,7 @@ class WithinRequest(Request[Within], what="one bound for each feature, to be vot
 
 @answers(WithinRequest)
 def vote(client: Client, request: WithinRequest) -> Within:
-    """1 for each column whose quantity is at most the bound; a client without rows agrees to every bound."""
+    """Client part: 1 for each column whose quantity is within the bound; without rows, 1 for every column."""
     if client.rows.shape[0] == 0:
         return Within(np.ones(request.keys.shape, np.int64))
     keys = column_keys(client.rows, request.quantity, request.centre)
@@ -61,21 +61,21 @@ def vote(client: Client, request: WithinRequest) -> Within:
 
 
 def column_keys(rows: FloatArray, quantity: Quantity, centre: Float64Array) -> Int64Array:
-    """An integer for each column that orders as the quantity does.
+    """Return an integer for each column that orders like the quantity.
 
     Parameters
     ----------
     rows : (rows, features)
-        At least one row; a value that is missing, NaN, counts for nothing.
+        At least one row; missing values, NaN, are ignored.
     quantity : {"exponent", "maximum", "minimum"}
-        Binary exponent of the largest distance from the centre; the largest value; the negative of the smallest value.
+        Binary exponent of the largest distance from the centre; largest value; negative of the smallest value.
     centre : (features,) float64
-        Where distances are measured from.
+        Origin of the distances.
 
     Returns
     -------
     keys : (features,) int64
-        Exponents, or the bits of doubles reordered so that integers compare as the doubles do.
+        Exponents, or the bits of doubles reordered so that integers compare like the doubles.
     """
     match quantity:
         case "exponent":
@@ -88,7 +88,7 @@ def column_keys(rows: FloatArray, quantity: Quantity, centre: Float64Array) -> I
 
 
 def _largest(rows: FloatArray, *, negated: bool = False) -> FloatArray:
-    """Largest value of each feature, or of their negatives; -inf where none is there."""
+    """Return the largest value of each feature, or of its negative; -inf if all are missing."""
     largest = -rows.min(axis=0) if negated else rows.max(axis=0)
     if np.isnan(largest).any():
         extremes = -np.fmin.reduce(rows, axis=0) if negated else np.fmax.reduce(rows, axis=0)
@@ -97,7 +97,7 @@ def _largest(rows: FloatArray, *, negated: bool = False) -> FloatArray:
 
 
 def largest_key(federation: Federation, quantity: Quantity, centre: Float64Array | None = None) -> Int64Array:
-    """Largest of all clients' :func:`column_keys`, by bisection on counts of clients: exact, 12 or 64 sums."""
+    """Return the largest of all clients' :func:`column_keys`, by exact bisection on counts: 12 or 64 sums."""
     centre = np.zeros(federation.features) if centre is None else centre
     if quantity == "exponent":
         low, high = _LEAST_EXPONENT, _MOST_EXPONENT
@@ -115,31 +115,31 @@ def largest_key(federation: Federation, quantity: Quantity, centre: Float64Array
 
 
 def midway(lows: Int64Array, highs: Int64Array) -> Int64Array:
-    """``floor((low + high) / 2)`` without leaving 64 bits."""
+    """Return ``floor((low + high) / 2)`` without overflow."""
     return np.asarray((lows >> 1) + (highs >> 1) + (lows & highs & 1))
 
 
 def column_magnitudes(federation: Federation, centre: Float64Array | None = None) -> Float64Array:
-    """For each feature a power of two above every ``|x - centre|``, 0 if all are 0; the centre is 0 unless given.
+    """Return a power of two above every ``|x - centre|`` of a feature, 0 if all are 0; default centre: 0.
 
     Raises
     ------
     DataError
-        If a value is so large that sums of squares may leave double precision.
+        If a value is so large that sums of squares may overflow double precision.
     """
     exponents = largest_key(federation, "exponent", centre)
     if np.any(exponents > _LARGEST_EXPONENT):
         raise FeatureError(
-            f"{{feature}} holds values of about 2**{exponents.max()}, and squares of values past"
-            f" 2**{_LARGEST_EXPONENT} cannot be added up in double precision: express it in another unit, leave it out"
-            " of data.features, or set data.scale to minmax.",
+            f"{{feature}} has values of about 2**{exponents.max()}, and squares of values above"
+            f" 2**{_LARGEST_EXPONENT} cannot be summed in double precision. Express it in another unit, leave it"
+            " out of data.features, or set data.scale to minmax.",
             int(exponents.argmax()),
         )
     return np.where(exponents == _LEAST_EXPONENT, 0.0, np.ldexp(1.0, exponents))
 
 
 def column_extremes(federation: Federation) -> tuple[Float64Array, Float64Array]:
-    """Exact minimum and maximum of each feature over all clients."""
+    """Return the exact minimum and maximum of each feature over all clients."""
     maximum = unordered(largest_key(federation, "maximum"))
     minimum = -unordered(largest_key(federation, "minimum"))
     return minimum, maximum
@@ -157,13 +157,13 @@ class Moment(
 
     @staticmethod
     def ranges(request: MomentRequest, rows: int) -> dict[str, Range]:
-        """The largest deviation, to the power asked for."""
+        """Bound the mean by the largest deviation, to the power requested."""
         return {"mean": Range(request.reach.shape, request.reach**request.power)}
 
 
 @dataclass(frozen=True)
 class MomentRequest(Request[Moment], what="the common mean so far and the range of each feature"):
-    """Ask for the mean of ``(x - centre) ** power``; ``reach`` bounds ``|x - centre|``. Both of shape (features,)."""
+    """Request for the mean of ``(x - centre) ** power``; ``reach`` bounds ``|x - centre|``. Both (features,)."""
 
     centre: Float64Array
     reach: Float64Array
@@ -172,17 +172,17 @@ class MomentRequest(Request[Moment], what="the common mean so far and the range 
 
 @answers(MomentRequest)
 def moment(client: Client, request: MomentRequest) -> Moment:
-    """Client part of a moment, in double precision."""
+    """Client part of a moment, in float64."""
     deviations = client.rows - request.centre
     return Moment((deviations**request.power).mean(axis=0))
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Where the rows lie: mean and standard deviation (divisor n) of each feature, over all rows.
+    """Mean and standard deviation (divisor n) of each feature, over all rows.
 
-    ``deviation`` is exactly 0 for a feature that is constant up to rounding; no row is farther than ``reach`` from the
-    mean. All of shape (features,).
+    ``deviation`` is exactly 0 for a feature that is constant up to rounding. No row is farther than ``reach`` from the
+    mean. All have shape (features,).
     """
 
     mean: Float64Array
@@ -191,15 +191,15 @@ class Spread:
 
     @property
     def width(self) -> float:
-        """Root mean square of the deviations: the unit in which levels of noise on data are told."""
+        """Root mean square of the deviations: the unit of levels of noise on data."""
         return float(np.sqrt((self.deviation**2).mean()))
 
 
 def centre(federation: Federation) -> tuple[Float64Array, Float64Array]:
-    """Mean of each feature over all rows, and what no row is farther from it than; (features,) each.
+    """Return the mean of each feature over all rows, and a bound on the distance of rows from it; (features,) each.
 
-    The ring resolves a moment to a part of its range. So the range is that of the values only for a first mean, and
-    that of the deviations from it for all else: a narrow column far from 0 (seconds since 1970) keeps its digits.
+    The ring resolves a moment relative to its range. So only the first mean uses the range of the values. All later
+    sums use the range of the deviations from it. A narrow column far from 0 (seconds since 1970) keeps its digits.
     """
     zero = np.zeros(federation.features)
     mean = federation.mean(MomentRequest(zero, column_magnitudes(federation), 1), weights="rows").mean
@@ -209,7 +209,7 @@ def centre(federation: Federation) -> tuple[Float64Array, Float64Array]:
 
 
 def spread(federation: Federation) -> Spread:
-    """Mean and standard deviation of each feature, by sums of moments."""
+    """Return mean and standard deviation of each feature, by sums of moments."""
     mean, reach = centre(federation)
     variance = federation.mean(MomentRequest(mean, reach, 2), weights="rows").mean
     deviation = np.sqrt(beyond_rounding(variance, mean))
@@ -219,16 +219,16 @@ def spread(federation: Federation) -> Spread:
 
 
 def beyond_rounding(variance: Float64Array, size: Float64Array) -> Float64Array:
-    """Variances; 0 where rounding alone makes one as large in a constant column of values of that ``size``.
+    """Return variances, with 0 for those that rounding explains in a constant column of values of this ``size``.
 
-    scikit-learn allows that times the number of rows, since its sums are not exact; a million timestamps within a third
-    of a second are constant there.
+    scikit-learn allows this bound times the number of rows, because its sums are not exact. There, a million
+    timestamps within a third of a second count as constant.
     """
     return np.where(variance <= (4.0 * np.finfo(np.float64).eps * size) ** 2, 0.0, variance)
 
 
 def wide_spread(federation: Federation) -> Spread:
-    """As :func:`spread`, of rows that differ; DataError if all rows of all clients are equal."""
+    """Return :func:`spread` of rows that differ; raise DataError if all rows of all clients are equal."""
     found = spread(federation)
     if not found.width:
         raise DataError(
@@ -241,7 +241,7 @@ def wide_spread(federation: Federation) -> Spread:
 class Histogram(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="how many of a client's rows lie how far from some made-up points",
+    what="a histogram of the distances from a client's rows to some made-up points",
 ):
     """Counts of the pairs of one client's rows and the reference points, shape (bins,)."""
 
@@ -249,14 +249,14 @@ class Histogram(
 
     @staticmethod
     def ranges(request: HistogramRequest, rows: int) -> dict[str, Range]:
-        """No bin holds more pairs than the largest client has."""
+        """Bound each count by the pairs of the largest client."""
         pairs = float(request.most_rows * request.references.shape[0])
         return {"counts": Range((_OCTAVES * _BINS_PER_OCTAVE + 2,), pairs, "int64")}
 
 
 @dataclass(frozen=True)
 class HistogramRequest(Request[Histogram], what="some made-up points and the bins of a histogram"):
-    """Ask for a histogram of squared distances to ``references``, in logarithmic bins ending at ``farthest``."""
+    """Request for a histogram of squared distances to ``references``, in logarithmic bins up to ``farthest``."""
 
     references: Float64Array
     farthest: float
@@ -265,7 +265,7 @@ class HistogramRequest(Request[Histogram], what="some made-up points and the bin
 
 @answers(HistogramRequest)
 def histogram(client: Client, request: HistogramRequest) -> Histogram:
-    """Client part of the histogram, in double precision."""
+    """Client part of the histogram, in float64."""
     if client.rows.shape[0] == 0:
         return Histogram(np.zeros(_OCTAVES * _BINS_PER_OCTAVE + 2, np.int64))
     bins = np.concatenate([[-np.inf], _edges(request.farthest), [np.inf]])
@@ -274,17 +274,17 @@ def histogram(client: Client, request: HistogramRequest) -> Histogram:
 
 
 def median_squared_distance(federation: Federation, spread: Spread) -> float:
-    """Median squared distance between two rows of any clients, estimated from one summed histogram.
+    """Estimate the median squared distance between two rows of any clients, from one summed histogram.
 
-    No party sees pairs of rows of different clients, so made-up rows stand for the second of each pair: Gaussian
-    with the mean and the deviations of the data. Within a few percent where features are many (MNIST 0.99 of the
-    median, digits 1.03), up to about three times it where they are few, dependent and heavy-tailed (unscaled wine 1.2,
-    breast cancer 2.5, at worst of 20 seeds 1.5 and 3.0); a kernel's bandwidth needs no more.
+    No party sees pairs of rows of different clients. So made-up rows stand for the second row of each pair: Gaussian,
+    with the mean and the deviations of the data. The estimate is within a few percent for many features (MNIST 0.99 of
+    the median, digits 1.03). It is up to about three times the median for few, dependent and heavy-tailed features
+    (unscaled wine 1.2, breast cancer 2.5, at worst of 20 seeds 1.5 and 3.0). This is enough for a kernel's bandwidth.
 
     Returns
     -------
     median : float
-        Squared distance, to the width of a bin (4.4%); 0 when all rows are equal.
+        Squared distance, to the width of a bin (4.4%); 0 if all rows are equal.
     """
     reach = np.where(spread.deviation > 0, spread.reach, 0.0)
     farthest = 4.0 * float(reach @ reach)
@@ -300,13 +300,13 @@ def median_squared_distance(federation: Federation, spread: Spread) -> float:
 
 
 def _edges(farthest: float) -> Float64Array:
-    """Logarithmic bin edges, 16 an octave, 64 octaves down from the farthest."""
+    """Return logarithmic bin edges, 16 per octave, 64 octaves down from the farthest."""
     steps = np.arange(-_OCTAVES * _BINS_PER_OCTAVE, 1) / _BINS_PER_OCTAVE
     return np.asarray(farthest * np.exp2(steps))
 
 
 def ordered(values: FloatArray | np.float64) -> Int64Array:
-    """Bits of doubles as integers in the doubles' order; its own inverse up to the view.
+    """Return the bits of doubles as integers in the doubles' order; its own inverse, apart from the view.
 
     >>> ordered(np.array([-1.0, 0.0, 0.5])).argsort().tolist()
     [0, 1, 2]
@@ -316,5 +316,5 @@ def ordered(values: FloatArray | np.float64) -> Int64Array:
 
 
 def unordered(keys: Int64Array) -> Float64Array:
-    """Doubles that :func:`ordered` made integers of."""
+    """Return the doubles of :func:`ordered` integers."""
     return np.asarray(keys ^ ((keys >> 63) & _SIGN)).view(np.float64)

@@ -1,4 +1,4 @@
-"""What becomes of rows before a method sees them: gaps filled in, sites harmonized, features scaled."""
+"""Preparation of rows before a method sees them: filled in, harmonized and scaled."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ COMMON = tuple(
     f"site_{name}"
     for name in ("covariates", "classes", "centre", "deviation", "adjusted", "middle", "slopes")
 )
-"""Names of a model's arrays of what harmonized sites have in common."""
+"""Names of a model's arrays for the common part of harmonized sites."""
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """What clients did to their rows, for whoever is to do it to others, or has all of them in one place.
+    """What clients did to their rows, to apply it to other rows or to pooled rows.
 
     Attributes
     ----------
     scaling : Scaling
-        What rows were filled in and scaled by.
+        Filling and scaling of the rows.
     harmonization : Harmonization or None
-        What sites did in between; None where nothing.
+        Harmonization of the sites in between; None without one.
     """
 
     scaling: Scaling
@@ -40,10 +40,10 @@ class Preparation:
     def applied(
         self, rows: FloatArray, owners: Int64Array | None = None, classes: Int64Array | None = None
     ) -> FloatArray:
-        """Rows (rows, features) as clients have them.
+        """Return rows (rows, features) prepared like those of the clients.
 
-        ``owners`` (rows,) says whose they are; without it they are no site's, and are not harmonized, as the public
-        rows. ``classes`` (rows,) are theirs, where those are kept.
+        ``owners`` (rows,) are the clients of the rows. Without them the rows belong to no site and are not harmonized,
+        like the public rows. ``classes`` (rows,) are the rows' classes, if classes are covariates.
         """
         if self.harmonization is None or owners is None:
             return scale_rows(rows, self.scaling)
@@ -54,7 +54,7 @@ class Preparation:
         return scale_rows(harmonized, replace(self.scaling, fill=None))
 
     def without_harmonizing(self, rows: FloatArray, scale: Scale) -> FloatArray:
-        """The same rows had no site been adjusted, scaled by what they then say themselves: for the evaluation."""
+        """Return the rows without site adjustment, scaled by their own statistics: for the evaluation."""
         if self.scaling.fill is not None:
             rows = filled(rows, self.scaling.fill)
         shift, width = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
@@ -67,7 +67,7 @@ class Preparation:
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What a model keeps of it; :meth:`of` is the way back."""
+        """Arrays that a model stores; :meth:`of` reads them back."""
         if self.harmonization is None:
             return self.scaling.arrays
         common = self.harmonization.common
@@ -83,7 +83,7 @@ class Preparation:
 
     @property
     def kept_at_sites(self) -> dict[str, Float64Array]:
-        """What each site keeps to itself, one below the other: (sites, features) each; empty where there is nothing."""
+        """What each site keeps to itself, stacked by site: (sites, features) each; empty without harmonization."""
         if self.harmonization is None:
             return {}
         effects = self.harmonization.effects
@@ -100,7 +100,7 @@ class Preparation:
         scale: Scale,
         kind: Kind | None,
     ) -> Preparation:
-        """Return the preparation of a model's arrays, and those of its sites, if any; KeyError if one is not there."""
+        """Return the preparation from a model's arrays and its sites' arrays; raise KeyError if one is missing."""
         scaling = Scaling.of(arrays, scale)
         if kind is None:
             return cls(scaling)

@@ -1,6 +1,6 @@
-"""Principal axes of everybody's rows, through sums alone, by subspace iteration (Halko, Martinsson & Tropp 2011).
+"""Principal axes of all clients' rows, from sums alone, by subspace iteration (Halko, Martinsson & Tropp 2011).
 
-The covariance of 10,000 features is 800 MB. Its product with a few directions is small, and a sum over clients.
+The covariance of 10,000 features takes 800 MB. Its product with a few directions is small, and a sum over clients.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, 
 from raydr.threads import one_blas_thread
 
 ITERATIONS = 6
-"""Sums; the first 10 of 64 axes of MNIST then hold 1.00000 of the variance that exact ones do, all 64 0.998."""
+"""Number of sums. The first 10 of 64 axes of MNIST then hold 1.00000 of the exact axes' variance, all 64 0.998."""
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,16 @@ class CovarianceProduct(
 
     @staticmethod
     def ranges(request: CovarianceRequest, rows: int) -> dict[str, Range]:
-        """No entry of x x^T q is larger than its bound on the entry of x, times that on the length of x."""
+        """Bound each entry of x x^T q by the bound on the entry of x times that on the length of x."""
         bound = request.reach[:, None] * float(np.linalg.norm(request.reach)) * (1.0 + 1e-9)
         return {"product": Range(request.directions.shape, np.broadcast_to(bound, request.directions.shape))}
 
 
 @dataclass(frozen=True)
 class CovarianceRequest(Request[CovarianceProduct], what="some directions, and the range of each feature"):
-    """Ask for the mean of x x^T q for each column q of ``directions``, of length 1.
+    """Request for the mean of x x^T q for each column q of ``directions``, of length 1.
 
-    ``reach`` (features,) bounds ``|x|``; x is a row as it is, or as seen from ``centre`` (features,).
+    ``reach`` (features,) bounds ``|x|``; x is a row, relative to ``centre`` (features,) if it is set.
     """
 
     directions: Float64Array
@@ -48,7 +48,7 @@ class CovarianceRequest(Request[CovarianceProduct], what="some directions, and t
 
 @answers(CovarianceRequest)
 def covariance_product(client: Client, request: CovarianceRequest) -> CovarianceProduct:
-    """Client part, in double precision."""
+    """Client part, in float64."""
     if client.rows.shape[0] == 0:
         return CovarianceProduct(np.zeros(request.directions.shape))
     rows = client.rows.astype(np.float64)
@@ -68,7 +68,7 @@ class PrincipalAxes:
     directions : (features, axes) float64
         Orthonormal columns.
     deviations : (axes,) float64
-        Standard deviation of the rows along each.
+        Standard deviation of the rows along each axis.
     """
 
     directions: Float64Array
@@ -78,31 +78,31 @@ class PrincipalAxes:
 def principal_axes(
     federation: Federation, reach: Float64Array, count: int, centre: Float64Array | None = None
 ) -> PrincipalAxes:
-    """First ``count`` principal axes of all rows, or as many as there are features.
+    """Return the first ``count`` principal axes of all rows, or as many as there are features.
 
     Parameters
     ----------
     federation : Federation
-        Of clients whose rows have mean ``centre``.
+        Clients whose rows have mean ``centre``.
     reach : (features,) float64
-        Bound on the size of every value of each feature, as seen from the centre.
+        Bound on the absolute value of each feature, relative to the centre.
     count : int
-        Axes, at least 1.
+        Number of axes, at least 1.
     centre : (features,) float64, optional
-        Mean of all rows; 0 unless given.
+        Mean of all rows; default: 0.
     """
     count = min(count, federation.features)
 
     def product(directions: Float64Array) -> Float64Array:
         return federation.mean(CovarianceRequest(directions, reach, centre), weights="rows").product
 
-    # No name for what comes between: 500 directions of 20,000 features have 80 MB.
+    # Keep no reference to intermediate results: 500 directions of 20,000 features take 80 MB.
     directions = _spanning(federation.stream("principal axes").standard_normal((federation.features, count)))
     for _ in range(ITERATIONS - 1):
         directions = _spanning(product(directions))
     image = product(directions)
     with one_blas_thread():
-        # Rayleigh and Ritz: within the space of the last directions, the axes themselves.
+        # Rayleigh-Ritz: the axes within the span of the last directions.
         within = directions.T @ image
         variances, turn = np.linalg.eigh((within + within.T) / 2.0)
         axes = directions @ turn[:, ::-1]
@@ -110,7 +110,7 @@ def principal_axes(
 
 
 def _spanning(table: Float64Array) -> Float64Array:
-    """Orthonormal columns that span a table's."""
+    """Return orthonormal columns with the same span."""
     with one_blas_thread():
         return np.linalg.qr(table)[0]
 
@@ -118,16 +118,16 @@ def _spanning(table: Float64Array) -> Float64Array:
 def rehearse_axes(
     federation: Rehearsal, reach: Float64Array, count: int, centre: Float64Array | None = None
 ) -> None:
-    """Ask what :func:`principal_axes` asks."""
+    """Send the requests of :func:`principal_axes`."""
     directions = shaped((federation.features, min(count, federation.features)))
     for _ in range(ITERATIONS):
         federation.mean(CovarianceRequest(directions, reach, centre), weights="rows")
 
 
 def signed(axes: Float64Array) -> Float64Array:
-    """Columns of length 1, each turned so that its largest entry is positive: a sign that is not the library's.
+    """Return columns of length 1 with positive largest entries: a sign that does not depend on the library.
 
-    Of entries that are as large, to rounding, the first decides.
+    Among entries that are equally large, to rounding, the first decides.
     """
     sizes = np.abs(axes)
     largest = axes[(sizes >= (1.0 - 1e-9) * sizes.max(axis=0)).argmax(axis=0), np.arange(axes.shape[1])]

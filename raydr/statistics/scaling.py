@@ -1,4 +1,4 @@
-"""Scaling of features, fitted federatedly: every client applies what the sums of all clients say."""
+"""Scaling of features, fitted federatedly: every client applies the scaling that all clients' sums give."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Scaling:
     shift, factor : (features,) float64
         ``x`` becomes ``(x - shift) * factor``.
     unit : bool
-        Divide every row by its Euclidean length (a row of zeros stays).
+        Whether to divide every row by its Euclidean length (a row of zeros stays).
     fill : (features,) float64 or None
-        Where ``x`` is missing, NaN, it is this before all else; None where nothing may be missing.
+        Value that first replaces a missing ``x`` (NaN); None if no value may be missing.
     """
 
     shift: Float64Array
@@ -38,13 +38,13 @@ class Scaling:
 
     @property
     def arrays(self) -> dict[str, Float64Array]:
-        """What a model keeps of it; :meth:`of` is the way back."""
+        """Arrays that a model stores; :meth:`of` reads them back."""
         arrays = {"shift": self.shift, "factor": self.factor, "fill": self.fill}
         return {name: values for name, values in arrays.items() if values is not None}
 
     @classmethod
     def of(cls, arrays: Mapping[str, FloatArray], scale: Scale) -> Scaling:
-        """Return the scaling of a model's arrays; KeyError if one is not there."""
+        """Return the scaling from a model's arrays; raise KeyError if one is missing."""
         kept = {
             name: np.asarray(arrays[name], np.float64)
             for name in ("shift", "factor", *{"fill"} & set(arrays))
@@ -56,20 +56,20 @@ class Scaling:
 class Done(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="word that a client has done as it was told",
+    what="confirmation that a client has done what it was asked",
     public=Public.EMPTY,
 ):
-    """An answer without content."""
+    """A reply without content."""
 
     @staticmethod
     def ranges(request: ScaleRows, rows: int) -> dict[str, Range]:
-        """No field."""
+        """Declare no field."""
         return {}
 
 
 @dataclass(frozen=True)
 class ScaleRows(Request[Done], what="shift and factor of each feature", sets_state=True):
-    """Told to every client once; its rows are scaled from then on, and in single precision if ``single``."""
+    """Sent to every client once; its rows are then scaled, and float32 if ``single``."""
 
     shift: Float64Array
     factor: Float64Array
@@ -79,20 +79,20 @@ class ScaleRows(Request[Done], what="shift and factor of each feature", sets_sta
 
 @answers(ScaleRows)
 def scale_client(client: Client, request: ScaleRows) -> Done:
-    """Client part: replace the partition by its scaled form."""
+    """Client part: replace the partition with its scaled form."""
     scaling = Scaling(request.shift, request.factor, request.unit)
     client.rows = scale_rows(client.rows, scaling, single=request.single)
     return Done()
 
 
 def scale_rows(rows: FloatArray, scaling: Scaling, *, single: bool = False) -> FloatArray:
-    """Scaled ``rows``, in their own precision or in ``single``; the rows themselves where nothing changes."""
+    """Return scaled ``rows``, in their own precision or float32 if ``single``; the same rows if nothing changes."""
     dtype = np.float32 if single else rows.dtype
     if scaling.fill is not None:
         rows = filled(rows, scaling.fill)
     if not (scaling.unit or scaling.shift.any() or (scaling.factor != 1.0).any()):
         return rows.astype(dtype, copy=False)
-    # Some rows at a time in double precision: of whole tables of doubles there would be two beside the result.
+    # By blocks of rows in float64: whole tables would need two float64 copies in addition to the result.
     scaled = np.empty(rows.shape, dtype)
     for start, stop in value_blocks(*rows.shape):
         block = (rows[start:stop] - scaling.shift) * scaling.factor
@@ -104,13 +104,13 @@ def scale_rows(rows: FloatArray, scaling: Scaling, *, single: bool = False) -> F
 
 
 def filled(rows: FloatArray, values: Float64Array) -> FloatArray:
-    """Rows with ``values`` (features,) where they have none, in their own precision; themselves where all are there."""
+    """Return rows with ``values`` (features,) for missing ones, in their own precision; the same rows if complete."""
     missing = np.isnan(rows)
     return np.where(missing, values, rows).astype(rows.dtype) if missing.any() else rows
 
 
 def fit_scaling(federation: Federation, scale: Scale) -> Scaling:
-    """Learn the scaling by sums, have every client apply it, and apply it to the public rows.
+    """Learn the scaling by sums, and apply it at every client and to the public rows.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def fit_scaling(federation: Federation, scale: Scale) -> Scaling:
     Raises
     ------
     DataError
-        If every feature is constant, or one spans more than double precision can.
+        If every feature is constant, or one spans more than double precision can express.
     """
     shift, factor = np.zeros(federation.features), np.ones(federation.features)
     match scale:
@@ -153,14 +153,14 @@ def _width(minimum: Float64Array, maximum: Float64Array) -> Float64Array:
     widest = int(np.argmax(width))
     if not np.isfinite(width[widest]):
         raise FeatureError(
-            f"{{feature}} runs from {minimum[widest]:g} to {maximum[widest]:g}, which is wider than double precision"
-            " can express: give it in another unit, or leave it out of data.features.",
+            f"{{feature}} runs from {minimum[widest]:g} to {maximum[widest]:g}, which is wider than double"
+            " precision can express. Express it in another unit, or leave it out of data.features.",
             widest,
         )
     return np.asarray(width)
 
 
 def inverse(width: Float64Array) -> Float64Array:
-    """``1 / width``; 0 where the width is 0, or so small that its inverse is not a double."""
+    """Return ``1 / width``; 0 if the width is 0, or so small that its inverse overflows."""
     wide = width >= np.finfo(np.float64).tiny
     return np.where(wide, 1.0 / np.where(wide, width, 1.0), 0.0)

@@ -1,11 +1,11 @@
-"""Mean and second moments of everybody's rows in one sum, of which one record can move only so much.
+"""Mean and second moments of all clients' rows in one sum with bounded sensitivity.
 
-What a mechanism is to protect has to be asked for once and to be bounded. Here rows are seen from a centre that all
-know, and shortened to a length C that all know: x -> x min(1, C / |x|) / C. A client's reply is one vector, the means
-of these x and of the upper triangle of x x^T. As neither part of one row's vector is longer than 1, zeroing out a
-record moves a sum over n rows by sqrt(2), and the mean with weights by rows by sqrt(2) / n. Replacing x by y moves it
-by at most |x - y|^2 + |x x^T - y y^T|^2 = a^2 + b^2 + a^4 + b^4 - 2 a b c - 2 (a b c)^2 in squares, with a and b their
-lengths and c the cosine between them: 9/2, at unit vectors 120 degrees apart.
+A quantity that a mechanism protects must be requested once and be bounded. Here rows are taken relative to a public
+centre and clipped to a public length C: x -> x min(1, C / |x|) / C. A client's reply is one vector: the means of these
+x and of the upper triangle of x x^T. Neither part of one row's vector is longer than 1. So zeroing out a record moves
+a sum over n rows by sqrt(2), and the mean with weights by rows by sqrt(2) / n. Replacing x by y moves it, squared, by
+at most |x - y|^2 + |x x^T - y y^T|^2 = a^2 + b^2 + a^4 + b^4 - 2 a b c - 2 (a b c)^2, with a and b their lengths and c
+the cosine between them. The maximum is 9/2, at unit vectors 120 degrees apart.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from raydr.statistics.principal_axes import PrincipalAxes, signed
 from raydr.threads import one_blas_thread
 
 MOST_FEATURES = 4096
-"""More would make 67 MB of each reply and 134 MB of the matrix, whose axes take a minute of one core."""
+"""Largest number of features. More would need 67 MB for each reply and 134 MB for the matrix, and a minute of one core
+for its axes.
+"""
 
 SENSITIVITY = math.sqrt(2.0) * (1.0 + 1e-9)
-"""Length by which zeroing out one record can move the sum of the vectors of all rows."""
+"""L2 distance by which zeroing out one record can move the sum of the vectors of all rows."""
 REPLACE_SENSITIVITY = 3.0 / math.sqrt(2.0) * (1.0 + 1e-9)
-"""Length by which another record in its place can."""
+"""L2 distance by which replacing one record can move that sum."""
 
 _BLOCK_ROWS = 2048
 
@@ -48,17 +50,17 @@ class SecondMoments(
 
     @staticmethod
     def ranges(request: SecondMomentsRequest, rows: int) -> dict[str, Range]:
-        """No entry of a vector of length 1, nor of its outer product, exceeds 1; a billionth is for rounding."""
+        """Bound entries by 1, as for a vector of length 1 and its outer product, plus 1e-9 for rounding."""
         return {"packed": Range((packed_size(request.centre.size),), 1.0 + 1e-9)}
 
     def quantities(self, on: str, request: object) -> dict[str, Quantity]:
-        """All of it. Symmetric noise ("Analyze Gauss", Dwork et al. 2014), since the triangle is told once."""
+        """Return all of it; the noise is symmetric ("Analyze Gauss", Dwork et al. 2014), as only a triangle is sent."""
         return {"packed": Quantity(self.packed)}
 
 
 @dataclass(frozen=True)
 class SecondMomentsRequest(Request[SecondMoments], what="a common centre, and the length to shorten rows to"):
-    """Ask for the moments of rows seen from ``centre`` (features,), none of which counts as longer than ``clip``."""
+    """Request for the moments of rows relative to ``centre`` (features,), clipped to length ``clip``."""
 
     centre: Float64Array
     clip: float
@@ -76,7 +78,7 @@ class SecondMomentsRequest(Request[SecondMoments], what="a common centre, and th
 
 @answers(SecondMomentsRequest)
 def second_moments(client: Client, request: SecondMomentsRequest) -> SecondMoments:
-    """Client part, a block of rows at a time; by exact sums where a mechanism covers it."""
+    """Client part, by blocks of rows; with exact sums if a mechanism covers it."""
     features, bits = request.centre.size, grid_bits(len(client.rows), degree=2)
     total, square = np.zeros(features), np.zeros((features, features))
     for start in range(0, len(client.rows), _BLOCK_ROWS):
@@ -90,17 +92,17 @@ def second_moments(client: Client, request: SecondMomentsRequest) -> SecondMomen
 
 
 def packed_size(features: int) -> int:
-    """Numbers of a packed vector."""
+    """Return the number of entries of a packed vector."""
     return features + features * (features + 1) // 2
 
 
 def packed(mean: Float64Array, square: Float64Array) -> Float64Array:
-    """Mean (features,) and the upper triangle of a symmetric matrix (features, features), as one vector."""
+    """Return a mean (features,) and the upper triangle of a symmetric matrix (features, features) as one vector."""
     return np.concatenate([mean, *(square[row, row:] for row in range(len(mean)))])
 
 
 def unpacked(vector: Float64Array, features: int) -> tuple[Float64Array, Float64Array]:
-    """Mean and symmetric matrix of which :func:`packed` makes the vector."""
+    """Return the mean and the symmetric matrix that :func:`packed` joined."""
     square = np.empty((features, features))
     start = features
     for row in range(features):
@@ -111,11 +113,12 @@ def unpacked(vector: Float64Array, features: int) -> tuple[Float64Array, Float64
 
 
 def require_few_features(features: int) -> None:
-    """Raise ScenarioError where the second moments would not fit."""
+    """Raise ScenarioError if there are too many features for second moments."""
     if features > MOST_FEATURES:
         raise ScenarioError(
-            f"The data have {features} features, and moments of all their pairs are released for at most"
-            f" {MOST_FEATURES}: set method.landmarks_from: random, which needs none, or name fewer data.features."
+            f"The data have {features} features, but moments of all feature pairs are released for at most"
+            f" {MOST_FEATURES}. Set method.landmarks_from: random, which needs no moments, or name fewer"
+            " data.features."
         )
 
 
@@ -128,9 +131,9 @@ def moment_axes(
     mechanism: Mechanism | None = None,
     deviation: float = math.nan,
 ) -> PrincipalAxes:
-    """First ``count`` principal axes of all rows, or as many as there are features, by one sum.
+    """Return the first ``count`` principal axes of all rows, or as many as there are features, by one sum.
 
-    Exact where no row is farther than ``clip`` from ``centre``, which need not be the mean of the rows.
+    Exact if no row is farther than ``clip`` from ``centre``, which need not be the mean of the rows.
 
     Raises
     ------
@@ -144,7 +147,7 @@ def moment_axes(
 
 
 def axes_of(vector: Float64Array, features: int, clip: float, count: int) -> PrincipalAxes:
-    """Principal axes of packed moments, in units of ``clip``; noise may have made variances negative, which count 0."""
+    """Return principal axes of packed moments, in units of ``clip``; negative variances from noise count as 0."""
     mean, square = unpacked(vector, features)
     variances, axes = np.linalg.eigh(square - np.outer(mean, mean))
     first = slice(None, -min(count, features) - 1, -1)

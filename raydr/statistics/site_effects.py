@@ -1,11 +1,11 @@
-"""What a site does so that its rows lie where all sites' rows do: by sums of all sites, and by itself.
+"""Site effects: what each site removes from its rows, from all sites' sums and its own rows.
 
-ComBat (Johnson, Li and Rabinovic 2007) takes a value to be ``centre + (x - mean x) slopes + shift + deviation * noise``
-with a shift and a noise of each site's own, and undoes both. ``center`` undoes the shift, ``scale`` also how far the
-noise goes, and ``combat`` undoes both as far as empirical Bayes has them: what one column says of a site is drawn to
-what its other columns say. The prior of a site is of its own columns alone, so it needs nothing of other sites. Numbers
-are those of the R package sva and of neuroCombat, but where a site has a single row: sva then adjusts no site's scale,
-and here that site's alone stays.
+ComBat (Johnson, Li and Rabinovic 2007) models a value as ``centre + (x - mean x) slopes + shift + deviation * noise``.
+Shift and noise depend on the site, and ComBat removes both. ``center`` removes the shift. ``scale`` also removes the
+site's scale of the noise. ``combat`` removes both as estimated by empirical Bayes, which shrinks a column's estimate
+towards those of the site's other columns. The prior of a site comes from its own columns alone, so it needs no other
+site. The results match those of the R package sva and of neuroCombat, with one exception. If a site has a single row,
+sva adjusts no site's scale; here only that site's scale stays unadjusted.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from raydr.statistics.moments import beyond_rounding
 Kind: TypeAlias = Literal["center", "scale", "combat"]
 
 _CHANGE, _MOST_STEPS = 1e-4, 10_000
-"""Where empirical Bayes stops: sva's and neuroCombat's rule, by which digits from the fifth on are theirs."""
+"""Stopping rule of empirical Bayes, as in sva and neuroCombat. It makes digits from the fifth on equal to theirs."""
 
 
 @dataclass(frozen=True)
 class Covariates:
-    """What is to stay of the differences between sites: columns of the rows, and classes.
+    """Differences between sites that must be kept: columns of the rows, and classes.
 
-    ``columns`` are indices of features; ``classes`` is how many classes there are, of which the first is the one that
-    others differ from, 0 where classes are not kept.
+    ``columns`` are indices of features. ``classes`` is the number of classes, of which the first is the reference; 0
+    if classes are not kept.
     """
 
     columns: tuple[int, ...] = ()
@@ -38,27 +38,27 @@ class Covariates:
 
     @property
     def indicators(self) -> int:
-        """How many classes have an indicator, 0 or 1 in each row: all but the first."""
+        """Number of classes with an indicator, 0 or 1 in each row: all but the first."""
         return max(0, self.classes - 1)
 
     @property
     def count(self) -> int:
-        """How many numbers of each row they are."""
+        """Number of covariates of each row."""
         return len(self.columns) + self.indicators
 
     def of(self, rows: FloatArray, classes: Int64Array | None) -> Float64Array:
-        """Covariates (rows, count) of rows (rows, features) and their classes (rows,)."""
+        """Return the covariates (rows, count) of rows (rows, features) and their classes (rows,)."""
         values = rows[:, list(self.columns)].astype(np.float64)
         if not self.indicators:
             return values
         if classes is None:
-            raise ValueError("classes are to be kept, and these rows have none")
+            raise ValueError("data.harmonize keeps classes, but these rows have none")
         return np.hstack([values, classes[:, None] == np.arange(1, self.classes)])
 
 
 @dataclass(kw_only=True, frozen=True)
 class Common:
-    """What all sites are told.
+    """The common part of a harmonization, which all sites receive.
 
     Attributes
     ----------
@@ -68,13 +68,13 @@ class Common:
     centre : (features,) float64
         Mean of all rows.
     deviation : (features,) float64
-        Standard deviation of rows around what their site and their covariates say, in the units of the feature.
+        Standard deviation of rows around the value expected from site and covariates, in units of the feature.
     adjusted : (features,) bool
-        Which features are changed at all.
+        Whether each feature is adjusted.
     middle : (covariates,) float64
         Mean of the covariates of all rows.
     slopes : (covariates, features) float64
-        What of a feature goes with the covariates, inside of sites.
+        Slopes of the features over the covariates, within sites.
     """
 
     kind: Kind
@@ -86,7 +86,7 @@ class Common:
     slopes: Float64Array
 
     def expected(self, rows: FloatArray, classes: Int64Array | None) -> Float64Array:
-        """What rows (rows, features) would be without their site and without noise."""
+        """Return the values of rows (rows, features) without site effect and noise."""
         if not self.covariates.count:
             return self.centre
         return np.asarray(
@@ -96,7 +96,7 @@ class Common:
 
 @dataclass(frozen=True)
 class SiteEffect:
-    """What a site takes off its rows: (features,) each, in the units of the feature; 0 and 1 take nothing off.
+    """What a site removes from its rows: (features,) each, in units of the feature; 0 and 1 change nothing.
 
     A value becomes ``expected + (value - expected - shift) * factor``.
     """
@@ -106,7 +106,7 @@ class SiteEffect:
 
 
 def site_effect(rows: FloatArray, classes: Int64Array | None, common: Common) -> SiteEffect:
-    """What a site with these rows (rows, features) takes off them; nothing where it has none."""
+    """Return the effect of a site with these rows (rows, features); none without rows."""
     shift, factor = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
     count = len(rows)
     if not count:
@@ -119,7 +119,7 @@ def site_effect(rows: FloatArray, classes: Int64Array | None, common: Common) ->
     unit = common.deviation[chosen]
     own = variance[chosen] * (count / max(1, count - 1))
     delta = np.divide(own, unit**2, out=np.zeros_like(unit), where=unit > 0)
-    # Of a single row, and of a column that is constant here, only the place is known.
+    # For a single row, or a column that is constant here, only the shift is known.
     delta[delta == 0] = 1.0
     if common.kind == "combat":
         gamma, delta = shrunken(mean[chosen] / unit, delta, count)
@@ -131,7 +131,7 @@ def site_effect(rows: FloatArray, classes: Int64Array | None, common: Common) ->
 def own_moments(
     rows: FloatArray, classes: Int64Array | None, common: Common
 ) -> tuple[Float64Array, Float64Array]:
-    """Mean and variance (divisor n) of a site's rows around what is expected of them, (features,) each."""
+    """Return mean and variance (divisor n) of a site's rows around their expected values, (features,) each."""
     mean, variance = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
     for block, own in _blocks(rows, classes):
         mean += (block - common.expected(block, own)).sum(axis=0)
@@ -143,14 +143,14 @@ def own_moments(
 
 
 def shrunken(gamma: Float64Array, delta: Float64Array, count: int) -> tuple[Float64Array, Float64Array]:
-    """Posterior means of a site's shifts and variances, each drawn to what the other columns say.
+    """Return posterior means of a site's shifts and variances, each shrunk towards the other columns.
 
     Parameters
     ----------
     gamma, delta : (columns,) float64
         Shifts and variances of at least two columns, in units of the columns' deviation and its square.
     count : int
-        Rows of the site; of a single one the variances stay.
+        Rows of the site; for a single row the variances stay.
 
     Returns
     -------
@@ -160,7 +160,8 @@ def shrunken(gamma: Float64Array, delta: Float64Array, count: int) -> tuple[Floa
     if count == 1:
         return _shift(gamma, delta, 1, likely, spread), delta
     mean, width = delta.mean(), delta.var(ddof=1)
-    # The inverse gamma prior with the moments of delta, numerator and denominator times its variance, which may be 0.
+    # Inverse gamma prior with the moments of delta; numerator and denominator are multiplied by its variance, which
+    # may be 0.
     a_width, b_width = 2.0 * width + mean**2, mean * width + mean**3
     best, scale = gamma, delta
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -168,7 +169,7 @@ def shrunken(gamma: Float64Array, delta: Float64Array, count: int) -> tuple[Floa
             new = _shift(gamma, scale, count, likely, spread)
             squares = (count - 1) * delta + count * (gamma - new) ** 2
             wider = (0.5 * squares * width + b_width) / ((count / 2.0 - 1.0) * width + a_width)
-            # A shift below 0 counts for nothing here, as in sva.
+            # As in sva, a shift below 0 does not count here.
             change = max(float(((abs(new - best)) / best).max()), float((abs(wider - scale) / scale).max()))
             best, scale = new, wider
             if not change > _CHANGE:
@@ -186,7 +187,7 @@ def _shift(
 def adjusted_rows(
     rows: FloatArray, classes: Int64Array | None, common: Common, effect: SiteEffect
 ) -> FloatArray:
-    """A site's rows (rows, features) without what is its own, in their own precision; columns that stay to the bit."""
+    """Return a site's rows (rows, features) without its effect, in their own precision; other columns bit-identical."""
     result = np.empty(rows.shape, rows.dtype)
     start = 0
     for block, own in _blocks(rows, classes):
@@ -202,16 +203,16 @@ def adjusted_rows(
 
 @dataclass(frozen=True)
 class Harmonization:
-    """What sites did to their rows: what they were told, and each site's own, in client order.
+    """What sites did to their rows: the common part, and each site's own effect, in client order.
 
-    The latter is in no federation in one place.
+    No party of a real federation has all site effects.
     """
 
     common: Common
     effects: tuple[SiteEffect, ...]
 
     def applied(self, rows: FloatArray, owners: Int64Array, classes: Int64Array | None = None) -> FloatArray:
-        """Rows (rows, features) of sites (rows,), and their classes where those are kept, adjusted."""
+        """Return adjusted rows (rows, features) of sites (rows,), with their classes if those are covariates."""
         result = np.empty(rows.shape, rows.dtype)
         for site in np.unique(owners):
             own = np.flatnonzero(owners == site)
@@ -221,7 +222,7 @@ class Harmonization:
 
 
 def _blocks(rows: FloatArray, classes: Int64Array | None) -> list[tuple[FloatArray, Int64Array | None]]:
-    """Some rows at a time, and their classes; of a table in single precision no copy in double is made whole."""
+    """Return blocks of rows with their classes, so that a float32 table is never copied to float64 as a whole."""
     return [
         (rows[start:stop], None if classes is None else classes[start:stop])
         for start, stop in value_blocks(*rows.shape)

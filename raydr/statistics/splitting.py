@@ -1,4 +1,4 @@
-"""Cells of rows that nobody sees: the light give way to halves of the heavy."""
+"""Cells of rows that the server does not see: light cells are replaced by halves of heavy ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from raydr.arrays import Float64Array
 
 _LIGHT = 0.2
-"""Part of the mean count up to which a cell is light."""
+"""Fraction of the mean count up to which a cell is light."""
 
 
 def split(
@@ -18,22 +18,22 @@ def split(
     least: float,
     stream: np.random.Generator,
 ) -> Float64Array:
-    """Centres (wanted, axes): light cells are dropped, and the heaviest split in two until there are so many.
+    """Return centres (wanted, axes): light cells are dropped, and the heaviest split until there are enough.
 
     Parameters
     ----------
     centres : (cells, axes)
-        Of the cells.
+        Centres of the cells.
     counts : (cells,)
-        Rows of each.
+        Rows of each cell.
     wanted : int
-        How many cells there are to be.
+        Number of cells to return.
     apart : (axes,)
-        Standard deviation of how far both halves of a cell go, along each axis.
+        Standard deviation of the offset of both halves of a cell, along each axis.
     least : float
-        Count up to which a cell is light, whatever the others are.
+        Count up to which a cell is light, whatever the other counts are.
     stream : numpy.random.Generator
-        Draws where the halves go.
+        Draws the offsets of the halves.
     """
     light = max(least, _LIGHT * float(counts.sum()) / len(counts))
     kept = counts > light

@@ -469,4 +469,4 @@ def agreement_on(agreement: Agreement | None, clients: int) -> tuple[Entry, ...]
     return (survey, spelling) if agreement.calls else (survey,)
 
 
-_ADDED_UP = "server, which adds up what each client sends"
+_ADDED_UP = "server, which sums what each client sends"

@@ -81,7 +81,7 @@ def test_no_worker_in_time_is_a_failed_run_with_what_its_log_says(
         ray_health.require_worker("on this machine", "Type this.")
     assert failed.value.exit_code == 3
     assert str(failed.value).startswith(
-        "No worker of Ray's started on this machine within 0 s. The log of one says: shared_memory.cc:46: mmap failed ("
+        "No Ray worker started on this machine within 0 s. A worker's log says: shared_memory.cc:46: mmap failed ("
     )
     assert str(failed.value).endswith("/worker-0.err). Type this.")
 
@@ -89,7 +89,7 @@ def test_no_worker_in_time_is_a_failed_run_with_what_its_log_says(
 def test_workers_that_end_before_they_begin_are_a_failed_run_at_once(answers: Answers) -> None:
     answers(iter([WorkerCrashedError()]))
     with pytest.raises(
-        RunError, match=r"No worker of Ray's started here \(The worker died .*\)\. The log of one says"
+        RunError, match=r"No Ray worker started here \(The worker died .*\)\. A worker's log says"
     ):
         ray_health.require_worker("here", "Type this.")
 

@@ -259,7 +259,7 @@ def test_a_job_gives_the_bits_of_the_local_run_and_names_the_files_of_its_client
         with pytest.raises(RunError, match="SHA-256"):
             dashboard.fetch(dashboard.job(job[1]), arrived)
         (kept / job_artifacts.MANIFEST).unlink()
-        with pytest.raises(RunError, match="has not kept"):
+        with pytest.raises(RunError, match="does not have the folder"):
             dashboard.fetch(dashboard.job(job[1]), arrived)
 
 
@@ -480,7 +480,7 @@ def cut(end: socket.socket) -> None:
 def test_a_token_that_is_refused_and_one_that_lacks(head: Place, tmp_path: Path) -> None:
     file = str(tiny_file(tmp_path))
     other = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    for environment, words in ((other, "refuses the token"), ({}, "asks for a token")):
+    for environment, words in ((other, "refused the token"), ({}, "requires a token")):
         done = subprocess.run(
             [*RAYDR, "submit", file, "--address", head.url],
             capture_output=True,
@@ -496,7 +496,7 @@ def test_a_token_that_is_refused_and_one_that_lacks(head: Place, tmp_path: Path)
 
 @pytest.mark.slow
 def test_a_job_that_nobody_sent(head: Place) -> None:
-    with head.heard() as dashboard, pytest.raises(OutputError, match="has no job 'nobody'"):
+    with head.heard() as dashboard, pytest.raises(OutputError, match="has no raydr job 'nobody'"):
         dashboard.job("nobody")
 
 
@@ -551,13 +551,13 @@ def test_nobody_at_an_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert status(["submit", str(tiny_file(tmp_path)), "--address", url]) == 2
     assert f"No Ray dashboard answers at {url} (connection refused)" in paragraph(capsys)
     assert status(["jobs", "--address", "10.0.0.1:6379"]) == 2
-    assert "is no address of a Ray dashboard" in paragraph(capsys)
+    assert "is not the address of a Ray dashboard" in paragraph(capsys)
 
 
 def test_something_else_at_an_address(stand_in: Any, capsys: pytest.CaptureFixture[str]) -> None:
     url, _ = stand_in(b"<html>welcome</html>")
     assert status(["jobs", "--address", url]) == 2
-    assert "is no Ray dashboard" in paragraph(capsys)
+    assert "is not a Ray dashboard" in paragraph(capsys)
 
 
 def test_another_release_of_ray_is_refused_with_both_versions(
@@ -680,7 +680,7 @@ def test_a_package_has_raydr_whole_and_is_the_same_each_time(tmp_path: Path) -> 
 def test_what_is_too_large_for_a_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipping, "LARGEST", 10**6)
     noise = np.random.default_rng(0).bytes(2 * 10**6)
-    with pytest.raises(DataError, match=r"more than 1 MB.*files/0/noise"):
+    with pytest.raises(DataError, match=r"larger than 1 MB.*files/0/noise"):
         shipping.packed({"files/0/noise": noise})
 
 
@@ -784,11 +784,14 @@ def with_long_attributes(archive: tarfile.TarFile) -> None:
 
 
 ARCHIVES: dict[str, tuple[bytes, str]] = {
-    "cut": (archive_of(with_noise)[:-1000], "its archive was cut or damaged: .*end-of-stream"),
-    "cut at its beginning": (archive_of(with_noise)[:5], "its archive was cut or damaged"),
-    "without content": (b"", "its archive was cut or damaged"),
-    "damaged": (archive_of(with_noise)[:60] + bytes(500) + archive_of(with_noise)[560:], "cut or damaged"),
-    "no gzip": (b"a" * 5000, "its archive was cut or damaged: Not a gzip"),
+    "cut": (archive_of(with_noise)[:-1000], "its archive is truncated or damaged: .*end-of-stream"),
+    "cut at its beginning": (archive_of(with_noise)[:5], "its archive is truncated or damaged"),
+    "without content": (b"", "its archive is truncated or damaged"),
+    "damaged": (
+        archive_of(with_noise)[:60] + bytes(500) + archive_of(with_noise)[560:],
+        "truncated or damaged",
+    ),
+    "no gzip": (b"a" * 5000, "its archive is truncated or damaged: Not a gzip"),
     "of long attributes": (archive_of(with_long_attributes), "a member's attributes take 2097"),
 }
 
@@ -813,7 +816,7 @@ def test_an_archive_larger_than_the_disk_is_refused_before_it_is_unpacked(
     free = shutil.disk_usage(tmp_path)._replace(free=49_999)
     monkeypatch.setattr("raydr.actors.job_artifacts.shutil.disk_usage", lambda place: free)
     with pytest.raises(
-        RunError, match=r"unpacks to more than is free in .*: noise of 48.83 KiB does not fit"
+        RunError, match=r"needs more space than is free in .*: noise of 48.83 KiB does not fit"
     ):
         there(tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -854,13 +857,13 @@ def test_a_folder_that_cannot_be_kept_leaves_no_parts(
     # The kernel's own limit on files stands in for a full disk.
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, before[1]))
     try:
-        with pytest.raises(OutputError, match="could not be packed"):
+        with pytest.raises(OutputError, match="Cannot pack"):
             job_artifacts.keep(tmp_path / "noise", "job-1")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert list((logs / "raydr" / "job-1").iterdir()) == []
     monkeypatch.setattr(job_artifacts, "LARGEST", 500_000)
-    with pytest.raises(OutputError, match="more than"):
+    with pytest.raises(OutputError, match="larger than"):
         job_artifacts.keep(tmp_path / "noise", "job-2")
 
 
@@ -869,7 +872,7 @@ def test_an_environment_that_lacks_something_is_told_by_name() -> None:
 
     assert first_look.wrong(shipping.requirements(), ray.__version__) is None
     assert first_look.lacking(["numpy>=1", "no-such-thing>=2", "click>=99", "absent; extra == 'dev'"]) == [
-        "no-such-thing is not there",
+        "no-such-thing is not installed",
         f"click is {__import__('importlib.metadata').metadata.version('click')}, not >=99",
     ]
     assert "not the head's 1.0" in str(first_look.wrong([], "1.0"))
@@ -1061,12 +1064,12 @@ def test_a_run_on_a_cluster_that_speaks_tls_has_the_bits_of_one_here(tmp_path: P
         ).read_bytes()
         plain = ended(*RAYDR, "run", str(file), "--address", f"127.0.0.1:{port}", "-q", RAY_USE_TLS="0")
         assert plain.returncode == 2, plain.stderr
-        assert "not with RAY_USE_TLS as it is set here" in " ".join(plain.stderr.split())
+        assert "its RAY_USE_TLS differs from the setting here" in " ".join(plain.stderr.split())
         lost = ended(
             *RAYDR, "run", str(file), "--address", f"127.0.0.1:{port}", "-q", RAY_TLS_SERVER_KEY="no"
         )
         assert lost.returncode == 2, lost.stderr
-        assert "RAY_USE_TLS is set, and RAY_TLS_SERVER_KEY name no" in " ".join(lost.stderr.split())
+        assert "RAY_USE_TLS is set, but RAY_TLS_SERVER_KEY do not name" in " ".join(lost.stderr.split())
     finally:
         for straggler in processes_of(mark):
             straggler.kill()

@@ -111,7 +111,7 @@ def test_a_token_of_anothers_cluster_is_asked_for(cluster: None, tmp_path: Path)
     with Command("run", str(on_ray(tmp_path)), "--address", closed, "--quiet") as command:
         code, _, err = command.end()
     assert code == 2
-    assert "asks for a token" in err
+    assert "requires a token" in err
     assert len(err.splitlines()) == 1, err
 
 

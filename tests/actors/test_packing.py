@@ -60,7 +60,7 @@ def test_clients_that_train_as_one_share_actors() -> None:
         (seating(1000, 4, 2, 0), "1,000 clients in 4 actors and a coordinator"),
         (
             seating(33, "auto", 2, PLENTY),
-            "33 clients in 2 actors and a coordinator, packed: one each would be more than 16 on a core",
+            "33 clients in 2 actors and a coordinator, packed: one each would be more than 16 per core",
         ),
         (
             seating(1000, "auto", 2, 2**35),
@@ -69,7 +69,8 @@ def test_clients_that_train_as_one_share_actors() -> None:
         ),
         (
             seating(10, "auto", 2, PLENTY, batched=True),
-            "10 clients in 2 actors and a coordinator, packed: runtime.batch_clients trains those of one actor as one",
+            "10 clients in 2 actors and a coordinator, packed: runtime.batch_clients trains the clients of one actor"
+            " together",
         ),
         (seating(2, "auto", 2, 0, batched=True), "2 clients in 2 actors and a coordinator"),
     ],

@@ -75,7 +75,7 @@ def test_no_place_for_it_is_an_error_that_helps(short: Path, monkeypatch: pytest
     monkeypatch.setattr(tempfile, "mkdtemp", full)
     monkeypatch.setenv("TMPDIR", str(long(short, 60)))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
-    with pytest.raises(OutputError, match="set TMPDIR to a folder that does") as refused:
+    with pytest.raises(OutputError, match="Set TMPDIR to such a folder") as refused:
         leftovers.new_folder()
     assert tried == ["/tmp", str(short)]
     assert refused.value.exit_code == 2

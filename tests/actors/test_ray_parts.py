@@ -169,13 +169,13 @@ GRPC_OF_ANOTHER_KIND = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
     ("address", "answer", "said"),
     [
         pytest.param(None, None, "connection refused", id="nobody"),
-        pytest.param("", HTTP, "is no Ray cluster", id="a web server"),
+        pytest.param("", HTTP, "is not a Ray cluster", id="a web server"),
         pytest.param("", None, "no answer", id="a silent listener"),
         pytest.param(
-            "", GRPC_OF_ANOTHER_KIND, "no cluster makes itself known", id="another speaker of HTTP/2"
+            "", GRPC_OF_ANOTHER_KIND, "no cluster identified itself", id="another speaker of HTTP/2"
         ),
-        pytest.param("ray://127.0.0.1:10001", HTTP, "Ray's client", id="Ray's client"),
-        pytest.param("nonsense", HTTP, "is no address", id="no address"),
+        pytest.param("ray://127.0.0.1:10001", HTTP, "a Ray Client address", id="Ray's client"),
+        pytest.param("nonsense", HTTP, "is not the address", id="no address"),
     ],
 )
 def test_an_address_where_no_cluster_answers_is_refused_within_10_seconds(
@@ -385,7 +385,7 @@ def test_an_evaluation_that_is_killed_twice_does_not_cost_the_map(
 
     heard: list[Event] = []
     monkeypatch.setattr(simulation, "examine", lambda question, *, listener: die(listener=listener))
-    with pytest.raises(RunError, match="ended twice, with the federated map drawn already") as failed:
+    with pytest.raises(RunError, match="ended twice, after the federated map was computed") as failed:
         runner.run(read(on_ray(tmp_path)), out=tmp_path / "out", listener=heard.append)
     stages = [event.stage for event in heard if isinstance(event, StageEnded)]
     assert stages.count("landmarks") == stages.count("embedding") == 1

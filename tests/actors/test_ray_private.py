@@ -43,6 +43,6 @@ def test_other_releases_of_ray_are_refused(
         ray_private.require_tested_ray()
     else:
         with pytest.raises(
-            RunError, match=rf"cannot start or join Ray {release}: .*pip install 'ray\[tune\]>=2.55,<2.56'"
+            RunError, match=rf"does not support Ray {release}: .*pip install 'ray\[tune\]>=2.55,<2.56'"
         ):
             ray_private.require_tested_ray()

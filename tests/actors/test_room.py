@@ -226,10 +226,10 @@ def test_what_has_a_part_of_a_gpu_goes_to_the_bundle_that_gpus_have(cluster: Non
 
     from raydr.actors.resources import Room
 
-    options = Room(cores=1, gpus=1.0, group=PlacementGroup.empty()).beside(0.25)
+    options = Room(cores=1, gpus=1.0, group=PlacementGroup.empty()).on_this_node(0.25)
     assert options["scheduling_strategy"].placement_group_bundle_index == -1
     assert options["num_gpus"] == 0.25
-    anywhere = Room(cores=1, gpus=1.0).beside(0.25)
+    anywhere = Room(cores=1, gpus=1.0).on_this_node(0.25)
     assert anywhere["num_gpus"] == 0.25
     assert anywhere["scheduling_strategy"].soft, "this node may have none"
-    assert "num_gpus" not in Room(cores=1, gpus=1.0).beside()
+    assert "num_gpus" not in Room(cores=1, gpus=1.0).on_this_node()

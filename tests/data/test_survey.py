@@ -253,7 +253,8 @@ def test_one_record_may_decide_what_is_mapped_and_the_ledger_says_so(tmp_path: P
         assert "survey of columns" in survey.what
         assert run.privacy.epsilon is None
         assert any(
-            text.startswith("ColumnSurvey leaves the client in the clear") for text in run.privacy.infinite
+            text.startswith("ColumnSurvey leaves the client without protection")
+            for text in run.privacy.infinite
         )
     assert mapped == [("a", "b", "c"), ("a", "b")]
 

@@ -323,7 +323,7 @@ def test_a_checkpoint_of_another_run_is_refused() -> None:
     )
     trajectory(inline(journal=journal, checkpoint_every=4))
     for other in ({"seed": 1}, {"run": "of something else"}):
-        with pytest.raises(RunError, match="of another run"):
+        with pytest.raises(RunError, match="belongs to another run"):
             inline(**other, resume=Checkpoint.from_bytes(taken[0]))
 
 
@@ -385,7 +385,7 @@ class TestRayOnly:
         *secrets, known = placement.withheld
         others = ray.put(("0" * 32, *ray.get(known)[1:]))
         carrier.placements = [dataclasses.replace(placement, withheld=(*secrets, others))]
-        with pytest.raises(Exception, match="client 0 was restarted with other rows"):
+        with pytest.raises(Exception, match="client 0 was restarted with different rows"):
             federation_over(carrier, CLIENTS, seed=0)
         carrier.close()
 
@@ -638,7 +638,7 @@ def test_a_client_that_is_asked_twice_follows_once() -> None:
     host.ask(Call(request=Shift(1.0), number=2, round=0, attempt=0, clients=(0,), in_rounds=False))
     assert [shifted(0), shifted(1)] == [2.0, 1.0]
     late = host.ask(Call(request=Shift(1.0), number=1, round=0, attempt=0, clients=(0,), in_rounds=False))[0]
-    assert "has followed call 2 since" in late.reason  # type: ignore[union-attr]
+    assert "has already followed the later call 2" in late.reason  # type: ignore[union-attr]
     host.restore(
         [call, Call(request=Shift(5.0), number=2, round=0, attempt=0, clients=(1,), in_rounds=False)]
     )

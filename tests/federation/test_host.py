@@ -195,7 +195,7 @@ def test_a_spoilt_reply_is_refused_and_a_second_one_is_whole(kind: Corruption) -
     found = failures(host.ask(call))
     assert {client: failure.kind for client, failure in found.items()} == {3: Kind.REFUSED}
     if kind is Corruption.ROUND:
-        assert found[3].reason == "the reply is of round 1, and this is round 2"
+        assert found[3].reason == "the reply belongs to round 1, but this is round 2"
     for spared in ({"in_rounds": False}, {"attempt": 1}):
         assert not failures(host.ask(replace(call, **spared)))
 
@@ -221,9 +221,7 @@ def test_nothing_goes_wrong_on_purpose_with_other_rows_and_the_client_stays_as_i
 
 def test_rows_that_are_not_those_of_their_fingerprint_are_refused() -> None:
     seats = [Seat(1, PARTS[1], fingerprint(PARTS[1])), Seat(3, PARTS[3] + 1.0, fingerprint(PARTS[3]))]
-    with pytest.raises(
-        RunError, match=r"client 3 was restarted with other rows than it had: .* has changed since"
-    ):
+    with pytest.raises(RunError, match=r"client 3 was restarted with different rows: .* has changed since"):
         ClientHost(seats=seats, seed=0)
 
 
@@ -320,7 +318,7 @@ def either(client: Client, request: EitherRequest) -> Either:
 def test_a_reply_of_another_type_than_those_before_is_refused() -> None:
     found = failures(hosted().ask(asking(EitherRequest())))
     assert {client: failure.reason for client, failure in found.items()} == {
-        3: "the reply is a Other, and others are Either"
+        3: "the reply is a Other, but the others are Either"
     }
 
 
@@ -445,7 +443,7 @@ def test_of_those_who_answer_as_one_who_is_at_fault_is_named_and_the_others_answ
     }
     assert set(replies(answers)) == {0, 1, 2, 4}
     spent = hosted().ask(asking(TogetherRequest(FEATURES, "memory")))
-    words = "could not answer together with the others of its host, though each could alone: MemoryError: no room for"
+    words = "could not answer jointly with the other clients of its host, although each could alone: MemoryError: no "
     assert [failure.reason.startswith(words) for failure in failures(spent).values()] == [True] * len(SIZES)
 
 
@@ -476,7 +474,7 @@ def test_fewer_replies_than_clients_are_no_answer_of_any(monkeypatch: pytest.Mon
     assert set(found) == set(EVERYBODY)
     for failure in found.values():
         assert failure.kind is Kind.CLIENT_RAISED
-        assert failure.reason.startswith("could not answer together with the others of its host")
+        assert failure.reason.startswith("could not answer jointly with the other clients of its host")
 
 
 def test_a_client_that_raises_is_told_by_its_error_alone() -> None:
@@ -609,9 +607,9 @@ def test_shares_of_noise_that_nobody_divides_or_of_a_client_without_weight_are_r
     request, sharing = SumsRequest(Louder(per="sum")), Sharing(4, 7.0, 1)
     alone = hosted().ask(asking(request))
     assert {failure.reason for failure in failures(alone).values()} == {
-        "TypeError: SumsRequest is not added up, and a louder word covers a sum alone"
+        "TypeError: SumsRequest is not summed, but a louder word covers only a sum"
     }
-    words = "TypeError: nothing says how clients divide a louder word"
+    words = "TypeError: the call does not say how clients share a louder word"
     undivided = hosted().sum(summing(request, weighting="rows")).failures
     assert [(failure.client, failure.reason) for failure in undivided] == [
         (client, words) for client in EVERYBODY
@@ -692,7 +690,7 @@ def test_rows_under_a_claim_are_not_drawn_again_for_another_strength_and_are_for
     np.testing.assert_array_equal(asked(2.0, 9.0).reply.values, first.reply.values)
     refused = asked(3.0)
     assert isinstance(refused, Failure)
-    assert "would be drawn twice, and is charged once" in refused.reason
+    assert "would be drawn twice, but is charged once" in refused.reason
 
 
 def test_no_noise_is_added_to_records_that_carry_it_for_good() -> None:
@@ -701,9 +699,7 @@ def test_no_noise_is_added_to_records_that_carry_it_for_good() -> None:
     host.client(1).covered_by = noise
     (answer,) = host.ask(asking(RowsRequest(noise, 1.0), (1,)))
     assert isinstance(answer, Failure)
-    assert answer.reason.startswith(
-        "TypeError: RowsRequest would add noise to records that carry it for good"
-    )
+    assert answer.reason.startswith("TypeError: RowsRequest would add noise to records that already carry it")
 
 
 @dataclass(frozen=True)
@@ -722,7 +718,7 @@ def test_no_mechanism_stands_before_what_sets_state() -> None:
     host = hosted()
     (answer,) = host.ask(asking(NoisyShift(1.0, GaussianNoise(on="data", level=0.5)), (1,)))
     assert isinstance(answer, Failure)
-    assert answer.reason == ("TypeError: NoisyShift sets clients' state, so no mechanism can stand before it")
+    assert answer.reason == ("TypeError: NoisyShift sets clients' state, so it cannot have a mechanism")
     np.testing.assert_array_equal(host.client(1).rows, PARTS[1])
 
 

@@ -214,9 +214,9 @@ def test_no_host_is_given_or_told_what_others_secrets_follow_from() -> None:
 
 def test_a_host_refuses_what_is_not_its_clients() -> None:
     seats = [Seat(client, rows, fingerprint(rows)) for client, rows in enumerate(PARTS)]
-    with pytest.raises(TypeError, match=r"host of clients \[0\] was given secrets of clients \[0, 1\]"):
+    with pytest.raises(TypeError, match=r"host of clients \[0\] was given the secrets of clients \[0, 1\]"):
         ClientHost(seats=seats[:1], seed=0, withheld=known(seats[:2]))
-    with pytest.raises(TypeError, match=r"host of clients \[0, 1\] was given secrets of clients \[0\]"):
+    with pytest.raises(TypeError, match=r"host of clients \[0, 1\] was given the secrets of clients \[0\]"):
         ClientHost(seats=seats[:2], seed=0, withheld=known(seats[:1]))
     classes = {1: np.zeros(21, np.int64)}
     with pytest.raises(TypeError, match="was given"):
@@ -244,7 +244,7 @@ def agreed_at(transport: InlineTransport) -> list[Secret]:
 def test_clients_agree_on_what_one_of_them_draws_and_find_it_again() -> None:
     transport = apart()
     federation = keyed(transport)
-    with pytest.raises(RunError, match="before they agreed on one"):
+    with pytest.raises(RunError, match="have not agreed on one yet"):
         agreed_at(transport)
     federation.agree()
     assert agreed_at(transport) == [GROUP] * CLIENTS
@@ -289,7 +289,7 @@ def test_a_box_opens_for_its_receiver_in_its_run_and_as_its_senders_alone() -> N
         (box, keys[2], RUN, 1, 0, public[0]),
     ]
     for arguments in wrong:
-        with pytest.raises(MaskingError, match="is forged, for somebody else"):
+        with pytest.raises(MaskingError, match="is forged, or belongs to another client"):
             receive(*arguments)
     back = hand_out(content, keys[1], RUN, 1, {0: public[0]})[0]
     with pytest.raises(MaskingError, match="is forged"):
@@ -304,7 +304,7 @@ def test_boxes_that_the_server_swaps_are_refused() -> None:
         own[1], own[2] = own[2], own[1]
         return replace(call, request=OpenRequests(own))
 
-    with pytest.raises(ClientError, match="is forged, for somebody else, or of another run"):
+    with pytest.raises(ClientError, match="is forged, or belongs to another client or run"):
         keyed(apart(relayed=swapped)).agree()
     assert OpenRequest.sets_state, "a client that is restarted is told again"
 
@@ -328,7 +328,7 @@ def test_keys_that_are_not_the_others_are_refused() -> None:
 def test_a_sealed_scaling_is_bound_to_its_run() -> None:
     sealed = key_rows(keyed(apart()), "standard", 0)
     opened(sealed, GROUP, RUN, "standard")
-    with pytest.raises(RunError, match="of another client, round or run"):
+    with pytest.raises(RunError, match="belongs to another client, round or run"):
         opened(sealed, GROUP, "another run", "standard")
 
 

@@ -146,7 +146,7 @@ def test_noise_on_rows_that_have_changed_is_drawn_again_only_where_it_claims_not
     if "level" in strength:
         assert (later.reply.lengths != first).all()
     else:
-        assert "would be drawn twice, and is charged once" in later.reason
+        assert "would be drawn twice, but is charged once" in later.reason
 
 
 @pytest.mark.parametrize("on", ["data", "distances"])
@@ -181,7 +181,9 @@ def test_who_applies_it_is_drawn_by_the_seed_in_exact_number() -> None:
     assert drawn[0] == drawn[1] != drawn[2]
     several = [some.of_each(10, np.random.default_rng(seed)) for seed in range(20)]
     assert {sum(found is not None for found in each) for each in several} == {3}
-    with pytest.raises(ScenarioError, match=r"privacy\.noise\.clients is 0\.3, which of 1 clients is none"):
+    with pytest.raises(
+        ScenarioError, match=r"privacy\.noise\.clients is 0\.3, which selects none of the 1 clients"
+    ):
         some.count(1)
 
 
@@ -193,7 +195,9 @@ def test_a_scenario_names_the_mechanism_without_the_clients_that_apply_it() -> N
 
 def test_noise_that_no_client_would_add_is_refused_and_a_few_clients_are_rounded() -> None:
     assert [Coverage(noise("data"), part).count(3) for part in (0.2, 0.5, 1.0)] == [1, 2, 3]
-    with pytest.raises(ScenarioError, match=r"which of 4 clients is none.* choose at least 0\.25"):
+    with pytest.raises(
+        ScenarioError, match=r"which selects none of the 4 clients.* Set it to at least 0\.25"
+    ):
         Coverage(noise("data"), 0.1).count(4)
 
 
@@ -255,7 +259,7 @@ def test_a_delta_is_below_a_tenth(delta: float, accepted: bool) -> None:
     if accepted:
         assert GaussianNoise(on="gradient", epsilon=1.0, delta=delta).delta == delta
     else:
-        with pytest.raises(ValueError, match=r"must be less than 0\.1|greater than 0"):
+        with pytest.raises(ValueError, match=r"expected less than 0\.1|greater than 0"):
             GaussianNoise(on="gradient", epsilon=1.0, delta=delta)
 
 
@@ -270,7 +274,10 @@ def noisy_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"kind": "rot13"}, "a protection is of kind 'rot13', and this raydr knows only gaussian-noise"),
+        (
+            {"kind": "rot13"},
+            "unknown protection kind 'rot13': this version of raydr knows only gaussian-noise",
+        ),
         ({"level": -1.0}, "greater than 0"),
     ],
 )

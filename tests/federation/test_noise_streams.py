@@ -287,7 +287,7 @@ def test_a_run_that_draws_again_is_held_to_its_budget(tmp_path: Path, seen: Seen
     whole = shutil.copytree(kept, tmp_path / "again.incomplete-1")
     assert epsilon(resume(whole)) <= 1.0
     interrupt_again(kept)
-    with pytest.raises(BudgetError, match="raise epsilon_max"):
+    with pytest.raises(BudgetError, match=r"raise privacy\.epsilon_max"):
         resume(kept)
     edit(kept, "privacy", epsilon_max=3.0)
     assert epsilon(resume(kept)) > 1.0

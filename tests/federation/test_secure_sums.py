@@ -249,7 +249,7 @@ def test_a_server_of_another_run_is_refused_by_name() -> None:
     seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(3))]
     transport = InlineTransport([ClientHost(seats=seats, seed=0, run="one run")])
     federation = Federation(transport, 3, Context(seed=0, run="another", secure=SecureSums()))
-    with pytest.raises(RaydrError, match="are not in the same run"):
+    with pytest.raises(RaydrError, match="have different runs or seeds"):
         federation.sum(VectorsRequest())
 
 
@@ -309,7 +309,7 @@ def test_every_sum_of_every_method_can_be_secret(name: str, tmp_path: Path) -> N
         assert (plain / "embedding.parquet").read_bytes() == (hidden / "embedding.parquet").read_bytes()
     run = read_run(hidden)
     assert run.privacy.secure_aggregation
-    summed = [entry for entry in run.ledger if "adds up" in entry.seen_by]
+    summed = [entry for entry in run.ledger if "sums what each client sends" in entry.seen_by]
     assert not summed
     assert {entry.kind for entry in run.ledger if entry.secure}
 
@@ -350,9 +350,9 @@ def test_noise_is_enough_after_the_worst_drop_out_that_is_allowed(tmp_path: Path
     ("sections", "message"),
     [
         ({"clients__count": 2}, "needs at least 3 clients"),
-        ({"clients__count": 4, "runtime__quorum": 0.5}, "fewer than 2 are left"),
+        ({"clients__count": 4, "runtime__quorum": 0.5}, "Fewer than 2 are left"),
         ({"clients__count": 10, "clients__participation": 0.2}, "needs at least 3 clients"),
-        ({"privacy__colluding": 0.9}, "fewer than 2 are left"),
+        ({"privacy__colluding": 0.9}, "Fewer than 2 are left"),
     ],
 )
 def test_clients_that_are_too_few_for_a_secret_are_refused(sections: dict[str, Any], message: str) -> None:

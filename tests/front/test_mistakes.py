@@ -200,7 +200,7 @@ def test_text_among_the_features_names_every_key_that_a_column_of_text_may_have(
 
 def test_errors_of_the_federation_name_the_column(capsys: pytest.CaptureFixture[str]) -> None:
     huge = TABLE.replace(",0,", ",1e200,")
-    for scale, said in (("standard", "The column 'x' holds values of about 2**"), ("none", "2**")):
+    for scale, said in (("standard", "The column 'x' has values of about 2**"), ("none", "2**")):
         assert status(["run", str(written(huge)), "--set", f"data.scale={scale}"]) in (0, 2)
         shown = "".join(capsys.readouterr())
         assert "counted from 0" not in shown

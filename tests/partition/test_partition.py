@@ -318,7 +318,7 @@ def test_rows_within_a_class_are_shuffled() -> None:
     ("kind", "options", "error", "said"),
     [
         ("iid", {"clients": 61}, DataError, "at most 60"),
-        ("iid", {"clients": 0}, ScenarioError, "at least 1 client"),
+        ("iid", {"clients": 0}, ScenarioError, "expected at least 1"),
         ("iid", {}, ScenarioError, "clients.count"),
         ("dirichlet", {"clients": 61}, DataError, "at most 60"),
         ("dirichlet", {"clients": 5, "min_rows": 13}, DataError, "lower clients.count to at most 4"),

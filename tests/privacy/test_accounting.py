@@ -111,7 +111,7 @@ class TestAccountant:
             Budget(epsilon_max=1.0, strict=True),
         )
         require_affordable(spent, Charge(kind="b", deviation=half, sensitivity=1.0), budget, "b")
-        with pytest.raises(BudgetError, match=r"c would take the run to epsilon 1\.2"):
+        with pytest.raises(BudgetError, match=r"c would raise the run's epsilon to 1\.2"):
             require_affordable(
                 spent | {Charge(kind="b", deviation=half, sensitivity=1.0): 1},
                 Charge(kind="c", deviation=half, sensitivity=1.0),
@@ -446,31 +446,31 @@ def test_noise_that_means_something_is_accepted(settings: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"on": "gradient"}, "here is none of them"),
+        ({"on": "gradient"}, "got none"),
         *[
             ({"on": "gradient", way: 0}, "greater than 0")
             for way in ("level", "sigma", "multiplier", "epsilon")
         ],
         ({"on": "data", "level": 1, "clip": 0}, "greater than 0"),
-        ({"on": "gradient", "epsilon": 1, "sigma": 1}, "here are sigma and epsilon"),
-        ({"on": "gradient", "multiplier": 1, "delta": 1e-6}, "delta is of epsilon"),
-        ({"on": "distances", "epsilon": 1}, "nothing bounds how far a record moves its distances"),
-        ({"on": "embedding", "level": 1}, "which have no embedding"),
-        ({"on": "moments", "level": 1, "clip": 1}, "which have no moments"),
-        ({"on": "update", "level": 1, "clip": 1}, "which have no update"),
-        ({"on": "surrogate", "epsilon": 1}, "noise on surrogates alone can claim nothing"),
-        ({"on": "data", **CLIPPED, "per": "sum"}, "choose per: client"),
-        ({"on": "distances", "level": 1, "per": "sum"}, "choose per: client"),
-        ({"on": "gradient", "level": 1, "per": "sum"}, "choose per: client"),
-        ({"on": "gradient", **CLIPPED}, "noise on gradient needs no such bound"),
-        ({"on": "distances", "level": 1, "clip": 1}, "noise on distances needs no such bound"),
-        ({"on": "data", "epsilon": 1}, "only if records are cut"),
-        ({"on": "data", "multiplier": 1}, "only if records are cut"),
-        ({"on": "moments", "epsilon": 1}, "moments of records of any length"),
+        ({"on": "gradient", "epsilon": 1, "sigma": 1}, "got sigma and epsilon"),
+        ({"on": "gradient", "multiplier": 1, "delta": 1e-6}, "delta needs epsilon"),
+        ({"on": "distances", "epsilon": 1}, "nothing bounds how far a record moves them"),
+        ({"on": "embedding", "level": 1}, "level is not available for noise on embedding"),
+        ({"on": "moments", "level": 1, "clip": 1}, "level is not available for noise on moments"),
+        ({"on": "update", "level": 1, "clip": 1}, "level is not available for noise on update"),
+        ({"on": "surrogate", "epsilon": 1}, "noise on surrogates alone cannot claim an epsilon"),
+        ({"on": "data", **CLIPPED, "per": "sum"}, "set per: client"),
+        ({"on": "distances", "level": 1, "per": "sum"}, "set per: client"),
+        ({"on": "gradient", "level": 1, "per": "sum"}, "set per: client"),
+        ({"on": "gradient", **CLIPPED}, "noise on gradient does not use clip"),
+        ({"on": "distances", "level": 1, "clip": 1}, "noise on distances does not use clip"),
+        ({"on": "data", "epsilon": 1}, "only with a clip norm"),
+        ({"on": "data", "multiplier": 1}, "only with a clip norm"),
+        ({"on": "moments", "epsilon": 1}, "noise on moments needs a clip norm"),
         ({"on": "update", "epsilon": 1}, "updates of any length"),
-        ({"on": "moments", **CLIPPED, "unit": "client"}, "noise on moments hides records"),
+        ({"on": "moments", **CLIPPED, "unit": "client"}, "and this is noise on moments"),
         ({"on": "embedding", "epsilon": 1, "decay": "theorem-2"}, "noise on embedding is added once"),
-        ({"on": "gradient", "epsilon": 1, "stage": "all"}, "and this is on gradient"),
+        ({"on": "gradient", "epsilon": 1, "stage": "all"}, "and this is noise on gradient"),
     ],
 )
 def test_noise_that_means_nothing_is_refused(settings: dict[str, Any], words: str) -> None:
@@ -572,15 +572,15 @@ class TestCharges:
             for _ in federation.rounds(5, {}):
                 asked(federation, noise)
 
-        with pytest.raises(BudgetError, match=r"Step of round 4 would take the run to epsilon 1\.1"):
+        with pytest.raises(BudgetError, match=r"Step in round 4 would raise the run's epsilon to 1\.1"):
             learn()
         assert list(federation.ledger.charges.values()) == [3]
-        with pytest.raises(ScenarioError, match="so it was not asked for"):
+        with pytest.raises(ScenarioError, match="The request was not sent"):
             asked(federate(partitions(), budget=budget), gradient_noise(multiplier=1.0))
 
     @pytest.mark.parametrize("strict", [True, "sums"])
     def test_a_strict_run_sends_no_bare_sum(self, strict: Any) -> None:
-        with pytest.raises(ScenarioError, match=r"privacy\.strict lets nothing leave"):
+        with pytest.raises(ScenarioError, match=r"privacy\.strict allows only messages under noise"):
             federate(partitions(), budget=Budget(strict=strict)).mean(steps(None))
 
     def test_noise_nobody_calibrated_is_not_sent(self) -> None:
@@ -663,7 +663,7 @@ class TestAccounts:
         for call in (call_for(Enrol()), call_for(steps(None), ()), call_for(steps(None), (1,))):
             assert accounts.afford(call, SIZES, Ledger()) == Due(), "public, asked of nobody, of no rows"
         if refused:
-            with pytest.raises(ScenarioError, match="lets nothing leave"):
+            with pytest.raises(ScenarioError, match="allows only messages under noise"):
                 accounts.afford(call_for(steps(None)), SIZES, Ledger())
         else:
             assert accounts.afford(call_for(steps(None)), SIZES, Ledger()) == Due()
@@ -674,7 +674,7 @@ class TestAccounts:
     ) -> None:
         accounts = Accounts(budget=Budget(strict=strict))
         if refused:
-            with pytest.raises(ScenarioError, match="lets nothing leave"):
+            with pytest.raises(ScenarioError, match="allows only messages under noise"):
                 accounts.afford(call_for(LengthRequest()), SIZES, Ledger())
         else:
             assert accounts.afford(call_for(LengthRequest()), SIZES, Ledger()) == Due()
@@ -799,7 +799,7 @@ class TestRuns:
         folder = run(noisy_scenario(), out=tmp_path / "run")
         privacy = json.loads((folder / "privacy.json").read_text())
         assert privacy["epsilon"] is None
-        assert "leaves the client in the clear, for each record" in " ".join(privacy["infinite"])
+        assert "leaves the client without protection for each record" in " ".join(privacy["infinite"])
         assert privacy["epsilon_accounted"] == pytest.approx(1.0, rel=1e-6)
         kinds = {release["kind"] for release in privacy["releases"]}
         assert {"Enrolment", "Within", "Moment", "Histogram", "Step", "Distances"} <= kinds
@@ -869,7 +869,8 @@ class TestRuns:
         budget = {"noise": {"on": "gradient", "sigma": 1e-3}, "strict": "sums", "epsilon_max": 0.5}
         content = {"kind": "fed-tsne", "landmarks": 12, "bounds": [0, 8], "gamma": 0.1, "rounds": 3}
         with pytest.raises(
-            ScenarioError, match=r"Step of round 1 would take the run to epsilon .* was not asked for"
+            ScenarioError,
+            match=r"Step in round 1 would raise the run's epsilon to .* The request was not sent",
         ):
             run(tiny_scenario(method=content, privacy=budget), out=tmp_path / "run")
         assert not list(tmp_path.iterdir())
@@ -881,7 +882,7 @@ class TestRuns:
         budget = {"noise": {"on": "gradient", "epsilon": 1.0}, "strict": "sums"}
         scale = "standard" if missing == "scale" else "none"
         with pytest.raises(
-            ScenarioError, match=r"would: .*(how many of a client's rows|whether all of a client's)"
+            ScenarioError, match=r"has none: .*(a histogram of the distances|whether all of a client's)"
         ):
             run(tiny_scenario(method=content, privacy=budget, data__scale=scale), out=tmp_path / "run")
         assert not list(tmp_path.iterdir())
@@ -900,16 +901,16 @@ class TestRuns:
     ("privacy", "words"),
     [
         ({"noise": {"on": "gradient"}}, "exactly one of level, sigma, multiplier and epsilon"),
-        ({"noise": {"on": "gradient", "level": 1, "sigma": 1}}, "here are level and sigma"),
+        ({"noise": {"on": "gradient", "level": 1, "sigma": 1}}, "got level and sigma"),
         ({"noise": {"on": "gradient", "epsilon": 0}}, "greater than 0"),
         ({"noise": {"on": "gradient", "epsilon": -1}}, "greater than 0"),
-        ({"noise": {"on": "gradient", "epsilon": 1, "delta": 1.0}}, "must be less than 0.1"),
-        ({"delta": 0.5}, "delta 0.5 is the chance that the claim does not hold"),
+        ({"noise": {"on": "gradient", "epsilon": 1, "delta": 1.0}}, "expected less than 0.1, got 1"),
+        ({"delta": 0.5}, "got 0.5: delta is the probability that the claim fails"),
         ({"noise": {"on": "gradient", "epsilon": 1}, "delta": 0.0}, "greater than 0"),
-        ({"noise": {"on": "gradient", "level": 1, "delta": 0.01}}, "delta is of epsilon"),
+        ({"noise": {"on": "gradient", "level": 1, "delta": 0.01}}, "delta needs epsilon"),
         ({"noise": {"on": "variable", "level": 1}}, "clients never upload that"),
-        ({"noise": {"on": "data", "epsilon": 1}}, "give clip, a norm"),
-        ({"noise": {"on": "gradient", "level": 1, "per": "sum"}}, "per: sum is of calibrated noise"),
+        ({"noise": {"on": "data", "epsilon": 1}}, "only with a clip norm"),
+        ({"noise": {"on": "gradient", "level": 1, "per": "sum"}}, "per: sum needs calibrated noise"),
         ({"noise": {"on": "gradient", "epsilon": 1, "clients": 0.5}}, "all clients add noise or none"),
         ({"noise": {"on": "gradient", "epsilon": 1}, "strict": True}, "set strict to sums"),
         ({"noise": {"on": "gradient", "level": 1}, "strict": "sums"}, "a level depends on the data"),
@@ -917,7 +918,7 @@ class TestRuns:
         ({"noise": {"on": "gradient", "epsilon": 1}, "epsilon_max": 2}, "set strict to true, or to sums"),
         (
             {"noise": {"on": "gradient", "epsilon": 3}, "epsilon_max": 2, "strict": "sums"},
-            "would come to epsilon 3 at delta 1e-05",
+            "would cost epsilon 3 at delta 1e-05",
         ),
     ],
 )

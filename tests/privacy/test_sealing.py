@@ -17,7 +17,7 @@ from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
 NONCE = 12
 KEY = bytes(range(32))
 MINE = Binding("run", client=3, round=7, purpose="a test")
-ADVICE = "Resume from an earlier checkpoint, or start the run anew"
+ADVICE = "Resume from an earlier checkpoint, or start the run again"
 
 keys = st.binary(min_size=32, max_size=32)
 contents = arrays(np.uint8, st.integers(0, 160))
@@ -64,7 +64,7 @@ def test_the_nonce_tells_nothing_to_who_has_not_the_key() -> None:
 
 @given(content=contents, keys=st.lists(keys, min_size=2, max_size=2, unique=True))
 def test_another_key_is_refused(content: UInt8Array, keys: list[bytes]) -> None:
-    with pytest.raises(RunError, match=f"is of another client, round or run.*{ADVICE}"):
+    with pytest.raises(RunError, match=f"belongs to another client, round or run.*{ADVICE}"):
         unseal(seal(content, keys[0], MINE), keys[1], MINE)
 
 
@@ -80,7 +80,7 @@ def test_another_key_is_refused(content: UInt8Array, keys: list[bytes]) -> None:
 )
 def test_what_is_bound_to_something_else_is_refused(other: Binding) -> None:
     content = numbers(1, 2, 3)
-    with pytest.raises(RunError, match=f"is of another client, round or run.*{ADVICE}"):
+    with pytest.raises(RunError, match=f"belongs to another client, round or run.*{ADVICE}"):
         unseal(seal(content, KEY, MINE), KEY, other)
     assert nonce(seal(content, KEY, MINE)) != nonce(seal(content, KEY, other))
 
@@ -108,7 +108,7 @@ def test_one_flipped_bit_anywhere_is_refused(count: int) -> None:
     for bit in range(8 * sealed.size):
         flipped = sealed.copy()
         flipped[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(RunError, match=f"came back changed.*{ADVICE}"):
+        with pytest.raises(RunError, match=f"it was changed.*{ADVICE}"):
             unseal(flipped, KEY, MINE)
     assert unseal(sealed, KEY, MINE).tobytes() == content.tobytes()
 

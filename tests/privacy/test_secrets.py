@@ -103,7 +103,7 @@ def test_the_users_secret_lies_in_a_folder_of_the_users_own(
     assert stat.S_IMODE((tmp_path / "not" / "there" / "raydr").stat().st_mode) == 0o700
     assert re.fullmatch("[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{16}", name)
     for other in ("a run", name.rpartition("-")[0], f"{name}-more"):
-        with pytest.raises(RunError, match="is not here"):
+        with pytest.raises(RunError, match="is not available"):
             Origin().named(other)
     assert Origin().named(name).name == name
     assert re.fullmatch("[0-9a-f]{32}", Origin().fingerprint("rows"))
@@ -131,7 +131,7 @@ def test_another_secret_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "raydr" / "secret").write_bytes(bytes(32))
     of_file = Origin(secret_file(tmp_path)).begin("study")
     assert Origin(secret_file(tmp_path)).begin("study") == of_file
-    with pytest.raises(RunError, match="is another file than it was"):
+    with pytest.raises(RunError, match=r"\(privacy\.secret\) has changed"):
         Origin(secret_file(tmp_path, bytes(40))).again("study", of_file.name)
     with pytest.raises(RunError, match="not the one"):
         Origin().again("study", of_file.name)
@@ -142,7 +142,7 @@ def test_other_settings_or_rows_are_not_taken_for_another_secret(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     begun = Origin().begin("study")
-    with pytest.raises(RunError, match="began with other settings or other rows"):
+    with pytest.raises(RunError, match="started with other settings or rows"):
         Origin().again("other", begun.name)
 
 
@@ -212,7 +212,7 @@ def test_no_digest_that_a_run_writes_tells_the_last_row(
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "cannot be read"), (bytes(31), "has 31 bytes"), (bytes(2**20 + 1), "has 1,048,577 bytes")],
+    [(None, "cannot read"), (bytes(31), "has 31 bytes"), (bytes(2**20 + 1), "has 1,048,577 bytes")],
 )
 def test_a_file_that_holds_no_secret_is_refused(tmp_path: Path, content: bytes | None, message: str) -> None:
     path = str(tmp_path / "none") if content is None else secret_file(tmp_path, content)
@@ -228,7 +228,7 @@ def test_a_secret_file_that_others_can_read_or_change_is_refused(tmp_path: Path,
     os.chmod(path, mode)
     with pytest.raises(DataError) as refused:
         Origin(path).begin("study")
-    told = re.search(r"\(mode (\d+)\): type `(.*)`", str(refused.value))
+    told = re.search(r"\(mode (\d+)\)\. Run `(.*)`", str(refused.value))
     assert told is not None
     assert int(told[1], 8) == mode
     subprocess.run(told[2], shell=True, check=True)
@@ -239,7 +239,7 @@ def test_the_command_that_makes_a_secret_makes_one_that_is_taken(tmp_path: Path)
     path = tmp_path / "a secret"
     with pytest.raises(DataError) as refused:
         Origin(str(path)).begin("study")
-    told = re.search(r"`(.*)` makes one", str(refused.value))
+    told = re.search(r"to create one, run `(.*)`", str(refused.value))
     assert told is not None
     subprocess.run(told[1], shell=True, check=True)
     assert Origin(str(path)).begin("study").root
@@ -255,7 +255,7 @@ def test_a_run_that_hides_nothing_needs_no_place_for_a_secret(
     names = {json.loads((folder / "environment.json").read_text())["run"] for folder in (first, second)}
     assert len(names) == 2
     for hidden in (NOISY, {"privacy__isometry_key": True}, {"privacy__secure_aggregation": True}):
-        with pytest.raises(OutputError, match="set XDG_STATE_HOME"):
+        with pytest.raises(OutputError, match="Set XDG_STATE_HOME"):
             tiny_run(tmp_path / "hidden", **hidden)
 
 
@@ -264,7 +264,7 @@ def test_a_place_that_cannot_be_written_is_an_error_that_helps(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    with pytest.raises(OutputError, match="set XDG_STATE_HOME"):
+    with pytest.raises(OutputError, match="Set XDG_STATE_HOME"):
         Origin().begin("study")
 
 
@@ -349,12 +349,12 @@ def test_a_run_whose_secret_is_gone_is_not_resumed_with_another(
     left = begun_and_left(resumable(), tmp_path / "drawn")
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
-        with pytest.raises(RaydrError, match="lies with the user, on the machine, where the run began"):
+        with pytest.raises(RaydrError, match="is kept for each user on each machine"):
             resume(left)
     assert resume(left).exists(), "nothing is lost: with its secret it goes on"
     other = begun_and_left(resumable(privacy__secret=secret_file(tmp_path)), tmp_path / "kept")
     secret_file(tmp_path, bytes(64))
-    with pytest.raises(RaydrError, match="is another file than it was"):
+    with pytest.raises(RaydrError, match=r"\(privacy\.secret\) has changed"):
         resume(other)
 
 

@@ -137,7 +137,7 @@ def test_each_entry_costs_what_was_charged_for_its_kind_and_mechanism() -> None:
     assert settled == [*epsilons[:2], None, None, epsilons[2], None]
     told = statement(ledger, Budget(delta))
     assert told.epsilon_accounted == pytest.approx(gaussian_epsilon(whole, delta))
-    assert (told.epsilon, told.infinite) == (None, ("K leaves the client in the clear: w",))
+    assert (told.epsilon, told.infinite) == (None, ("K leaves the client without protection: w",))
     assert set(told.accountants) == {"rdp", "pld"}
     assert statement(Ledger(), Budget(delta)).accountants == {}
     numbers = [(each.messages, each.releases, each.multiplier, each.epsilon) for each in told.releases]

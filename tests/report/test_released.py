@@ -95,7 +95,8 @@ def test_a_run_with_new_noise_does_not_claim_to_repeat(private: raydr.Result, tm
 def test_a_run_without_an_epsilon_releases_nothing(tmp_path: Path) -> None:
     run = tiny_run_with_report(tmp_path / "bare")
     with pytest.raises(
-        OutputError, match=r"has no finite epsilon, so no privacy claim covers any part of it: .*in the clear"
+        OutputError,
+        match=r"has no finite epsilon, so no privacy claim covers any part of it: .*without protection",
     ):
         write_released(run)
     assert not (tmp_path / "bare-released").exists()

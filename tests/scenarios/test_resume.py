@@ -142,7 +142,7 @@ def test_every_flipped_bit_and_every_cut_is_recognised(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_another_format_says_so() -> None:
-    with pytest.raises(RunError, match=r"of version 7, and this raydr reads version \d"):
+    with pytest.raises(RunError, match=r"has version 7, but this raydr reads version \d"):
         Checkpoint.from_bytes(b"raydr checkpoint 7\n" + bytes(100))
 
 
@@ -191,7 +191,7 @@ def test_without_what_it_was_made_from_a_run_goes_on_by_its_digest(tmp_path: Pat
     expected, kept = whole(tmp_path), interrupted(tmp_path)
     (kept / "checkpoints" / "identity.json").write_text("{")
     edit(kept, "method", landmarks=13)
-    assert "began with other settings or other rows" in refusal(kept, RunError)
+    assert "started with other settings or rows" in refusal(kept, RunError)
     edit(kept, "method", landmarks=12)
     assert (raydr.resume(kept).folder / "embedding.parquet").read_bytes() == expected
 

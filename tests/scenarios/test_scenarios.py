@@ -201,7 +201,7 @@ def test_an_unknown_metric_is_refused_with_the_nearest() -> None:
         ),
         (
             {"method": {"kind": "sense"}, "privacy__noise": {"on": "data", "level": 1, "clients": 0.1}},
-            "privacy.noise.clients is 0.1, which of 3 clients is none",
+            "privacy.noise.clients is 0.1, which selects none of the 3 clients",
         ),
         ({"method": {"kind": "sense"}, "faults__stragglers": 0.5}, "faults.stragglers would have no effect"),
         (

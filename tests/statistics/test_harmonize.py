@@ -373,7 +373,7 @@ def test_what_has_one_value_inside_of_sites_is_told_by_its_range(apart: Float64A
     """All zeros, or narrower than a billionth of how far sites lie apart; what is small everywhere is fine."""
     jitter = 0.01 * np.random.default_rng(5).normal(size=len(SITES))
     for kept in (np.zeros(len(SITES)), 1e9 * SITES + jitter):
-        with pytest.raises(DataError, match="'age', which has one value inside of each"):
+        with pytest.raises(DataError, match="'age', which has one value within each"):
             harmonized(federate(parts(np.column_stack([apart[:, :3], kept]))), "center", Covariates((3,)))
     held, _ = harmonized(
         federate(parts(np.column_stack([apart[:, :12], 1e-9 * apart[:, 12]]))), "center", Covariates((12,))
@@ -390,11 +390,11 @@ def test_what_follows_from_the_others_is_named_with_one_of_them(apart: Float64Ar
     rows = np.column_stack([apart[:, :3], alike, dose, dose + 0.5 * SITES])
     wanted = Harmonizing("center", Covariates(tuple(range(3, 9))), (*"abcd", "dose", "twice"))
     with pytest.raises(
-        DataError, match=r"inside of sites '(dose|twice)' .* named, '(dose|twice)' among them"
+        DataError, match=r"within sites, '(dose|twice)' .* covariates, among them '(dose|twice)'"
     ):
         fit_harmonizing(federate(parts(rows)), wanted)
     classes = tuple((np.arange(size) % 2 == 0).astype(np.int64) for size in SIZES)
-    with pytest.raises(DataError, match="'covariate 1', which has one value inside of each site"):
+    with pytest.raises(DataError, match="'covariate 1', which has one value within each site"):
         fit_harmonizing(
             federate(parts(apart), classes=tuple(0 * own for own in classes)),
             Harmonizing("center", Covariates((12,), 2), ("age",)),
@@ -481,10 +481,10 @@ def test_empirical_bayes_needs_two_columns_that_vary_at_every_site(apart: Float6
     _, found = harmonized(federate(parts(rows)), "combat")
     assert found.common.adjusted.tolist() == [False, False, True, True]
     rows[SITES == 0, 2] = 5.0
-    with pytest.raises(DataError, match="of which there is one: set it to scale"):
+    with pytest.raises(DataError, match=r"there is one\. Set it to scale"):
         harmonized(federate(parts(rows)), "combat")
     rows[SITES == 2, 3] = 5.0
-    with pytest.raises(DataError, match="of which there are none: set it to scale"):
+    with pytest.raises(DataError, match=r"there are none\. Set it to scale"):
         harmonized(federate(parts(rows)), "combat")
 
 
@@ -542,17 +542,17 @@ def test_rows_that_no_site_adjusted_are_scaled_by_what_they_say_themselves() -> 
 
 
 def test_what_cannot_be_harmonized_is_refused(apart: Float64Array) -> None:
-    with pytest.raises(DataError, match="all rows are one client's"):
+    with pytest.raises(DataError, match="all rows belong to one client"):
         harmonized(federate([apart, apart[:0]]), "center")
-    with pytest.raises(DataError, match=r"inside of each\W+site all rows are equal"):
+    with pytest.raises(DataError, match="Within each site all rows are equal"):
         harmonized(federate(list(apart[:, None])), "scale")
-    with pytest.raises(DataError, match="there is one: set it to scale"):
+    with pytest.raises(DataError, match=r"there is one\. Set it to scale"):
         harmonized(federate(parts(apart[:, :1])), "combat")
     rows = np.column_stack([apart[:, :3], SITES])
-    with pytest.raises(DataError, match="'age', which has one value inside of each"):
+    with pytest.raises(DataError, match="'age', which has one value within each"):
         harmonized(federate(parts(rows)), "center", Covariates((3,)))
     twice = np.column_stack([apart[:, :3], apart[:, 12], 2.0 * apart[:, 12] + SITES])
-    with pytest.raises(DataError, match="follows from the others"):
+    with pytest.raises(DataError, match="follows from the other covariates"):
         harmonized(federate(parts(twice)), "center", Covariates((3, 4)))
 
 

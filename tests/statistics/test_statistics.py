@@ -114,7 +114,7 @@ def test_magnitudes_of_the_least_numbers() -> None:
 
 @pytest.mark.parametrize("value", [1e150, -1.7e308])
 def test_values_whose_squares_leave_double_precision_are_refused(value: float) -> None:
-    with pytest.raises(DataError, match=r"Feature number 1 \(the first is 0\) holds values of about 2"):
+    with pytest.raises(DataError, match=r"Feature number 1 \(the first is 0\) has values of about 2"):
         spread(federate([np.array([[1.0, 2.0]]), np.array([[0.0, value]])]))
 
 
@@ -304,7 +304,7 @@ def test_the_server_is_sent_sums_only() -> None:
     }
     assert up.pop("Enrolment") == ("per-client", "server")
     assert set(up) == {"Within", "Moment", "Histogram"}
-    assert set(up.values()) == {("aggregate", "server, which adds up what each client sends")}
+    assert set(up.values()) == {("aggregate", "server, which sums what each client sends")}
 
 
 def test_magnitudes_take_up_to_12_sums_and_extremes_up_to_64_each() -> None:
@@ -339,7 +339,7 @@ def test_the_largest_values_that_are_added_up_lie_below_2_480() -> None:
     assert column_magnitudes(federate([np.array([[largest, -1.0]])])).tolist() == [2.0**480, 2.0]
     for value, exponent in ((2.0**480, 481), (-1.7e308, 1024)):
         with pytest.raises(
-            DataError, match=rf"of about 2\*\*{exponent}, and squares of values past 2\*\*480 "
+            DataError, match=rf"of about 2\*\*{exponent}, and squares of values above 2\*\*480 "
         ):
             column_magnitudes(federate([np.array([[1.0, value]]), np.zeros((2, 2))]))
 

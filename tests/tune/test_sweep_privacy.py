@@ -72,7 +72,7 @@ class TestComposed:
         total = composed(costs, DELTA)
         assert (total.epsilon, total.infinite) == (None, 1)
         assert total.accounted == pytest.approx(gaussian(1.0, 2.0), rel=1e-6)
-        assert "have no epsilon, since 1 of them has none" in total.words
+        assert "have no epsilon, because 1 of them has none" in total.words
 
     @pytest.mark.parametrize(("unit", "relation"), [("client", "zero-out"), ("record", "replace-one")])
     def test_claims_of_other_units_or_relations_are_not_added_up(self, unit: Any, relation: Any) -> None:
@@ -81,7 +81,7 @@ class TestComposed:
         )
         total = composed([one, other], DELTA)
         assert (total.epsilon, total.accounted, total.infinite) == (None, None, 0)
-        assert "of different units or relations" in total.words
+        assert "their units or relations differ" in total.words
 
     def test_runs_that_release_nothing_cost_nothing(self) -> None:
         total = composed(costs=[RunCost(0.0, 0.0, DELTA, None, None)] * 3, delta=DELTA)
@@ -97,18 +97,32 @@ class TestComposed:
                 3,
                 0,
                 2,
-                "cost epsilon 1.5 at delta 1e-05, 2 of them unfinished and counted as whole.",
+                "cost epsilon 1.5 at delta 1e-05, with 2 unfinished and counted as complete.",
             ),
-            (None, 2.0, 3, 2, 0, "All 3 runs .* 2 of them have none. What noise covers in them comes to 2."),
-            (None, 2.0, 3, 1, 1, "1 of them has none, 1 of them unfinished and counted as whole. What noise"),
-            (None, None, 3, 1, 0, "since 1 of them has none.$"),
+            (
+                None,
+                2.0,
+                3,
+                2,
+                0,
+                "All 3 runs .* 2 of them have none. The releases under noise cost epsilon 2.",
+            ),
+            (
+                None,
+                2.0,
+                3,
+                1,
+                1,
+                "1 of them has none, with 1 unfinished and counted as complete. The releases",
+            ),
+            (None, None, 3, 1, 0, "because 1 of them has none.$"),
             (
                 None,
                 None,
                 3,
                 0,
                 0,
-                "All 3 runs .* no epsilon: their claims are of different units or relations.$",
+                "All 3 runs .* no common epsilon: their units or relations differ.$",
             ),
         ],
     )
@@ -163,7 +177,7 @@ class TestSweep:
         assert result.total is not None
         assert (result.total["runs"], result.total["unfinished"]) == (3, 1)
         assert result.total["epsilon"] == pytest.approx(gaussian(1.0, 1.0, 2.0), rel=1e-6)
-        assert "1 of them unfinished and counted as whole" in result.report.read_text()
+        assert "with 1 unfinished and counted as complete" in result.report.read_text()
 
 
 class TestBudget:

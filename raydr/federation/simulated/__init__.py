@@ -1,4 +1,4 @@
-"""Simulated reality: what goes wrong on purpose, and who lies."""
+"""Simulated faults and lying clients."""
 
 from raydr.federation.simulated.lying import ADVERSARIES, Adversary, Liars, adversary, attackers
 

@@ -18,7 +18,7 @@ class SignFlip(Adversary):
     kind: Literal["sign-flip"] = "sign-flip"
 
     def lie(self, truth: Float64Array, declared: Range, agreed: np.random.Generator) -> Float64Array:
-        """The opposite of the truth."""
+        """Return the negative of the truth, times the strength."""
         return -self.strength * truth
 
 
@@ -29,21 +29,21 @@ class Exaggeration(Adversary):
     kind: Literal["scaling"] = "scaling"
 
     def lie(self, truth: Float64Array, declared: Range, agreed: np.random.Generator) -> Float64Array:
-        """More, or less, of the truth."""
+        """Return the truth times the strength."""
         return self.strength * truth
 
 
 @adversary
 class Collusion(Adversary):
-    """One random direction, the same for all liars and in every round, as long as strength times the range.
+    """One random direction, the same for all liars and rounds, scaled to strength times the range.
 
-    Where the range is infinite, its entries reach the strength itself.
+    If the range is infinite, entries reach up to the strength itself.
     """
 
     kind: Literal["collusion"] = "collusion"
 
     def lie(self, truth: Float64Array, declared: Range, agreed: np.random.Generator) -> Float64Array:
-        """What the liars agreed on."""
+        """Return the direction that the liars agreed on."""
         largest = np.asarray(declared.largest, np.float64)
         reach = np.where(np.isfinite(largest), largest, 1.0)
         return np.asarray(self.strength * reach * agreed.uniform(-1.0, 1.0, declared.shape))

@@ -1,8 +1,8 @@
-"""Simulated reality: clients that drop out, dawdle, crash or send nonsense, by a seeded plan.
+"""Simulated faults: clients that drop out, are slow, crash or send corrupted replies, by a seeded plan.
 
-What goes wrong is drawn from ``(seed, client, round)``, so the same faults strike whatever the machine does. Only
-calls inside rounds are struck, and only first attempts: a client that is asked again has recovered. Adversaries do not
-recover (:mod:`raydr.federation.simulated.lying`).
+Faults are drawn from ``(seed, client, round)``, so the same faults occur on every machine. They affect only calls
+inside rounds, and only first attempts: a client that is asked again has recovered. Adversaries do not recover
+(:mod:`raydr.federation.simulated.lying`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Moment(StrEnum):
 
 
 class Corruption(StrEnum):
-    """What is wrong with a corrupted reply."""
+    """The kind of damage to a corrupted reply."""
 
     NAN = "nan"
     INFINITE = "infinite"
@@ -43,49 +43,51 @@ class Crash(Settings):
 
     client: int = Field(ge=0, description="which client, from 0")
     round: int = Field(ge=1, description="in which round")
-    moment: Literal["before", "during", "after"] = Field("during", description="relative to its answer")
+    moment: Literal["before", "during", "after"] = Field(
+        "during", description="when the process dies, relative to the answer"
+    )
 
 
 class Faults(Settings):
-    """What goes wrong by chance, and what crashes; in which ways a reply is corrupted, :class:`Corruption` says."""
+    """Random faults and planned crashes; :class:`Corruption` lists the kinds of corrupted replies."""
 
     dropout: float = Field(
         0.0, ge=0, lt=1, description="probability that a client does not answer in a round"
     )
-    stragglers: float = Field(0.0, ge=0, le=1, description="probability that a client dawdles in a round")
+    stragglers: float = Field(0.0, ge=0, le=1, description="probability that a client is slow in a round")
     delay_s: float = Field(
-        1.0, ge=0, description="mean seconds that a straggler dawdles, exponentially distributed"
+        1.0, ge=0, description="mean delay of a slow client in seconds, exponentially distributed"
     )
     corrupt: float = Field(
         0.0, ge=0, lt=1, description="probability that a client's reply is corrupted in a round"
     )
-    crashes: tuple[Crash, ...] = Field((), description="processes that die: client, round, moment")
+    crashes: tuple[Crash, ...] = Field((), description="client processes that die: client, round, moment")
 
 
 class FaultPlan(Faults):
-    """What goes wrong among so many clients: also who lies, in every round and attempt."""
+    """The faults of a run, including clients that lie in every round and attempt."""
 
     adversary: InstanceOf[Liars] | None = None
 
     def drops_out(self, seed: int, client: int, round: int) -> bool:
-        """Whether the client does not answer in this round."""
+        """Return whether the client does not answer in this round."""
         return self._strikes(self.dropout, seed, client, round, "dropout")
 
     def delay(self, seed: int, client: int, round: int) -> float:
-        """Seconds that the client dawdles in this round."""
+        """Return the client's delay in this round, in seconds."""
         if not self._strikes(self.stragglers, seed, client, round, "straggler"):
             return 0.0
         return float(client_stream(seed, client, round, "delay").exponential(self.delay_s))
 
     def corruption(self, seed: int, client: int, round: int) -> Corruption | None:
-        """How the client's reply is corrupted in this round."""
+        """Return how the client's reply is corrupted in this round."""
         if not self._strikes(self.corrupt, seed, client, round, "corrupt"):
             return None
         kinds = list(Corruption)
         return kinds[int(client_stream(seed, client, round, "corruption").integers(len(kinds)))]
 
     def crash(self, client: int, round: int) -> Moment | None:
-        """When the client's process dies in this round."""
+        """Return when the client's process dies in this round."""
         for crash in self.crashes:
             if crash.client == client and crash.round == round:
                 return Moment(crash.moment)
@@ -93,7 +95,7 @@ class FaultPlan(Faults):
 
     @property
     def strikes(self) -> bool:
-        """Whether anything ever goes wrong."""
+        """Whether the plan contains any fault."""
         return self != FaultPlan()
 
     @staticmethod
@@ -104,11 +106,11 @@ class FaultPlan(Faults):
 
 
 class SimulatedCrashError(BaseException):
-    """Ends the process that hosts a client; no ``except Exception`` of a client part may swallow it."""
+    """Ends the process that hosts a client; ``except Exception`` in a client part must not catch it."""
 
 
 def corrupted(reply: Reply, corruption: Corruption) -> Reply:
-    """Return the reply with its first field spoilt as ``corruption`` says (a wrong round is the envelope's)."""
+    """Return the reply with its first field corrupted; for a wrong round, the reply itself."""
     if corruption is Corruption.ROUND:
         return reply
     name = dataclasses.fields(reply)[0].name  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""Simulated adversaries: clients that lie in every round, as cleverly as the boundary lets them.
+"""Simulated adversaries: clients that lie in every round, within the limits of the boundary.
 
-An adversary is added by one file: settings with a lie, registered by :func:`adversary`. Attacks on privacy, which read
-what honest clients send, are another matter (:mod:`raydr.attacks`).
+To add an adversary, write a file with settings and a lie, registered by :func:`adversary`. Attacks on privacy, which
+read what honest clients send, are in :mod:`raydr.attacks`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Adversary(Settings, ABC):
     """How many clients lie, and what they send instead of the truth."""
 
     kind: str
-    fraction: float = Field(gt=0, lt=1, description="part of the clients that lie, drawn by the seed")
+    fraction: float = Field(gt=0, lt=1, description="fraction of the clients that lie, drawn from the seed")
     strength: float = Field(
-        1.0, gt=0, description="how strongly; what leaves the declared range is clipped to it"
+        1.0, gt=0, description="strength of the lie; values outside the declared range are clipped to it"
     )
 
     @abstractmethod
@@ -37,16 +37,16 @@ class Adversary(Settings, ABC):
         Parameters
         ----------
         truth : float64, of the declared shape
-            What an honest client would send.
+            Value that an honest client would send.
         declared : Range
-            What the field must be.
+            Declaration of the field.
         agreed : Generator
-            The same numbers for all liars, in every round: what they agreed on beforehand.
+            Random numbers that are the same for all liars and rounds: their common plan.
         """
 
 
 ADVERSARIES = Kinds("adversaries", "raydr.federation.simulated")
-"""Every adversary by its ``faults.adversary.kind``."""
+"""Every adversary, by its ``faults.adversary.kind``."""
 
 adversary = ADVERSARIES
 """Decorator that registers an adversary."""
@@ -56,15 +56,15 @@ adversary = ADVERSARIES
 class Liars:
     """Some clients, and what they send instead of the truth.
 
-    What they send is as declared: finite, of the right shape, and within the range, to whose ends it is clipped. A liar
-    that is asked again lies again. What is sealed for themselves stays as it is.
+    Lies match the declaration: finite, of the right shape, and clipped to the range. A liar that is asked again lies
+    again. Fields sealed for the liar itself are not changed.
 
     Attributes
     ----------
     clients : tuple of int
         The liars.
     adversary : Adversary
-        Their lie; how many there are is decided.
+        Their lie. Its ``fraction`` has been used already.
     """
 
     clients: tuple[int, ...]
@@ -72,11 +72,11 @@ class Liars:
 
     @classmethod
     def drawn(cls, adversary: Adversary, seed: int, clients: int) -> Self:
-        """Return those who lie in an adversary's way among so many clients."""
+        """Draw which of ``clients`` clients lie."""
         return cls(attackers(seed, clients, adversary.fraction), adversary)
 
     def forged(self, reply: Reply, request: Request[Any], client: Client) -> Reply:
-        """Return what a client sends: the reply itself unless the client is a liar."""
+        """Return what a client sends: the reply itself unless the client lies."""
         if client.index not in self.clients:
             return reply
         ranges = declared_ranges(type(reply), request, client.rows.shape[0])
@@ -89,7 +89,7 @@ class Liars:
 
     def _forged(self, name: str, value: Any, declared: Range, seed: int) -> Any:
         largest = np.asarray(declared.largest, np.float64)
-        # The ringleader's stream, which each liar can open, whatever process it is in.
+        # The stream of the first liar, which every liar can open in its own process.
         agreed = client_stream(seed, min(self.clients), 0, f"{self.adversary.kind} on {name}")
         lie = self.adversary.lie(np.asarray(value, np.float64), declared, agreed)
         clipped = np.clip(lie, -largest, largest)
@@ -97,7 +97,7 @@ class Liars:
 
 
 def attackers(seed: int, clients: int, fraction: float) -> tuple[int, ...]:
-    """Draw ``fraction`` of the clients, rounded to a number, by the seed, ascending.
+    """Draw ``fraction`` of the clients, rounded, from the seed; ascending.
 
     >>> attackers(0, 10, 0.2)
     (1, 6)

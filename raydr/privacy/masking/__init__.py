@@ -1,54 +1,57 @@
 """Secure aggregation: a server learns the sum of vectors and no summand (Bonawitz et al. 2017, Bell et al. 2020).
 
-Vectors are int64, added mod 2^64 as ring sums are, so that the sum without masks equals the plain one to the bit.
-Clients remember nothing but a secret of 32 bytes and what the server tells them: all that a client ever draws follows
-from that secret, the group and the label of the sum, by HKDF. Asked again, it gives the same bytes.
+Vectors are int64 and added mod 2^64 like ring sums, so the sum without masks equals the plain one bit for bit. Clients
+keep only a secret of 32 bytes. Everything that a client draws follows from that secret, the group and the label of the
+sum, by HKDF. The same request gives the same bytes again.
 
 =========  ==========================================  ============================================================
 stage      client                                      server
 =========  ==========================================  ============================================================
-once       :func:`advertise` an X25519 key             gives every client its neighbours' keys: :func:`keys_for`
+once       :func:`advertise` an X25519 key             sends every client its neighbours' keys: :func:`keys_for`
 once       :func:`enter`: agree with each neighbour
-ahead      :func:`share` two secrets of this sum       keeps them; who shared is in the sum
-a sum      :func:`mask` the vector                     adds up; who uploaded is a survivor, who shared alone dropped
+ahead      :func:`share` two secrets of this sum       keeps them; clients that shared are in the sum
+a sum      :func:`mask` the vector                     adds up; uploaded: survivor, only shared: dropped
 a sum      :func:`reveal` one share of each neighbour  :func:`unmask` the total
 =========  ==========================================  ============================================================
 
-The same keys carry a secret of all clients, where they need one: :func:`hand_out` and :func:`receive`.
+The same keys also carry a secret that all clients share, if they need one: :func:`hand_out` and :func:`receive`.
 
-A sum takes two trips, mask and reveal: shares do not depend on what is summed, so many sums' can be asked for at once.
+A sum takes two trips, mask and reveal. Shares do not depend on the summands, so the server can request the shares of
+many sums at once.
 
-**Masks.** Client i adds a stream of its own, of seed b_i, and for each neighbour j that shared a stream of seed s_ij,
-added by the one of them whose number is smaller and subtracted by the other. s_ij follows from what i and j agreed on
-in the beginning, and from the label. While sharing, i hands out Shamir shares of b_i and of a key u_i, each sealed for
-one neighbour; and to the server its seeds s_ij, sealed by u_i. Of each neighbour an honest client reveals one share:
-that of b_i if i uploaded, that of u_i if it did not. So a survivor's own stream can be removed, or a drop-out's pairs.
+**Masks.** Client i adds its own stream with seed b_i. For each neighbour j that shared, it also adds or subtracts a
+stream with seed s_ij: the client with the smaller number adds it, the other subtracts it. s_ij follows from the
+initial agreement of i and j, and from the label. In the share stage, i distributes Shamir shares of b_i and of a key
+u_i, each sealed for one neighbour. It sends the server its seeds s_ij, sealed with u_i. An honest client reveals one
+share of each neighbour i: that of b_i if i uploaded, that of u_i if it did not. So the server can remove a survivor's
+own stream, or the pair streams of a drop-out.
 
-**Why not as published.** Bonawitz et al. share the private key of an agreement, which is spent once a client has
-dropped out: keys and agreements are then needed anew for every sum, and a trip to spread them. Were s_ij instead
-revealed by j itself, j could be gone by then, its upload in the total, and nobody could remove the stream. Here u_i
-opens exactly what a private key would have given, the seeds of this client in this sum, and what was agreed on stays
-good for all other sums.
+**Difference from the published protocol.** Bonawitz et al. share the private key of an agreement, which is used up
+once a client has dropped out. Keys and agreements are then needed again for every sum, with one more trip. If j itself
+revealed s_ij, j could drop out before that with its upload in the total, and nothing could remove the stream. Here u_i
+opens exactly what a private key would have given: the seeds of this client in this sum. The agreement stays valid for
+all other sums.
 
-**Why the server learns the sum alone**, as long as it follows the protocol, whatever it and the colluding clients put
-together (the hybrids of Bell et al., theorem 3.10, with symmetric keys in place of the fresh key pairs):
+**Why the server learns only the sum**, if it follows the protocol. This holds even for the server together with the
+colluding clients (the hybrids of Bell et al., theorem 3.10, with symmetric keys in place of the fresh key pairs):
 
-1. Honest pairs' agreements are as good as random (oracle Diffie-Hellman); so is what HKDF makes of them and of honest
-   secrets for this group, label and use, even when what it made for other labels is known.
-2. What honest clients sealed for each other can then be replaced by sealed zeros.
-3. Of a survivor's u_i, and of a drop-out's b_i, only colluding neighbours' shares are known: fewer than the threshold,
-   so they fit every secret (:mod:`raydr.privacy.masking.shamir`). A survivor's sealed seeds are noise, as are the
-   streams between two honest survivors. A drop-out that did upload, too late, is still covered by its own stream.
-4. Honest survivors are connected by neighbours' streams, so their uploads are uniform but for their sum.
+1. Agreements of honest pairs are indistinguishable from random (oracle Diffie-Hellman). So are the HKDF outputs of
+   these and of honest secrets for this group, label and use, even if the outputs for other labels are known.
+2. Messages that honest clients sealed for each other can then be replaced by sealed zeros.
+3. Of a survivor's u_i and a drop-out's b_i, only the shares of colluding neighbours are known. These are fewer than
+   the threshold, so they fit every secret (:mod:`raydr.privacy.masking.shamir`). A survivor's sealed seeds are
+   indistinguishable from noise, and so are the streams between two honest survivors. A drop-out that uploaded too late
+   is still covered by its own stream.
+4. The streams of neighbours connect the honest survivors, so their uploads are uniform except for their sum.
 
-Steps 3 and 4 ask something of the graph, which fails with a probability below 2^-40 for every sum:
+Steps 3 and 4 need properties of the graph, which fail with a probability below 2^-40 for every sum:
 :mod:`raydr.privacy.masking.degrees`.
 
-**What the caller sees to.** A label serves one sum: masks of one label, under two vectors, show their difference; and
-reveals of one label, with two sets of survivors, can show a vector. A run that is resumed needs other labels than those
-it has used (:class:`Label`). And the sums of the same vectors over two sets of clients differ by the vectors of some:
-no protocol hides what follows from its output. The server must be the one that the clients believe it to be, and relay
-their keys as they are: one that makes up neighbours is not held off.
+**What the caller must ensure.** A label serves one sum. Masks with one label under two vectors reveal their
+difference; reveals with one label and two sets of survivors can reveal a vector. A resumed run needs labels that it
+has not used (:class:`Label`). The sums of the same vectors over two sets of clients differ by the vectors of some
+clients, and no protocol can hide what follows from its output. The server must be the one that the clients expect, and
+must relay their keys unchanged. A server that invents neighbours is not stopped.
 """
 
 from raydr.privacy.masking.agreement import advertise

@@ -22,30 +22,30 @@ def advertise(secret: bytes, run: str, client: int) -> UInt8Array:
     Parameters
     ----------
     secret : bytes
-        32 random bytes that the client alone knows.
+        32 random bytes that only the client knows.
     run : str
-        Digest of what the run is made from.
+        Digest of the run's inputs.
     client : int
-        Who.
+        Number of the client.
     """
     own = own_key(secret, run, client)
     return np.frombuffer(_private(own).public_key().public_bytes_raw(), np.uint8)
 
 
 def agree(secret: bytes, run: str, client: int, public_keys: Mapping[int, UInt8Array]) -> dict[int, bytes]:
-    """Return what a client and each of some others alone know.
+    """Return the secrets that the client shares with each of the other clients, by client.
 
     Parameters
     ----------
     secret, run, client
         As for :func:`advertise`.
     public_keys : mapping of client to (32,) uint8
-        What the others advertised.
+        Public keys of the other clients.
 
     Raises
     ------
     MaskingError
-        If a key is there twice, is the client's own, or is of small order: others would then know what was agreed on.
+        If a key occurs twice, is the client's own, or has small order: others would then know the secret.
     """
     private = _private(own_key(secret, run, client))
     mine = private.public_key().public_bytes_raw()
@@ -59,7 +59,8 @@ def agree(secret: bytes, run: str, client: int, public_keys: Mapping[int, UInt8A
             between = keys.agree(private, public)
         except ValueError:
             raise MaskingError(
-                f"the public key of client {other} is of small order: everybody would know what it agrees on."
+                f"the public key of client {other} has small order, so anyone could compute the secret that it"
+                " agrees on."
             ) from None
         first, second = sorted([(client, mine), (other, public)])
         agreed[other] = keys.derive(between, run, first[0], first[1].hex(), second[0], second[1].hex())
@@ -67,7 +68,7 @@ def agree(secret: bytes, run: str, client: int, public_keys: Mapping[int, UInt8A
 
 
 def own_key(secret: bytes, run: str, client: int) -> bytes:
-    """Return the key from which all follows that a client draws in a run."""
+    """Return the key from which everything that a client draws in a run follows."""
     if len(secret) != KEY:
         raise MaskingError(f"the secret of client {client} has {len(secret)} bytes instead of {KEY}.")
     return keys.derive(keys.extract(secret), run, client)

@@ -1,4 +1,4 @@
-"""What a client does: pure functions of its secret, the group, the label and what the server tells it."""
+"""The client's part of secure aggregation: pure functions of secret, group, label and the server's messages."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from raydr.privacy.masking.streams import add_streams, stream_bytes
 
 @dataclass(frozen=True)
 class Member:
-    """A client in a group: what follows from its secret and its neighbours' keys, kept since agreements take time.
+    """A client in a group: keys derived from its secret and its neighbours' keys, kept because they take time.
 
     Attributes
     ----------
     group : Group
-        Which.
+        The group.
     client : int
-        Who.
+        Number of the client.
     own : bytes
         Its secret for this run.
     agreed : dict of int to bytes
-        What it and each neighbour alone know.
+        The secret that it shares with each neighbour.
     """
 
     group: Group
@@ -46,19 +46,19 @@ def enter(secret: bytes, group: Group, client: int, public_keys: UInt8Array) -> 
     Parameters
     ----------
     secret : bytes
-        As for :func:`advertise`.
+        See :func:`advertise`.
     group : Group
-        Which.
+        The group.
     client : int
-        Who.
+        Number of the client.
     public_keys : (neighbours, 32) uint8
-        Of the neighbours, ascending.
+        Public keys of the neighbours, in ascending order of client.
 
     Raises
     ------
     MaskingError
-        If there are not as many keys as neighbours, a key is there twice, is the client's own, or is of small order:
-        others would then know what was agreed on.
+        If the number of keys differs from the number of neighbours, or a key occurs twice, is the client's own, or has
+        small order: others would then know the secret.
     """
     neighbours = group.neighbours(client)
     _require_shape("public keys", public_keys, (len(neighbours), KEY))
@@ -67,7 +67,7 @@ def enter(secret: bytes, group: Group, client: int, public_keys: UInt8Array) -> 
 
 
 def share(member: Member, label: Label) -> Shared:
-    """Hand out shares of the two secrets of a sum: the seed of the client's own stream, and the key to the others."""
+    """Share the two secrets of a sum: the seed of the client's own stream, and the key to its pair seeds."""
     group, client = member.group, member.client
     neighbours = group.neighbours(client)
     seed, opener = (derive_for(member.own, group, label, use) for use in _SECRETS)
@@ -88,33 +88,33 @@ def share(member: Member, label: Label) -> Shared:
 
 
 def mask(member: Member, label: Label, shared: Collection[int], vector: Int64Array) -> Int64Array:
-    """Masked vector, of the vector's shape: uniform to all who do not know the streams.
+    """Return the masked vector, of the same shape: uniform without knowledge of the streams.
 
     Parameters
     ----------
     member : Member
-        Who.
+        The client.
     label : Label
-        Of the sum.
+        Label of the sum.
     shared : collection of int
-        Who has shared for it: all clients must be told the same.
+        Clients that have shared for the sum. All clients must receive the same set.
     vector : int64, of any shape
         The client's summand.
 
     Raises
     ------
     MaskingError
-        If the client is not said to have shared, or somebody outside the group is.
+        If the client is not in ``shared``, or a client outside the group is.
     TooFewError
-        If more clients than may be dropped out before, or too few neighbours are left.
+        If more clients dropped out than allowed, or too few neighbours are left.
     """
     group, client, present = member.group, member.client, frozenset(shared)
     group.require(present, "shared")
     if client not in present:
-        raise MaskingError(f"client {client} is to mask a vector, and is said not to have shared.")
+        raise MaskingError(f"client {client} is asked to mask a vector, but is not listed as having shared.")
     _require_neighbours(member, present, "shared")
     if vector.dtype != np.int64:
-        raise MaskingError(f"masks are for int64, and the vector of client {client} is {vector.dtype}.")
+        raise MaskingError(f"masks need int64, but the vector of client {client} is {vector.dtype}.")
     masked, who = np.array(vector, np.int64, order="C", copy=True), digest_of(present)
     mine = stream_key(derive_for(member.own, group, label, _SELF), who)
     theirs = {
@@ -130,38 +130,40 @@ def mask(member: Member, label: Label, shared: Collection[int], vector: Int64Arr
 def reveal(
     member: Member, label: Label, shares: UInt8Array, survivors: Collection[int], dropped: Collection[int]
 ) -> UInt8Array:
-    """One share of each neighbour, (neighbours, 33) uint8: of its own stream's seed, or of the key to its others'.
+    """Return one share of each neighbour, (neighbours, 33) uint8: of its own seed, or of its pair-seed key.
 
     Parameters
     ----------
     member : Member
-        Who.
+        The client.
     label : Label
-        Of the sum.
+        Label of the sum.
     shares : (neighbours, 82) uint8
-        What each neighbour has shared with this client, ascending; zeros for one that has not.
+        Sealed shares from each neighbour, ascending; zeros for a neighbour that has not shared.
     survivors, dropped : collection of int
-        Who has shared and uploaded, and who has shared alone.
+        Clients that have shared and uploaded, and clients that have only shared.
 
     Raises
     ------
     MaskingError
-        If a client is in both sets, this one is not among the survivors, somebody is not in the group, or a share was
-        not sealed by that neighbour for this client and sum.
+        If a client is in both sets, this client is not a survivor, or a client is not in the group. Also if a share
+        was not sealed by that neighbour for this client and sum.
     TooFewError
-        If more clients than may be have dropped out, or too few neighbours are left.
+        If more clients dropped out than allowed, or too few neighbours are left.
     """
     group, client = member.group, member.client
     alive, gone = frozenset(survivors), frozenset(dropped)
     if alive & gone:
         raise MaskingError(
-            f"client {min(alive & gone)} is said to have both uploaded and dropped out: both its secrets would show"
-            " its vector."
+            f"client {min(alive & gone)} is listed both as uploaded and as dropped out: its two secrets together"
+            " would reveal its vector."
         )
     group.require(alive, "uploaded")
     group.require(alive | gone, "shared")
     if client not in alive:
-        raise MaskingError(f"client {client} is to reveal shares, and is said not to have uploaded.")
+        raise MaskingError(
+            f"client {client} is asked to reveal shares, but is not listed as having uploaded."
+        )
     _require_neighbours(member, alive, "uploaded")
     neighbours = group.neighbours(client)
     _require_shape("shares", shares, (len(neighbours), PAIR))
@@ -172,8 +174,8 @@ def reveal(
         both = keys.unseal(_box(member, label, neighbour, client), sealed.tobytes())
         if both is None:
             raise MaskingError(
-                f"the shares that client {neighbour} is said to have sent client {client} are forged, for somebody"
-                " else, or of another sum."
+                f"client {client} cannot open the shares from client {neighbour}: they are forged, or belong to"
+                " another client or sum."
             )
         revealed[row] = _array(both[:SHARE] if neighbour in alive else both[SHARE:])
     return revealed
@@ -187,13 +189,13 @@ def _pair_seed(member: Member, label: Label, partner: int) -> bytes:
 
 
 def _box(member: Member, label: Label, sender: int, receiver: int) -> bytes:
-    """Key that seals the shares of one for the other."""
+    """Return the key that seals the sender's shares for the receiver."""
     other = receiver if sender == member.client else sender
     return derive_for(member.agreed[other], member.group, label, "shares", sender, receiver)
 
 
 def _coefficients(member: Member, label: Label, use: str) -> list[int]:
-    """Of a polynomial: 48 bytes each, so that what is left of the prime is uniform to 2^-127."""
+    """Return the polynomial's coefficients, each from 48 bytes, so that they are uniform to 2^-127."""
     key = derive_for(member.own, member.group, label, use, "polynomial")
     count, width = member.group.degrees.threshold - 1, 48
     stream = stream_bytes(key, count * width)
@@ -204,15 +206,15 @@ def _require_neighbours(member: Member, present: frozenset[int], what: str) -> N
     near, threshold = len(present.intersection(member.agreed)), member.group.degrees.threshold
     if near < threshold:
         raise TooFewError(
-            f"only {near} of {len(member.agreed)} neighbours of client {member.client} have {what}, and a secret takes"
-            f" {threshold}."
+            f"only {near} of {len(member.agreed)} neighbours of client {member.client} have {what}, and a secret"
+            f" needs {threshold}."
         )
 
 
 def _require_shape(what: str, array: UInt8Array, shape: tuple[int, ...]) -> None:
     if array.shape != shape or array.dtype != np.uint8:
         raise MaskingError(
-            f"the {what} are {array.dtype} of shape {array.shape} instead of uint8 of {shape}."
+            f"the {what} have type {array.dtype} and shape {array.shape}; expected uint8 and {shape}."
         )
 
 

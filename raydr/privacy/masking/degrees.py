@@ -1,18 +1,18 @@
-"""How many neighbours mask and share with a client, and how many shares make a secret: exact, from what is assumed.
+"""Degrees of the neighbour graph and the secret-sharing threshold, computed exactly from the assumptions.
 
-Clients stand on a circle, in random order; neighbours are the nearest on either side (Bell et al. 2020: a Harary
-graph). Those within the masking degree exchange streams, the costly part; those within the sharing degree also hold
-shares. What must hold for every sum, whoever colludes or drops out as long as they are not chosen by the order (after
-Bell et al., definition 3.1 and theorem 3.10):
+Clients stand on a circle in random order. Neighbours are the nearest clients on either side (a Harary graph, Bell et
+al. 2020). Neighbours within the masking degree exchange streams, the costly part. Neighbours within the sharing degree
+hold shares. Three conditions must hold for every sum, for any colluding and dropped clients that were not chosen by
+the order (after Bell et al., definition 3.1 and theorem 3.10):
 
 * No client has as many colluding neighbours as the threshold: hypergeometric, times the number of clients.
-* Streams connect the honest survivors. On a circle they do unless two gaps of half the masking degree part them. Gaps
-  are a uniformly random composition of all who are gone, so inclusion and exclusion count the bad ones.
-* Every client has as many neighbours left as the threshold: else the sum is refused. That is no loss of privacy, so
-  2^-30 is rare enough; the first two together fail with a probability of at most 2^-40.
+* Streams connect the honest survivors. On a circle they do, unless two gaps of half the masking degree separate them.
+  The gaps are a uniformly random composition of the missing clients, so inclusion-exclusion counts the bad cases.
+* Every client has as many neighbours left as the threshold: otherwise the sum is refused. That does not reduce
+  privacy, so a probability of 2^-30 is low enough; the first two together fail with a probability of at most 2^-40.
 
-Masking degree / sharing degree, threshold, for a colluding and a dropping part of the clients (the default first). Up
-to 16 clients all are neighbours, which costs little and leaves nothing to chance.
+Masking degree / sharing degree, threshold, by colluding and dropping fraction of the clients (the default first). Up
+to 16 clients, all are neighbours of each other, which costs little and is exact.
 
 =======  ===========  ===========  =============
 clients  0.2, 0.1     0.1, 0.1     0.33, 0.33
@@ -39,23 +39,24 @@ from raydr.privacy.shares import colluders_of
 SECURITY_BITS = 40
 CORRECTNESS_BITS = 30
 COMPLETE = 16
-"""Up to so many clients all are neighbours."""
+"""Up to this number of clients, all are neighbours of each other."""
 
 
 @dataclass(kw_only=True, frozen=True)
 class Degrees:
-    """The graph of a group, and what it withstands.
+    """The graph of a group, and the collusion and drop-out that it tolerates.
 
     Attributes
     ----------
     clients : int
-        In the group.
+        Clients in the group.
     colluders, dropouts : int
-        How many may tell the server all they know, and how many may leave before the end.
+        Clients that may reveal everything they know to the server, and clients that may drop out.
     masking, sharing : int
-        Neighbours that a client exchanges streams with, and that hold its shares; the former are among the latter.
+        Neighbours that exchange streams with a client, and neighbours that hold its shares. The former are among the
+        latter.
     threshold : int
-        Shares that make a secret. Fewer tell nothing.
+        Shares that reconstruct a secret. Fewer reveal nothing.
     """
 
     clients: int
@@ -68,21 +69,21 @@ class Degrees:
 
 @lru_cache
 def degrees(clients: int, colluding: float = 0.2, dropping: float = 0.1) -> Degrees:
-    """Smallest degrees for so many clients, and the largest threshold that they allow.
+    """Return the smallest degrees for this many clients, and the largest threshold that they allow.
 
     Parameters
     ----------
     clients : int
         At least 3.
     colluding : float
-        Part of the clients that may collude with the server, in [0, 1); at least one client always may.
+        Fraction of the clients that may collude with the server, in [0, 1); at least one client always may.
     dropping : float
-        Part of the clients that may drop out, in [0, 1).
+        Fraction of the clients that may drop out, in [0, 1).
 
     Raises
     ------
     ScenarioError
-        If so few clients, or so many of them colluding or dropping out, leave nothing to protect.
+        If there are too few clients, or too many of them may collude or drop out.
 
     Examples
     --------
@@ -92,19 +93,19 @@ def degrees(clients: int, colluding: float = 0.2, dropping: float = 0.1) -> Degr
     for name, part in (("colluding", colluding), ("dropping", dropping)):
         if not 0 <= part < 1:
             raise ScenarioError(
-                f"the {name} part of the clients is {part:g}, and must be at least 0 and below 1."
+                f"the {name} fraction of the clients is {part:g}; expected at least 0 and below 1."
             )
     if clients < 3:
         raise ScenarioError(
-            f"secure aggregation needs at least 3 clients, and there are {clients}: of two, each learns the other's"
-            " value from the sum and its own."
+            f"secure aggregation needs at least 3 clients, got {clients}: with two, each client can compute the"
+            " other's value from the sum."
         )
     colluders = colluders_of(clients, colluding)
     dropouts = int(Fraction(repr(dropping)) * clients)
     if clients - colluders - dropouts < 2:
         raise ScenarioError(
-            f"of {clients} clients {colluders} may collude and {dropouts} drop out: fewer than 2 are left, and the sum"
-            " tells their values. Lower the colluding or dropping part, or have more clients."
+            f"of {clients} clients, {colluders} may collude and {dropouts} may drop out. Fewer than 2 are left, so"
+            " the sum would reveal their values. Lower the colluding or dropping fraction, or use more clients."
         )
     everybody = clients - 1
     secure = 2 ** (SECURITY_BITS + 1)
@@ -113,7 +114,7 @@ def degrees(clients: int, colluding: float = 0.2, dropping: float = 0.1) -> Degr
         for degree in _candidates(everybody if clients <= COMPLETE else 2, everybody)
         if parted(clients, colluders + dropouts, degree) * secure <= 1
     )
-    # With everybody there is one: more neighbours are left than may collude.
+    # A complete graph always has a threshold: more neighbours are left than may collude.
     for sharing in _candidates(masking, everybody):
         ways, known = comb(everybody, sharing), _ways(everybody, colluders, sharing)
         threshold = _largest_threshold(clients, dropouts, sharing)
@@ -130,14 +131,14 @@ def degrees(clients: int, colluding: float = 0.2, dropping: float = 0.1) -> Degr
 
 
 def _largest_threshold(clients: int, dropouts: int, sharing: int) -> int:
-    """What drop-outs leave to everybody: the largest withstands more colluders than asked for; 0 if it is nothing."""
+    """Return the largest threshold that drop-outs leave to all clients; 0 if there is none."""
     ways, lost = comb(clients - 1, sharing), _ways(clients - 1, dropouts, sharing)
     too_many = next(count for count, bad in enumerate(lost) if clients * bad * 2**CORRECTNESS_BITS <= ways)
     return sharing + 1 - too_many
 
 
 def parted(clients: int, gone: int, degree: int) -> Fraction:
-    """Probability that the others fall apart when so many clients of a circle, chosen at random, are gone."""
+    """Return the probability that ``gone`` random clients split the remaining circle."""
     left, run = clients - gone, degree // 2
     if degree >= clients - 1:
         return Fraction(0)
@@ -150,11 +151,11 @@ def parted(clients: int, gone: int, degree: int) -> Fraction:
 
 
 def _ways(population: int, marked: int, drawn: int) -> list[int]:
-    """In how many ways at least 0, 1, ..., ``drawn + 1`` of so many drawn without replacement are marked."""
+    """Count the draws without replacement with at least 0, 1, ..., ``drawn + 1`` marked members."""
     exactly = (comb(marked, hits) * comb(population - marked, drawn - hits) for hits in range(drawn, -1, -1))
     return [*accumulate(exactly, initial=0)][::-1]
 
 
 def _candidates(least: int, everybody: int) -> list[int]:
-    """Degrees to try, from an even one on or everybody: as many neighbours on either side, or everybody."""
+    """Return the degrees to try: ``least`` and up in steps of two (as many on either side), then everybody."""
     return [*range(least, everybody, 2), everybody]

@@ -1,4 +1,4 @@
-"""Who sums together, who is whose neighbour, and how a sum is called."""
+"""Groups that sum together, their neighbour graph, and the labels of sums."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from raydr.privacy.masking.refusals import MaskingError, TooFewError
 
 @dataclass(frozen=True)
 class Label:
-    """Name of one sum, that no other sum of the run has: masks follow from it.
+    """The unique name of a sum in a run. Masks follow from it.
 
     Attributes
     ----------
     start : str
-        Tells the starts of a run apart, since a resumed one counts its calls anew from a checkpoint.
+        Identifies this start of the run, because a resumed run counts its calls from a checkpoint again.
     call, round : int
-        The call and round that it belongs to.
+        Number of the call, and its round.
     """
 
     start: str
@@ -30,23 +30,23 @@ class Label:
 
 @dataclass(frozen=True)
 class Group:
-    """Clients that sum together. All of it is public, and all parties must be told the same.
+    """Clients that sum together. All of it is public, and all parties must use the same values.
 
     Attributes
     ----------
     run : str
-        Digest of what the run is made from.
+        Digest of the run's inputs.
     clients : tuple of int
-        Ascending.
+        The clients, ascending.
     degrees : Degrees
-        Of the graph, for so many clients.
+        Degrees of the graph for this number of clients.
     seed : int
-        From which the order on the circle follows. Who colludes must not have been chosen by it.
+        Seed of the order on the circle. Colluding clients must not have been chosen by that order.
 
     Raises
     ------
     MaskingError
-        If a client is there twice, out of order, or the degrees are for another number of clients.
+        If a client occurs twice or out of order, or the degrees are for another number of clients.
     """
 
     run: str
@@ -57,42 +57,42 @@ class Group:
     def __post_init__(self) -> None:
         if list(self.clients) != sorted(set(self.clients)) or len(self.clients) != self.degrees.clients:
             raise MaskingError(
-                f"a group for {self.degrees.clients} clients lists {len(self.clients)}: each must be there once,"
-                " ascending."
+                f"a group for {self.degrees.clients} clients lists {len(self.clients)}: list each client once, in"
+                " ascending order."
             )
 
     @cached_property
     def digest(self) -> str:
-        """What all that belongs to this group is bound to."""
+        """Digest that all keys and messages of this group are bound to."""
         content = json.dumps([self.run, self.clients, astuple(self.degrees), self.seed])
         return hashlib.sha256(content.encode()).hexdigest()
 
     def neighbours(self, client: int) -> tuple[int, ...]:
-        """Who holds shares of a client, and it of theirs; ascending."""
+        """Return the clients that hold shares of a client, and the client of theirs; ascending."""
         return _of(client, self._neighbours)
 
     def partners(self, client: int) -> tuple[int, ...]:
-        """Neighbours that a client exchanges streams with; ascending."""
+        """Return the neighbours that a client exchanges streams with, ascending."""
         return _of(client, self._partners)
 
     def require(self, present: frozenset[int], what: str) -> None:
-        """Refuse a set of clients that has strangers in it, or lacks more than may drop out.
+        """Raise if a set of clients contains strangers, or lacks more clients than may drop out.
 
         Raises
         ------
         MaskingError
-            If somebody is not in the group.
+            If a client is not in the group.
         TooFewError
-            If more are missing than may be.
+            If more clients are missing than may drop out.
         """
         strangers = present.difference(self.clients)
         if strangers:
-            raise MaskingError(f"client {min(strangers)} has {what}, and is not in the group.")
+            raise MaskingError(f"client {min(strangers)} has {what}, but is not in the group.")
         least = len(self.clients) - self.degrees.dropouts
         if len(present) < least:
             raise TooFewError(
-                f"only {len(present)} of {len(self.clients)} clients have {what}, and secure aggregation is set up for"
-                f" {least}: allow more to drop out, or look at why they did."
+                f"only {len(present)} of {len(self.clients)} clients have {what}, and secure aggregation needs"
+                f" {least}. Allow more drop-outs (lower runtime.quorum), or find out why the others dropped out."
             )
 
     @cached_property
@@ -113,7 +113,7 @@ class Group:
         return self._around(self.degrees.masking)
 
     def _around(self, degree: int) -> dict[int, tuple[int, ...]]:
-        """Of each client, so many others that stand nearest."""
+        """Return the ``degree`` nearest clients of each client."""
         if degree >= len(self.clients) - 1:
             return {
                 client: tuple(other for other in self.clients if other != client) for client in self.clients

@@ -1,7 +1,7 @@
-"""A secret of all clients that the server relays and cannot read: one client seals it for each of the others.
+"""A secret of all clients that the server relays and cannot read: one client seals it for each other client.
 
-The key of each box follows from what sender and receiver agreed on, which is bound to the run, to both of them and to
-their public keys. So a box opens for its receiver alone, in that run alone, and as that sender's alone.
+The key of each box follows from the agreement of sender and receiver, which is bound to the run, to both clients and
+to their public keys. So a box opens only for its receiver, only in that run, and only as that sender's.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ BOX = KEY + TAG
 def hand_out(
     content: bytes, secret: bytes, run: str, client: int, public_keys: Mapping[int, UInt8Array]
 ) -> UInt8Array:
-    """Seal 32 bytes for each of some other clients, (others, 48) uint8, in the order of their keys.
+    """Seal 32 bytes for each of the other clients, (others, 48) uint8, in the order of their keys.
 
-    Raises as :func:`agree`. The same content must be handed out whenever it is: a box's key seals one content alone.
+    Raises the errors of :func:`agree`. Always pass the same content, because the key of a box seals one content only.
     """
     agreed = agree(secret, run, client, public_keys)
     boxes = b"".join(keys.seal(_box(key, client, other), content) for other, key in agreed.items())
@@ -35,20 +35,20 @@ def hand_out(
 def receive(
     box: UInt8Array, secret: bytes, run: str, client: int, sender: int, public_key: UInt8Array
 ) -> bytes:
-    """Return the 32 bytes that another client has sealed for this one.
+    """Return the 32 bytes that another client sealed for this one.
 
     Raises
     ------
     MaskingError
-        If they are not that sender's, are for another client or of another run, or were changed on their way.
+        If they are from another sender, for another client, of another run, or changed.
     """
     content = keys.unseal(
         _box(agree(secret, run, client, {sender: public_key})[sender], sender, client), box.tobytes()
     )
     if content is None:
         raise MaskingError(
-            f"the secret that client {sender} is said to have sealed for client {client} is forged, for somebody else,"
-            " or of another run."
+            f"client {client} cannot open the secret from client {sender}: it is forged, or belongs to another"
+            " client or run."
         )
     return content
 

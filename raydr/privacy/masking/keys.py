@@ -1,6 +1,6 @@
-"""Keys: what each is derived from, and what it opens.
+"""Key derivation, agreement and sealing.
 
-Derivation is HKDF-SHA256 (RFC 5869); one block of it is one HMAC. A key serves one use, so that nonces can be zero.
+Derivation is HKDF-SHA256 (RFC 5869); one block of it is one HMAC. Each key has one use, so nonces can be zero.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ _NONCE = bytes(12)
 
 
 def extract(secret: bytes) -> bytes:
-    """Return a key from which others can be derived."""
+    """Return a key from which other keys can be derived."""
     return hmac.digest(_SALT, secret, "sha256")
 
 
 def derive(key: bytes, *use: str | int) -> bytes:
-    """Return 32 bytes for one use: no two lists of text and numbers give the same."""
+    """Return 32 bytes for one use: different lists of text and numbers give different bytes."""
     return hmac.digest(key, json.dumps(use).encode() + b"\x01", "sha256")
 
 
 def private_key(content: bytes) -> X25519PrivateKey:
-    """X25519 private key of 32 random bytes (RFC 7748)."""
+    """Return the X25519 private key of 32 random bytes (RFC 7748)."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     return X25519PrivateKey.from_private_bytes(content)
 
 
 def agree(private: X25519PrivateKey, public: bytes) -> bytes:
-    """Return what the owners of two keys alone know.
+    """Return the secret that only the owners of the two keys know.
 
     Raises
     ------
     ValueError
-        If the public key is of small order, so that everybody knows it.
+        If the public key has small order, so that the result is no secret.
     """
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
@@ -49,14 +49,14 @@ def agree(private: X25519PrivateKey, public: bytes) -> bytes:
 
 
 def seal(key: bytes, content: bytes) -> bytes:
-    """Content, encrypted and authenticated by ChaCha20-Poly1305 (RFC 8439); a key may seal one content alone."""
+    """Encrypt and authenticate content with ChaCha20-Poly1305 (RFC 8439); use a key for one content only."""
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
     return ChaCha20Poly1305(key).encrypt(_NONCE, content, None)
 
 
 def unseal(key: bytes, sealed: bytes) -> bytes | None:
-    """Return what was sealed, or None if it was by another key, or changed since."""
+    """Return the sealed content, or None if the key is wrong or the bytes were changed."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 

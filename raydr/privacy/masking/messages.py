@@ -1,4 +1,4 @@
-"""What clients send, in bytes, and the keys that both sides derive for one sum."""
+"""Byte layout of the clients' messages, and the keys that both sides derive for one sum."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ CHECK = 16
 
 @dataclass(frozen=True)
 class Shared:
-    """What a client hands out before a sum.
+    """The shares that a client distributes before a sum.
 
     Attributes
     ----------
     shares : (neighbours, 82) uint8
-        For each neighbour, sealed so that it alone can read them: its shares of the two secrets.
+        For each neighbour, its shares of the two secrets, sealed so that only it can read them.
     seeds : (partners x 32 + 16,) uint8
-        Seeds of the streams that the client exchanges, sealed by the secret that is revealed if it drops out.
+        Seeds of the streams that the client exchanges, sealed with the key that is revealed if it drops out.
     check : (16,) uint8
-        By which the seed of its own stream is known again. It tells nothing about that stream.
+        Check value that identifies the seed of its own stream. It reveals nothing about that stream.
     """
 
     shares: UInt8Array
@@ -43,15 +43,15 @@ def derive_for(key: bytes, group: Group, label: Label, *use: str | int) -> bytes
 
 
 def digest_of(clients: Iterable[int]) -> str:
-    """Digest of a set of clients."""
+    """Return the digest of a set of clients."""
     return hashlib.sha256(json.dumps(sorted(clients)).encode()).hexdigest()
 
 
 def stream_key(seed: bytes, shared: str) -> bytes:
-    """Key of a seed's stream: another for every set of clients that shared, by digest, so that no stream serves two."""
+    """Return the key of a seed's stream for this set of sharing clients, so that no stream serves two sums."""
     return derive(seed, "stream", shared)
 
 
 def check_of(seed: bytes) -> bytes:
-    """By which a seed is known again."""
+    """Return the check value that identifies a seed."""
     return derive(seed, "check")[:CHECK]

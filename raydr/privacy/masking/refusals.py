@@ -1,4 +1,4 @@
-"""Why a secure sum is refused."""
+"""Errors of secure aggregation."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from raydr.errors import RunError
 
 
 class MaskingError(RunError):
-    """A message of secure aggregation that contradicts the protocol, or was changed on its way."""
+    """A message of secure aggregation that violates the protocol or was changed."""
 
 
 class TooFewError(MaskingError):
-    """Too few clients are left for a sum that keeps its promise."""
+    """Too few clients are left for a secure sum."""

@@ -1,4 +1,4 @@
-"""What the server does: hand on keys and shares, and take the masks off the total."""
+"""The server's part of secure aggregation: forward keys and shares, and remove the masks from the total."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from raydr.privacy.masking.streams import add_streams
 
 
 def keys_for(group: Group, client: int, public_keys: Mapping[int, UInt8Array]) -> UInt8Array:
-    """Public keys of a client's neighbours, (neighbours, 32) uint8."""
+    """Return the public keys of a client's neighbours, (neighbours, 32) uint8."""
     return np.stack([public_keys[neighbour] for neighbour in group.neighbours(client)])
 
 
 def shares_for(group: Group, client: int, shared: Mapping[int, Shared]) -> UInt8Array:
-    """What a client's neighbours have shared with it, (neighbours, 82) uint8; zeros for those who have not."""
+    """Return the shares sent to a client, (neighbours, 82) uint8; zeros for neighbours that have not shared."""
     neighbours = group.neighbours(client)
     shares = np.zeros((len(neighbours), PAIR), np.uint8)
     for row, neighbour in enumerate(neighbours):
@@ -38,27 +38,27 @@ def unmask(
     revealed: Mapping[int, UInt8Array],
     total: Int64Array,
 ) -> Int64Array:
-    """Sum of the survivors' vectors, of the total's shape.
+    """Return the sum of the survivors' vectors, in the shape of the total.
 
     Parameters
     ----------
     group : Group
-        Whose sum it is.
+        Group of the sum.
     shared : mapping of client to Shared
-        What clients handed out before: those whom :func:`mask` was told.
+        Shares distributed before the sum, of the same clients that :func:`mask` received.
     survivors : collection of int
-        Whose masked vectors are in the total.
+        Clients whose masked vectors are in the total.
     revealed : mapping of client to (neighbours, 33) uint8
-        What survivors revealed; some may have dropped out since.
+        Shares that survivors revealed; some survivors may have dropped out since.
     total : int64, of any shape
         Sum of the masked vectors mod 2^64.
 
     Raises
     ------
     MaskingError
-        If somebody revealed or uploaded who had no part in it, or the shares of a client are not of its secret.
+        If a client revealed or uploaded without taking part, or a client's shares do not match its secret.
     TooFewError
-        If more clients than may be have dropped out, or a client has fewer shares revealed than the threshold.
+        If more clients dropped out than allowed, or fewer shares of a client are revealed than the threshold.
     """
     alive, present = frozenset(survivors), frozenset(shared)
     group.require(present, "shared")
@@ -87,7 +87,7 @@ def unmask(
         for place, partner in enumerate(partners):
             if partner in alive:
                 key = stream_key(seeds[KEY * place : KEY * (place + 1)], everybody)
-                # What a smaller number has added is taken away.
+                # Remove what the client with the smaller number added.
                 (subtracted if partner < client else added).append(key)
     unmasked = np.array(total, np.int64, order="C", copy=True)
     add_streams(unmasked.reshape(-1), added, subtracted)
@@ -101,13 +101,13 @@ def _secret(group: Group, client: int, revealed: Mapping[int, UInt8Array]) -> by
     if len(holders) < threshold:
         raise TooFewError(
             f"only {len(holders)} of {len(neighbours)} neighbours of client {client} have revealed a share, and a"
-            f" secret takes {threshold}."
+            f" secret needs {threshold}."
         )
     shares = {}
     for holder in holders[:threshold]:
         rows, row = revealed[holder], group.neighbours(holder).index(client)
         if rows.shape != (len(neighbours), SHARE):
-            raise MaskingError(f"what client {holder} revealed has shape {rows.shape}.")
+            raise MaskingError(f"the shares that client {holder} revealed have shape {rows.shape}.")
         shares[holder] = int.from_bytes(rows[row].tobytes())
     secret = combine(shares)
     if secret >> (8 * KEY):
@@ -116,4 +116,6 @@ def _secret(group: Group, client: int, revealed: Mapping[int, UInt8Array]) -> by
 
 
 def _forged(client: int) -> str:
-    return f"the shares that were revealed of client {client} are not of what it had shared: one of them is forged."
+    return (
+        f"the revealed shares of client {client} do not match what it shared: at least one of them is forged."
+    )

@@ -1,4 +1,4 @@
-"""Streams of uniform 64-bit numbers, added to vectors mod 2^64: where the time of secure aggregation goes."""
+"""Streams of uniform 64-bit numbers, added to vectors mod 2^64. They take most of the time of secure aggregation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
 
 BLOCK = 8192
-"""Words at a time: 64 KB stay in a core's cache. 0.37 ms per MB and stream; 0.46 in blocks a quarter as large."""
+"""Words per block: 64 KB stay in a core's cache. 0.37 ms per MB and stream; 0.46 ms in blocks a quarter as large."""
 
 
 def add_streams(vector: Int64Array, added: Sequence[bytes], subtracted: Sequence[bytes]) -> None:
@@ -24,7 +24,7 @@ def add_streams(vector: Int64Array, added: Sequence[bytes], subtracted: Sequence
     vector : (n,) int64, contiguous
         A ring sum or summand; overflow wraps.
     added, subtracted : sequence of bytes
-        Keys of AES-256 in counter mode, from zero on: each is for one stream alone.
+        Keys of AES-256 in counter mode, counted from zero. Each key serves one stream.
     """
     into = vector.view(np.uint64)
     zeros, words = np.zeros(min(BLOCK, into.size), np.uint64), np.empty(min(BLOCK, into.size), "<u8")
@@ -39,7 +39,7 @@ def add_streams(vector: Int64Array, added: Sequence[bytes], subtracted: Sequence
 
 
 def stream_bytes(key: bytes, size: int) -> bytes:
-    """First bytes of a key's stream."""
+    """Return the first ``size`` bytes of a key's stream."""
     return bytes(_cipher(key).update(bytes(size)))
 
 

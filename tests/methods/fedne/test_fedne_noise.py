@@ -571,7 +571,7 @@ class TestUnits:
             Charge(kind="Change", deviation=1.0, sensitivity=1.0, unit="client"): 1,
         }
         for adds in (composed_multiplier, dp_event, lambda charges: epsilon_of(charges, DELTA)):
-            with pytest.raises(UnitError, match="Step is charged by record and Change by client"):
+            with pytest.raises(UnitError, match=r"Step .charged per record. and Change .charged per client"):
                 adds(mixed)
 
     def test_the_page_says_whose_presence_is_hidden(self, tmp_path: Path) -> None:
@@ -595,12 +595,12 @@ class TestUnits:
         ({"server_optimizer": "fedadam"}, {}, "the server takes Adam's steps"),
         ({"kind": "fedprox-ne"}, {}, "so no client training can be held back"),
         ({"bounds": [8, 0]}, {}, "Give the lower bound first"),
-        ({}, {"noise": {"on": "update", "epsilon": 1}}, "give clip, a norm"),
-        ({}, {"noise": {"on": "update", "level": 1, "clip": 1}}, "level is of P1's experiments"),
-        ({}, {"noise": {"on": "data", "level": 1, "unit": "client"}}, "unit: client is of noise on updates"),
+        ({}, {"noise": {"on": "update", "epsilon": 1}}, "needs a clip norm"),
+        ({}, {"noise": {"on": "update", "level": 1, "clip": 1}}, "level is not available for noise on update"),
+        ({}, {"noise": {"on": "data", "level": 1, "unit": "client"}}, "available for noise on update only"),
         ({}, {"strict": True}, "sends the position of every record on the map without noise"),
         ({}, {"isometry_key": True}, r"method\.bounds limit the original features"),
-        ({}, {"noise": {"on": "surrogate", "epsilon": 1}}, "noise on surrogates alone can claim nothing"),
+        ({}, {"noise": {"on": "surrogate", "epsilon": 1}}, "noise on surrogates alone cannot claim an epsilon"),
         ({"surrogate": "none"}, {"noise": {"on": "surrogate", "level": 1}}, "clients never upload that"),
         ({"kind": "fedavg-ne"}, {"noise": {"on": "surrogate", "level": 1}}, "clients never upload that"),
         ({"surrogates_left_out": 0.5}, {}, "surrogates_left_out applies to surrogate: mlp"),
