@@ -98,7 +98,7 @@ def test_what_is_no_whole_run_is_not_loaded(run: raydr.Result, tmp_path: Path) -
     swept = tmp_path / "swept"
     swept.mkdir()
     (swept / "sweep.yaml").write_text("name: swept\n")
-    with pytest.raises(OutputError, match=r"folder of a sweep.*raydr\.SweepResult"):
+    with pytest.raises(OutputError, match=r"is a sweep folder.*raydr\.SweepResult"):
         raydr.load(swept)
 
 

@@ -275,7 +275,7 @@ DOCUMENTS: dict[str, tuple[str, list[str], str]] = {
     "an override without a value": (
         "",
         ["run", "digits-sense", "--set", "seed"],
-        "not of the form KEY=VALUE",
+        "does not have the form KEY=VALUE",
     ),
     "nothing to run": ("", ["run"], "Missing argument 'SCENARIO'. See `raydr run --help`."),
     "nothing to list": ("", ["list"], "Missing argument "),

@@ -406,7 +406,8 @@ def test_rows_without_a_place_cost_no_result(tmp_path: Path) -> None:
     scenario = read(tiny() | {"data": data, "method": method, "metrics": ["npa_10", "new_npa_5"]})
     folder = run(scenario, out=tmp_path / "run", listener=told.append, report=False)
     assert any(
-        isinstance(event, Incident) and "held out have no place on the map" in event.text for event in told
+        isinstance(event, Incident) and "held-out rows have no place on the map" in event.text
+        for event in told
     )
     assert not (folder / "held_out.parquet").exists()
     found = measures(folder)

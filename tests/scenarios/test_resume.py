@@ -169,7 +169,7 @@ def test_a_run_goes_on_from_the_older_checkpoint_and_says_so(tmp_path: Path, dam
     heard: list[Event] = []
     folder = raydr.resume(kept, listener=heard.append).folder
     said = [event.text for event in heard if isinstance(event, Incident)]
-    assert re.search(r"checkpoint 00000004\.npz: .*damaged.*; going on from the one before", said[0])
+    assert re.search(r"checkpoint 00000004\.npz: .*damaged.*; using the previous checkpoint", said[0])
     assert said[1] == "resuming after round 2"
     assert (folder / "embedding.parquet").read_bytes() == expected
     for file in ("ledger.json", "metrics.json"):
