@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from raydr.scenarios.schema.scenario import Scenario
     from raydr.tune.planning import SweepPlan
 
-_IN_FOLDER = {"Written", "Rows read", "Rows mapped", "Columns mapped", "Scaling", "Method"}
-"""Facts about data that the terminal shows with ``--verbose`` only: the run folder and the report have them."""
+_IN_RESULT = {mapped.NOTICE, "Rows read", "Rows mapped", "Columns mapped", "Scaling"}
+"""Facts about data that a result has too, with ``--verbose``."""
+_OBVIOUS = {"Written", "Method"}
+"""Facts about data that are shown before a run only with ``--verbose``."""
 
 
 def title_of(scenario: Scenario) -> str:
@@ -105,7 +107,7 @@ def _privacy_lines(run: RunFolder) -> Iterator[str]:
     """Yield a line each on what left the clients, epsilon, an isometry key if used, and attacks if audited."""
     left, _, *others = privacy_summary.points(run)
     yield f"{left.title}: {left.figure}. {knowledge(run).text}"
-    yield f"Epsilon: {wording.cost(run)}"
+    yield f"Privacy cost: {wording.cost(run)}"
     *keys, attacks = others
     for point in (*keys, *[attacks] * (run.audit is not None)):
         yield f"{point.title}: {point.figure}. {point.text}"
@@ -147,15 +149,16 @@ def print_facts(facts: Sequence[Fact]) -> None:
         console.print(_line(f"{fact.name}: {fact.text}"))
 
 
-def print_interpretation(facts: Sequence[Fact], *, verbose: bool) -> None:
-    """Print how raydr interprets data before it maps them, to standard error; ``verbose`` prints all facts.
+def print_interpretation(scenario: Scenario, facts: Sequence[Fact], *, verbose: bool) -> None:
+    """Print the title of a run and how raydr interprets its data, to standard error, before the run.
 
-    Notices are left out: the run prints them itself.
+    Facts that the result shows with ``--verbose`` are left out. The run prints notices itself.
     """
     console = _console(Remarks(sys.stderr))
+    console.print(_line(title_of(scenario)))
     for fact in facts:
-        provenance = fact.name in _IN_FOLDER or fact.name.startswith("SHA-256")
-        if fact.name != mapped.NOTICE and (verbose or not provenance):
+        in_result = fact.name in _IN_RESULT or fact.name.startswith("SHA-256")
+        if not in_result and (verbose or fact.name not in _OBVIOUS):
             console.print(_line(f"{fact.name}: {fact.text}"))
 
 

@@ -149,6 +149,7 @@ def test_the_scenario_left_behind_repeats_the_run(patients: Path, capsys: pytest
     out, err = capsys.readouterr()
     assert out.strip() == str(Path("one").resolve() / "report.html")
     assert "Sites: 3 by column hospital: east 20, north 20, west 20" in err
+    assert not re.findall("Columns mapped|Rows read|Scaling|SHA-256", err), "all of these need --verbose"
     assert status(["run", "one/scenario.yaml", "--out", "two", "--quiet"]) == 0
     for name in ("embedding.parquet", "ledger.json", "data.json", "scenario.yaml"):
         assert Path("one", name).read_bytes() == Path("two", name).read_bytes()

@@ -41,6 +41,9 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     )
 
 
+EMBEDDED = {"early_iterations": 5, "iterations": 5}
+
+
 def paragraph(capsys: pytest.CaptureFixture[str]) -> str:
     """The one paragraph on standard error, with nothing on standard output."""
     out, err = capsys.readouterr()
@@ -69,6 +72,20 @@ def test_standard_output_has_the_reports_path_and_nothing_else(
     assert "What left: records. The server has enough data to reconstruct 150 of 150 records" in " ".join(
         summary.split()
     )
+
+
+def test_the_headline_counts_the_landmarks_that_were_placed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = str(tiny_file(tmp_path, method={"kind": "fed-tsne", "landmarks_from": "principal"} | EMBEDDED))
+    arguments = ["run", scenario, "--set", "method.landmarks=12", "--out", "out"]
+    assert status(arguments) == 0
+    assert "mapped by Fed-tSNE with 5 landmarks;" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_run_is_either_quiet_or_verbose(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["run", str(tiny_file(tmp_path)), "--quiet", "--verbose"]) == 2
+    assert "--quiet and --verbose exclude each other" in paragraph(capsys)
 
 
 def test_quiet_prints_nothing_but_the_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,7 +91,7 @@ def map_(
     """
     from raydr.front.own_data import own_data
     from raydr.front.progress_bars import heard_on_terminal, reading_on_terminal
-    from raydr.front.terminal import print_interpretation, print_result, title_of
+    from raydr.front.terminal import print_interpretation, print_result
     from raydr.report.run.mapped import hashes
     from raydr.runfolder import read_run
     from raydr.runfolder.records import REPORT
@@ -102,8 +102,8 @@ def map_(
     with said_what_for(data, "map"), reading_on_terminal(quiet=quiet, logs=False) as progress:
         taken = own_data(data, site=site, label=label, method=method, overrides=overrides, progress=progress)
     if not quiet:
-        print_interpretation(taken.facts, verbose=verbose)
-    with heard_on_terminal(quiet=quiet, title=title_of(taken.scenario)) as listener:
+        print_interpretation(taken.scenario, taken.facts, verbose=verbose)
+    with heard_on_terminal(quiet=quiet) as listener:
         folder = runner.run(taken.scenario, out=out, address=address, listener=listener)
     if not quiet:
         print_result(folder, verbose=verbose)
