@@ -492,7 +492,7 @@ def test_changed_rows_that_are_held_out_are_refused_by_name(tmp_path: Path) -> N
     lines[3] = "9.0" + lines[3][3:]  # a row of west's
     assert "west" in lines[3]
     path.write_text("\n".join(lines) + "\n")
-    assert "the rows held out changed" in refusal(kept, DataError)
+    assert "since the interruption: the rows held out." in refusal(kept, DataError)
 
 
 def test_a_plan_tells_rows_of_the_map_alone() -> None:

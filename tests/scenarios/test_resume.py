@@ -92,7 +92,7 @@ def test_another_order_of_rows_is_refused_by_the_client(tmp_path: Path) -> None:
 def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = interrupted(tmp_path)
     monkeypatch.setattr("raydr.scenarios.running.identity.version", lambda _: "9.9")
-    assert re.search(r"is of raydr \S+, and this is raydr 9\.9", refusal(kept, OutputError))
+    assert re.search(r"used raydr \S+, and this is raydr 9\.9", refusal(kept, OutputError))
 
 
 def test_other_packages_that_add_to_raydr_are_refused(
@@ -100,7 +100,7 @@ def test_other_packages_that_add_to_raydr_are_refused(
 ) -> None:
     kept = interrupted(tmp_path)
     monkeypatch.setattr("raydr.scenarios.running.identity.extensions", lambda: {"mine": "2.0"})
-    assert re.search(r"is of raydr \S+, and this is raydr \S+ with mine 2\.0", refusal(kept, OutputError))
+    assert re.search(r"used raydr \S+, and this is raydr \S+ with mine 2\.0", refusal(kept, OutputError))
 
 
 def test_two_cannot_go_on_with_one_run(tmp_path: Path) -> None:
