@@ -196,7 +196,7 @@ def higher_is_better(name: str) -> bool | None:
 def promise(message: Entry) -> str:
     """Write the differential privacy claimed for a message: ``ε = 2, δ = 1e−05``, or why there is no claim."""
     if message.epsilon is None:
-        return f"costs none: {COSTLESS[message.public]}" if message.public is not None else "none claimed"
+        return f"no cost: {COSTLESS[message.public]}" if message.public is not None else "none claimed"
     parts = [f"ε = {message.epsilon:g}"] + [f"δ = {message.delta:g}"] * (message.delta is not None)
     return ", ".join(part.replace("-", "−").replace(" ", "\u00a0") for part in parts)
 
@@ -300,8 +300,8 @@ def _faithfulness(run: RunFolder) -> str:
     value, bound = federated[name], central.get(name)
     title = name.replace("_", "-").upper() if name.startswith(("npa_", "ca_")) else metric_title(name)
     if bound is None:
-        said = estimated(value, run.measures.error("federated", name))
-        return f"{title} {said}, without a pooled-data map to compare with"
+        estimate = estimated(value, run.measures.error("federated", name))
+        return f"{title} {estimate}, without a pooled-data map to compare with"
     values = f"{title} {value:.3f} against {bound:.3f}"
     if run.measures.sampled_rows is not None:
         values += f", estimated from a sample of {plural(run.measures.sampled_rows, 'row')}"

@@ -171,10 +171,10 @@ class PaperTable:
             ratio = f"{least_pooled.ratio_to_pooled:.2f}"
             return f"least ratio to the pooled-data map {ratio} ({least_pooled.name}, {least_pooled.column})"
         words = {"better": "better", "within": "within one sd", "worse": "worse"}
-        said = [f"{found[verdict]} {word}" for verdict, word in words.items() if found[verdict]]
+        counts = [f"{found[verdict]} {word}" for verdict, word in words.items() if found[verdict]]
         least = "" if worst is None else f"; least ratio {worst.ratio:.2f} ({worst.name}, {worst.column})"
         compared = found.total()
-        return f"{compared:,} cell{'s' if compared != 1 else ''} compared: {', '.join(said)}{least}"
+        return f"{compared:,} cell{'s' if compared != 1 else ''} compared: {', '.join(counts)}{least}"
 
 
 def _least(cells: Sequence[CellResult], ratio: Callable[[CellResult], float | None]) -> CellResult | None:

@@ -27,7 +27,7 @@ from sweep_folders import OBJECTIVES, Tried, best_of, made_up, write_sweep
 
 from raydr.errors import OutputError
 from raydr.report import wording, write_sweep_report
-from raydr.report.map.aligned import beside
+from raydr.report.map.aligned import align
 from raydr.report.sweep.axes import axes, measures_of_interest, ranking
 from raydr.report.sweep.round_curves import MOST_PLACES, courses
 from raydr.report.sweep.thumbnails import thumbnails
@@ -446,9 +446,9 @@ class TestMaps:
     def test_are_turned_onto_the_first_where_rows_are_the_same(self, tmp_path: Path) -> None:
         folder = self.write(tmp_path / "sweep")
         first, second, other = (read_run(folder / "trials" / f"{point:04d}-1") for point in range(3))
-        np.testing.assert_allclose(beside(second, first)[0], first.federated, atol=1e-9)
+        np.testing.assert_allclose(align(second, first)[0], first.federated, atol=1e-9)
         assert np.abs(second.federated - first.federated).max() > 1.0
-        points, is_turned = beside(other, first)
+        points, is_turned = align(other, first)
         assert not is_turned
         np.testing.assert_array_equal(points, other.federated)
 

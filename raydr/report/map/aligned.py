@@ -39,7 +39,7 @@ def map_of_runs(runs: Sequence[RunFolder], names: Sequence[str], captions: Seque
     ids, places = _joined(runs)
     count = len(ids)
     columns, ways = _known(runs, names, places, count)
-    shown = [beside(run, runs[0]) for run in runs]
+    shown = [align(run, runs[0]) for run in runs]
     turned = [points for points, is_turned in shown if is_turned]
     in_disk = any(run.in_disk for run in runs)
     common = frame(np.concatenate(turned), in_disk=in_disk)
@@ -143,7 +143,7 @@ def _called(runs: Sequence[RunFolder], by: str) -> str:
     return names.pop() if len(names) == 1 else by
 
 
-def beside(run: RunFolder, first: RunFolder) -> tuple[Float64Array, bool]:
+def align(run: RunFolder, first: RunFolder) -> tuple[Float64Array, bool]:
     """Return a run's federated map (rows, 2), aligned with the first run's by the rows that both map.
 
     Returns

@@ -206,10 +206,10 @@ def atlas(
     grouped = next((place for place, column in enumerate(columns) if _named(column)), None)
     along = _places(maps, None if grouped is None else columns[grouped])
     sizes = [
-        len(content) + sum(map(len, told.get("names", ())))
-        if _named(column) or "names" not in told
+        len(content) + sum(map(len, entry.get("names", ())))
+        if _named(column) or "names" not in entry
         else FAR_TOO_LARGE
-        for column, (told, content) in zip(columns, packed, strict=True)
+        for column, (entry, content) in zip(columns, packed, strict=True)
     ]
     needed = {grouped, *(way.columns[0] for way in ways)}
     fit = _fit(len(rows), 0 if isinstance(ids, dict) else len(ids[1]), sizes, needed, along)
@@ -310,13 +310,13 @@ def _notices(fit: _Fit, maps: Sequence[Panel], columns: Sequence[Column], *, has
     lost = [panel.title for panel in maps[fit.maps :]]
     lost += [column.title for place, column in enumerate(columns) if place not in fit.columns]
     lost += ["the rows' own names (they are counted from 0)"] * (has_ids and not fit.ids)
-    said = [f"Left out to keep the page below 8 MB: {listed(lost, MOST_LOST)}."] if lost else []
+    notices = [f"Left out to keep the page below 8 MB: {listed(lost, MOST_LOST)}."] if lost else []
     if fit.bits < NO_LOSS_BITS:
-        said.append(
+        notices.append(
             f"To keep the page below 8 MB, positions are rounded to 1/{2**fit.bits:,} of the map's width and drawn at"
             " random within this distance. The run folder has the exact positions."
         )
-    return said
+    return notices
 
 
 def _named(column: Column) -> bool:
@@ -368,24 +368,24 @@ def _packed(column: Column) -> tuple[dict[str, Any], bytes]:
     if len(levels) > MOST_LEVELS:
         return {"title": column.title, "share": column.share}, numbers(values)
     width, content = codes(places.astype(np.int64))
-    told = [None if np.isnan(level) else level for level in levels.tolist()]
-    return {"title": column.title, "share": column.share, "levels": told, "bytes": width}, content
+    known = [None if np.isnan(level) else level for level in levels.tolist()]
+    return {"title": column.title, "share": column.share, "levels": known, "bytes": width}, content
 
 
 def _way(way: Way, columns: Sequence[Column]) -> dict[str, Any]:
     found = [columns[place] for place in way.columns if place is not None]
-    told: dict[str, Any] = {"by": way.by, "columns": way.columns}
+    entry: dict[str, Any] = {"by": way.by, "columns": way.columns}
     if isinstance(names := found[0].values, Colouring):
-        told |= {"kind": names.kind, "colours": names.colours}
+        entry |= {"kind": names.kind, "colours": names.colours}
         if names.kind != "categories":
-            told["last"] = names.last_coloured
-        return told | (_scale(*names.ends) if names.kind == "values" else {})
+            entry["last"] = names.last_coloured
+        return entry | (_scale(*names.ends) if names.kind == "values" else {})
     if found[0].share:
-        return told | {"kind": "scale"} | _scale(0.0, 1.0)
+        return entry | {"kind": "scale"} | _scale(0.0, 1.0)
     some = np.concatenate([column.values for column in found if isinstance(column.values, np.ndarray)])
     some = some[np.isfinite(some)]
     return (
-        told
+        entry
         | {"kind": "scale"}
         | (_scale(float(some.min()), float(some.max())) if len(some) else _scale(0.0, 1.0))
     )

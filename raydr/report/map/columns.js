@@ -60,29 +60,29 @@ const realsOf = (bytes, rows) => {
 };
 
 // A column of the table: row i has value(i), shown as text(i) and sorted by rank(i).
-const readColumn = async (told, rows, order) => {
-  const bytes = await inflated(partBytes(told.part));
-  if (told.names) {
-    const codes = inOrder(codesOf(bytes, told.bytes, rows), order);
-    return { ...told, codes, text: (i) => told.names[codes[i]], rank: (i) => codes[i], value: (i) => told.names[codes[i]] };
+const readColumn = async (entry, rows, order) => {
+  const bytes = await inflated(partBytes(entry.part));
+  if (entry.names) {
+    const codes = inOrder(codesOf(bytes, entry.bytes, rows), order);
+    return { ...entry, codes, text: (i) => entry.names[codes[i]], rank: (i) => codes[i], value: (i) => entry.names[codes[i]] };
   }
-  const codes = told.levels && inOrder(codesOf(bytes, told.bytes, rows), order);
-  const reals = told.levels ? null : inOrder(realsOf(bytes, rows), order);
-  const value = codes ? (i) => told.levels[codes[i]] ?? NaN : (i) => reals[i];
+  const codes = entry.levels && inOrder(codesOf(bytes, entry.bytes, rows), order);
+  const reals = entry.levels ? null : inOrder(realsOf(bytes, rows), order);
+  const value = codes ? (i) => entry.levels[codes[i]] ?? NaN : (i) => reals[i];
   const percent = (share) => `${Number((100 * share).toFixed(1))} %`;
-  const text = (i) => (Number.isNaN(value(i)) ? "–" : told.share ? percent(value(i)) : String(Number(value(i).toPrecision(7))));
-  return { ...told, codes, text, value, rank: (i) => (Number.isNaN(value(i)) ? -Number.MAX_VALUE : value(i)) };
+  const text = (i) => (Number.isNaN(value(i)) ? "–" : entry.share ? percent(value(i)) : String(Number(value(i).toPrecision(7))));
+  return { ...entry, codes, text, value, rank: (i) => (Number.isNaN(value(i)) ? -Number.MAX_VALUE : value(i)) };
 };
 
 // Row names: id(i), and find(name), the row of a name or -1.
-const readIds = async (told, rows, order, drawn) => {
-  if (told.kind === "range" || told.kind === "none") {
-    const first = told.first ?? 0;
+const readIds = async (entry, rows, order, drawn) => {
+  if (entry.kind === "range" || entry.kind === "none") {
+    const first = entry.first ?? 0;
     const find = (name) => (/^-?\d+$/.test(name) ? drawn[Number(name) - first] ?? -1 : -1);
     return { id: (i) => order[i] + first, find };
   }
-  const listed = JSON.parse(new TextDecoder().decode(await inflated(partBytes(told.part))));
-  if (told.kind === "steps") for (let i = 1; i < rows; i++) listed[i] += listed[i - 1];
+  const listed = JSON.parse(new TextDecoder().decode(await inflated(partBytes(entry.part))));
+  if (entry.kind === "steps") for (let i = 1; i < rows; i++) listed[i] += listed[i - 1];
   const names = listed.map(String);
   return { id: (i) => listed[order[i]], find: (name) => drawn[names.indexOf(name)] ?? -1 };
 };
@@ -125,10 +125,10 @@ const byPlace = ([x, y], drawn) => {
   return sortedBy(Uint16Array.from(drawn, (i) => spread[x[i] * 256 | 0] | spread[y[i] * 256 | 0] << 1));
 };
 
-const readPanel = async (told, header, order, coded) => {
-  const axes = await Promise.all(told.axes.map((part) => readAxis(part, header.bits, header.rows, order, coded)));
-  if (told.there !== null) {
-    const there = inOrder(await inflated(partBytes(told.there)), order);
+const readPanel = async (entry, header, order, coded) => {
+  const axes = await Promise.all(entry.axes.map((part) => readAxis(part, header.bits, header.rows, order, coded)));
+  if (entry.there !== null) {
+    const there = inOrder(await inflated(partBytes(entry.there)), order);
     for (const axis of axes) there.forEach((is, i) => { if (!is) axis[i] = NaN; });
   }
   return axes;

@@ -112,8 +112,8 @@ class Atlas {
       ends.className = "ends";
       ends.append(make("span", { textContent: names[0] }), make("span", { textContent: way.last }));
     }
-    const said = way.kind === "order" ? `${count.format(this.columns[way.columns[0]].names.length)} names, in name order` : "";
-    key.append(make("div", { className: "scale" }, strip, ends), make("small", { textContent: said }));
+    const caption = way.kind === "order" ? `${count.format(this.columns[way.columns[0]].names.length)} names, in name order` : "";
+    key.append(make("div", { className: "scale" }, strip, ends), make("small", { textContent: caption }));
   }
 
   // --- view ------------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class Atlas {
   }
 
   // Tooltip of a row on a map: its name and each column that does not belong to another map.
-  told(row, panel) {
+  factsOf(row, panel) {
     const others = this.header.panels.filter((one) => one !== panel).map((one) => one.kept);
     const columns = [...this.columns.entries()].filter(([place]) => !others.includes(place));
     return [["row", String(this.ids?.id(row) ?? "")], ...columns.map(([, column]) => [column.title, column.text(row)])];

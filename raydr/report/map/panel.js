@@ -9,8 +9,8 @@ const WITHIN = 14; // largest distance in pixels from the pointer to its point
 const NEAR = 4; // largest movement in pixels that counts as a click
 
 class Panel {
-  constructor(atlas, told, root) {
-    Object.assign(this, { atlas, told, root, axes: null, pointers: new Map(), gesture: null, places: new Map() });
+  constructor(atlas, entry, root) {
+    Object.assign(this, { atlas, entry, root, axes: null, pointers: new Map(), gesture: null, places: new Map() });
     this.points = root.querySelector(".points");
     this.over = root.querySelector(".over");
     this.names = root.querySelector(".names");
@@ -27,7 +27,7 @@ class Panel {
 
   async load() {
     if (this.axes) return;
-    this.loading ??= this.atlas.coded(this).then((coded) => readPanel(this.told, this.atlas.header, this.atlas.order, coded));
+    this.loading ??= this.atlas.coded(this).then((coded) => readPanel(this.entry, this.atlas.header, this.atlas.order, coded));
     this.axes = await this.loading;
     this.resize();
   }
@@ -46,7 +46,7 @@ class Panel {
 
   // Extent of the rows in x and y, with a margin; for a disk, the whole disk.
   get extent() {
-    const { disk } = this.told, key = `extent ${this.atlas.pair}`;
+    const { disk } = this.entry, key = `extent ${this.atlas.pair}`;
     if (!this.places.has(key)) {
       const ends = [Infinity, -Infinity, Infinity, -Infinity];
       for (const [k, along] of [this.x, this.y].entries()) {
@@ -81,7 +81,7 @@ class Panel {
     const rows = quick ? Math.min(QUICK_ROWS, header.rows) : header.rows;
     const grown = Math.sqrt(Math.min(width, height) / this.ratio / 600) * atlas.view.zoom ** 0.35;
     const diameter = Math.min(18, Math.max(1.6, header.size * grown)) * this.ratio;
-    const common = { ...atlas.shades(this.told), x: this.x, y: this.y, rows, chosen };
+    const common = { ...atlas.shades(this.entry), x: this.x, y: this.y, rows, chosen };
     this.pixels.fill(atlas.ground);
     if (chosen) {
       drawRows(this.pixels, width, height, at, { ...common, which: 0, diameter, alpha: 0.1 });
@@ -98,13 +98,13 @@ class Panel {
 
   drawOver() {
     if (!this.ready) return;
-    const { atlas, told } = this, over = this.over.getContext("2d"), { left, top, scale } = this.at;
+    const { atlas, entry } = this, over = this.over.getContext("2d"), { left, top, scale } = this.at;
     over.clearRect(0, 0, this.width, this.height);
     over.lineWidth = 1.5 * this.ratio;
-    if (told.disk) {
+    if (entry.disk) {
       over.strokeStyle = atlas.header.boundary;
       over.beginPath();
-      over.arc(left + told.disk.middle * scale, top - told.disk.middle * scale, told.disk.radius * scale, 0, 2 * Math.PI);
+      over.arc(left + entry.disk.middle * scale, top - entry.disk.middle * scale, entry.disk.radius * scale, 0, 2 * Math.PI);
       over.stroke();
     }
     over.strokeStyle = atlas.inked;
@@ -177,7 +177,7 @@ class Panel {
     this.tip.hidden = row < 0;
     if (row < 0) return;
     const list = document.createElement("dl");
-    for (const [title, text] of this.atlas.told(row, this.told)) {
+    for (const [title, text] of this.atlas.factsOf(row, this.entry)) {
       list.append(Object.assign(document.createElement("dt"), { textContent: title }));
       list.append(Object.assign(document.createElement("dd"), { textContent: text }));
     }
@@ -185,8 +185,8 @@ class Panel {
     const { left, top, scale } = this.at;
     const x = (left + this.x[row] * scale) / this.ratio, y = (top - this.y[row] * scale) / this.ratio;
     const [wide, high] = [this.tip.offsetWidth, this.tip.offsetHeight];
-    const beside = x + 14 + wide < this.root.clientWidth ? x + 14 : Math.max(4, x - 14 - wide);
-    this.tip.style.transform = `translate(${beside}px, ${Math.max(4, Math.min(this.root.clientHeight - high - 4, y - high / 2))}px)`;
+    const across = x + 14 + wide < this.root.clientWidth ? x + 14 : Math.max(4, x - 14 - wide);
+    this.tip.style.transform = `translate(${across}px, ${Math.max(4, Math.min(this.root.clientHeight - high - 4, y - high / 2))}px)`;
   }
 
   away() {

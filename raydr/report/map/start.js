@@ -28,7 +28,7 @@ const picture = (atlas) => {
   for (const panel of panels) {
     context.fillStyle = atlas.inked;
     text(15, 600);
-    context.fillText(panel.told.title, left, gap + line * 0.6);
+    context.fillText(panel.entry.title, left, gap + line * 0.6);
     const top = gap + line;
     context.drawImage(panel.points, left, top);
     context.drawImage(panel.over, left, top);
@@ -96,7 +96,7 @@ const joinControls = (atlas) => {
   click(".save", () => picture(atlas).toBlob((blob) => save(blob, `${atlas.header.name}.png`)));
   for (const button of root.querySelectorAll("[data-panel]")) {
     button.addEventListener("click", async () => {
-      const panel = atlas.panels.find((one) => one.told.key === button.dataset.panel);
+      const panel = atlas.panels.find((one) => one.entry.key === button.dataset.panel);
       const shown = button.getAttribute("aria-pressed") !== "true";
       button.setAttribute("aria-pressed", String(shown));
       panel.root.closest("figure").hidden = !shown;
@@ -128,7 +128,7 @@ const start = async (root) => {
   const header = JSON.parse(document.getElementById("map-header").textContent);
   const atlas = new Atlas(root, header);
   const panes = new Map([...root.querySelectorAll(".pane")].map((pane) => [pane.dataset.key, pane]));
-  atlas.panels = header.panels.map((told) => new Panel(atlas, told, panes.get(told.key)));
+  atlas.panels = header.panels.map((entry) => new Panel(atlas, entry, panes.get(entry.key)));
   atlas.readTheme();
   root.dataset.drawn = "loading";
   const shown = atlas.panels.filter((panel) => !panel.root.closest("figure").hidden);

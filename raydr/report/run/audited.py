@@ -85,21 +85,21 @@ def lines(audit: Audit) -> list[Line]:
 
 
 def _line(verdict: Verdict) -> Line:
-    error, guess, exact, said, beats = "–", "–", "–", verdict.why, False
+    error, guess, exact, details, beats = "–", "–", "–", verdict.why, False
     if verdict.errors is not None:
         errors = verdict.errors
         error, guess = _error(errors.centred.median), _error(errors.centred_guess.median)
         exact, beats = wording.percent(errors.exact), errors.beats_guessing
         relative, guessed = (_error(of.median) for of in (errors.relative, errors.relative_guess))
         records = wording.plural(errors.records, "record")
-        said = f"{records}; relative to a record's length {relative}, guessing {guessed}"
+        details = f"{records}; relative to a record's length {relative}, guessing {guessed}"
         if verdict.certificate is not None:
             called, right = verdict.certificate.called_exact, verdict.certificate.of_those_exact
-            said += f"; the server itself calls {called:,} exact, and {right:,} of them are"
+            details += f"; the server itself calls {called:,} exact, and {right:,} of them are"
     if verdict.membership is not None:
         found = verdict.membership
         error, guess, beats = f"AUC {found.auc:.3f}", "AUC 0.500", found.tells_apart
-        said = (
+        details = (
             f"{wording.percent(found.tpr)} of {found.members:,} members found, at one false alarm in 1,000"
             f" among {found.others:,} others"
         )
@@ -107,14 +107,14 @@ def _line(verdict: Verdict) -> Line:
         shares = verdict.shares
         error, guess = _error(shares.error), _error(shares.guess)
         beats = shares.beats_guessing
-        said = (
+        details = (
             f"mean absolute error of the shares of {wording.plural(shares.groups, 'group')} at"
             f" {wording.plural(shares.clients, 'client')}"
         )
     if verdict.columns:
         first = verdict.columns[0]
         error, guess, beats = _error(first.error), _error(first.guess), bool(verdict.told)
-        said = by_column(verdict)
+        details = by_column(verdict)
     if verdict.bound is not None:
         bound = verdict.bound
         error, guess, beats = (
@@ -122,9 +122,9 @@ def _line(verdict: Verdict) -> Line:
             f"claimed {bound.claimed:.3g}",
             bound.is_broken,
         )
-        said = f"at delta {bound.delta:g}, with confidence {bound.confidence:g}"
+        details = f"at delta {bound.delta:g}, with confidence {bound.confidence:g}"
         if bound.is_broken:
-            said = f"the claim is broken: with the measured noise, ε is {bound.measured:.3g}; {said}"
+            details = f"the claim is broken: with the measured noise, ε is {bound.measured:.3g}; {details}"
     messages = ", ".join(f"{count:,} {kind}" for kind, count in verdict.messages.items())
     return Line(
         attack=verdict.attack,
@@ -135,7 +135,7 @@ def _line(verdict: Verdict) -> Line:
         error=error,
         guess=guess,
         exact=exact,
-        said=said,
+        said=details,
         beats=beats,
         applies=not verdict.why,
     )
@@ -207,11 +207,11 @@ def curve(audit: Audit) -> charts.LineChart | None:
     chart = charts.line_chart(logarithms, errors, "error", guess)
     if chart is None or len(chart.points) < len(counts):
         return None
-    said = [f"{count:,} public rows: {_error(error)}" for count, error in zip(counts, errors, strict=True)]
+    texts = [f"{count:,} public rows: {_error(error)}" for count, error in zip(counts, errors, strict=True)]
     return replace(
         chart,
-        points=tuple((x, y, text) for (x, y, _), text in zip(chart.points, said, strict=True)),
-        said=f"{said[0]}, {said[-1]}; guessing: {_error(float(guess or 0.0))}",
+        points=tuple((x, y, text) for (x, y, _), text in zip(chart.points, texts, strict=True)),
+        said=f"{texts[0]}, {texts[-1]}; guessing: {_error(float(guess or 0.0))}",
         x_ticks=tuple(
             charts.Tick(min(x, chart.right - 14.0), f"{count:,}")
             for (x, _, _), count in zip(chart.points, counts, strict=True)

@@ -141,7 +141,7 @@ class Comparison:
             cells = [
                 Cell(
                     own.texts[run] if own else "–",
-                    _beside(ratio, pooled, run),
+                    _compared_with_pooled(ratio, pooled, run),
                     bool(own and own.best[run]),
                 )
                 for run in range(len(self.runs))
@@ -167,7 +167,7 @@ class Cell:
     """A run's value in a line, the pooled-data map's, and whether the value is the best."""
 
     text: str
-    beside: str
+    pooled: str
     best: bool
 
 
@@ -182,7 +182,7 @@ class Line:
     meaning: str = ""
 
 
-def _beside(ratio: ComparisonRow | None, pooled: ComparisonRow | None, run: int) -> str:
+def _compared_with_pooled(ratio: ComparisonRow | None, pooled: ComparisonRow | None, run: int) -> str:
     """Compare a run's value with that of its pooled-data map."""
     if pooled is None or pooled.values[run] is None:
         return ""
@@ -300,21 +300,21 @@ def _unlike(run: RunFolder, first: RunFolder) -> str:
             if names[0] != names[1]
             else "the SHA-256 of its data differs"
         )
-    said = []
+    differences = []
     if ours.mapped != theirs.mapped:
-        said.append(f"it mapped {wording.plural(ours.mapped, 'row')}, not {theirs.mapped:,}")
+        differences.append(f"it mapped {wording.plural(ours.mapped, 'row')}, not {theirs.mapped:,}")
     elif set(row_names(run)) != set(row_names(first)):
-        said.append("it mapped other rows")
+        differences.append("it mapped other rows")
     if set(ours.columns) != set(theirs.columns):
-        said.append(f"it mapped {_others(ours.columns, theirs.columns)}")
+        differences.append(f"it mapped {_others(ours.columns, theirs.columns)}")
     if ours.scaling != theirs.scaling:
-        said.append(f"its columns were scaled by {ours.scaling}, not by {theirs.scaling}")
+        differences.append(f"its columns were scaled by {ours.scaling}, not by {theirs.scaling}")
     labels = [each.section("data").get("label") for each in (run, first)]
     if labels[0] != labels[1]:
-        said.append(
+        differences.append(
             f"its classes are from {', not from '.join(label or 'an unnamed column' for label in labels)}"
         )
-    return ", and ".join(said)
+    return ", and ".join(differences)
 
 
 def _others(ours: Sequence[str], theirs: Sequence[str]) -> str:
@@ -322,8 +322,8 @@ def _others(ours: Sequence[str], theirs: Sequence[str]) -> str:
     extra, lacking = (
         [name for name in one if name not in set(two)] for one, two in ((ours, theirs), (theirs, ours))
     )
-    said = [f"{listed(extra, 5)} as well"] * bool(extra) + [f"no {listed(lacking, 5)}"] * bool(lacking)
-    return " and ".join(said)
+    parts = [f"{listed(extra, 5)} as well"] * bool(extra) + [f"no {listed(lacking, 5)}"] * bool(lacking)
+    return " and ".join(parts)
 
 
 def _ratio_rows(runs: Sequence[RunFolder]) -> list[ComparisonRow]:

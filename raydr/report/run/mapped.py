@@ -44,35 +44,35 @@ class Fact:
 
 def facts(data: Provenance) -> list[Fact]:
     """Return lines on rows, columns and scaling, without empty ones."""
-    said = [Fact("Rows read", f"{data.read:,} from {_origin(data)}")]
+    found = [Fact("Rows read", f"{data.read:,} from {_origin(data)}")]
     if data.dropped:
-        said.append(Fact("Dropped for missing values", f"{data.dropped:,}{_by_client(data)}"))
+        found.append(Fact("Dropped for missing values", f"{data.dropped:,}{_by_client(data)}"))
     if data.filling is not None:
-        said.append(Fact("Missing values filled in", _filled(data)))
+        found.append(Fact("Missing values filled in", _filled(data)))
     if data.set_apart:
-        said.append(Fact("Set apart as anchors", f"{data.set_apart:,}"))
+        found.append(Fact("Set apart as anchors", f"{data.set_apart:,}"))
     if data.held_out:
-        said.append(Fact("Held out and placed on the map later", f"{data.held_out:,}"))
+        found.append(Fact("Held out and placed on the map later", f"{data.held_out:,}"))
     if data.not_drawn:
-        said.append(Fact("Not sampled (data.rows)", f"{data.not_drawn:,}"))
-    said.append(Fact("Rows mapped", f"{data.mapped:,}"))
+        found.append(Fact("Not sampled (data.rows)", f"{data.not_drawn:,}"))
+    found.append(Fact("Rows mapped", f"{data.mapped:,}"))
     if data.anchors is not None:
         anchors = data.anchors
-        said.append(
+        found.append(
             Fact("Anchors", f"{wording.plural(anchors.rows - anchors.dropped, 'row')} of {anchors.name}")
         )
     names = _columns(data.columns) if data.named else "unnamed"
-    said.append(Fact("Columns mapped", f"{len(data.columns):,}: {names}"))
+    found.append(Fact("Columns mapped", f"{len(data.columns):,}: {names}"))
     left_out = {
         f"{column} ({why})": None for source in data.sources for column, why in source.left_out.items()
     }
     if left_out:
-        said.append(Fact("Columns left out", listed(list(left_out), MOST_COLUMNS)))
+        found.append(Fact("Columns left out", listed(list(left_out), MOST_COLUMNS)))
     if data.harmonized is not None:
-        said.append(Fact("Sites harmonized", harmonized(data.harmonized)))
-    said.append(Fact("Scaling", SCALINGS.get(data.scaling, data.scaling)))
-    said += [Fact(NOTICE, notice) for notice in data.notices]
-    return said
+        found.append(Fact("Sites harmonized", harmonized(data.harmonized)))
+    found.append(Fact("Scaling", SCALINGS.get(data.scaling, data.scaling)))
+    found += [Fact(NOTICE, notice) for notice in data.notices]
+    return found
 
 
 def _columns(names: Sequence[str]) -> str:
@@ -84,12 +84,12 @@ def _columns(names: Sequence[str]) -> str:
 
 def harmonized(found: Harmonized) -> str:
     """Describe how sites were adjusted to each other, and the site effect before and after."""
-    said = [HARMONIZINGS.get(found.kind, found.kind)]
+    parts = [HARMONIZINGS.get(found.kind, found.kind)]
     if found.keep:
-        said.append(f"differences explained by {listed(found.keep, MOST_NAMES)} were kept")
+        parts.append(f"differences explained by {listed(found.keep, MOST_NAMES)} were kept")
     if found.unchanged:
-        said.append(f"unchanged: {listed(found.unchanged, MOST_NAMES)}")
-    text = "; ".join(said) + "."
+        parts.append(f"unchanged: {listed(found.unchanged, MOST_NAMES)}")
+    text = "; ".join(parts) + "."
     pairs = []
     for name, before in found.before.items():
         after = found.after.get(name)

@@ -103,7 +103,7 @@ def reference(run: RunFolder) -> str:
     central = run.measures.central
     if not central:
         return ""
-    said = (
+    text = (
         "The pooled-data map is made by the same method from all rows in one place, which no federation would allow."
         " It is a reference, not a bound."
     )
@@ -123,11 +123,11 @@ def reference(run: RunFolder) -> str:
     if better:
         more = f"; {len(better) - MOST_FIGURES} more" if len(better) > MOST_FIGURES else ""
         named = "; ".join(f"{title[0].lower()}{title[1:]}" for title in better[:MOST_FIGURES])
-        said += (
+        text += (
             f" The federated map is better by {wording.plural(len(better), 'metric')} ({named}{more}). Either this is"
             " chance, or the messages left out noise in the data."
         )
-    return said
+    return text
 
 
 def not_computed(run: RunFolder) -> list[Lacking]:

@@ -73,10 +73,10 @@ def points(run: RunFolder) -> tuple[Point, ...]:
     shown = [left, cost]
     if found.keyed:
         keyed = "Records were rotated and shifted by a key that the server does not have."
-        said = f"{keyed} Someone with similar rows can find the rotation."
+        text = f"{keyed} Someone with similar rows can find the rotation."
         if run.audit is not None and (found_with := enough_public_rows(run.audit)):
-            said = f"{keyed} {found_with}"
-        shown.append(Point("Isometry key", "obfuscation", said, "open"))
+            text = f"{keyed} {found_with}"
+        shown.append(Point("Isometry key", "obfuscation", text, "open"))
     return (*shown, recovered(run.audit))
 
 
@@ -128,6 +128,6 @@ def recovered(audit: Audit | None) -> Point:
         return Point(title, "group shares inferred", text, "bad")
     if columns := columns_told(audit):
         return Point(title, "columns inferred", f"{columns[0].upper()}{columns[1:]}.", "bad")
-    said = no_better(audit)
+    clause = no_better(audit)
     figure = "no better than guessing" if audit.reconstructions else "none applies"
-    return Point(title, figure, f"{said[0].upper()}{said[1:]}.", "open")
+    return Point(title, figure, f"{clause[0].upper()}{clause[1:]}.", "open")

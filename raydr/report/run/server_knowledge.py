@@ -62,7 +62,7 @@ def knowledge(run: RunFolder) -> Knowledge:
     held = _held(run, given)
     audit = run.audit
     if audit is None:
-        text = f"The server {held.said} ({NOT_AUDITED})."
+        text = f"The server {held.clause} ({NOT_AUDITED})."
         return Knowledge(text, held.tone, audited=False)
     text, tone = _audited(run, held)
     return Knowledge(f"The server {text}.", tone, audited=True, examples=_examples(audit), names=audit.shown)
@@ -72,10 +72,10 @@ def knowledge(run: RunFolder) -> Knowledge:
 class _Held:
     """What follows from the ledger alone.
 
-    ``said`` continues "The server ...". ``exact`` of ``records`` records are determined exactly, for the reason ``by``.
+    ``clause`` continues "The server ...". Of ``records`` records, ``exact`` are determined exactly, because of ``by``.
     """
 
-    said: str
+    clause: str
     tone: Tone
     exact: int = 0
     records: int = 0
@@ -161,7 +161,7 @@ def _distances(run: RunFolder, sent: list[Entry]) -> _Held:
                 by,
             )
         held = _exactly(run, fixed, by, "has enough data to reconstruct")
-        return _Held(held.said + some, held.tone, held.exact, held.records, held.by)
+        return _Held(held.clause + some, held.tone, held.exact, held.records, held.by)
     if any(entry.protection is not None and entry.protection.on == "data" for entry in sent):
         can = f"reconstruct {fixed.exact:,} of {_rows(run)}" if fixed.exact else f"{_others(fixed)},"
         return _Held(
@@ -198,11 +198,11 @@ def _exactly(run: RunFolder, fixed: Fixed, by: str, can: str) -> _Held:
     if fixed.exact < fixed.records and not every:
         others = _others(fixed)
     if not fixed.exact:
-        said = f"has enough data to {others}: {by}"
+        clause = f"has enough data to {others}: {by}"
     else:
         and_others = f", and to {others}" if others else ""
-        said = f"{can} {fixed.exact:,} of {_rows(run)}, feature by feature{and_others}: {by}"
-    return _Held(said, "bad", fixed.exact, fixed.records, by)
+        clause = f"{can} {fixed.exact:,} of {_rows(run)}, feature by feature{and_others}: {by}"
+    return _Held(clause, "bad", fixed.exact, fixed.records, by)
 
 
 def _others(fixed: Fixed) -> str:
@@ -334,18 +334,18 @@ def _audited(run: RunFolder, held: _Held) -> tuple[str, Tone]:
         return written, "bad"
     if broken is not None and broken.bound is not None:
         return (
-            f"{held.said}. The audit breaks the privacy claim: ε is at least {broken.bound.shown:.3g}, but"
+            f"{held.clause}. The audit breaks the privacy claim: ε is at least {broken.bound.shown:.3g}, but"
             f" {broken.bound.claimed:.3g} is claimed ({broken.attack})"
         ), "bad"
-    said, nearest = f"{held.said}. In the audit,", audit.nearest
+    start, nearest = f"{held.clause}. In the audit,", audit.nearest
     inferred = "; ".join(filter(None, (_members(audit), _shares(audit), columns_told(audit))))
     if nearest is not None and nearest.leakage > SOMETHING:
         more = f"; {inferred}" if inferred else ""
-        return f"{said} {nearest.attack}, {_knowing(nearest)}, came closest{_half(nearest)}{more}", "bad"
+        return f"{start} {nearest.attack}, {_knowing(nearest)}, came closest{_half(nearest)}{more}", "bad"
     if inferred:
-        return f"{said} {inferred}; {no_better(audit)}", "bad"
+        return f"{start} {inferred}; {no_better(audit)}", "bad"
     unused = ", because none used these data" if held.exact and audit.reconstructions else ""
-    return f"{said} {no_better(audit)}{unused}", held.tone
+    return f"{start} {no_better(audit)}{unused}", held.tone
 
 
 def no_better(audit: Audit) -> str:
@@ -405,7 +405,7 @@ def _written_down(run: RunFolder, held: _Held, audit: Audit) -> str:
     records = wording.plural(scored, "record")
     if held.exact * scored > exact * len(run.clients):  # the equations determine more than the audit tried
         recovered = f"{exact:,} of the {records} that were scored"
-        return f"{held.said}. In the audit, {best.attack} recovered {recovered}, {_knowing(best)}"
+        return f"{held.clause}. In the audit, {best.attack} recovered {recovered}, {_knowing(best)}"
     return (
         f"can reconstruct {exact:,} of the {records} that the audit scored, feature by feature: {best.attack}"
         f" recovered them, {_knowing(best)}{_half(best)}"

@@ -21,12 +21,12 @@
   const rows = new Map([...body.rows].map((row) => [Number(row.dataset.place), row]));
   const heads = [...document.querySelectorAll("#points thead th[data-axis]")];
   const cellOf = axes.map((_, which) => heads.findIndex((head) => Number(head.dataset.axis) === which));
-  const told = (axis, place) => (axis.values[place] == null ? axis.absent : rows.get(place).cells[cellOf[axes.indexOf(axis)]].textContent);
-  const valueTold = (axis, value) => told(axis, axis.values.indexOf(value)).split(" ± ")[0];
+  const cellText = (axis, place) => (axis.values[place] == null ? axis.absent : rows.get(place).cells[cellOf[axes.indexOf(axis)]].textContent);
+  const valueText = (axis, value) => cellText(axis, axis.values.indexOf(value)).split(" ± ")[0];
   const tickText = (axis, value) => (axis.unit === "bytes" ? size(value) : digits(value, axis.unit === "setting" ? 12 : 6));
   const settingsOf = (place) => axes.filter((axis) => axis.swept && axis.values[place] != null)
-    .map((axis) => `${axis.title} ${told(axis, place)}`);
-  const measuresOf = (place, some) => some.filter((axis) => !axis.swept).map((axis) => `${axis.title} ${told(axis, place)}`);
+    .map((axis) => `${axis.title} ${cellText(axis, place)}`);
+  const measuresOf = (place, some) => some.filter((axis) => !axis.swept).map((axis) => `${axis.title} ${cellText(axis, place)}`);
 
   // Position of each point on an axis, from 0 to 1: missing values lowest, then 0 below a logarithmic scale.
   const laidOut = axes.map((axis) => {
@@ -50,7 +50,7 @@
       place = (value) => (axis.log && value === 0 ? slots[slots.length - 1].at : along(ruler.of(value)));
       const distinct = [...new Set(known)].filter((value) => !(axis.log && value === 0)).sort((a, b) => a - b);
       const own = distinct.length <= 8 && distinct.every((value, k) => !k || place(value) - place(distinct[k - 1]) > 0.07);
-      for (const value of own ? distinct : ruler.ticks) ticks.push({ at: place(value), text: own ? valueTold(axis, value) : tickText(axis, value), half: 0 });
+      for (const value of own ? distinct : ruler.ticks) ticks.push({ at: place(value), text: own ? valueText(axis, value) : tickText(axis, value), half: 0 });
     }
     const centres = axis.values.map((value) => (value == null ? slots[0].at : place(value)));
     const halves = axis.values.map((value) => (value == null ? SLOT / 2 : axis.kind === "category" ? (0.32 * (1 - base)) / axis.categories.length : 0));
@@ -94,7 +94,7 @@
       span.className = "ramp";
       const stripes = Array.from({ length: 40 }, (_, k) => draw("rect", { x: k, y: 0, width: 1.2, height: 3, fill: onRamp(k / 39) }));
       const bar = draw("svg", { class: "scale", viewBox: "0 0 40 3", preserveAspectRatio: "none", "aria-hidden": "true" }, ...stripes);
-      span.append(known.length ? valueTold(colourAxis, low) : "", bar, known.length ? valueTold(colourAxis, high) : "");
+      span.append(known.length ? valueText(colourAxis, low) : "", bar, known.length ? valueText(colourAxis, high) : "");
       legend.append(span);
     }
     if (colourAxis.values.some((value) => value == null)) chip(data.grey, colourAxis.absent);
@@ -198,12 +198,12 @@
         } else rails.append(draw("line", { class: "axis", x1: tall ? x : x - 4, x2: tall ? x : x + 4, y1: tall ? y - 4 : y, y2: tall ? y + 4 : y }));
       }
       const room = tall ? 0 : gap || width;
-      const label = (tick, said) => {
+      const label = (tick, shown) => {
         const [x, y] = spot(k, tick.at);
         const text = tall ? draw("text", { x, y: y + 20, "text-anchor": tick.at < 0.03 ? "start" : tick.at > 0.93 ? "end" : "middle" })
           : draw("text", { x: x + 9, y: y + 4 });
         text.setAttribute("class", `halo${tick.absent ? " absent" : ""}`);
-        text.append(said, draw("title", {}, tick.text));
+        text.append(shown, draw("title", {}, tick.text));
         return text;
       };
       // Leave out a tick label that would overlap the one before, but never a name or the label of missing values.
@@ -224,10 +224,10 @@
       else {
         const most = Math.max(8, Math.floor((n > 1 ? gap : width) / 7.2));
         // Break a dotted key before its last part, and a title between words.
-        const said = axis.swept && parts.length > 1 ? [`${parts.slice(0, -1).join(".")}.`, parts.at(-1)] : wrapped(axis.title, most - ends.length, 3);
-        said[said.length - 1] = shorten(said.at(-1), most - ends.length) + ends;
-        said.forEach((text, line) => {
-          rails.append(draw("text", { class: axis.swept && line < said.length - 1 ? "" : "title", x: crossing(k), y: top - 14 - 16 * (said.length - 1 - line), "text-anchor": "middle" }, shorten(text, most), draw("title", {}, whole)));
+        const lines = axis.swept && parts.length > 1 ? [`${parts.slice(0, -1).join(".")}.`, parts.at(-1)] : wrapped(axis.title, most - ends.length, 3);
+        lines[lines.length - 1] = shorten(lines.at(-1), most - ends.length) + ends;
+        lines.forEach((text, line) => {
+          rails.append(draw("text", { class: axis.swept && line < lines.length - 1 ? "" : "title", x: crossing(k), y: top - 14 - 16 * (lines.length - 1 - line), "text-anchor": "middle" }, shorten(text, most), draw("title", {}, whole)));
         });
       }
       // The part of the axis that accepts a filter.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from raydr.arrays import Float64Array
 from raydr.report.colouring import Colouring, drawing_order
-from raydr.report.map.aligned import beside, shared_colours
+from raydr.report.map.aligned import align, shared_colours
 from raydr.report.picture import in_page
 from raydr.runfolder.reading import RunFolder, read_run
 from raydr.runfolder.sweep import SweepFolder
@@ -66,7 +66,7 @@ def thumbnails(sweep: SweepFolder, order: Sequence[int]) -> Thumbnails | None:
         repeat, folder = repeats[sweep.points[place].point]
         run = read_run(sweep.path / folder)
         first = first or run
-        points, turned = beside(run, first)
+        points, turned = align(run, first)
         unturned += not turned
         in_space += run.dimensions == 3
         some = drawing_order(len(points))[:MOST_ROWS]
