@@ -81,7 +81,7 @@ def test_an_audit_again_says_the_same_and_the_page_shows_it(audited: Path, plain
             verdict.pop("seconds")
     assert once == again
     page = (plain / REPORT).read_text()
-    said = "attack by attack"
+    said = "attempts, by attack"
     assert said in page
     assert "petal length" in page.partition('id="attacked"')[2]
     (plain / AUDIT).unlink()
