@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from raydr.scenarios.schema.scenario import Scenario
     from raydr.tune.planning import SweepPlan
 
+_FOUND_OUT = {mapped.NOTICE, "Sites harmonized"}
+"""Facts about data that a result always has: some are known only after the run."""
 _IN_RESULT = {mapped.NOTICE, "Rows read", "Rows mapped", "Columns mapped", "Scaling"}
 """Facts about data that a result has too, with ``--verbose``."""
 _OBVIOUS = {"Written", "Method"}
@@ -58,6 +60,9 @@ def print_result(folder: Path, *, verbose: bool = False) -> None:
     console.print()
     console.print(_line(wording.summary(run)))
     console.print(_line(mapped.line(run.data)))
+    for fact in mapped.facts(run.data):
+        if fact.name in _FOUND_OUT:
+            console.print(_line(f"{fact.name}: {fact.text}"))
     console.print()
     _print_metrics(console, run, verbose)
     for line in _privacy_lines(run):
@@ -119,7 +124,8 @@ def _print_details(console: Console, run: RunFolder) -> None:
     if known.examples:
         console.print(_line(f"Example: {example(known)}."))
     for fact in (*mapped.facts(run.data), *mapped.hashes(run.data)):
-        console.print(_line(f"{fact.name}: {fact.text}"))
+        if fact.name not in _FOUND_OUT:
+            console.print(_line(f"{fact.name}: {fact.text}"))
     if run.privacy.relation is not None:
         console.print(
             _line(f"Epsilon by adversary: {wording.by_adversary(run.privacy.epsilon_by_adversary)}")

@@ -41,8 +41,8 @@ class Identity:
     raydr : str
         Version of raydr and of packages that extend it.
     scenario : mapping of dotted key to value
-        All settings, with resolved paths. Not included: settings of ``runtime`` that do not change the result,
-        ``runtime.quorum``, with which each start draws new noise, and the budget, which can only end a run.
+        All settings, with resolved paths. Not included: settings of ``runtime`` that do not change the result, and the
+        budget, which can only end a run. Also not ``runtime.quorum``: with it, each start draws new noise.
     data : mapping of name to fingerprint
         Fingerprints of each client's rows, public and held-out rows, identities, owners, feature names and labels.
     paths : tuple of str
