@@ -58,14 +58,14 @@ _KINDS: dict[str, TypeAdapter[Any]] = {
 """Kinds of events in the log. Rounds are left out: there may be a million, and the run folder has them."""
 
 
-def line_of(told: Told) -> str | None:
+def line_of(event: Told) -> str | None:
     """Return an event as a line; None for an event that the log leaves out.
 
     >>> line_of(Incident("client 3 is late"))
     '{"raydr": "Incident", "text": "client 3 is late"}'
     """
-    kind = type(told).__name__
-    return json.dumps({_KEY: kind, **asdict(told)}) if kind in _KINDS else None
+    kind = type(event).__name__
+    return json.dumps({_KEY: kind, **asdict(event)}) if kind in _KINDS else None
 
 
 def told_in(line: str) -> Told | None:
@@ -80,7 +80,7 @@ def told_in(line: str) -> Told | None:
         return None
     try:
         content = json.loads(line)
-        told: Told = _KINDS[content.pop(_KEY)].validate_python(content)
+        event: Told = _KINDS[content.pop(_KEY)].validate_python(content)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ValidationError):
         return None
-    return told
+    return event

@@ -34,17 +34,17 @@ class Raised:
 
 def streamed(work: Callable[[Listener], T]) -> Iterator[Event | Result[T]]:
     """Run ``work`` in a thread and yield its events as they arrive, then its result."""
-    told: SimpleQueue[Event | Result[T] | Raised] = SimpleQueue()
+    events: SimpleQueue[Event | Result[T] | Raised] = SimpleQueue()
 
     def body() -> None:
         try:
-            told.put(Result(work(told.put)))
+            events.put(Result(work(events.put)))
         except BaseException as error:
-            told.put(Raised(error))
+            events.put(Raised(error))
 
     threading.Thread(target=body, name="raydr-work", daemon=True).start()
     while True:
-        item = told.get()
+        item = events.get()
         if isinstance(item, Raised):
             raise item.error
         yield item

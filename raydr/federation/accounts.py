@@ -115,7 +115,7 @@ class Accounts:
             self.records = None  # rows that depend on classes reveal more than noisy rows
         if kind.public or kind.stays or not call.clients:
             return Due()
-        claims = [claim_of(call, told, rows, records) for told, rows in told_of(call, sizes) if rows]
+        claims = [claim_of(call, request, rows, records) for request, rows in told_of(call, sizes) if rows]
         mechanism = call.told(call.clients[0]).covering(records)
         if mechanism is None or None in claims or not claims:  # clients without rows reveal nothing
             if claims:
@@ -190,7 +190,7 @@ class Accounts:
 
 def _due(call: Call, mechanism: Mechanism, worst: Claim, secure: bool) -> Due:
     """Return the cost of a reply whose least protected client has claim ``worst``."""
-    name, told = type(call.request).reply.__name__, call.told(call.clients[0])
+    name, request = type(call.request).reply.__name__, call.told(call.clients[0])
     charge = Charge(
         kind=name,
         deviation=worst.deviation,
@@ -202,7 +202,7 @@ def _due(call: Call, mechanism: Mechanism, worst: Claim, secure: bool) -> Due:
     if not isinstance(call, SumCall) or call.sharing is None:
         return Due(charge)
     # The claim of the sum: how far a record moves it, and the noise that covers it.
-    whole = mechanism.claim(call.sharing.sensitivity, **_rounding(call, told)) or worst
+    whole = mechanism.claim(call.sharing.sensitivity, **_rounding(call, request)) or worst
     if secure:
         charge = replace(charge, deviation=whole.deviation, sensitivity=whole.sensitivity)
     return Due(charge, call.sharing, whole.multiplier, secure)
@@ -215,14 +215,14 @@ def told_of(call: Call, sizes: Sequence[int]) -> list[tuple[Request[Any], int]]:
     return [(call.told(client), sizes[client]) for client in call.clients]
 
 
-def claim_of(call: Call, told: Request[Any], rows: int, records: Mechanism | None = None) -> Claim | None:
+def claim_of(call: Call, request: Request[Any], rows: int, records: Mechanism | None = None) -> Claim | None:
     """Return the claim of a mechanism for the reply of one client with ``rows`` rows, as the server sees it."""
-    mechanism = told.covering(records)
+    mechanism = request.covering(records)
     if mechanism is None:
         return None
     if mechanism.on == "data":
         return mechanism.claim(mechanism.record_sensitivity)
-    sensitivity, rounding = told.claimed_sensitivity(rows), _rounding(call, told)
+    sensitivity, rounding = request.claimed_sensitivity(rows), _rounding(call, request)
     if not (isinstance(call, SumCall) and mechanism.shared):
         return mechanism.claim(sensitivity, **rounding)
     if call.sharing is None:
@@ -233,10 +233,10 @@ def claim_of(call: Call, told: Request[Any], rows: int, records: Mechanism | Non
     return Claim(noise.deviation, own.sensitivity) if noise is not None and own is not None else None
 
 
-def _rounding(call: Call, told: Request[Any]) -> dict[str, Any]:
+def _rounding(call: Call, request: Request[Any]) -> dict[str, Any]:
     """Return how many values leave together, and the resolution of their ring."""
-    kind = type(told).reply
-    ranges = declared_ranges(kind, told, 0)
+    kind = type(request).reply
+    ranges = declared_ranges(kind, request, 0)
     shapes = [ranges[name] for name in kind.covers]
     finest = 0.0
     if isinstance(call, SumCall):

@@ -249,13 +249,13 @@ class ClientHost:
             if self.faults.drops_out(self.seed, client.index, call.round):
                 return Failure(client.index, Kind.DROPPED_OUT, "simulated drop-out")
         try:
-            told = call.told(client.index)
+            request = call.told(client.index)
             joint = self._joint.pop(client.index, None)
             if isinstance(joint, Failure):
                 return joint
-            reply, round = joint if joint is not None else self._compute(client, call, told), call.round
+            reply, round = joint if joint is not None else self._compute(client, call, request), call.round
             if self.faults.adversary is not None and call.in_rounds:
-                reply = self.faults.adversary.forged(reply, told, client)
+                reply = self.faults.adversary.forged(reply, request, client)
             if struck:
                 if self.faults.crash(client.index, call.round) is Moment.DURING:
                     raise SimulatedCrashError
@@ -263,8 +263,8 @@ class ClientHost:
                 if corruption is not None:
                     reply = corrupted(reply, corruption)
                     round -= corruption is Corruption.ROUND
-            boundary.check(reply, round, client.rows.shape[0], told)
-            self._measure_once(client.index, boundary, reply, told)
+            boundary.check(reply, round, client.rows.shape[0], request)
+            self._measure_once(client.index, boundary, reply, request)
         except RefusedRequestError as error:
             return Failure(client.index, Kind.REQUEST_REFUSED, str(error))
         except RefusedReplyError as error:
@@ -284,18 +284,18 @@ class ClientHost:
         if part is None or not call.request.jointly or len(call.clients) < 2:
             return
         clients = [self._clients[index] for index in call.clients]
-        told = [call.told(index) for index in call.clients]
-        for client, request in zip(clients, told, strict=True):
+        requests = [call.told(index) for index in call.clients]
+        for client, request in zip(clients, requests, strict=True):
             self._ready(client, call, request)
         try:
-            replies = part([shown(*each) for each in zip(clients, told, strict=True)], told)
-            for client, request, reply in zip(clients, told, replies, strict=True):
+            replies = part([shown(*each) for each in zip(clients, requests, strict=True)], requests)
+            for client, request, reply in zip(clients, requests, replies, strict=True):
                 self._joint[client.index] = covered(reply, client, request, call)
             return
         except Exception as error:
             together = error, traceback.format_exc()
         faulty = False
-        for client, request in zip(clients, told, strict=True):
+        for client, request in zip(clients, requests, strict=True):
             try:
                 self._joint[client.index] = self._compute(client, call, request)
             except Exception as error:
@@ -305,13 +305,13 @@ class ClientHost:
             reason = "could not answer jointly with the other clients of its host, although each could alone"
             self._joint.update((index, _raised(index, *together, where=reason)) for index in call.clients)
 
-    def _compute(self, client: Client, call: Call, told: Request[Any]) -> Reply:
+    def _compute(self, client: Client, call: Call, request: Request[Any]) -> Reply:
         """Return a client part's reply; a client whose state this call already set repeats its reply."""
-        self._ready(client, call, told)
-        if not type(told).sets_state:
-            return covered(type(told).client_part(shown(client, told), told), client, told, call)
-        if told.mechanism is not None:
-            raise TypeError(f"{type(told).__name__} sets clients' state, so it cannot have a mechanism")
+        self._ready(client, call, request)
+        if not type(request).sets_state:
+            return covered(type(request).client_part(shown(client, request), request), client, request, call)
+        if request.mechanism is not None:
+            raise TypeError(f"{type(request).__name__} sets clients' state, so it cannot have a mechanism")
         before = self._followed.get(client.index)
         if before is not None and call.number == before.number:
             return before.reply
@@ -320,11 +320,11 @@ class ClientHost:
                 f"call {call.number} would set the state of client {client.index}, which has already followed the"
                 f" later call {before.number}"
             )
-        reply = follow(client, told)
+        reply = follow(client, request)
         self._followed[client.index] = _Followed(call.number, reply)
         return reply
 
-    def _measure_once(self, client: int, boundary: Boundary, reply: Reply, told: Request[Any]) -> None:
+    def _measure_once(self, client: int, boundary: Boundary, reply: Reply, request: Request[Any]) -> None:
         """Raise RefusedRequestError if a client measured its records with other points or axes before.
 
         The distances of a record to k points determine k - 1 dimensions, wherever the points lie. A server that asks
@@ -333,19 +333,19 @@ class ClientHost:
         """
         if type(reply).tells not in (Tells.DISTANCES, Tells.PROJECTIONS) or type(reply).stays:
             return
-        asked = boundary.digest_of(told)
+        asked = boundary.digest_of(request)
         if self._measured.setdefault(client, asked) != asked:
             raise RefusedRequestError(
                 f"the server asks a second time for {type(reply).what}, with other points or axes"
-                f" ({type(told).__name__}). A client answers for one set of points or axes in a run, because"
+                f" ({type(request).__name__}). A client answers for one set of points or axes in a run, because"
                 " several sets reveal more of a record than the ledger states. Ask for all points at once, or"
                 " start another run"
             )
 
-    def _ready(self, client: Client, call: Call, told: Request[Any]) -> None:
+    def _ready(self, client: Client, call: Call, request: Request[Any]) -> None:
         """Set a client's round, and its records' classes if the request declares that it reads them."""
         client.round = call.round
-        client.classes = self._withheld.classes.get(client.index) if told.reads_classes else None
+        client.classes = self._withheld.classes.get(client.index) if request.reads_classes else None
 
     def _wait_for_stragglers(self, call: Call) -> None:
         """Wait for the slowest simulated straggler. A host that was to die does so first."""
@@ -379,13 +379,13 @@ class Boundary:
     _declared: dict[tuple[type[Reply], int], Mapping[str, Range]] = field(default_factory=dict, repr=False)
     _digest: tuple[Request[Any], str] | None = field(default=None, repr=False)
 
-    def digest_of(self, told: Request[Any]) -> str:
+    def digest_of(self, request: Request[Any]) -> str:
         """Return a digest of a request, computed once for clients with the same request."""
-        if self._digest is None or self._digest[0] is not told:
-            self._digest = told, digest(told)
+        if self._digest is None or self._digest[0] is not request:
+            self._digest = request, digest(request)
         return self._digest[1]
 
-    def check(self, reply: Reply, round: int, rows: int, told: Request[Any]) -> None:
+    def check(self, reply: Reply, round: int, rows: int, request: Request[Any]) -> None:
         """Raise RefusedReplyError unless the reply of a client with ``rows`` rows to this request is valid."""
         kind = type(reply)
         if round != self.call.round:
@@ -396,7 +396,11 @@ class Boundary:
             raise RefusedReplyError(
                 f"the reply is a {kind.__name__}, but the others are {self.kind.__name__}"
             )
-        ranges = self.declared(kind, rows) if told is self.call.request else declared_ranges(kind, told, rows)
+        ranges = (
+            self.declared(kind, rows)
+            if request is self.call.request
+            else declared_ranges(kind, request, rows)
+        )
         for name, declared in ranges.items():
             declared.check(name, getattr(reply, name))
         self.kind = kind
@@ -410,26 +414,26 @@ class Boundary:
         return ranges
 
 
-def shown(client: Client, told: Request[Any]) -> Client:
+def shown(client: Client, request: Request[Any]) -> Client:
     """Return the client that a client part sees: under a mechanism on data, with noisy rows and its own memory.
 
     The noisy rows are drawn once in a run for all requests (P1 5.1). Repeated draws would average out.
     """
-    mechanism = told.mechanism
+    mechanism = request.mechanism
     if mechanism is None or mechanism.on != "data":
         return client
     if client.covered_by is not None:
         raise TypeError(
-            f"{type(told).__name__} would add noise to records that already carry it: the draw would be the same,"
+            f"{type(request).__name__} would add noise to records that already carry it: the draw would be the same,"
             " so the difference of two replies would have no noise"
         )
     kept = client.memory.get(_BLURRED)
     # An unset deviation is NaN, which equals nothing.
-    made_of = mechanism, str(told.deviation) if mechanism.by_level else ""
+    made_of = mechanism, str(request.deviation) if mechanism.by_level else ""
     if kept is None or kept[0] is not client.rows or kept[1] != made_of:
         if kept is not None and mechanism.claim(mechanism.record_sensitivity) is not None:
             raise TypeError(f"{mechanism.words} would be drawn twice, but is charged once")
-        rows = blurred(client, mechanism, told.deviation)
+        rows = blurred(client, mechanism, request.deviation)
         kept = client.memory[_BLURRED] = client.rows, made_of, rows
     return replace(client, rows=kept[2], memory={})
 
@@ -446,24 +450,24 @@ def blurred(client: Client, mechanism: Mechanism, unit: float) -> FloatArray:
     return np.asarray(mechanism.cover(records, stream).astype(client.rows.dtype))
 
 
-def follow(client: Client, told: Request[Any]) -> Reply:
+def follow(client: Client, request: Request[Any]) -> Reply:
     """Run a client part that sets state. Rows that it changes by class no longer count as noisy rows."""
-    reply = type(told).client_part(client, told)
-    if told.reads_classes:
+    reply = type(request).client_part(client, request)
+    if request.reads_classes:
         client.covered_by = None
     return reply
 
 
-def protection_of(client: Client, told: Request[Any]) -> Mechanism | None:
+def protection_of(client: Client, request: Request[Any]) -> Mechanism | None:
     """Return the mechanism that covers a reply: applied to it, or carried by its records from the start."""
-    return told.covering(client.covered_by)
+    return request.covering(client.covered_by)
 
 
-def covered(reply: Reply, client: Client, told: Request[Any], call: Call) -> Reply:
+def covered(reply: Reply, client: Client, request: Request[Any], call: Call) -> Reply:
     """Return the reply as it may leave: changed by a mechanism not on data, and clipped to its range."""
-    if told.mechanism is None or told.mechanism.on == "data":
+    if request.mechanism is None or request.mechanism.on == "data":
         return reply
-    return Cover.of(told.mechanism, reply, client, told, call).noisy(client.secret)
+    return Cover.of(request.mechanism, reply, client, request, call).noisy(client.secret)
 
 
 @dataclass(frozen=True)
@@ -490,7 +494,9 @@ class Cover:
     name: tuple[str, str]
 
     @classmethod
-    def of(cls, mechanism: Mechanism, reply: Reply, client: Client, told: Request[Any], call: Call) -> Cover:
+    def of(
+        cls, mechanism: Mechanism, reply: Reply, client: Client, request: Request[Any], call: Call
+    ) -> Cover:
         """Return what a mechanism changes in a client's reply.
 
         Raises
@@ -498,9 +504,9 @@ class Cover:
         TypeError
             If a part of the reply stays uncovered, or the call does not say how clients share the noise.
         """
-        ranges = declared_ranges(type(reply), told, client.rows.shape[0])
+        ranges = declared_ranges(type(reply), request, client.rows.shape[0])
         sensitivity, share, finest, among = (
-            told.claimed_sensitivity(max(1, client.rows.shape[0])),
+            request.claimed_sensitivity(max(1, client.rows.shape[0])),
             1.0,
             0.0,
             "",
@@ -518,10 +524,12 @@ class Cover:
                 )
                 among = call.sharing.among
         elif mechanism.shared:
-            raise TypeError(f"{type(told).__name__} is not summed, but {mechanism.words} covers only a sum")
+            raise TypeError(
+                f"{type(request).__name__} is not summed, but {mechanism.words} covers only a sum"
+            )
         quantities = {
             name: replace(quantity, sensitivity=sensitivity, share=share, resolution=finest)
-            for name, quantity in reply.quantities(mechanism.on, told).items()
+            for name, quantity in reply.quantities(mechanism.on, request).items()
         }
         if mechanism.claim(sensitivity, share) is not None:
             bare = [name for name, value in vars(reply).items() if name not in quantities and np.any(value)]

@@ -103,8 +103,8 @@ class Crowd:
         clients = tuple(client for client in call.clients if client not in failed)
         first = call.told(call.clients[0])  # in a sum all declare the same
         size = sum(map(_summand_bytes, declared_ranges(type(first).reply, first, 0).values()))
-        told = (first if first is call.request else call.told(client) for client in clients)
-        sent = by_protection((protection_of(self.everybody, each), size) for each in told)
+        requests = (first if first is call.request else call.told(client) for client in clients)
+        sent = by_protection((protection_of(self.everybody, each), size) for each in requests)
         yield PartialSum(
             number=call.number,
             round=call.round,
@@ -120,15 +120,15 @@ class Crowd:
         raise TypeError("a rehearsal does not run the server's work")
 
     def _answered(self, client: int, call: Call) -> Answered:
-        told = call.told(client)
-        if isinstance(told, Enrol):
+        request = call.told(client)
+        if isinstance(request, Enrol):
             reply: Reply = Enrolment(self.sizes[client], self.sample.shape[1])
-        elif type(told).reply.public is Public.APART:
+        elif type(request).reply.public is Public.APART:
             # Rows that are set apart are known in advance, and later steps depend on them.
-            reply = type(told).client_part(self.everybody, told)
+            reply = type(request).client_part(self.everybody, request)
         else:
-            reply = as_declared(told, self.sizes[client])
-        return Answered(client, call.number, call.round, reply, protection_of(self.everybody, told))
+            reply = as_declared(request, self.sizes[client])
+        return Answered(client, call.number, call.round, reply, protection_of(self.everybody, request))
 
     def _failures(self, call: Call) -> dict[int, Failure]:
         """Return who does not answer: faults affect first attempts in rounds, a crash all clients of a process."""

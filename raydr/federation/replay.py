@@ -123,8 +123,8 @@ class Part:
 
     @cached_property
     def _reply(self) -> Reply:
-        told = self.told
-        return type(told).client_part(shown(self.client, told), told)
+        request = self.told
+        return type(request).client_part(shown(self.client, request), request)
 
     @cached_property
     def clean(self) -> Fields:
@@ -158,6 +158,6 @@ class Part:
 
         if self.release.charge.kind == RECORDS:
             return records
-        told = replace(self.told, mechanism=mechanism)  # type: ignore[type-var]
-        cover = Cover.of(mechanism, self._reply, self.client, told, self.release.call)
+        request = replace(self.told, mechanism=mechanism)  # type: ignore[type-var]
+        cover = Cover.of(mechanism, self._reply, self.client, request, self.release.call)
         return fields
