@@ -756,7 +756,7 @@ def test_what_goes_down_is_counted_however_deep_it_lies(make: Make) -> None:
 
 
 def test_what_cannot_be_counted_cannot_travel() -> None:
-    with pytest.raises(TypeError, match=r"holds a set: arrays, numbers, text"):
+    with pytest.raises(TypeError, match=r"contains a set; expected arrays, numbers, text"):
         inline().ask(ProductRequest({3}))  # type: ignore[arg-type]
 
 
@@ -826,7 +826,7 @@ def test_where_they_cannot_and_each_could_nobody_has_answered() -> None:
     """Answers of each for itself have other bits: they do not come without a word."""
     for asked in (lambda made: made.ask, lambda made: made.sum):
         with pytest.raises(
-            ClientError, match=r"Client 0 .* together .*each could alone: MemoryError: no room"
+            ClientError, match=r"Client 0 .* jointly .*each could alone: MemoryError: no room"
         ):
             asked(hosted())(TogetherRequest(FEATURES, "memory"))
     journal = Journal()
