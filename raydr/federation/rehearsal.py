@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
@@ -22,6 +23,7 @@ from raydr.federation.agreement import HandOutRequest, OpenRequests
 from raydr.federation.client import Client
 from raydr.federation.context import Context
 from raydr.federation.enrolment import Enrol, Enrolment
+from raydr.federation.exchange import Exchange
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.federation import Federation
 from raydr.federation.host import follow, protection_of
@@ -185,6 +187,82 @@ class Effort:
     at_server: float = 0.0
 
 
+class RehearsedExchange(Exchange):
+    """Calls to a :class:`Crowd`: counted by stage, with replies that nobody computed.
+
+    Parameters
+    ----------
+    crowd : Crowd
+        The clients, and the transport.
+    **parts
+        As of :class:`~raydr.federation.exchange.Exchange`.
+
+    Attributes
+    ----------
+    efforts : dict of stage to Effort
+        Cost of each stage.
+    by_sample : bool
+        Whether the sample answers for all clients in sums and means.
+    """
+
+    def __init__(self, crowd: Crowd, **parts: Any) -> None:
+        super().__init__(**parts)
+        self._crowd = crowd
+        self.efforts: dict[str, Effort] = {}
+        self.by_sample = False
+
+    @property
+    def effort(self) -> Effort:
+        """Cost of the current stage so far."""
+        return self.efforts.setdefault(self.meter.journal.stage_name, Effort())
+
+    def deliver(self, call: C, send: Callable[[C], list[Failure]], *, droppable: bool) -> None:
+        """Send a call and count its cost."""
+        ledger = self.meter.ledger
+        before = ledger.bytes("up") + ledger.bytes("down")
+        super().deliver(call, send, droppable=droppable)
+        self.effort.calls += 1
+        self.effort.messages += len(call.clients)
+        self.effort.bytes += ledger.bytes("up") + ledger.bytes("down") - before
+
+    def unmask(self, prepared: Prepared, total: Total, droppable: bool) -> None:
+        """Ask as in a run, and compute nothing."""
+        prepared.reveal(total, lambda request, asked: self.relayed(request, asked, droppable))
+
+    def padded(self, total: Total, call: SumCall) -> dict[str, Int64Array]:
+        """Return the sample's own reply for all clients, under the pads that it will remove."""
+        request, everybody = call.told(call.clients[0]), self._crowd.everybody
+        reply = type(request).client_part(everybody, request)
+        padded = {}
+        for name, declared in declared_ranges(type(reply), request, 0).items():
+            ring = RingSum(declared.shape, fraction_bits(declared.largest, call.total_weight))
+            ring.add(getattr(reply, name), call.total_weight)
+            for client in call.clients:
+                into = ring.total
+                into += pad(everybody.shared, call.number, client, name, declared.shape)
+            padded[name] = ring.total
+        return padded
+
+    def decoded(self, total: Total, call: SumCall, mean: bool) -> Reply:
+        """Return a sum of the declared shape, or of the sample's reply."""
+        if not total.clients:
+            return total.decoded(call)  # which raises
+        if not self.by_sample:
+            return as_declared(call.told(call.clients[0]), 0, len(total.clients))
+        return self._sampled(call.told(call.clients[0]), 1 if mean else len(total.clients))
+
+    def combined(self, replies: Sequence[R], rule: RobustRule, request: Request[R]) -> R:
+        """Return a robust mean of the declared shape, or the sample's reply."""
+        reply = self._sampled(request, 1) if self.by_sample else as_declared(request, 0, len(replies))
+        return cast(R, reply)
+
+    def _sampled(self, request: Request[Any], times: int) -> Reply:
+        """Return the sample's own reply, multiplied by ``times``, in float64."""
+        reply = type(request).client_part(self._crowd.everybody, request)
+        fields = {name: np.multiply(value, float(times)) for name, value in vars(reply).items()}
+        return type(reply)(**fields)
+
+
 class Rehearsal(Federation):
     """A federation with a :class:`Crowd`; see the module.
 
@@ -199,83 +277,40 @@ class Rehearsal(Federation):
 
     Attributes
     ----------
-    efforts : dict of stage to Effort
-        Cost of each stage; operations only if the method states them (:meth:`reckon`).
     guesses : dict of message type's name to str
         Messages whose size depends on results of the run, and what was assumed.
     """
 
+    _exchange: RehearsedExchange
+
     def __init__(self, crowd: Crowd, context: Context, journal: Journal | None = None) -> None:
-        self._crowd = crowd
-        self._by_sample = False
-        self.efforts: dict[str, Effort] = {}
         self.guesses: dict[str, str] = {}
-        super().__init__(crowd, len(crowd.sizes), context, journal=journal)
+        super().__init__(
+            crowd, len(crowd.sizes), context, journal=journal, exchange=partial(RehearsedExchange, crowd)
+        )
+
+    @property
+    def efforts(self) -> dict[str, Effort]:
+        """Cost of each stage; operations only if the method states them (:meth:`reckon`)."""
+        return self._exchange.efforts
 
     def reckon(self, *, at_clients: float = 0.0, at_server: float = 0.0) -> None:
         """Add floating-point operations to the current stage: of all clients together, and of the server."""
-        effort = self._effort()
-        effort.at_clients += at_clients
-        effort.at_server += at_server
+        self._exchange.effort.at_clients += at_clients
+        self._exchange.effort.at_server += at_server
 
     def guess(self, why: str, *kinds: type[Reply] | type[Request[Any]]) -> None:
         """Note that the size of these messages is assumed, and why."""
         self.guesses |= {kind.__name__: why for kind in kinds}
 
-    def _effort(self) -> Effort:
-        return self.efforts.setdefault(self.journal.stage_name, Effort())
-
-    def _deliver(self, call: C, send: Callable[[C], list[Failure]], *, droppable: bool) -> None:
-        before = self.ledger.bytes("up") + self.ledger.bytes("down")
-        super()._deliver(call, send, droppable=droppable)
-        effort = self._effort()
-        effort.calls += 1
-        effort.messages += len(call.clients)
-        effort.bytes += self.ledger.bytes("up") + self.ledger.bytes("down") - before
-
     @contextmanager
     def by_sample(self) -> Iterator[None]:
         """Let the sample answer for all clients in sums and means inside a ``with`` block."""
-        before, self._by_sample = self._by_sample, True
+        before, self._exchange.by_sample = self._exchange.by_sample, True
         try:
             yield
         finally:
-            self._by_sample = before
-
-    def _unmask(self, prepared: Prepared, total: Total, droppable: bool) -> None:
-        """Ask as in a run, and compute nothing."""
-        prepared.reveal(total, lambda request, asked: self._relayed(request, asked, droppable))
-
-    def _padded(self, total: Total, call: SumCall) -> dict[str, Int64Array]:
-        """Return the sample's own reply for all clients, under the pads that it will remove."""
-        request, everybody = call.told(call.clients[0]), self._crowd.everybody
-        reply = type(request).client_part(everybody, request)
-        padded = {}
-        for name, declared in declared_ranges(type(reply), request, 0).items():
-            ring = RingSum(declared.shape, fraction_bits(declared.largest, call.total_weight))
-            ring.add(getattr(reply, name), call.total_weight)
-            for client in call.clients:
-                into = ring.total
-                into += pad(everybody.shared, call.number, client, name, declared.shape)
-            padded[name] = ring.total
-        return padded
-
-    def _decoded(self, total: Total, call: SumCall, mean: bool) -> Reply:
-        if not total.clients:
-            return total.decoded(call)  # which raises
-        if not self._by_sample:
-            return as_declared(call.told(call.clients[0]), 0, len(total.clients))
-        return self._sampled(call.told(call.clients[0]), 1 if mean else len(total.clients))
-
-    def _combined(self, replies: Sequence[R], rule: RobustRule, request: Request[R]) -> R:
-        reply = self._sampled(request, 1) if self._by_sample else as_declared(request, 0, len(replies))
-        return cast(R, reply)
-
-    def _sampled(self, request: Request[Any], times: int) -> Reply:
-        """Return the sample's own reply, multiplied by ``times``, in float64."""
-        reply = type(request).client_part(self._crowd.everybody, request)
-        fields = {name: np.multiply(value, float(times)) for name, value in vars(reply).items()}
-        return type(reply)(**fields)
+            self._exchange.by_sample = before
 
 
 def as_declared(request: Request[Any], rows: int, sealed_by: int | None = None) -> Reply:

@@ -120,7 +120,7 @@ def test_a_secure_sum_is_the_plain_one_to_the_bit(count: int, packing: str) -> N
     where = None if packing == "together" else [1] * count
     plain, hidden = federate(parts(count), packing=where), secure(count, packing=where)
     for federation in (plain, hidden):
-        federation.round = 3
+        federation._rounds.number = 3
     assert as_arrays(plain.sum(VectorsRequest())) == as_arrays(hidden.sum(VectorsRequest()))
     assert as_arrays(plain.mean(VectorsRequest(), weights="rows")) == as_arrays(
         hidden.mean(VectorsRequest(), weights="rows")
@@ -195,7 +195,7 @@ def test_what_leaves_a_host_is_uniform(apart: bool) -> None:
     hidden, transport = losing(5, 1.0, {}, apart=apart)
     assert statistic(hidden, transport) < 430
     transport.seen.clear()
-    hidden._secretariat = None
+    hidden._exchange._secretariat = None
     assert statistic(hidden, transport) > 430
 
 

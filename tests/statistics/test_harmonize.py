@@ -909,7 +909,7 @@ def test_a_client_part_sees_classes_only_where_it_declares_that_it_reads_them() 
     for covariates in (Covariates((), 2), Covariates((0,), 0)):
         told = ProductsRequest(covariates, *np.zeros((2, 2)), *np.zeros((2, covariates.count)))
         assert told.reads_classes == (covariates.classes > 0)
-        host = federation._transport.hosts[0]  # type: ignore[attr-defined]
+        host = federation._exchange.transport.hosts[0]  # type: ignore[attr-defined]
         host.ask(Call(request=told, number=9, round=0, attempt=0, clients=(0,), in_rounds=False))
         assert (host._clients[0].classes is not None) == told.reads_classes
 

@@ -57,7 +57,7 @@ def rows(count: int = 60, features: int = 5, seed: int = 0) -> Float64Array:
 
 
 def parts_of(federation: Federation) -> Float64Array:
-    hosts = federation._transport.hosts  # type: ignore[attr-defined]
+    hosts = federation._exchange.transport.hosts  # type: ignore[attr-defined]
     return np.concatenate([client.rows for host in hosts for client in host._clients.values()])
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from raydr.arrays import Float64Array
 from raydr.federation import host
-from raydr.federation.federation import Federation
+from raydr.federation.exchange import Exchange
 from raydr.federation.wire import Call, SumCall, weight_of
 from raydr.privacy.gaussian import GaussianNoise
 
@@ -103,7 +103,7 @@ class Seen:
 def seen_by_servers(patch: pytest.MonkeyPatch) -> Iterator[Seen]:
     """Write down what clients' hosts cover and what servers learn of it, inside a ``with`` block."""
     seen, clean, blurred = Seen(), host.covered, GaussianNoise.cover
-    total = Federation._total
+    total = Exchange.total
 
     def covered(reply: Any, client: Any, told: Any, call: Call) -> Any:
         changed = clean(reply, client, told, call)
@@ -126,7 +126,7 @@ def seen_by_servers(patch: pytest.MonkeyPatch) -> Iterator[Seen]:
             seen.answers.append(answer)
         return noisy
 
-    def learnt(self: Federation, request: Any, weighting: Any) -> Any:
+    def learnt(self: Exchange, request: Any, weighting: Any) -> Any:
         call, found = total(self, request, weighting)
         mechanism = request.mechanism
         if mechanism is not None and mechanism.on != "data":
@@ -140,7 +140,7 @@ def seen_by_servers(patch: pytest.MonkeyPatch) -> Iterator[Seen]:
     with patch.context() as patched:
         patched.setattr(host, "covered", covered)
         patched.setattr(GaussianNoise, "cover", cover)
-        patched.setattr(Federation, "_total", learnt)
+        patched.setattr(Exchange, "total", learnt)
         yield seen
 
 
