@@ -22,7 +22,7 @@ class Incremented(Reply, granularity=Granularity.AGGREGATE, what="the server's n
 
 
 @dataclass(frozen=True)
-class Increment(Request[Incremented], what="the numbers after so many rounds"):
+class Increment(Request[Incremented], what="the numbers of the server"):
     """Ask every client for ``values`` + 1, after ``work_s`` seconds of work."""
 
     values: Float64Array

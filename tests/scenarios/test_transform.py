@@ -367,7 +367,7 @@ def test_a_model_that_is_none_of_the_method_is_refused(run: Path, tmp_path: Path
             if name not in UNUSED or wrong.dtype.kind != "f" or np.isnan(wrong).any():
                 refusal(copy, table)
     forged(copy, arrays, format=2)
-    assert "in format 2, and raydr" in refusal(copy, table)
+    assert "in format 2, but raydr" in refusal(copy, table)
     forged(copy, arrays, format=1, columns=list(FEATURES[:4]))
     assert "must have one number for each of 4 columns" in refusal(copy, table)
     forged(copy, arrays, columns=list(FEATURES))
