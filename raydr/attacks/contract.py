@@ -1,7 +1,7 @@
 """The contract of an attack: messages and side knowledge in, an estimate and a guess without the messages out.
 
-An attack is a function of a :class:`View`, which holds what the server has at the end of a run, and of a
-:class:`Side`, which holds what it knows from elsewhere. It never sees the records:
+An attack is a function of a :class:`View` and a :class:`Side`. The view holds what the server has at the end
+of a run, and the side what it knows from elsewhere. An attack never sees the records:
 :mod:`raydr.attacks.scoring` compares its findings with them. All rows are in the units of the run: as read,
 and scaled by ``data.scale``.
 

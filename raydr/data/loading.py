@@ -134,9 +134,8 @@ def load(
     Raises
     ------
     DataError
-        If the source is unknown, absent or unreadable, if a column does not exist or is not numeric, if there
-        are missing or infinite values or duplicate ids, or if the table is too small or too uniform for a
-        map.
+        If the source is unknown, absent or unreadable. If a column does not exist or is not numeric. If there
+        are missing or infinite values, or duplicate ids. If the table is too small or too uniform for a map.
 
     Examples
     --------

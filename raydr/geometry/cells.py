@@ -2,12 +2,12 @@
 
 Rows are assigned to cells around means of a sample, about a thousand rows per cell. A row is compared with
 all rows of the cells whose means are nearest to it. The number of these cells is measured first. For some
-rows, drawn at random, the true neighbours are searched among all rows, and the smallest number of cells that
-holds the requested recall is used. Work grows with rows * cells per row * cell rows instead of rows^2, and
+rows, drawn at random, the true neighbours are searched among all rows. The smallest number of cells with the
+requested recall is used. Work grows with rows * cells per row * cell rows instead of rows^2, and
 memory stays at O(rows * k).
 
-All rows of one cell are compared at a time, by matrix products, with the heaps of the exact search. The
-distances of the found rows are measured in double precision as there. So only the choice of cells is
+All rows of one cell are compared at a time, by matrix products, and offered to the heaps of the exact search.
+The distances of the found rows are measured in double precision as there. So only the choice of cells is
 approximate: some true neighbours lie in other cells. The result depends only on the coordinates, not on
 threads.
 """
