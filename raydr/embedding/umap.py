@@ -143,7 +143,7 @@ class UMAP(GraphSettings):
                 densmap_kwds={},
                 output_dens=False,
                 parallel=False,
-                tqdm_kwds=_told_to(progress),
+                tqdm_kwds=_reporting_bar(progress),
             )
         return np.asarray(layout, dtype=np.float32)
 
@@ -182,7 +182,7 @@ def _umap_learn() -> Any:
     return umap_
 
 
-def _told_to(progress: Progress) -> dict[str, Any]:
+def _reporting_bar(progress: Progress) -> dict[str, Any]:
     """Return arguments that make umap-learn's progress bar report to ``progress`` and draw nothing."""
     from tqdm.auto import tqdm
     from tqdm.notebook import tqdm_notebook

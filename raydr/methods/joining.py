@@ -195,12 +195,12 @@ def admit(
         with federation.stage("new rows"):
             found = settings.admit(federation, model)
             if found is None:
-                told = (plan.method, settings, model, dimensions)
+                fields = (plan.method, settings, model, dimensions)
                 reply: SitePlaces
                 if settings.keeps_places:
-                    reply = federation.ask(PlaceSiteAtHome(*told))[0]
+                    reply = federation.ask(PlaceSiteAtHome(*fields))[0]
                 else:
-                    reply = federation.ask(PlaceSite(*told))[0]
+                    reply = federation.ask(PlaceSite(*fields))[0]
                 found = Placed(reply.places, reply.clusters if settings.offers("predict") else None)
     return found, federation.ledger.settled(plan.budget.delta)
 

@@ -209,7 +209,7 @@ def test_any_other_key_of_a_scenario_can_be_set(X: Any) -> None:
     [
         ({"landmarks": 1}, {}, ScenarioError, "method.landmarks is 1"),
         ({"aggregation": "meen"}, {}, ScenarioError, "method.aggregation"),
-        ({"label": "sick"}, {"y": SICK}, DataError, "leave one of them out"),
+        ({"label": "sick"}, {"y": SICK}, DataError, "both give classes: leave one of them out"),
         ({"label": "sik"}, {}, DataError, "no such column"),
         ({"n_clients": 3}, {"sites": "hospital"}, ScenarioError, "leave one of them out"),
         ({"scenario": {"audit": True}}, {}, ScenarioError, "audit repeats a run"),

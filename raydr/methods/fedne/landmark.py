@@ -27,7 +27,7 @@ from raydr.methods.fedne.pooled import SharedEncoder, rehearse_training, standar
 from raydr.methods.fedne.positions import positions_of
 from raydr.methods.fedne.settings import SCHEDULE
 from raydr.methods.landmarks.frames import frame, rehearse_frame
-from raydr.methods.landmarks.maps import POSTED, DistanceRequest, told_note, trilaterated
+from raydr.methods.landmarks.maps import POSTED, DistanceRequest, landmarks_note, trilaterated
 from raydr.methods.landmarks.settings import LandmarkSettings
 from raydr.methods.method import method
 from raydr.methods.outcome import Outcome
@@ -114,7 +114,7 @@ def serve(federation: Federation, settings: LandmarkNE) -> Outcome:
     model = model_of(layers, Scaling(shift, factor, False))
     noise, keyed = federation.context.coverage, federation.context.isometry_key
     noisy = noise is not None and noise.mechanism.on == "data"
-    note = told_note(found, solver, settings.landmarks_from, keyed=keyed, noisy=noisy)
+    note = landmarks_note(found, solver, settings.landmarks_from, keyed=keyed, noisy=noisy)
     return Outcome(embedding=places, geometry=found.geometry, model=model, notes=(note,))
 
 

@@ -212,8 +212,8 @@ def learn_landmarks(
         descend(state, answer.direction + gradient, server_step, settings.momentum)
         keep(federation, state, "landmarks")
         moved = float(((state["landmarks"] - landmarks) ** 2).sum())
-        told = constant + answer.objective + objective if constant is not None else None
-        federation.report(objective=told, moved=moved)
+        reported = constant + answer.objective + objective if constant is not None else None
+        federation.report(objective=reported, moved=moved)
     return LearntLandmarks(state["landmarks"], gamma, kept(state))
 
 

@@ -265,7 +265,7 @@ def serve(federation: Federation, settings: LandmarkMap) -> Outcome:
     if found.solver is not None:
         noise, keyed = federation.context.coverage, federation.context.isometry_key
         noisy = noise is not None and noise.mechanism.on == "data"
-        notes += (told_note(found, found.solver, settings.origin, keyed=keyed, noisy=noisy),)
+        notes += (landmarks_note(found, found.solver, settings.origin, keyed=keyed, noisy=noisy),)
     return Outcome(
         embedding=drawn.embedding, geometry=found.geometry, model=model, notes=notes, snapshots=snapshots
     )
@@ -366,11 +366,11 @@ def trilaterated(squared: Sequence[Float64Array], landmarks: Float64Array) -> tu
     return Recovered(Points(near), near, solver, solver.points, np.concatenate(list(beside))), solver
 
 
-def told_note(found: Recovered, solver: Trilateration, origin: str, *, keyed: bool, noisy: bool) -> Note:
+def landmarks_note(found: Recovered, solver: Trilateration, origin: str, *, keyed: bool, noisy: bool) -> Note:
     """Return a note on how much of each record its distances reveal."""
     squared = (found.coordinates.astype(np.float64) ** 2).sum(axis=1) + found.squared_residuals
     beside = np.sqrt(found.squared_residuals / np.where(squared > 0.0, squared, 1.0))
-    told, (span, features) = int((beside < TOLD).sum()), solver.basis.shape
+    within, (span, features) = int((beside < TOLD).sum()), solver.basis.shape
     written = (
         "knows which, but not how the clients' key rotated them"
         if keyed
@@ -381,8 +381,8 @@ def told_note(found: Recovered, solver: Trilateration, origin: str, *, keyed: bo
         "What the landmarks reveal, and what the map leaves out",
         f"Each client sent the server the distance of every record to {len(solver.squared_norms)}"
         f" landmarks ({origin}), which span {span} of {features} dimensions. Within the span, the"
-        f" server can compute each record's coordinates by solving linear equations. Here {told:,} of"
-        f" {len(beside):,} records ({told / len(beside):.0%}) lie within {TOLD:.1%} of the span: the"
+        f" server can compute each record's coordinates by solving linear equations. Here {within:,} of"
+        f" {len(beside):,} records ({within / len(beside):.0%}) lie within {TOLD:.1%} of the span: the"
         f" server {written}. The part of a record outside the span is not in the map's distances. For"
         f" the median record it is {np.median(beside):.2%} of its distance from the landmarks' mean. If"
         " that share is large, more landmarks make the map more faithful, and reveal more.",

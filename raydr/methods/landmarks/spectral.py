@@ -273,8 +273,8 @@ class Kernels(
 
     def fixed(self, request: KernelRequest) -> Fixed:
         """Return the coordinates in the landmarks' hull, for rows whose values all give a distance."""
-        told = self.values[(self.values >= _LEAST).all(axis=1)]
-        found = fixed_by(request.solver, -np.log(told) / request.gamma)
+        posted = self.values[(self.values >= _LEAST).all(axis=1)]
+        found = fixed_by(request.solver, -np.log(posted) / request.gamma)
         return replace(found, records=len(self.values))
 
 
@@ -421,27 +421,27 @@ def places_note(coordinates: FloatArray, unknown: int, vanished: int, found: Pla
     """Return a note on the similarity of all rows."""
     rows, dimensions = coordinates.shape
     if found.neighbors is None:
-        said = [
+        paragraphs = [
             f"The kernel between all {rows:,} rows was computed from their positions in {dimensions:,}"
             " dimensions. Each row's kernel values with the landmarks, which give its distances to"
             " them, determine its position."
         ]
     else:
-        said = [
+        paragraphs = [
             f"Each of the {rows:,} rows is similar to its {found.neighbors - 1:,} nearest neighbours,"
             f" by positions in {dimensions:,} dimensions. Each row's kernel values with the landmarks,"
             " which give its distances to them, determine its position."
         ]
     if unknown:
-        said.append(_unknown(unknown))
+        paragraphs.append(_unknown(unknown))
     if vanished:
-        said.append(_vanished(vanished))
+        paragraphs.append(_vanished(vanished))
     if not found.converged:
-        said.append(
+        paragraphs.append(
             "The leading eigenvectors did not converge in time: clusters that only a few rows connect"
             " may be split differently in another run."
         )
-    return Note("What was clustered", "\n\n".join(said))
+    return Note("What was clustered", "\n\n".join(paragraphs))
 
 
 def _unknown(count: int) -> str:
@@ -486,25 +486,25 @@ def estimate_note(found: Clustered, vanished: int) -> Note:
     """Return a note on the estimated kernel between all rows; ``vanished`` counts received values that are 0."""
     factor, spectrum = found.factor, found.spectrum
     rows, rank = factor.rows.shape
-    said = [
+    paragraphs = [
         f"The kernel between all {rows:,} rows was estimated from their kernel with the landmarks, at rank"
         f" {rank:,} of {rank + factor.left_out:,}."
     ]
     if factor.left_out:
-        said.append(
+        paragraphs.append(
             f"{factor.left_out:,} eigenvalues of the landmarks' own kernel were left out, because they"
             f" are no larger than rounding or because of method.rank; {factor.negative:,} of them were"
             " negative and counted as 0."
         )
     if spectrum.raised:
-        said.append(
+        paragraphs.append(
             f"{spectrum.raised:,} rows are similar to hardly any landmark: their estimated similarities"
             " to all rows add up to less than 1, the similarity of a row to itself, so 1 was used"
             " instead."
         )
     unknown = int(unknown_rows(spectrum.vectors).sum())
     if unknown:
-        said.append(_unknown(unknown))
+        paragraphs.append(_unknown(unknown))
     if vanished:
-        said.append(_vanished(vanished))
-    return Note("What was clustered", "\n\n".join(said))
+        paragraphs.append(_vanished(vanished))
+    return Note("What was clustered", "\n\n".join(paragraphs))

@@ -61,8 +61,12 @@ def _model_of(frame: Frame, landmarks: Landmarks) -> dict[str, FloatArray]:
     """Return the model for :func:`transform`; it holds released data alone."""
     wide = {} if frame.view.bucket is None else {"bucket": frame.view.bucket.astype(np.float64)}
     signs = {} if frame.view.sign is None else {"sign": frame.view.sign}
-    told = {"seen": np.array([frame.view.centre, frame.view.clip]), "mean": frame.mean, "axes": frame.axes}
-    return {**told, **vars(landmarks), **wide, **signs}
+    frame_arrays = {
+        "seen": np.array([frame.view.centre, frame.view.clip]),
+        "mean": frame.mean,
+        "axes": frame.axes,
+    }
+    return {**frame_arrays, **vars(landmarks), **wide, **signs}
 
 
 def _view_of(model: Mapping[str, FloatArray]) -> View:

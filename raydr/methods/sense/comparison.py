@@ -107,8 +107,8 @@ class _Nearest:
         if len(which) < distances.shape[1]:
             distances = np.take(distances, which, axis=1)
         heaps = Candidates.empty(len(distances), min(NEIGHBORS, len(which)), np.float64)
-        nobody = np.full(len(distances), -1)  # no row is its own neighbour here
-        heaps.offer(distances, nobody, 0, np.arange(len(distances)))
+        no_row = np.full(len(distances), -1)  # no row is its own neighbour here
+        heaps.offer(distances, no_row, 0, np.arange(len(distances)))
         some = distances[:, :: max(1, rows * len(which) // _DISTANCES)].ravel()
         return cls(which[heaps.indices], np.asarray(heaps.squared, np.float64), some)
 

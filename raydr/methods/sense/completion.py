@@ -450,7 +450,7 @@ def notes(
         )
     ]
     share = known.open_share[~np.isnan(known.open_share)]
-    told = int((share < TOLD).sum())
+    within = int((share < TOLD).sum())
     if coverage is not None:
         paragraphs.append(
             f"{coverage.mechanism.words} was added by {coverage.count(len(observations.sizes))} of"
@@ -460,7 +460,7 @@ def notes(
     if len(share):
         spoilt = len(known.open_share) - len(share)
         paragraphs.append(
-            f"Here {told:,} of {len(share):,} records ({told / len(share):.0%})"
+            f"Here {within:,} of {len(share):,} records ({within / len(share):.0%})"
             + (" of clients without noise" if spoilt else "")
             + f" lie within {TOLD:.1%} of the span. The server knows which, and can reconstruct them, feature by"
             + " feature"
@@ -506,7 +506,7 @@ def notes(
         elif turned > 1:
             paragraphs[-1] += " One rotation stays unknown for these clients together, not one for each."
     if settings.regime == "pointwise" and open_ones:
-        paragraphs.append(_directions(open_ones, len(share) - told, len(share), known.rank + open_ones + 1))
+        paragraphs.append(_directions(open_ones, len(share) - within, len(share), known.rank + open_ones + 1))
     if settings.regime == "pointwise" and open_ones and settings.visibility == "full":
         paragraphs[-1] += (
             " From these messages alone, no method can find the open part of the distance between two records, so it"
@@ -530,13 +530,13 @@ def _directions(open_ones: int, off: int, compared: int, enough: int) -> str:
 
     ``off`` of the ``compared`` records reach into it.
     """
-    said = "A record's distances determine the length of its open part, but "
+    text = "A record's distances determine the length of its open part, but "
     if open_ones == 1:
-        said += "not on which side of the span it lies: its mirror image has the same distances."
+        text += "not on which side of the span it lies: its mirror image has the same distances."
     else:
-        said += "not its direction: all directions fit the distances exactly."
+        text += "not its direction: all directions fit the distances exactly."
     if compared:
-        said += f" Of {compared:,} records, this leaves {off:,} open, those off the span" + (
+        text += f" Of {compared:,} records, this leaves {off:,} open, those off the span" + (
             ", with two images each." if open_ones == 1 else "."
         )
-    return f"{said} {enough} anchors in general position leave nothing open and hide nothing."
+    return f"{text} {enough} anchors in general position leave nothing open and hide nothing."

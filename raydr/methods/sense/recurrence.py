@@ -118,7 +118,7 @@ def _counts(place: Float64Array) -> Float64Array:
     """Count values (rows, columns) in each bin, (columns, bins)."""
     bins = np.rint(place)
     inside = (bins >= 0) & (bins < _BINS)
-    rows = [column[told].astype(np.int64) for column, told in zip(bins.T, inside.T, strict=True)]
+    rows = [column[resolved].astype(np.int64) for column, resolved in zip(bins.T, inside.T, strict=True)]
     counts = [np.bincount(row, minlength=_BINS) for row in rows]
     return np.asarray(counts, dtype=np.float64).reshape(-1, _BINS)
 

@@ -105,7 +105,7 @@ def completed(federation: Federation, settings: SenseSettings) -> Completed:
         else:
             points, known = multisite_points(federation, settings, space, anchors, squared, factors, levels)
     source = settings.source(federation.public)
-    told = notes(settings, observations, known, source, federation.context.coverage)
+    server_notes = notes(settings, observations, known, source, federation.context.coverage)
     geometry = space.geometry(points, known.heights)
     return Completed(
         anchors=anchors,
@@ -113,7 +113,7 @@ def completed(federation: Federation, settings: SenseSettings) -> Completed:
         points=points,
         narrow=known.narrow,
         geometry=geometry,
-        notes=told,
+        notes=server_notes,
         stress=known.stress,
     )
 

@@ -181,7 +181,7 @@ def test_a_map_says_how_much_of_each_record_its_distances_tell(landmarks: int) -
     assert note.title == TOLD
     assert f"which span {landmarks - 1} of 9 dimensions" in note.text
     assert f"Here {(beside < 1e-3).sum()} of 60 records" in note.text
-    assert f"for the median record {np.median(beside):.2%}" in note.text
+    assert f"For the median record it is {np.median(beside):.2%}" in note.text
 
 
 def test_more_features_than_rows_are_as_exact() -> None:

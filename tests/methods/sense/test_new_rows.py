@@ -198,11 +198,11 @@ GOOD, MAP = np.ones((4, 3)), np.eye(3)[:, :2]
     [
         (GOOD[:, :2], MAP, r"distances have shape \(4, 2\) and the positions \(3, 2\)"),
         (GOOD[0], MAP, r"shape \(3,\)"),
-        (GOOD[:, :1], MAP[:1], "at least 2 of them"),
-        (GOOD[:, :0], MAP[:0], "at least 2 of them"),
+        (GOOD[:, :1], MAP[:1], "at least 2 pseudo-anchors"),
+        (GOOD[:, :0], MAP[:0], "at least 2 pseudo-anchors"),
         (GOOD * np.nan, MAP, "row 0, column 0 of the distances is nan"),
         (GOOD, MAP + np.inf, "row 0, column 0 of the pseudo-anchors' positions is inf"),
-        (-GOOD, MAP, "new row 0 to pseudo-anchor 0 is -1; .* clip"),
+        (-GOOD, MAP, r"new row 0 to pseudo-anchor 0 is -1\. .* clip"),
     ],
 )
 def test_bad_input_is_refused_by_name(distances: Float64Array, positions: Float64Array, message: str) -> None:
