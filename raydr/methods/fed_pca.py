@@ -275,8 +275,8 @@ def _note(found: PrincipalAxes | Converged, settings: FedPCA) -> Note:
     """Return a note on the axes and on who knows the positions."""
     deviations = (found.axes if isinstance(found, Converged) else found).deviations
     brought = (
-        f"{found.sums} sums over all clients computed them, until the covariance of all rows turned none by more than"
-        f" {found.turned:.0e} of the largest variance"
+        f"{found.sums} sums over all clients computed them, until the covariance of all rows turned none of them by"
+        f" more than {found.turned:.0e} of the largest variance"
         if isinstance(found, Converged)
         else "One sum over all clients computed them"
     )

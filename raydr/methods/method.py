@@ -128,10 +128,7 @@ class MethodSettings(Settings):
         return None
 
     def posts(self) -> str | None:
-        """Return a clause on which data of each record leave its client without noise, other than on data.
-
-        None: none.
-        """
+        """Return a clause on record data that leave their client with noise on data at most; None for no such data."""
         return None
 
     def unkeyable(self) -> str | None:

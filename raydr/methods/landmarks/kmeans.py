@@ -6,8 +6,8 @@ mean. In the first half of the rounds, heavy landmarks are split in two until th
 (Linde, Buzo & Gray 1980). In all rounds, landmarks without rows are replaced by halves of others.
 3. At the end, landmarks of fewer than ``LEAST_GROUP`` rows are dropped, so that a run keeps no row.
 
-Sums do not hide single rows: if a round leaves a landmark one row, the server learns that row, though not its
-client.
+Sums do not hide single rows: if a round leaves a landmark one row, the server learns that row, whichever
+client holds it.
 """
 
 from __future__ import annotations

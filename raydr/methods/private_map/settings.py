@@ -43,9 +43,9 @@ SCATTER_SENSITIVITY: Mapping[Relation, float] = {
 matrices are at most sqrt(2) apart, because their inner product (x . y)^2 is not negative."""
 
 FIRST_SHARE, SCATTER_SHARE = 0.04, 0.12
-"""Parts of the budget for mean and scatter. *Measured*, MNIST, 60,000 rows, epsilon 1: with a scatter part of
-0.2, 20 axes keep 0.978 of the variance that the exact ones keep, with 0.3 0.984; the cells gain more from the
-rest."""
+"""Parts of the budget for mean and scatter. *Measured*, MNIST, 60,000 rows, epsilon 1: 20 axes from 0.2 of
+the budget keep 0.978 of the variance that the exact ones keep, from 0.3 of it 0.984; the cells gain more from
+the rest."""
 
 _ROWS_OF_A_CELL = 7.0
 """Rows that a cell needs, in noise multipliers of a round: the noise of its centre is then half of its own width."""
