@@ -209,7 +209,7 @@ def test_a_site_that_is_restarted_comes_to_the_same_bits(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("public", [None, groups(3, 9), np.ones((8, 5)), groups(12, 9, features=4)])
 def test_without_reference_rows_that_say_something_there_is_no_map(public: FloatArray | None) -> None:
-    words = "and there are [03]:|All reference rows are equal|have 4 features and the data 5"
+    words = r"and there are [03]\.|All reference rows are equal|have 4 features and the data 5"
     with pytest.raises(DataError, match=words):
         serve(federate([groups(20, 0)], public=public), DSNE(**SHORT))
 

@@ -420,7 +420,7 @@ def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any
 
 
 def test_local_anchors_leave_some_for_all() -> None:
-    with pytest.raises(ScenarioError, match="choose at most 4"):
+    with pytest.raises(ScenarioError, match="Choose at most 4"):
         SENSE(visibility="partial", anchors=5, local_anchors=5).check(100, 6)
 
 
