@@ -218,5 +218,5 @@ def test_noise_on_moments_with_places_at_home_makes_the_whole_run_private(tmp_pa
 
 
 def test_bounds_must_be_in_order() -> None:
-    with pytest.raises(ValidationError, match="least value first"):
+    with pytest.raises(ValidationError, match="lower bound first"):
         FedPCA(bounds=(2.0, 1.0))
