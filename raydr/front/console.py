@@ -62,7 +62,7 @@ def table_of(*titles: str) -> Table:
 @contextmanager
 def logged(say: Callable[[str], None]) -> Iterator[None]:
     """Pass raydr's log messages, from INFO on, to ``say``; other libraries are ignored."""
-    handler, logger = _Saying(say), logging.getLogger("raydr")
+    handler, logger = _OncePerMessage(say), logging.getLogger("raydr")
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -73,16 +73,16 @@ def logged(say: Callable[[str], None]) -> Iterator[None]:
         logger.setLevel(before)
 
 
-class _Saying(logging.Handler):
+class _OncePerMessage(logging.Handler):
     """Passes on each log message once, even if it repeats, as for a file that is read twice."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__()
         self._say = say
-        self._said: set[str] = set()
+        self._passed_on: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._passed_on:
+            self._passed_on.add(text)
             self._say(text)

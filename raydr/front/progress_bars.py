@@ -72,7 +72,7 @@ def heard_on_terminal(
             _Left(pace),
             console=console,
             transient=passing,
-            beneath=sweep,
+            table_below=sweep,
         ) as bars,
         logged(lambda text: console.print(one_line(text))) if logs else nullcontext(),
     ):
@@ -185,15 +185,15 @@ class _Bars(Bars):
     """Bars with a table below them while a sweep runs."""
 
     def __init__(
-        self, *columns: ProgressColumn, beneath: SweepTable, console: Console, transient: bool
+        self, *columns: ProgressColumn, table_below: SweepTable, console: Console, transient: bool
     ) -> None:
-        self._beneath = beneath
+        self._table_below = table_below
         super().__init__(*columns, console=console, transient=transient)
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield from super().get_renderables()
-        if self._beneath.under_way:
-            yield self._beneath.rendered()
+        if self._table_below.under_way:
+            yield self._table_below.rendered()
 
 
 class _StageBars:
@@ -263,7 +263,7 @@ class _PlainLines:
     def __init__(self, console: Console, *, passing: bool) -> None:
         self._console = console
         self._passing = passing
-        self._spoke = time.monotonic()
+        self._printed_at = time.monotonic()
         self._sweep = SweepTable()
         self._pace = Pace()
 
@@ -283,10 +283,10 @@ class _PlainLines:
 
     def say(self, text: str) -> None:
         self._console.print(one_line(text))
-        self._spoke = time.monotonic()
+        self._printed_at = time.monotonic()
 
     def _silent_s(self) -> float:
-        return time.monotonic() - self._spoke
+        return time.monotonic() - self._printed_at
 
 
 def _counted(done: float, total: int) -> str:

@@ -33,13 +33,13 @@ def _status() -> int:
     try:
         _work(sys.argv[1], json.loads(Path(SUBMISSION).read_text(encoding="utf-8")))
     except RaydrError as error:
-        _tell(Failed(" ".join([str(error), *getattr(error, "__notes__", [])]), error.exit_code))
+        _log(Failed(" ".join([str(error), *getattr(error, "__notes__", [])]), error.exit_code))
         return error.exit_code
     except KeyboardInterrupt:
         raise
     except Exception:
         traceback.print_exc()
-        _tell(Failed("This is a bug in raydr. Please report it with the lines above.", 3))
+        _log(Failed("This is a bug in raydr. Please report it with the lines above.", 3))
         return 3
     return 0
 
@@ -55,7 +55,7 @@ def _work(job: str, submission: dict[str, Any]) -> None:
         if ours.get(name) != theirs
     ]
     if others:
-        _tell(
+        _log(
             Incident(
                 f"the cluster has other versions, so results may differ in rounding: {', '.join(others)}"
             )
@@ -65,7 +65,7 @@ def _work(job: str, submission: dict[str, Any]) -> None:
         folder = _done(submission, place / submission["name"])
         here = {os.path.realpath(name): path for name, path in submission["paths"].items()}
         localised(folder, here)
-        _tell(Kept(keep(folder, job).size))
+        _log(Kept(keep(folder, job).size))
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
@@ -94,11 +94,11 @@ class _Paced:
             if time.monotonic() - self._logged_at < _PACE_S:
                 return
             self._logged_at = time.monotonic()
-        _tell(event)
+        _log(event)
 
 
-def _tell(told: Told) -> None:
-    line = line_of(told)
+def _log(event: Told) -> None:
+    line = line_of(event)
     if line is not None:
         log = Remarks(sys.stdout)
         log.write(f"{line}\n")
