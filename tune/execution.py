@@ -127,14 +127,14 @@ def execute(
     runs, vitals = _Runs(trials, retries), Vitals()
     cache, before = tempfile.mkdtemp(prefix="raydr-tune-"), set(_groups())
     try:
-        with _environment(trials_at_once(size)), dead_parts_named(), _nothing_asked_of_the_dead(vitals):
+        with _environment(trials_at_once(size)), dead_parts_named(), _no_cleanup_without_ray(vitals):
             tune.Tuner(
                 tune.with_resources(
                     _trainable(desk, data_dir, size.report, stopping is not None),
                     tune.PlacementGroupFactory(_bundles(size)),
                 ),
                 tune_config=tune.TuneConfig(
-                    search_alg=_InOrder(runs),
+                    search_alg=_SweepSearcher(runs),
                     scheduler=_scheduler(stopping),
                     num_samples=-1,  # no limit: the searcher ends it, and lost trials start again
                     metric="objective" if stopping is not None else None,
@@ -146,7 +146,7 @@ def execute(
                     name="sweep",
                     storage_path=cache,
                     verbose=0,
-                    callbacks=[_Heard(runs, vitals)],
+                    callbacks=[_Progress(runs, vitals)],
                 ),
             ).fit()
     except RunError:  # Ray itself is gone and would not answer
@@ -235,7 +235,7 @@ class _Runs:
         return _Runs, (None, 0)
 
 
-class _InOrder(Searcher):  # type: ignore[misc]
+class _SweepSearcher(Searcher):  # type: ignore[misc]
     """Searcher that gives Tune the sweep's next trials."""
 
     def __init__(self, runs: _Runs) -> None:
@@ -253,7 +253,7 @@ class _InOrder(Searcher):  # type: ignore[misc]
         return {"trial": trial.name, "scenario": dump_json(trial.scenario)}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
-        """Do nothing: see :class:`_Heard`."""
+        """Do nothing: see :class:`_Progress`."""
 
     def save(self, checkpoint_path: str) -> None:
         """Do nothing: the sweep's ledger is the only state."""
@@ -262,7 +262,7 @@ class _InOrder(Searcher):  # type: ignore[misc]
         """Do nothing."""
 
 
-class _Heard(tune.Callback):  # type: ignore[misc]
+class _Progress(tune.Callback):  # type: ignore[misc]
     """Callback that reports each trial to the sweep, and checks that Ray is alive."""
 
     def __init__(self, runs: _Runs, vitals: Vitals) -> None:
@@ -329,18 +329,18 @@ def _scheduler(stopping: ASHA | MedianStopping | None) -> TrialScheduler | None:
 
 
 @contextmanager
-def _nothing_asked_of_the_dead(vitals: Vitals) -> Iterator[None]:
+def _no_cleanup_without_ray(vitals: Vitals) -> Iterator[None]:
     """Keep Tune from cleaning up placement groups if Ray's control service is gone.
 
     It would wait for each answer until Ray ends this process.
     """
     cleanup = TuneController.cleanup
 
-    def of_the_living(controller: Any) -> None:
+    def cleanup_if_alive(controller: Any) -> None:
         vitals.require()
         cleanup(controller)
 
-    with patch.object(TuneController, "cleanup", of_the_living):
+    with patch.object(TuneController, "cleanup", cleanup_if_alive):
         yield
 
 
@@ -348,8 +348,8 @@ def _nothing_asked_of_the_dead(vitals: Vitals) -> Iterator[None]:
 def _environment(at_once: int) -> Iterator[None]:
     """Set Tune's environment variables within a ``with`` block.
 
-    As many trials may be pending as fit. With Tune's default of one, a process that ended its trial takes the pending
-    one before that trial's own process has started, so a second process never runs.
+    As many trials may be pending as fit. With Tune's default of one, a second process never runs: the first takes the
+    pending trial before the process that starts for it is ready.
     """
     settings = {**_SETTINGS, "TUNE_MAX_PENDING_TRIALS_PG": str(at_once)}
     before = {name: os.environ.get(name) for name in settings}

@@ -108,7 +108,7 @@ def read_sweep(
                 f"{where} does not say what --quick changes. Add a section `quick`, such as"
                 " {base: {data.rows: 300}, repeats: 1}."
             )
-        checked = _hurried(checked, checked.quick)
+        checked = _with_quick(checked, checked.quick)
         changed |= checked.quick.base if checked.quick else {}
         changed |= {"repeats": checked.repeats}
         for key, value in (checked.quick.base if checked.quick else {}).items():
@@ -256,7 +256,7 @@ def _base(sweep: Sweep, folder: Path) -> dict[str, Any]:
     return {"name": sweep.name, **base}
 
 
-def _hurried(sweep: Sweep, quick: Quick) -> Sweep:
+def _with_quick(sweep: Sweep, quick: Quick) -> Sweep:
     unknown = [key for key in quick.space if key not in sweep.space]
     if unknown:
         raise ScenarioError(

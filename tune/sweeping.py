@@ -55,9 +55,9 @@ def sweep(
     with incomplete(target, _work_of(asked)) as folder:
         with unwritable(target):
             (folder / records.SWEEP).write_text(stored(asked), encoding="utf-8")
-        _Going(asked=asked, search=search, work=SweepWork(folder), listener=listener, trackers=trackers).on(
-            address, data_dir
-        )
+        _RunningSweep(
+            asked=asked, search=search, work=SweepWork(folder), listener=listener, trackers=trackers
+        ).on(address, data_dir)
     return _shown(target.expanduser().absolute(), listener)
 
 
@@ -81,11 +81,11 @@ def resume(
     target = target_of(folder, SweepWork)
     asked = read_stored(folder / records.SWEEP)
     with taken_up(folder, _work_of(asked)):
-        going = _Going(
+        running = _RunningSweep(
             asked=asked, search=search_of(asked), work=SweepWork(folder), listener=listener, trackers=trackers
         )
-        going.take_up(retry_failed=retry_failed)
-        going.on(address, data_dir)
+        running.take_up(retry_failed=retry_failed)
+        running.on(address, data_dir)
     return _shown(target, listener)
 
 
@@ -109,7 +109,7 @@ def _shown(folder: Path, listener: Listener) -> Path:
 
 
 @dataclass(kw_only=True)
-class _Going:
+class _RunningSweep:
     """A running sweep: its next trials, and the results of trials that ended."""
 
     asked: Sweep

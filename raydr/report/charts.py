@@ -26,7 +26,7 @@ class Tick:
 class LineChart:
     """Layout of a line chart for the template.
 
-    ``line`` is the path of the line, ``points`` are positions with a tooltip each, and ``level`` is the height of a
+    ``line`` is the path of the line, and ``points`` are positions with a tooltip each. ``level`` is the height of a
     value to compare with. ``said`` describes the line in words.
     """
 

@@ -1,8 +1,8 @@
 """Summary of what the server knows after a run, from the ledger and, where there is one, the audit.
 
-The summary depends on what messages tell about a record, how many records their linear equations determine, the noise
-on them, and what attacks on these messages recovered. It does not depend on the method's name or on free text. A run
-without an audit is marked as not audited.
+The summary depends on what messages tell about a record, on their noise, and on how many records their linear equations
+determine. It also depends on what attacks on these messages recovered. It does not depend on the method's name or on
+free text. A run without an audit is marked as not audited.
 """
 
 from __future__ import annotations
