@@ -1,4 +1,4 @@
-"""One call to the clients and what comes back: sent, sent again, added up, charged and recorded."""
+"""The exchange of one call: send it, repeat it, add up the replies, charge and record them."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ class Exchange:
                 sent = by_protection((answer.protection, payload_bytes(answer.reply)) for answer in fresh)
                 self.meter.received(kind, sent, seen_by, finest or kind.granularity)
                 for answer in fresh if not kind.stays else ():
-                    told = call.told(answer.client)
-                    self._record(call, told, answer.client, answer.reply, answer.protection)
+                    own = call.told(answer.client)
+                    self._record(call, own, answer.client, answer.reply, answer.protection)
             return failures + _missing(attempt, replies, failures)
 
         due = self.accounts.afford(call, self.sizes, self.meter.ledger)
@@ -252,7 +252,7 @@ class Exchange:
             self.rounds.running = in_rounds
 
     def unmask(self, prepared: Prepared, total: Total, droppable: bool) -> None:
-        """Take the masks off a secure sum."""
+        """Remove the masks from a secure sum."""
         prepared.unmask(total, lambda request, asked: self.relayed(request, asked, droppable))
 
     def padded(self, total: Total, call: SumCall) -> dict[str, Int64Array]:

@@ -188,14 +188,14 @@ class Effort:
 
 
 class RehearsedExchange(Exchange):
-    """Calls to a :class:`Crowd`: counted by stage, with replies that nobody computed.
+    """Calls to a :class:`Crowd`: counted by stage, with replies that are not computed.
 
     Parameters
     ----------
     crowd : Crowd
         The clients, and the transport.
     **parts
-        As of :class:`~raydr.federation.exchange.Exchange`.
+        See :class:`~raydr.federation.exchange.Exchange`.
 
     Attributes
     ----------
