@@ -204,7 +204,7 @@ def test_a_run_whose_audit_fails_is_whole(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("raydr.scenarios.afterwards.repetition._require_same_outcome", fail)
     with pytest.raises(RunError, match="another map") as caught:
         tiny_run_with_report(tmp_path / "run", audit=True)
-    assert "is whole" in "".join(caught.value.__notes__)
+    assert "is complete: to audit it, run" in "".join(caught.value.__notes__)
     assert (tmp_path / "run" / EMBEDDING).exists()
 
 
