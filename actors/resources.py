@@ -72,7 +72,7 @@ class Room:
 
     @property
     def more(self) -> str:
-        """What to add for more resources."""
+        """Advice on adding resources."""
         return "nodes" if self.group is None else "memory or CPUs to each trial"
 
     def anywhere(self) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class NotApplicableError(RaydrError):
 
 @dataclass(kw_only=True, frozen=True)
 class View:
-    """What the server has at the end of a run.
+    """The server's view at the end of a run.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class View:
 
 @dataclass(kw_only=True, frozen=True)
 class Side:
-    """What the server knows from elsewhere.
+    """The server's knowledge from outside the run.
 
     Attributes
     ----------

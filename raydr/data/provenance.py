@@ -85,7 +85,7 @@ class Harmonized:
 
 @dataclass(kw_only=True, frozen=True)
 class Provenance:
-    """What was mapped: the content of ``data.json`` in a run folder.
+    """The data that was mapped: the content of ``data.json`` in a run folder.
 
     Attributes
     ----------

@@ -39,7 +39,7 @@ DEFAULT_THRESHOLD = Threshold()
 
 @dataclass(frozen=True)
 class Agreement:
-    """What each site sends about columns and words, for the ledger.
+    """Messages of each site about columns and words, for the ledger.
 
     Attributes
     ----------

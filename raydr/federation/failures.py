@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 
 class Decision(StrEnum):
-    """What to do about a failure."""
+    """The response to a failure."""
 
     RETRY = "retry"
     DROP = "drop for this round"

@@ -76,7 +76,7 @@ def named(bits: UInt8Array) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Masks:
-    """What clients need to mask their summands of one call; it is sent with the call.
+    """The data that clients need to mask their summands of one call; it is sent with the call.
 
     Attributes
     ----------

@@ -121,7 +121,7 @@ Answer: TypeAlias = Answered | Failure
 
 @dataclass(frozen=True)
 class Sent:
-    """What some clients of a host sent under one mechanism, and the total payload."""
+    """The replies of some clients of a host under one mechanism: their number and total payload."""
 
     protection: Mechanism | None
     clients: int

@@ -38,7 +38,7 @@ class Public(StrEnum):
 
 
 class Tells(StrEnum):
-    """What a per-record message reveals about each record."""
+    """The content of a per-record message about each record."""
 
     VALUES = "values"
     """The record itself."""

@@ -99,7 +99,7 @@ class Claim:
 
 
 class Mechanism(Settings, ABC):
-    """What a client's host does to the client part's rows or to its replies.
+    """A change that a client's host makes to the client part's rows or to its replies.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ COMMON = tuple(
 
 @dataclass(frozen=True)
 class Preparation:
-    """What clients did to their rows, to apply it to other rows or to pooled rows.
+    """The steps that clients applied to their rows, to apply them to other rows or to pooled rows.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Preparation:
 
     @property
     def kept_at_sites(self) -> dict[str, Float64Array]:
-        """What each site keeps to itself, stacked by site: (sites, features) each; empty without harmonization."""
+        """Values that each site keeps to itself, stacked: (sites, features) each; empty without harmonization."""
         if self.harmonization is None:
             return {}
         effects = self.harmonization.effects

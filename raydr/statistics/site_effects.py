@@ -96,7 +96,7 @@ class Common:
 
 @dataclass(frozen=True)
 class SiteEffect:
-    """What a site removes from its rows: (features,) each, in units of the feature; 0 and 1 change nothing.
+    """The effects that a site removes from its rows: (features,) each, in units of the feature; 0 and 1 change nothing.
 
     A value becomes ``expected + (value - expected - shift) * factor``.
     """
@@ -203,7 +203,7 @@ def adjusted_rows(
 
 @dataclass(frozen=True)
 class Harmonization:
-    """What sites did to their rows: the common part, and each site's own effect, in client order.
+    """The adjustments of the sites: the common part, and each site's own effect, in client order.
 
     No party of a real federation has all site effects.
     """

@@ -97,7 +97,7 @@ class PlannedPrivacy:
 
 @dataclass(kw_only=True, frozen=True)
 class Plan:
-    """What a run needs.
+    """The needs of a run.
 
     Attributes
     ----------

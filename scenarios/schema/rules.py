@@ -13,7 +13,7 @@ from raydr.privacy.accounting import require_planned
 from raydr.scenarios.schema.sections import Sections
 
 Problem: TypeAlias = str
-"""What is wrong and what to do, with keys of the scenario, without the full stop."""
+"""A sentence on what is wrong and what to do, with keys of the scenario, without the full stop."""
 Rule: TypeAlias = Callable[[Sections], Problem | None]
 
 RULES: list[Rule] = []

@@ -15,7 +15,7 @@ _OTHERS = {
     "sweep": "a sweep: run `raydr sweep {0}`",
     "reproduce": "a paper's table: run `raydr reproduce {0}`",
 }
-"""What a document is and which command takes it, by command."""
+"""Kinds of documents, and the command that takes each."""
 
 
 @contextmanager

@@ -47,13 +47,13 @@ class GroupSums(
         Sums of its rows nearest to each landmark, relative to the centre.
     counts : (landmarks,) int64
         Numbers of these rows.
-    beside : float
+    squared_distances : float
         Sum of their squared distances to the landmark.
     """
 
     sums: Float64Array
     counts: Int64Array
-    beside: float
+    squared_distances: float
 
     @staticmethod
     def ranges(request: GroupRequest, rows: int) -> dict[str, Range]:
@@ -64,7 +64,7 @@ class GroupSums(
         return {
             "sums": Range(shape, largest),
             "counts": Range(shape[:1], most, "int64"),
-            "beside": Range((), farthest),
+            "squared_distances": Range((), farthest),
         }
 
 
@@ -87,7 +87,7 @@ def group_sums(client: Client, request: GroupRequest) -> GroupSums:
     from scipy.sparse import csr_array
 
     landmarks = request.landmarks
-    sums, counts, beside = np.zeros(landmarks.shape), np.zeros(len(landmarks), np.int64), 0.0
+    sums, counts, squared_distances = np.zeros(landmarks.shape), np.zeros(len(landmarks), np.int64), 0.0
     halves = np.einsum("ij,ij->i", landmarks, landmarks) / 2.0
     for start, stop in row_blocks(len(client.rows), _BLOCK_ROWS):
         seen = client.rows[start:stop].astype(np.float64) - request.centre
@@ -98,8 +98,8 @@ def group_sums(client: Client, request: GroupRequest) -> GroupSums:
         )
         sums += belongs.T @ seen
         counts += np.bincount(nearest, minlength=len(landmarks))
-        beside += float(np.einsum("ij,ij->", seen, seen) - 2.0 * likeness.max(axis=1).sum())
-    return GroupSums(sums, counts, max(beside, 0.0))
+        squared_distances += float(np.einsum("ij,ij->", seen, seen) - 2.0 * likeness.max(axis=1).sum())
+    return GroupSums(sums, counts, max(squared_distances, 0.0))
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def k_means(federation: Federation, settings: LandmarkSettings, moments: Spread)
         state["landmarks"], state["counts"] = moments.mean + moved, found.counts
         keep(federation, state, "landmarks")
         federation.report(
-            objective=found.beside / federation.rows, moved=float(((moved - landmarks) ** 2).sum())
+            objective=found.squared_distances / federation.rows, moved=float(((moved - landmarks) ** 2).sum())
         )
     enough = state["counts"] >= LEAST_GROUP
     if enough.sum() < 2:

@@ -265,7 +265,7 @@ def atlas(
 
 @dataclass(frozen=True)
 class _Fit:
-    """What fits the page: bits of a coordinate, number of maps, indices of columns, and whether row names fit."""
+    """Content that fits the page: bits of a coordinate, number of maps, column indices, whether row names fit."""
 
     bits: int
     maps: int

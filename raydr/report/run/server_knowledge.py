@@ -33,7 +33,7 @@ SOMETHING = 0.02
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What the server knows.
+    """The server's knowledge after a run.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ def knowledge(run: RunFolder) -> Knowledge:
 
 @dataclass(frozen=True)
 class _Held:
-    """What follows from the ledger alone.
+    """The conclusions from the ledger alone.
 
     ``clause`` continues "The server ...". Of ``records`` records, ``exact`` are determined exactly, because of ``by``.
     """

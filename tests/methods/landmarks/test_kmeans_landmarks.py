@@ -63,7 +63,7 @@ def test_a_round_is_lloyds_step_whoever_holds_the_rows() -> None:
         expected = moved(rows, centre + landmarks) - centre
         np.testing.assert_allclose(sums.sums / sums.counts[:, None], expected, atol=1e-12)
         apart = ((rows[:, None] - centre - landmarks) ** 2).sum(axis=2).min(axis=1)
-        assert sums.beside == pytest.approx(apart.sum(), rel=1e-12)
+        assert sums.squared_distances == pytest.approx(apart.sum(), rel=1e-12)
 
 
 def test_packing_changes_no_bit_and_dealing_nothing_but_rounding() -> None:
