@@ -176,7 +176,7 @@ def test_another_version_is_refused(plain: Path) -> None:
     environment["raydr"] = "0.0.1"
     environment["packages"]["numpy"] = "1.0"
     (plain / ENVIRONMENT).write_text(json.dumps(environment))
-    with pytest.raises(OutputError, match=r"made with raydr 0\.0\.1 .*numpy 1\.0"):
+    with pytest.raises(OutputError, match=r"used raydr 0\.0\.1 .*numpy 1\.0"):
         audit(plain)
 
 
@@ -271,7 +271,7 @@ def test_rows_that_are_left_over_are_nobodys(tmp_path: Path) -> None:
 def test_where_no_row_is_left_a_fifth_of_the_runs_own_are_told_and_not_scored(tmp_path: Path) -> None:
     folder = tiny_run_with_report(tmp_path / "run", audit=True)
     found = content(folder)
-    assert found["public"].startswith("30 rows of the run itself")
+    assert found["public"].startswith("30 rows of the run, because")
     by_name = {verdict["attack"]: verdict for verdict in found["verdicts"]}
     assert by_name["trilateration"]["errors"]["records"] == 120
     assert "in the run, but all of them are" in by_name["membership"]["why"]
