@@ -573,8 +573,8 @@ def test_more_than_the_rows_can_give_is_refused_before_anything_starts(
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        ({"faults__crashes": [{"client": 3, "round": 1}]}, "names client 3, and there are 3 clients"),
-        ({"faults__adversary": {"kind": "scaling", "fraction": 0.1}}, "of 3 clients is none"),
+        ({"faults__crashes": [{"client": 3, "round": 1}]}, "names client 3, but there are 3 clients"),
+        ({"faults__adversary": {"kind": "scaling", "fraction": 0.1}}, "is no client of 3"),
         ({"method__aggregation": {"kind": "krum", "attackers": 1}}, "at least 5 clients"),
     ],
 )
