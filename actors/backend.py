@@ -25,7 +25,7 @@ from raydr.data import Census, Layout, Site, SiteFile
 from raydr.device import Device, Found, built_for_gpus
 from raydr.errors import RunError, ScenarioError
 from raydr.federation.client import Withheld
-from raydr.journal import Charged, CheckpointTaken, Event, Incident, Listener, Seated
+from raydr.journal import Charged, CheckpointTaken, Event, IncidentEvent, Listener, Seated
 from raydr.methods.serving import Plan, Served
 
 
@@ -117,7 +117,9 @@ class RayBackend:
                 Vitals().require()
                 start = "its last checkpoint" if latest is not None else "the start"
                 listener(
-                    Incident(f"the coordinator's process ended: attempt {attempt + 2} continues from {start}")
+                    IncidentEvent(
+                        f"the coordinator's process ended: attempt {attempt + 2} continues from {start}"
+                    )
                 )
             finally:
                 ray.kill(coordinator)
@@ -174,7 +176,9 @@ class RayBackend:
                         " or some of metrics."
                     ) from error
                 retried = True
-                listener(Incident("the evaluation's process ended: it is restarted once, on the same map"))
+                listener(
+                    IncidentEvent("the evaluation's process ended: it is restarted once, on the same map")
+                )
             except BaseException:
                 # Cancel the task, because this process may run for a long time after the error.
                 ray.cancel(stream, force=True)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import ray
 
 from raydr.actors.resources import Room
-from raydr.actors.streaming import Result, streamed
+from raydr.actors.streaming import Returned, streamed
 from raydr.actors.transport import RayTransport
 from raydr.device import Found, computing_on
 from raydr.federation.checkpoint import Checkpoint
@@ -41,7 +41,7 @@ class CoordinatorProcess:
         plan: Plan,
         checkpoint: bytes | None,
         released: Sequence[str],
-    ) -> Iterator[Event | Result[tuple[Served, dict[str, int]]]]:
+    ) -> Iterator[Event | Returned[tuple[Served, dict[str, int]]]]:
         """Run the server part; yield events, then the result and the peak memory of the processes.
 
         After each :class:`~raydr.journal.Charged` it waits for a call of :meth:`kept`.
@@ -73,7 +73,7 @@ class CoordinatorProcess:
 
 def evaluate(
     work: Callable[..., T], arguments: tuple[Any, ...], device: Found
-) -> Iterator[Event | Result[tuple[T, int]]]:
+) -> Iterator[Event | Returned[tuple[T, int]]]:
     """Run ``work(*arguments, listener=...)`` in its own process. Simulation only: it may see pooled rows."""
     room = Room.here()
 

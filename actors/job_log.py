@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from raydr.journal import (
     Event,
-    Incident,
+    IncidentEvent,
     Progress,
     Seated,
     StageEnded,
@@ -46,7 +46,7 @@ _KINDS: dict[str, TypeAdapter[Any]] = {
         StageStarted,
         StageEnded,
         Progress,
-        Incident,
+        IncidentEvent,
         Seated,
         SweepBegan,
         TrialStarted,

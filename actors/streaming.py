@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Result(Generic[T]):
+class Returned(Generic[T]):
     """The last item of a stream: what the work returned."""
 
     value: T
@@ -32,13 +32,13 @@ class Raised:
     error: BaseException
 
 
-def streamed(work: Callable[[Listener], T]) -> Iterator[Event | Result[T]]:
+def streamed(work: Callable[[Listener], T]) -> Iterator[Event | Returned[T]]:
     """Run ``work`` in a thread and yield its events as they arrive, then its result."""
-    events: SimpleQueue[Event | Result[T] | Raised] = SimpleQueue()
+    events: SimpleQueue[Event | Returned[T] | Raised] = SimpleQueue()
 
     def body() -> None:
         try:
-            events.put(Result(work(events.put)))
+            events.put(Returned(work(events.put)))
         except BaseException as error:
             events.put(Raised(error))
 
@@ -48,7 +48,7 @@ def streamed(work: Callable[[Listener], T]) -> Iterator[Event | Result[T]]:
         if isinstance(item, Raised):
             raise item.error
         yield item
-        if isinstance(item, Result):
+        if isinstance(item, Returned):
             return
 
 
@@ -74,7 +74,7 @@ def heard(stream: Any, listener: Listener) -> Any:
             if not ray.wait([stream], timeout=LOOK_S, fetch_local=False)[0]:
                 continue
             item = _fetched(next(stream), vitals)
-            if isinstance(item, Result):
+            if isinstance(item, Returned):
                 return item.value
             listener(item)
     except StopIteration:

@@ -249,14 +249,14 @@ def seen(rows: FloatArray, anchors: Float64Array) -> Any:
 
 def judged(case: str, attack: Any, view: Any, side: Any, rows: FloatArray) -> Line:
     """Score the last attempt of an attack."""
-    from raydr.attacks.scoring import Scores, Truth
+    from raydr.attacks.scoring import AttackErrors, Truth
 
     truth = Truth(rows=rows, names=[""] * len(rows), members=np.zeros(0, np.bool_), shown=np.arange(1))
     started = time.perf_counter()
     with one_blas_thread():
         *_, found = attack(view, side)
         seconds = time.perf_counter() - started
-    scores = Scores.of(found.estimate, found.guess, truth, np.zeros(0, np.int64))
+    scores = AttackErrors.of(found.estimate, found.guess, truth, np.zeros(0, np.int64))
     errors = scores.errors
     error = f"{errors.relative.median:.2g} ({errors.centred.median:.2g}), {100 * errors.exact:.1f} % exact"
     if found.certain is not None:

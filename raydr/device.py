@@ -21,7 +21,7 @@ Device = Literal["auto", "cpu", "cuda"]
 Found = Literal["cpu", "cuda"]
 
 
-class Place:
+class ArrayDevice:
     """A device that holds arrays and computes with them.
 
     Parameters
@@ -86,12 +86,12 @@ class Place:
         return np.maximum(values, 0.0, out=values)
 
 
-_CPU = Place()
-_asked: list[Place] = []
+_CPU = ArrayDevice()
+_asked: list[ArrayDevice] = []
 """The places of the open ``with`` blocks of this process."""
 
 
-def workplace() -> Place:
+def workplace() -> ArrayDevice:
     """Return where this process computes large products, in all its threads."""
     return _asked[-1] if _asked else _CPU
 
@@ -126,7 +126,7 @@ def built_for_gpus() -> bool:
 
 
 @contextmanager
-def computing_on(device: Device) -> Iterator[Place]:
+def computing_on(device: Device) -> Iterator[ArrayDevice]:
     """Compute on a device inside a ``with`` block. Raises the errors of :func:`found`.
 
     Examples
@@ -135,13 +135,13 @@ def computing_on(device: Device) -> Iterator[Place]:
     ...     there is workplace(), there.name
     (True, 'numpy')
     """
-    there = _CPU if found(device) == "cpu" else Place("cuda")
+    there = _CPU if found(device) == "cpu" else ArrayDevice("cuda")
     with computing_at(there):
         yield there
 
 
 @contextmanager
-def computing_at(there: Place) -> Iterator[None]:
+def computing_at(there: ArrayDevice) -> Iterator[None]:
     """Compute at a place inside a ``with`` block."""
     _asked.append(there)
     try:

@@ -52,7 +52,7 @@ class RoundEnded:
     """One round of a method: a row of ``rounds.jsonl``.
 
     ``objective`` is the method's value before the round's step. ``seconds`` is wall clock time. Bytes are
-    payload. ``incidents`` lists the failures and the decisions (:class:`raydr.federation.failures.Incident`,
+    payload. ``incidents`` lists the failures and the decisions (:class:`raydr.federation.failures.IncidentEvent`,
     as plain dictionaries). ``moved`` is the squared length of the round's step, for methods that report it.
     """
 
@@ -74,7 +74,7 @@ class RoundEnded:
 
 
 @dataclass(frozen=True)
-class Incident:
+class IncidentEvent:
     """A message for the user, in one line."""
 
     text: str
@@ -144,7 +144,7 @@ Event: TypeAlias = (
     | StageEnded
     | Progress
     | RoundEnded
-    | Incident
+    | IncidentEvent
     | Seated
     | CheckpointTaken
     | Charged
@@ -192,7 +192,7 @@ class Journal:
                 while self.rounds and self.rounds[-1].round >= round:
                     self.rounds.pop()
                 self.rounds.append(event)
-            case Incident(text):
+            case IncidentEvent(text):
                 self.incidents.append(text)
         self.listener(event)
 
@@ -207,7 +207,7 @@ def within(journal: Journal) -> Journal:
         match event:
             case Progress(_, done, total):
                 journal.progress(done, total)
-            case Incident():
+            case IncidentEvent():
                 journal.tell(event)
 
     return Journal(hear)

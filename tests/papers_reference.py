@@ -19,7 +19,7 @@ from raydr.report.sweep.papers import MARKS, cell_text
 from raydr.runfolder.paper_table import CellResult, PaperTable, read_paper_table
 from raydr.tune.reading import PAPERS
 from raydr.tune.reproducing import outcome_without_run, read_table, shipped_results
-from raydr.tune.tables import Table, cells
+from raydr.tune.tables import TableSearch, cells
 
 PAGE = Path(__file__).parent.parent / "docs" / "papers.md"
 MARK = "<!-- Below this line: made by tests/papers_reference.py -->\n"
@@ -63,7 +63,7 @@ def _outcome(name: str, found: Sequence[PaperTable]) -> str:
 def _section(found: PaperTable, *, again: bool) -> Iterator[str]:
     heading = found.heading
     table = read_table(heading["name"]).search
-    assert isinstance(table, Table)
+    assert isinstance(table, TableSearch)
     yield f"## {heading['name']}{f', with {found.changed}' if again else ''}: {table.title}\n"
     at_commit = f" at {heading['commit']}" if heading["commit"] else ""
     seeds = f"{heading['repeats']} seed{'s' if heading['repeats'] != 1 else ''}"

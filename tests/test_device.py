@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import raydr
-from raydr.device import Place, computing_at, computing_on, found, workplace
+from raydr.device import ArrayDevice, computing_at, computing_on, found, workplace
 from raydr.errors import ScenarioError
 from raydr.federation.client import Withheld
 from raydr.geometry.neighbors import nearest_neighbors
@@ -29,9 +29,9 @@ NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=NO_GPU)])
-def there(request: pytest.FixtureRequest) -> Place:
+def there(request: pytest.FixtureRequest) -> ArrayDevice:
     """Torch's functions on the processor, and on a GPU where there is one."""
-    return Place(request.param)
+    return ArrayDevice(request.param)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def random() -> np.random.Generator:
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-5), (np.float64, 1e-12)])
 @pytest.mark.parametrize("offset", [0.0, 1e3])
 def test_gradients_of_the_discrepancy(
-    there: Place, random: np.random.Generator, dtype: Any, tolerance: float, offset: float
+    there: ArrayDevice, random: np.random.Generator, dtype: Any, tolerance: float, offset: float
 ) -> None:
     rows = (random.normal(size=(5000, 20)) + offset).astype(dtype)
     landmarks = random.normal(size=(40, 20)) + offset
@@ -58,7 +58,9 @@ def test_gradients_of_the_discrepancy(
     np.testing.assert_allclose(own_gradient, of_landmarks[1], atol=1e-14)
 
 
-def test_trilateration_from_distances_that_clients_send(there: Place, random: np.random.Generator) -> None:
+def test_trilateration_from_distances_that_clients_send(
+    there: ArrayDevice, random: np.random.Generator
+) -> None:
     rows = random.normal(size=(300, 12)) + 1e3
     landmarks = random.normal(size=(30, 12)) + 1e3
     expected = trilaterate(landmarks, [squared_distances(rows, landmarks)])[0]
@@ -71,7 +73,7 @@ def test_trilateration_from_distances_that_clients_send(there: Place, random: np
 
 @pytest.mark.parametrize("offset", [0.0, 1e8])
 def test_neighbours_are_the_same_graph_to_the_bit(
-    there: Place, random: np.random.Generator, offset: float
+    there: ArrayDevice, random: np.random.Generator, offset: float
 ) -> None:
     """What a GPU finds is measured anew and certified, as on the processor."""
     rows = random.normal(size=(700, 9)) + offset
@@ -88,7 +90,7 @@ def test_neighbours_are_the_same_graph_to_the_bit(
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_smacof_goes_down_the_same_way(there: Place, random: np.random.Generator, inside: bool) -> None:
+def test_smacof_goes_down_the_same_way(there: ArrayDevice, random: np.random.Generator, inside: bool) -> None:
     rows, anchors = random.normal(size=(600, 6)), random.normal(size=(9, 6))
     squared = squared_distances(rows, anchors)
     start = random_start(anchors, squared, random)
@@ -101,7 +103,7 @@ def test_smacof_goes_down_the_same_way(there: Place, random: np.random.Generator
     np.testing.assert_allclose(placed.coordinates, expected.coordinates, atol=1e-8)
 
 
-def test_what_is_kept_is_put_there_once_and_goes_with_its_array(there: Place) -> None:
+def test_what_is_kept_is_put_there_once_and_goes_with_its_array(there: ArrayDevice) -> None:
     rows = np.arange(6.0).reshape(2, 3)
     first = there.kept(rows)
     assert there.kept(rows) is first
@@ -115,7 +117,7 @@ def test_what_is_kept_is_put_there_once_and_goes_with_its_array(there: Place) ->
 
 def test_blocks_end_where_they_end() -> None:
     assert workplace().functions is np
-    with computing_at(Place("cpu")) as _:
+    with computing_at(ArrayDevice("cpu")) as _:
         assert workplace().functions is torch
         with computing_on("cpu"):
             assert workplace().functions is np
@@ -141,12 +143,12 @@ def test_a_gpu_that_is_not_there_is_said_before_anything_is_left(
 
 
 @pytest.fixture
-def run_there(there: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def run_there(there: ArrayDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inline runs whose scenario says cuda compute there."""
     monkeypatch.setattr("raydr.scenarios.running.start.found", lambda device: device)
     monkeypatch.setattr(
         "raydr.scenarios.running.backend.computing_on",
-        lambda device: computing_at(there if device == "cuda" else Place()),
+        lambda device: computing_at(there if device == "cuda" else ArrayDevice()),
     )
 
 
@@ -238,7 +240,9 @@ def test_an_actor_computes_there_from_when_it_is_settled(monkeypatch: pytest.Mon
     rows = np.zeros((3, 2))
     monkeypatch.setattr(ray, "get", lambda withheld: withheld)
     monkeypatch.setattr(
-        client, "computing_on", lambda device: computing_at(Place("cpu" if device == "cuda" else "numpy"))
+        client,
+        "computing_on",
+        lambda device: computing_at(ArrayDevice("cpu" if device == "cuda" else "numpy")),
     )
     process = client.ClientProcess()
     process.settle(
@@ -259,7 +263,7 @@ def test_an_actor_computes_there_from_when_it_is_settled(monkeypatch: pytest.Mon
     assert workplace().functions is np
 
 
-def test_no_squared_distance_is_below_0(there: Place, random: np.random.Generator) -> None:
+def test_no_squared_distance_is_below_0(there: ArrayDevice, random: np.random.Generator) -> None:
     """Of rows to themselves rounding makes such, whose roots would not be numbers."""
     rows = random.normal(size=(200, 30)).astype(np.float32)
     with computing_at(there):

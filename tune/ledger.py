@@ -22,7 +22,7 @@ TEXT = b"raydr_json"
 
 
 @dataclass
-class Ledger:
+class TrialLedger:
     """Rows of trials by (point, repeat), stored in a file.
 
     Attributes
@@ -38,7 +38,7 @@ class Ledger:
     rows: dict[tuple[int, int], TrialRow] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, folder: Path, keys: Sequence[str]) -> Ledger:
+    def read(cls, folder: Path, keys: Sequence[str]) -> TrialLedger:
         """Read the ledger of a folder, empty if there is no file.
 
         Raises

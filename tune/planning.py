@@ -9,7 +9,7 @@ from typing import Any
 
 from raydr.actors.capacity import Capacity, Machine
 from raydr.errors import DataError, ScenarioError
-from raydr.scenarios.planning.plan import Plan, plan_of_scenario
+from raydr.scenarios.planning.plan import RunPlan, plan_of_scenario
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.tune.schema import Sweep, TrialSettings
 from raydr.tune.search import search_of
@@ -24,7 +24,7 @@ class PointPlan:
 
     point: int
     values: Mapping[str, Any]
-    plan: Plan | None
+    plan: RunPlan | None
     refused: str | None
 
 

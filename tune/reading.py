@@ -20,8 +20,8 @@ from raydr.scenarios.schema.problems import Section, problems, truth_values, unw
 from raydr.scenarios.schema.reading import SHELF as SCENARIOS
 from raydr.scenarios.schema.reading import copied, dump_yaml, override
 from raydr.settings import OfFile, path_mark
-from raydr.tune.schema import Axis, Optuna, Quick, Random, Sweep
-from raydr.tune.tables import Table
+from raydr.tune.schema import Axis, Optuna, Quick, RandomSearch, Sweep
+from raydr.tune.tables import TableSearch
 
 SHELF = Shelf(
     resources.files("raydr.tune") / "shipped", "sweep", "raydr sweep", SWEEP, "name, base and space"
@@ -119,7 +119,7 @@ def read_sweep(
             raise ScenarioError(f"--set {key}: the sweep's space sets this key. Change its values there.")
     changed |= overrides or {}
     search = checked.search
-    if isinstance(search, Table):
+    if isinstance(search, TableSearch):
         search = _table(search, only, changed)
     elif only:
         raise ScenarioError(f"{where} is not a published table, so --only has no rows to select.")
@@ -136,7 +136,7 @@ def read_sweep(
     )
 
 
-def _table(table: Table, only: tuple[str, ...], changed: Mapping[str, Any]) -> Table:
+def _table(table: TableSearch, only: tuple[str, ...], changed: Mapping[str, Any]) -> TableSearch:
     """Return a table with the selected rows, resolved paths, and a record of what was changed."""
     try:
         table = table.of_rows(only) if only else table
@@ -264,6 +264,6 @@ def _with_quick(sweep: Sweep, quick: Quick) -> Sweep:
         )
     changed: dict[str, Any] = {"space": {**sweep.space, **quick.space}}
     changed |= {key: value for key in ("repeats", "max_trials") if (value := getattr(quick, key)) is not None}
-    if quick.samples is not None and isinstance(sweep.search, Random | Optuna):
+    if quick.samples is not None and isinstance(sweep.search, RandomSearch | Optuna):
         changed["search"] = sweep.search.model_copy(update={"samples": quick.samples})
     return sweep.model_copy(update=changed)

@@ -13,7 +13,7 @@ from raydr.runfolder.paper_table import PaperTable, read_paper_table
 from raydr.runfolder.records import TABLE, is_incomplete
 from raydr.tune.reading import PAPERS, read_sweep
 from raydr.tune.schema import Sweep
-from raydr.tune.tables import Table
+from raydr.tune.tables import TableSearch
 from raydr.tune.tabulating import why_nothing_runs
 
 
@@ -43,7 +43,7 @@ def read_table(
         If the table is invalid, or is a sweep of another kind.
     """
     asked = read_sweep(table, overrides, quick=quick, shelf=PAPERS, only=only)
-    if not isinstance(asked.search, Table):
+    if not isinstance(asked.search, TableSearch):
         raise ScenarioError(
             f"{asked.name} is a sweep without a published table. Run it with `raydr sweep`; a table has"
             " search: {kind: table}."
@@ -76,7 +76,7 @@ def catalogue(folder: Path = Path("runs")) -> dict[str, str]:
 def outcome_without_run(name: str) -> str:
     """Return the status of a shipped table without results: not run yet, or why it cannot be run."""
     table = read_table(name).search
-    reason = why_nothing_runs(table) if isinstance(table, Table) else None
+    reason = why_nothing_runs(table) if isinstance(table, TableSearch) else None
     return "not run yet" if reason is None else f"nothing to run: {reason}"
 
 

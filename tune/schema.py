@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from raydr.registry import one_of
 from raydr.scenarios.schema.sections import LONGEST_NAME, NAME_PATTERN
 from raydr.settings import Settings
-from raydr.tune.tables import Table, contents
+from raydr.tune.tables import TableSearch, contents
 
 Direction = Literal["min", "max"]
 
@@ -75,13 +75,13 @@ Axes = Annotated[tuple[Axis, ...], BeforeValidator(_alternatives), Field(min_len
 """Alternatives for one key; the first one whose conditions hold applies."""
 
 
-class Grid(Settings):
+class GridSearch(Settings):
     """Search over every combination of grid values."""
 
     kind: Literal["grid"] = "grid"
 
 
-class Random(Settings):
+class RandomSearch(Settings):
     """Search with random draws for every combination of grid values."""
 
     samples: int = Field(ge=1, description="draws for each combination of grid values")
@@ -159,7 +159,9 @@ class Sweep(Settings):
         description="axes by dotted key of the scenario; keys that conditions name come first; alternatives for one key"
         " are a list",
     )
-    search: one_of((Grid, Random, Optuna, Table)) = Field(Grid(), description="which points of the space")  # type: ignore[valid-type]
+    search: one_of((GridSearch, RandomSearch, Optuna, TableSearch)) = Field(  # type: ignore[valid-type]
+        GridSearch(), description="which points of the space"
+    )
     repeats: int = Field(
         1, ge=1, description="runs of each point with consecutive seeds, for mean and standard deviation"
     )
@@ -195,12 +197,12 @@ class Sweep(Settings):
 
     @model_validator(mode="after")
     def _points_of_one_sort(self) -> Self:
-        if isinstance(self.search, Table) and (self.space or self.stopping is not None):
+        if isinstance(self.search, TableSearch) and (self.space or self.stopping is not None):
             raise ValueError(
                 "search.kind is 'table', whose cells are the points. Leave out space and stopping; stopping would leave"
                 " cells without values"
             )
-        if not isinstance(self.search, Table) and not self.space:
+        if not isinstance(self.search, TableSearch) and not self.space:
             raise ValueError("space is empty: give at least one key with its values")
         return self
 
@@ -209,12 +211,12 @@ class Sweep(Settings):
         sorts = {key: {axis.sort for axis in axes} for key, axes in self.space.items()}
         drawn = [key for key, found in sorts.items() if found - {"grid"}]
         listed = [key for key, found in sorts.items() if "grid" in found]
-        if isinstance(self.search, Grid) and drawn:
+        if isinstance(self.search, GridSearch) and drawn:
             raise ValueError(
                 f"{drawn[0]} must be drawn, but search.kind 'grid' draws nothing. Give its values as a grid, or set a"
                 " search such as {kind: random, samples: 20}"
             )
-        if isinstance(self.search, Random) and not drawn:
+        if isinstance(self.search, RandomSearch) and not drawn:
             raise ValueError("search.kind is 'random', but no axis is drawn: leave out search")
         if isinstance(self.search, Optuna) and any(
             axis.sort == "grid" and len(axis.grid or ()) > 1 for key in listed for axis in self.space[key]
@@ -256,7 +258,7 @@ class Sweep(Settings):
     @property
     def keys(self) -> list[str]:
         """Dotted keys in which points differ."""
-        if isinstance(self.search, Table):
+        if isinstance(self.search, TableSearch):
             return list(dict.fromkeys(key for values, _ in contents({}, self.search) for key in values))
         return list(self.space)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from raydr.extras import require_packages
-from raydr.tune.schema import Axis, Optuna, Random, Sweep
-from raydr.tune.space import Point, points_of, points_of_cells, walk
-from raydr.tune.tables import Table
+from raydr.tune.schema import Axis, Optuna, RandomSearch, Sweep
+from raydr.tune.space import SweepPoint, points_of, points_of_cells, walk
+from raydr.tune.tables import TableSearch
 
 Measured = Mapping[int, Mapping[str, float] | None]
 """Results of points by number: means of measures by name, or None for a point without results."""
@@ -27,7 +27,7 @@ class Search(Protocol):
     def count(self) -> int:
         """Number of points."""
 
-    def point(self, number: int, measured: Measured) -> Point | None:
+    def point(self, number: int, measured: Measured) -> SweepPoint | None:
         """Return the point ``number``, from 0; None if it depends on points that are not in ``measured`` yet."""
 
 
@@ -42,9 +42,9 @@ def search_of(sweep: Sweep) -> Search:
     match sweep.search:
         case Optuna():
             return Proposed(sweep, sweep.search)
-        case Table():
+        case TableSearch():
             return Listed(points_of_cells(sweep.scenario, sweep.search))
-        case Random(samples=samples):
+        case RandomSearch(samples=samples):
             return Listed(points_of(sweep, samples))
         case _:
             return Listed(points_of(sweep, 1))
@@ -64,14 +64,14 @@ class Listed:
 
     learns: ClassVar[bool] = False
 
-    points: list[Point]
+    points: list[SweepPoint]
 
     @property
     def count(self) -> int:
         """Number of points."""
         return len(self.points)
 
-    def point(self, number: int, measured: Measured) -> Point | None:
+    def point(self, number: int, measured: Measured) -> SweepPoint | None:
         """Return the point ``number``, whatever the results of others."""
         return self.points[number]
 
@@ -88,14 +88,14 @@ class Proposed:
 
     sweep: Sweep
     settings: Optuna
-    _points: list[Point] = field(default_factory=list)
+    _points: list[SweepPoint] = field(default_factory=list)
 
     @property
     def count(self) -> int:
         """Number of points that will be proposed."""
         return self.settings.samples
 
-    def point(self, number: int, measured: Measured) -> Point | None:
+    def point(self, number: int, measured: Measured) -> SweepPoint | None:
         """Return the point ``number``, or None until all points of earlier batches are done."""
         while number >= len(self._points):
             if any(earlier not in measured for earlier in range(len(self._points))):
@@ -123,14 +123,14 @@ class Proposed:
             def choose(key: str, axis: Axis, trial: Any = trial) -> Any:
                 return _asked(trial, self._name(key, axis), axis)
 
-            self._points.append(Point(number, *walk(self.sweep.scenario, self.sweep.space, choose)))
+            self._points.append(SweepPoint(number, *walk(self.sweep.scenario, self.sweep.space, choose)))
 
     def _name(self, key: str, axis: Axis) -> str:
         """Return Optuna's name of an axis; alternatives for a key are separate parameters, because ranges are fixed."""
         axes = self.sweep.space[key]
         return key if len(axes) == 1 else f"{key} ({axes.index(axis)})"
 
-    def _finished(self, point: Point, result: Mapping[str, float] | None) -> Any:
+    def _finished(self, point: SweepPoint, result: Mapping[str, float] | None) -> Any:
         """Return a finished Optuna trial, or a failed one if an objective is missing."""
         import optuna
 

@@ -14,13 +14,13 @@ from raydr.errors import ScenarioError
 from raydr.scenarios.schema.reading import copied, override, read
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.tune.schema import Axis, Sweep
-from raydr.tune.tables import Table, contents
+from raydr.tune.tables import TableSearch, contents
 
 Space = Mapping[str, Sequence[Axis]]
 
 
 @dataclass(frozen=True)
-class Point:
+class SweepPoint:
     """A combination of values.
 
     Attributes
@@ -85,7 +85,7 @@ def walk(
     return values, content
 
 
-def points_of(sweep: Sweep, samples: int) -> list[Point]:
+def points_of(sweep: Sweep, samples: int) -> list[SweepPoint]:
     """Return the points of a grid, with ``samples`` draws each, without points that repeat an earlier scenario.
 
     Raises
@@ -100,7 +100,7 @@ def points_of(sweep: Sweep, samples: int) -> list[Point]:
     )
 
 
-def points_of_cells(base: Mapping[str, Any], table: Table) -> list[Point]:
+def points_of_cells(base: Mapping[str, Any], table: TableSearch) -> list[SweepPoint]:
     """Return the distinct points of a published table; several cells may share one.
 
     Raises
@@ -111,10 +111,10 @@ def points_of_cells(base: Mapping[str, Any], table: Table) -> list[Point]:
     return _distinct(contents(base, table))
 
 
-def _distinct(combinations: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[Point]:
-    found: dict[str, Point] = {}
+def _distinct(combinations: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[SweepPoint]:
+    found: dict[str, SweepPoint] = {}
     for values, content in combinations:
-        point = Point(len(found), values, content)
+        point = SweepPoint(len(found), values, content)
         found.setdefault(digest(point.scenario(0)), point)
     return list(found.values())
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from raydr.errors import OutputError, RaydrError, ScenarioError
-from raydr.journal import Incident, Journal, Listener, SweepBegan, TrialEnded, TrialStarted, unheard
+from raydr.journal import IncidentEvent, Journal, Listener, SweepBegan, TrialEnded, TrialStarted, unheard
 from raydr.plain import short
 from raydr.runfolder import records
 from raydr.runfolder.making import default_folder, incomplete, taken_up, target_of, unwritable
@@ -19,12 +19,12 @@ from raydr.runfolder.records import TrialRow
 from raydr.signals import signals_deferred
 from raydr.tune.composition import Purse
 from raydr.tune.folder import SweepWork, TableWork
-from raydr.tune.ledger import Ledger
+from raydr.tune.ledger import TrialLedger
 from raydr.tune.reading import read_stored, stored
 from raydr.tune.results import results_of, write_results
 from raydr.tune.schema import Sweep
 from raydr.tune.search import Search, require_packages_of, search_of
-from raydr.tune.tables import Table
+from raydr.tune.tables import TableSearch
 from raydr.tune.tabulating import require_cells, write_paper_table
 from raydr.tune.trackers import Tracker
 from raydr.tune.trials import Trial, digest_of_run, row_of, row_of_run
@@ -90,7 +90,7 @@ def resume(
 
 
 def _work_of(asked: Sweep) -> type[SweepWork]:
-    return TableWork if isinstance(asked.search, Table) else SweepWork
+    return TableWork if isinstance(asked.search, TableSearch) else SweepWork
 
 
 def _shown(folder: Path, listener: Listener) -> Path:
@@ -124,7 +124,7 @@ class _RunningSweep:
 
     def __post_init__(self) -> None:
         self.keys = self.asked.keys
-        self.ledger = Ledger(self.work.folder, self.keys)
+        self.ledger = TrialLedger(self.work.folder, self.keys)
 
     @property
     def total(self) -> int:
@@ -134,7 +134,7 @@ class _RunningSweep:
 
     def take_up(self, *, retry_failed: bool) -> None:
         """Load trials that ended before: ledger rows, and run folders that arrived after the last write."""
-        self.ledger = Ledger.read(self.work.folder, self.keys)
+        self.ledger = TrialLedger.read(self.work.folder, self.keys)
         if retry_failed:
             self.ledger.rows = {key: row for key, row in self.ledger.rows.items() if row.status != "failed"}
         self.work.clear()
@@ -183,7 +183,7 @@ class _RunningSweep:
             self.ledger.write()
             total = self.purse.total(self._trial_of)
             write_results(self.work.folder, self.ledger.ordered, self.keys, self.asked.objectives, total)
-            if isinstance(self.asked.search, Table):
+            if isinstance(self.asked.search, TableSearch):
                 write_paper_table(self.work.folder, self.asked, self.ledger.ordered)
 
     def _run(self, journal: Journal, address: str | None, data_dir: Path | None) -> None:
@@ -213,7 +213,7 @@ class _RunningSweep:
             self._cut = True
             places = (divmod(at, self.asked.repeats) for at in range(self._next, self.total))
             left = sum(place not in self.ledger.rows for place in places)
-            self.listener(Incident(f"time_budget_s is used up: {left} trials do not start"))
+            self.listener(IncidentEvent(f"time_budget_s is used up: {left} trials do not start"))
         return self._next >= self.total or self._cut
 
     @property
@@ -251,7 +251,7 @@ class _RunningSweep:
                 self.purse.require([trial], self._trial_of)
             except ScenarioError as error:
                 self._cut = True
-                self.listener(Incident(f"No further trial starts: {error}"))
+                self.listener(IncidentEvent(f"No further trial starts: {error}"))
                 return False
         try:
             with unwritable(self.work.folder):
@@ -349,7 +349,7 @@ class _RunningSweep:
                 self.trackers = [other for other in self.trackers if other is not tracker]
                 reason = short(" ".join(str(error).split()), 300)
                 self.listener(
-                    Incident(
+                    IncidentEvent(
                         f"{type(tracker).__name__} failed and is switched off ({reason}); the sweep continues"
                     )
                 )

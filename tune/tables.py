@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"(-?\d*\.?\d+)(?:\s*±\s*(\d*\.?\d+))?")
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedNumber:
     """A paper's number, its standard deviation if printed, and half a unit of its last digit."""
 
     value: float
@@ -27,7 +27,7 @@ class Published:
     rounding: float
 
 
-def number(text: str) -> Published | None:
+def number(text: str) -> PublishedNumber | None:
     """Read a number as papers print it; return None for :data:`NOTHING`.
 
     Raises
@@ -49,7 +49,7 @@ def number(text: str) -> Published | None:
     if found is None:
         raise ValueError(f"{text!r} is not a number: write 0.97, 0.97 ± 0.01, or {NOTHING} for none")
     value, deviation = found.groups()
-    return Published(
+    return PublishedNumber(
         float(value), float(deviation) if deviation else None, 0.5 * 10.0 ** -len(value.partition(".")[2])
     )
 
@@ -64,7 +64,7 @@ Numbers = Annotated[str, AfterValidator(_numbers)]
 """Numbers of a row, one for each column, separated by bars: ``0.97 ± 0.01 | 0.70 | -``."""
 
 
-class Place(Settings):
+class CellSettings(Settings):
     """Settings of a column, a row or a group of rows for its cells."""
 
     name: str = Field(min_length=1, max_length=100, description="name in the paper")
@@ -80,7 +80,7 @@ class Place(Settings):
     )
 
 
-class Column(Place):
+class TableColumn(CellSettings):
     """A column of a table."""
 
     side: Literal["federated", "central"] = Field(
@@ -89,7 +89,7 @@ class Column(Place):
     )
 
 
-class Line(Settings):
+class TableRow(Settings):
     """A row of a table."""
 
     name: str = Field(min_length=1, max_length=100, description="name in the paper")
@@ -103,14 +103,14 @@ class Line(Settings):
     )
 
 
-class Group(Place):
+class RowGroup(CellSettings):
     """Group of rows of a table."""
 
     name: str = Field("", max_length=100, description="name in the paper; empty if rows are not grouped")
-    rows: tuple[Line, ...] = Field((), description="its rows; default: those of the table")
+    rows: tuple[TableRow, ...] = Field((), description="its rows; default: those of the table")
 
 
-class Table(Settings):
+class TableSearch(Settings):
     """Cells of a published table; each is a scenario, a metric of its map, and the paper's number."""
 
     paper: str = Field(description="the paper")
@@ -125,9 +125,9 @@ class Table(Settings):
     published: dict[str, Any] = Field(
         {}, description="values by dotted key in which every run as published differs from raydr's defaults"
     )
-    columns: tuple[Column, ...] = Field((), description="its columns")
-    rows: tuple[Line, ...] = Field((), description="rows of every group without rows of its own")
-    groups: tuple[Group, ...] = Field((Group(),), description="its groups of rows")
+    columns: tuple[TableColumn, ...] = Field((), description="its columns")
+    rows: tuple[TableRow, ...] = Field((), description="rows of every group without rows of its own")
+    groups: tuple[RowGroup, ...] = Field((RowGroup(),), description="its groups of rows")
     reduced: dict[str, Any] = Field(
         {}, description="settings that were changed to shorten a run, by key; written by raydr"
     )
@@ -161,12 +161,12 @@ class Table(Settings):
         """Distinct names of the measures of the rows."""
         return list(dict.fromkeys(row.metric for group in self.groups for row in self.rows_of(group)))
 
-    def rows_of(self, group: Group) -> tuple[Line, ...]:
+    def rows_of(self, group: RowGroup) -> tuple[TableRow, ...]:
         """Return the rows of a group: its own, or those of the table."""
         return group.rows or self.rows
 
     @property
-    def of_defaults(self) -> Table:
+    def of_defaults(self) -> TableSearch:
         """The same table without the runs as published."""
 
         def stripped(place: Any) -> Any:
@@ -179,7 +179,7 @@ class Table(Settings):
         changed = {"columns": tuple(map(stripped, self.columns)), "rows": tuple(map(stripped, self.rows))}
         return self.model_copy(update={**changed, "published": {}, "groups": groups})
 
-    def of_rows(self, names: tuple[str, ...]) -> Table:
+    def of_rows(self, names: tuple[str, ...]) -> TableSearch:
         """Return the table with only these rows or groups, and the groups that hold their pooled values.
 
         Raises
@@ -216,7 +216,7 @@ def _require_distinct(names: list[str], what: str) -> None:
 
 
 @dataclass(kw_only=True, frozen=True)
-class Cell:
+class TableCell:
     """A cell of a table.
 
     Attributes
@@ -225,7 +225,7 @@ class Cell:
         Names of the group, row and column.
     measure : str
         Name of the measure in a trial's row.
-    published : Published or None
+    published : PublishedNumber or None
         The paper's number.
     absent : str or None
         Why the cell cannot be run.
@@ -239,14 +239,14 @@ class Cell:
     row: str
     column: str
     measure: str
-    published: Published | None
+    published: PublishedNumber | None
     absent: str | None
     default: Mapping[str, Any] | None
     as_published: Mapping[str, Any] | None
     pooled: tuple[str, str, str] | None
 
 
-def cells(table: Table) -> Iterator[Cell]:
+def cells(table: TableSearch) -> Iterator[TableCell]:
     """Yield the cells of a table, row by row."""
     for group in table.groups:
         for row in table.rows_of(group):
@@ -258,7 +258,7 @@ def cells(table: Table) -> Iterator[Cell]:
                 differs = {**table.published, **column.published, **group.published, **row.published}
                 runs = absent is None
                 elsewhere = column.pooled is not None or group.pooled is not None
-                yield Cell(
+                yield TableCell(
                     group=group.name,
                     row=row.name,
                     column=column.name,
@@ -276,7 +276,9 @@ def cells(table: Table) -> Iterator[Cell]:
                 )
 
 
-def contents(base: Mapping[str, Any], table: Table) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def contents(
+    base: Mapping[str, Any], table: TableSearch
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """Yield values by dotted key, and the scenario, of every cell's runs; many cells share them."""
     for cell in cells(table):
         for values in (cell.default, cell.as_published):
@@ -284,7 +286,7 @@ def contents(base: Mapping[str, Any], table: Table) -> Iterator[tuple[Mapping[st
                 yield values, content_of(base, table, values)
 
 
-def content_of(base: Mapping[str, Any], table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
+def content_of(base: Mapping[str, Any], table: TableSearch, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the scenario of a cell: the base with the cell's values and the metrics of all rows."""
     content = {**copied(base), "metrics": [name for name in table.metrics if name not in COSTS]}
     for key, value in values.items():

@@ -18,15 +18,15 @@ from raydr.runfolder.paper_table import HEADING
 from raydr.runfolder.records import TrialRow
 from raydr.tune.ledger import write_table
 from raydr.tune.schema import Sweep
-from raydr.tune.space import Point
-from raydr.tune.tables import Table, cells, content_of
+from raydr.tune.space import SweepPoint
+from raydr.tune.tables import TableSearch, cells, content_of
 from raydr.tune.trials import Trial
 
 
 def write_paper_table(folder: Path, asked: Sweep, rows: Sequence[TrialRow]) -> None:
     """Write a sweep's table, with a row for each cell and seed; trials are matched by digest, not by number."""
     table = asked.search
-    if not isinstance(table, Table):
+    if not isinstance(table, TableSearch):
         raise TypeError(f"the search of {asked.name} is a {table.kind}, not a table")
     write_table(folder / records.TABLE, _arrow(asked, table, _Found(asked, table, rows)))
 
@@ -34,7 +34,7 @@ def write_paper_table(folder: Path, asked: Sweep, rows: Sequence[TrialRow]) -> N
 class _Found:
     """Trials by a cell's values and the number of the repeat."""
 
-    def __init__(self, asked: Sweep, table: Table, rows: Sequence[TrialRow]) -> None:
+    def __init__(self, asked: Sweep, table: TableSearch, rows: Sequence[TrialRow]) -> None:
         self.asked, self.table = asked, table
         self.rows = {row.digest: row for row in rows}
         self._digests: dict[tuple[str, int], str] = {}
@@ -45,7 +45,7 @@ class _Found:
             return None
         key = json.dumps(values, sort_keys=True), repeat
         if key not in self._digests:
-            point = Point(0, values, content_of(self.asked.scenario, self.table, values))
+            point = SweepPoint(0, values, content_of(self.asked.scenario, self.table, values))
             self._digests[key] = Trial.of(point, repeat).digest
         return self.rows.get(self._digests[key])
 
@@ -55,7 +55,7 @@ class _Found:
         return None if row is None else row.measures.get(measure)
 
 
-def _arrow(asked: Sweep, table: Table, found: _Found) -> Any:
+def _arrow(asked: Sweep, table: TableSearch, found: _Found) -> Any:
     import pyarrow as pa
 
     known = list(cells(table))
@@ -108,7 +108,7 @@ def _failure(row: TrialRow | None) -> str | None:
     return f"{row.status}: {error.replace(folder, f'${DATA_VARIABLE}') if folder else error}"
 
 
-def _heading(asked: Sweep, table: Table) -> dict[str, Any]:
+def _heading(asked: Sweep, table: TableSearch) -> dict[str, Any]:
     described = table.model_dump(
         mode="json",
         include={"paper", "where", "title", "says", "substituted", "minutes", "reduced"},
@@ -149,12 +149,12 @@ def require_cells(asked: Sweep) -> None:
     ScenarioError
         If no cell can be run. The message has the reason.
     """
-    reason = why_nothing_runs(asked.search) if isinstance(asked.search, Table) else None
+    reason = why_nothing_runs(asked.search) if isinstance(asked.search, TableSearch) else None
     if reason is not None:
         raise ScenarioError(f"{asked.name} cannot be run: {reason}.")
 
 
-def why_nothing_runs(table: Table) -> str | None:
+def why_nothing_runs(table: TableSearch) -> str | None:
     """Return why none of a table's cells can be run, or None if some can."""
     known = list(cells(table))
     if any(cell.default for cell in known):

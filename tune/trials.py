@@ -14,7 +14,7 @@ from raydr.runfolder.manifest import require_unchanged
 from raydr.runfolder.records import COSTS, State, TrialRow, trial_name
 from raydr.scenarios.schema.reading import read
 from raydr.scenarios.schema.scenario import Scenario
-from raydr.tune.space import Point, digest
+from raydr.tune.space import SweepPoint, digest
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Trial:
 
     Attributes
     ----------
-    point : Point
+    point : SweepPoint
     repeat : int
         Number of the repeat, from 0.
     scenario : Scenario
@@ -32,13 +32,13 @@ class Trial:
         Digest of everything that determines the results.
     """
 
-    point: Point
+    point: SweepPoint
     repeat: int
     scenario: Scenario
     digest: str
 
     @classmethod
-    def of(cls, point: Point, repeat: int) -> Trial:
+    def of(cls, point: SweepPoint, repeat: int) -> Trial:
         """Return a point's trial; ScenarioError if the point cannot be run."""
         scenario = point.scenario(repeat)
         return cls(point, repeat, scenario, digest(scenario))

@@ -122,14 +122,14 @@ def _verdict(
     columns: tuple[ColumnErrors, ...] = ()
     match finding:
         case Reconstruction():
-            scored = Scores.of(finding.estimate, finding.guess, truth, _known(finding, side))
+            scored = AttackErrors.of(finding.estimate, finding.guess, truth, _known(finding, side))
             errors, examples = scored.errors, scored.examples(finding.estimate, truth)
             if finding.certain is not None:
                 called = finding.certain & scored.counted
                 certificate = Certificate(int(called.sum()), int((scored.centred[called] < EXACT).sum()))
         case Unordered():
             matched = _matched(finding, view, truth)
-            scored = Scores.of(matched, finding.guess, truth, side.spared)
+            scored = AttackErrors.of(matched, finding.guess, truth, side.spared)
             errors, examples = scored.errors, scored.examples(matched, truth)
         case Scored():
             membership = told_apart(finding.scores, truth.members)
@@ -170,7 +170,7 @@ def _known(finding: Finding, side: Side) -> Int64Array:
 
 
 @dataclass(frozen=True)
-class Scores:
+class AttackErrors:
     """Errors of estimates, in the order of the estimate's rows. ``counted`` marks those that are scored."""
 
     rows: Int64Array
@@ -180,7 +180,7 @@ class Scores:
     counted: BoolArray
 
     @classmethod
-    def of(cls, estimate: Estimate, guess: Float64Array, truth: Truth, spared: Int64Array) -> Scores:
+    def of(cls, estimate: Estimate, guess: Float64Array, truth: Truth, spared: Int64Array) -> AttackErrors:
         """Return the distances of every estimate, and of one guess for all, from the records.
 
         Raises

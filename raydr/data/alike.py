@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from raydr.arrays import Int64Array
 from raydr.data.arrow_files import read_parquet_blocks
-from raydr.data.columns import Alike, Choice, Columns, Identity, listing
+from raydr.data.columns import Alike, Choice, Columns, IdColumn, listing
 from raydr.data.loading import (
     FILLINGS,
     Missing,
@@ -153,7 +153,7 @@ class _Seen:
     known: list[Int64Array] = field(default_factory=list)
     rows: list[Int64Array] = field(default_factory=list)
 
-    def add(self, columns: Columns, identity: Identity, kept: Int64Array) -> None:
+    def add(self, columns: Columns, identity: IdColumn, kept: Int64Array) -> None:
         """Add the rows ``kept`` of a block.
 
         Raises DataError if it holds texts after numbers: they cannot be compared.

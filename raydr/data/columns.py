@@ -151,7 +151,7 @@ class Key:
 
 
 @dataclass(frozen=True, eq=False)
-class Identity:
+class IdColumn:
     """The id column: ``values`` (rows,) int64 or str, and which cells are ``missing``."""
 
     column: str
@@ -176,7 +176,7 @@ class Columns:
     features: tuple[str, ...]
     label: Key | None
     client: Key | None
-    identity: Identity | None
+    identity: IdColumn | None
     locate: Callable[[int], str]
     marks: Key | None = None
     named: bool = True
@@ -262,7 +262,7 @@ def spell(value: Any) -> str:
     return str(int(value)) if whole else str(value)
 
 
-def identify(column: str, values: NDArray[Any], missing: BoolArray) -> Identity:
+def identify(column: str, values: NDArray[Any], missing: BoolArray) -> IdColumn:
     """Return an id column as int64 if that holds every id exactly, or else as text."""
     known = values[~missing]
     if values.dtype.kind in "bi":
@@ -274,8 +274,8 @@ def identify(column: str, values: NDArray[Any], missing: BoolArray) -> Identity:
     else:
         whole = False
     if whole:
-        return Identity(column, np.where(missing, 0, values).astype(np.int64), missing)
-    return Identity(column, np.array([spell(value) for value in values], dtype=np.str_), missing)
+        return IdColumn(column, np.where(missing, 0, values).astype(np.int64), missing)
+    return IdColumn(column, np.array([spell(value) for value in values], dtype=np.str_), missing)
 
 
 def reads_as_number(text: str) -> bool:

@@ -14,7 +14,7 @@ from raydr.data.columns import (
     NOT_LISTED,
     Choice,
     Columns,
-    Identity,
+    IdColumn,
     Key,
     cells,
     encode,
@@ -196,7 +196,7 @@ def _key(name: str, arrays: Mapping[str, NDArray[Any]], column: str, knob: str, 
     return encode(column, values, missing)
 
 
-def _identity(name: str, arrays: Mapping[str, NDArray[Any]], column: str, rows: int) -> Identity:
+def _identity(name: str, arrays: Mapping[str, NDArray[Any]], column: str, rows: int) -> IdColumn:
     return identify(column, *cells(name, column, _column(name, arrays, column, "data.id", rows)))
 
 

@@ -28,7 +28,13 @@ from raydr.federation.messages import (
 from raydr.federation.noise_streams import digest, noise_name
 from raydr.federation.pads import pad
 from raydr.federation.ring import RingSum, fraction_bits, resolution, split_as
-from raydr.federation.simulated.faults import Corruption, FaultPlan, Moment, SimulatedCrashError, corrupted
+from raydr.federation.simulated.faults import (
+    Corruption,
+    CrashMoment,
+    FaultPlan,
+    SimulatedCrashError,
+    corrupted,
+)
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, by_protection, weight_of
 from raydr.privacy.ledger import Tells
 from raydr.privacy.mechanism import Mechanism, Quantity
@@ -244,7 +250,7 @@ class ClientHost:
         call = boundary.call
         struck = self._strikes and call.in_rounds and call.attempt == 0
         if struck:
-            if self.faults.crash(client.index, call.round) is Moment.BEFORE:
+            if self.faults.crash(client.index, call.round) is CrashMoment.BEFORE:
                 raise SimulatedCrashError
             if self.faults.drops_out(self.seed, client.index, call.round):
                 return Failure(client.index, Kind.DROPPED_OUT, "simulated drop-out")
@@ -257,7 +263,7 @@ class ClientHost:
             if self.faults.adversary is not None and call.in_rounds:
                 reply = self.faults.adversary.forged(reply, request, client)
             if struck:
-                if self.faults.crash(client.index, call.round) is Moment.DURING:
+                if self.faults.crash(client.index, call.round) is CrashMoment.DURING:
                     raise SimulatedCrashError
                 corruption = self.faults.corruption(self.seed, client.index, call.round)
                 if corruption is not None:
@@ -358,7 +364,7 @@ class ClientHost:
         """Let the next call find a dead host, if a simulated crash follows the answer."""
         if self.faults.crashes and call.in_rounds and call.attempt == 0:
             self._dying = any(
-                self.faults.crash(client, call.round) is Moment.AFTER for client in call.clients
+                self.faults.crash(client, call.round) is CrashMoment.AFTER for client in call.clients
             )
 
 

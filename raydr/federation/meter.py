@@ -12,8 +12,7 @@ from typing import Any
 from raydr.federation.failures import Decision, Failure, Incident
 from raydr.federation.messages import Reply, Request, payload_bytes
 from raydr.federation.wire import Call, Sent
-from raydr.journal import Incident as IncidentEvent
-from raydr.journal import Journal, RoundEnded
+from raydr.journal import IncidentEvent, Journal, RoundEnded
 from raydr.privacy.ledger import Entry, Fixed, Granularity, Ledger
 from raydr.privacy.mechanism import Mechanism
 

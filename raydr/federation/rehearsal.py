@@ -31,7 +31,7 @@ from raydr.federation.messages import Range, Reply, Request, declared_ranges
 from raydr.federation.pads import pad
 from raydr.federation.ring import RingSum, fraction_bits
 from raydr.federation.secure import Prepared
-from raydr.federation.simulated.faults import FaultPlan, Moment
+from raydr.federation.simulated.faults import CrashMoment, FaultPlan
 from raydr.federation.sums import Total
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, asked_at, by_protection
 from raydr.journal import Journal
@@ -141,20 +141,20 @@ class Crowd:
         for home, asked in zip(self.homes, asked_at(call, self.homes), strict=True):
             if not asked:
                 continue
-            dropped, crashes = set[int](), set[Moment | None]()
+            dropped, crashes = set[int](), set[CrashMoment | None]()
             for client in asked if struck else ():
                 moment = self.faults.crash(client, call.round)
-                if moment is not Moment.BEFORE and self.faults.drops_out(self.seed, client, call.round):
+                if moment is not CrashMoment.BEFORE and self.faults.drops_out(self.seed, client, call.round):
                     dropped.add(client)
                     moment = (
-                        None if moment is Moment.DURING else moment
+                        None if moment is CrashMoment.DURING else moment
                     )  # a client that dropped out does not reach that point
                 crashes.add(moment)
-            if home in self._dying or crashes & {Moment.BEFORE, Moment.DURING}:
+            if home in self._dying or crashes & {CrashMoment.BEFORE, CrashMoment.DURING}:
                 self._dying.discard(home)
                 failed |= {client: Failure(client, Kind.PROCESS_DIED, "simulated crash") for client in asked}
                 continue
-            if Moment.AFTER in crashes:
+            if CrashMoment.AFTER in crashes:
                 self._dying.add(home)
             for client in asked if struck else ():
                 if client in dropped:

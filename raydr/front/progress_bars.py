@@ -214,7 +214,7 @@ class _StageBars:
                 self._bars.update(self._tasks[stage], completed=reached, total=total, count=count)
             case journal.StageEnded(stage, _) if stage in self._tasks:
                 self._bars.update(self._tasks[stage], completed=1, total=1)
-            case journal.Incident(text) | journal.Seated(text):
+            case journal.IncidentEvent(text) | journal.Seated(text):
                 self._bars.console.print(one_line(text))
             case journal.SweepBegan(trials, done, _):
                 self._tasks[TRIALS] = self._bars.add_task(
@@ -276,7 +276,7 @@ class _PlainLines:
             case journal.Progress(stage, done, total) if done < total and self._silent_s() > PATIENCE_S:
                 left = self._pace.said(stage)
                 self.say(f"{stage}: {_counted(done, total)}{left and f', {left}'}")
-            case journal.Incident(text) | journal.Seated(text):
+            case journal.IncidentEvent(text) | journal.Seated(text):
                 self.say(text)
             case journal.SweepBegan() | journal.TrialEnded():
                 self.say(self._sweep.said(event))

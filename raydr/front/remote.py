@@ -17,7 +17,7 @@ from raydr.errors import RaydrError
 from raydr.front import process
 from raydr.front.streams import Remarks
 from raydr.front.submission import DATA, SCENARIO, SUBMISSION, SWEEP, localised
-from raydr.journal import Event, Incident, Progress
+from raydr.journal import Event, IncidentEvent, Progress
 
 _PACE_S = 0.5
 """Minimum seconds between two logged progress events, of which there may be a million."""
@@ -56,7 +56,7 @@ def _work(job: str, submission: dict[str, Any]) -> None:
     ]
     if others:
         _log(
-            Incident(
+            IncidentEvent(
                 f"the cluster has other versions, so results may differ in rounding: {', '.join(others)}"
             )
         )

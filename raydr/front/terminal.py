@@ -17,7 +17,7 @@ from raydr.front.console import one_line as _line
 from raydr.front.console import table_of as _table
 from raydr.front.streams import Remarks
 from raydr.front.sweeps import paper_table, sweep_table
-from raydr.report import Comparison, wording
+from raydr.report import RunComparison, wording
 from raydr.report.run import audited, mapped, metric_rows, privacy_summary
 from raydr.report.run.server_knowledge import example, knowledge
 from raydr.runfolder.reading import read_run
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from raydr.attacks.verdicts import Audit
     from raydr.report.run.mapped import Fact
     from raydr.runfolder.reading import RunFolder
-    from raydr.scenarios.afterwards.bounding import Line
-    from raydr.scenarios.planning.plan import Plan, PlannedPrivacy
+    from raydr.scenarios.afterwards.bounding import BoundRow
+    from raydr.scenarios.planning.plan import PlannedPrivacy, RunPlan
     from raydr.scenarios.schema.scenario import Scenario
     from raydr.tune.planning import SweepPlan
 
@@ -186,7 +186,7 @@ def print_paper_table(folder: Path) -> None:
     console.print()
 
 
-def print_comparison(comparison: Comparison) -> None:
+def print_comparison(comparison: RunComparison) -> None:
     """Print runs as columns and measures as rows, to standard output; the best value of a row is bold."""
     table = _table("", *comparison.headings)
     for row in comparison.rows:
@@ -214,7 +214,7 @@ def print_jobs(jobs: Sequence[Job]) -> None:
     _console(sys.stdout).print(table)
 
 
-def print_bounds(lines: Sequence[Line]) -> None:
+def print_bounds(lines: Sequence[BoundRow]) -> None:
     """Print bounds and measured values to standard output; a broken bound is bold."""
     table = _table("theorem", "bounds", "bound", "measured", "factor")
     table.add_column(_line("note"))
@@ -245,7 +245,7 @@ def print_audit(audit: Audit) -> None:
         console.print(_line(enough))
 
 
-def print_plan(plan: Plan) -> None:
+def print_plan(plan: RunPlan) -> None:
     """Print the needs of a run to standard output: clients, messages, privacy, memory, time, and what does not fit."""
     console = _console(sys.stdout)
     console.print(_line(_planned_data(plan)))
@@ -318,7 +318,7 @@ def print_sweep_plan(plan: SweepPlan) -> None:
         console.print(_line(f"estimated from {wording.plural(len(plan.planned), 'point')} of {points}"))
 
 
-def _planned_data(plan: Plan) -> str:
+def _planned_data(plan: RunPlan) -> str:
     clients = wording.plural(plan.clients, "client")
     if not plan.rows:
         return f"{plan.scenario}: {plan.method}, {clients}"

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array
-from raydr.device import Place, workplace
+from raydr.device import ArrayDevice, workplace
 from raydr.errors import DataError
 from raydr.geometry.points import (
     Geometry,
@@ -243,7 +243,7 @@ def _offer_tiles(
     run_threaded(offer, pairs, threads, progress)
 
 
-def _offer_blocks(points: Points, candidates: Candidates, here: Place, progress: Progress) -> None:
+def _offer_blocks(points: Points, candidates: Candidates, here: ArrayDevice, progress: Progress) -> None:
     """Fill heaps with the nearest of all rows, for a few rows at a time, where this process computes large products.
 
     Measuring and certifying follow as after :func:`_offer_tiles`, so the graph is the same.

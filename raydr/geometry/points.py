@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
-from raydr.device import Place, workplace
+from raydr.device import ArrayDevice, workplace
 from raydr.errors import DataError
 from raydr.threads import cores, one_blas_thread
 
@@ -26,7 +26,7 @@ Progress: TypeAlias = Callable[[float, int], None]
 _BLOCK = 1 << 22
 _VALUES = 1 << 20
 """Values per block of a table that is processed in parts."""
-_CPU = Place()
+_CPU = ArrayDevice()
 
 
 def unheard(done: float, total: int) -> None:
@@ -196,7 +196,9 @@ def variances(table: FloatArray) -> Float64Array:
     return np.concatenate([table[:, start:stop].var(axis=0, dtype=np.float64) for start, stop in blocks])
 
 
-def distances_of_centred(a: Any, squared_norms_a: Any, b: Any, squared_norms_b: Any, here: Place) -> Any:
+def distances_of_centred(
+    a: Any, squared_norms_a: Any, b: Any, squared_norms_b: Any, here: ArrayDevice
+) -> Any:
     """Return squared distances (rows of a, rows of b) of centred rows, all of them at ``here``."""
     tile = a @ b.T
     tile *= -2.0
@@ -205,7 +207,7 @@ def distances_of_centred(a: Any, squared_norms_a: Any, b: Any, squared_norms_b: 
     return here.floored(tile)
 
 
-def _squared_norms(rows: Any, here: Place) -> Any:
+def _squared_norms(rows: Any, here: ArrayDevice) -> Any:
     return here.functions.einsum("ij,ij->i", rows, rows)
 
 

@@ -11,7 +11,7 @@ from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array
 from raydr.geometry.points import row_blocks, run_threaded
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric
-from raydr.metrics.sampling import Estimate
+from raydr.metrics.sampling import SampledValue
 from raydr.threads import one_blas_thread
 
 SILHOUETTE_ROWS = 10_000
@@ -38,7 +38,7 @@ def normalized_mutual_information(examination: Examination) -> float:
     "cohesion against separation of k-means clusters of the map, as many as classes",
     needs={"labels"},
 )
-def silhouette(examination: Examination) -> float | Estimate:
+def silhouette(examination: Examination) -> float | SampledValue:
     """Return the mean of (b - a) / max(a, b): -1 to 1.
 
     Here a and b are a row's mean distances to its own and to the nearest other cluster. Above

@@ -11,12 +11,12 @@ from raydr.arrays import Float64Array
 from raydr.errors import ScenarioError, did_you_mean
 from raydr.geometry.points import Progress, unheard
 from raydr.metrics.evidence import LARGEST_K, Evidence, Examination, UnmeasurableError
-from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS, Estimate
+from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS, SampledValue
 from raydr.registry import Registry
 
 Need: TypeAlias = Literal["labels", "rows", "recovered", "clusters", "sites", "new", "lift"]
-Measure = TypeVar("Measure", bound=Callable[[Examination], float | Estimate])
-MeasureByK = TypeVar("MeasureByK", bound=Callable[[Examination, int], float | Estimate])
+Measure = TypeVar("Measure", bound=Callable[[Examination], float | SampledValue])
+MeasureByK = TypeVar("MeasureByK", bound=Callable[[Examination, int], float | SampledValue])
 
 _OF_A_METRIC = 0.9
 """Share of a metric's progress that its neighbour search takes."""
@@ -40,7 +40,7 @@ class Metric:
     description: str
     higher_is_better: bool
     needs: frozenset[Need]
-    measure: Callable[[Examination], float | Estimate]
+    measure: Callable[[Examination], float | SampledValue]
     k: int | None = None
     perfect: str = ""
     by_default: bool = True
@@ -55,7 +55,7 @@ class Family:
     description: str
     higher_is_better: bool
     needs: frozenset[Need]
-    measure: Callable[[Examination, int], float | Estimate]
+    measure: Callable[[Examination, int], float | SampledValue]
 
     def member(self, k: int, name: str = "") -> Metric:
         """Return the metric of ``k`` neighbours, with the name ``FAMILY_K`` unless another is given."""
@@ -256,7 +256,7 @@ def evaluate(
     for metric in metrics:
         try:
             found = metric.measure(examination)
-            if isinstance(found, Estimate):
+            if isinstance(found, SampledValue):
                 scores.standard_errors[metric.name] = found.standard_error
                 found = found.value
             scores.values[metric.name] = found

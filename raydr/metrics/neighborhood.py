@@ -13,7 +13,7 @@ from raydr.geometry.points import Geometry, map_threaded
 from raydr.geometry.sample_neighbors import Around
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric_by_k
-from raydr.metrics.sampling import Estimate
+from raydr.metrics.sampling import SampledValue
 from raydr.metrics.ties import Nearest, Rounded, expected_hits, shared_by_ties, tied_around, tied_rows
 
 NEIGHBORS = (1, 10, 50)
@@ -71,7 +71,7 @@ def share(kept: Float64Array, k: int) -> float:
     k=NEIGHBORS,
     needs={"labels"},
 )
-def classification_accuracy(examination: Examination, k: int) -> float | Estimate:
+def classification_accuracy(examination: Examination, k: int) -> float | SampledValue:
     """Return the share of test rows (30%) with the majority class of their ``k`` nearest training rows on the map.
 
     From 0 to 1 (P1, appendix A.2, CA). Training rows are 70%. Of many rows, a sample of the test rows is
@@ -106,7 +106,7 @@ def classification_accuracy(examination: Examination, k: int) -> float | Estimat
     k=NEIGHBORS,
     needs={"rows"},
 )
-def neighbor_preservation(examination: Examination, k: int) -> float | Estimate:
+def neighbor_preservation(examination: Examination, k: int) -> float | SampledValue:
     """Return the mean share of a row's ``k`` nearest in the data that are among its ``k`` nearest on the map.
 
     From 0 to 1, and ``k / (rows - 1)`` for a random map (P1, appendix A.2, NPA). For equally near rows, see

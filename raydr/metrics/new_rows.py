@@ -12,7 +12,7 @@ from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric, metric_by_k
 from raydr.metrics.neighborhood import neighbor_preservation
 from raydr.metrics.ranks import NEIGHBORS, continuity, trustworthiness
-from raydr.metrics.sampling import Estimate
+from raydr.metrics.sampling import SampledValue
 from raydr.metrics.structure import cohesiveness, cohesiveness_all, steadiness, steadiness_all
 
 
@@ -23,7 +23,7 @@ from raydr.metrics.structure import cohesiveness, cohesiveness_all, steadiness, 
     k=7,
     needs={"labels", "new"},
 )
-def knn_accuracy(examination: Examination, k: int) -> float | Estimate:
+def knn_accuracy(examination: Examination, k: int) -> float | SampledValue:
     """Return the share of new rows with the majority class of their ``k`` nearest mapped rows: 0 to 1 (P2, 5.1)."""
     from sklearn.neighbors import KNeighborsClassifier
 
@@ -50,7 +50,7 @@ def knn_accuracy(examination: Examination, k: int) -> float | Estimate:
     k=(10,),
     needs={"rows", "new"},
 )
-def new_neighbor_preservation(examination: Examination, k: int) -> float | Estimate:
+def new_neighbor_preservation(examination: Examination, k: int) -> float | SampledValue:
     """Return :func:`raydr.metrics.neighborhood.neighbor_preservation` of the new rows' map."""
     return neighbor_preservation(examination.new, k)
 
@@ -62,7 +62,7 @@ def new_neighbor_preservation(examination: Examination, k: int) -> float | Estim
     k=NEIGHBORS,
     needs={"rows", "new"},
 )
-def new_trustworthiness(examination: Examination, k: int) -> float | Estimate:
+def new_trustworthiness(examination: Examination, k: int) -> float | SampledValue:
     """Return :func:`raydr.metrics.ranks.trustworthiness` of the new rows' map."""
     return trustworthiness(examination.new, k)
 
@@ -74,7 +74,7 @@ def new_trustworthiness(examination: Examination, k: int) -> float | Estimate:
     k=NEIGHBORS,
     needs={"rows", "new"},
 )
-def new_continuity(examination: Examination, k: int) -> float | Estimate:
+def new_continuity(examination: Examination, k: int) -> float | SampledValue:
     """Return :func:`raydr.metrics.ranks.continuity` of the new rows' map."""
     return continuity(examination.new, k)
 

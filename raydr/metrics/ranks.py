@@ -24,7 +24,7 @@ from raydr.geometry.sample_neighbors import (
 )
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric_by_k
-from raydr.metrics.sampling import Estimate, Sample
+from raydr.metrics.sampling import Sample, SampledValue
 from raydr.metrics.ties import Nearest, Rounded, rounding_margins, tied_around, tied_rows
 
 NEIGHBORS = 5
@@ -42,7 +42,7 @@ MOST_TIED = 256
     k=NEIGHBORS,
     needs={"rows"},
 )
-def trustworthiness(examination: Examination, k: int) -> float | Estimate:
+def trustworthiness(examination: Examination, k: int) -> float | SampledValue:
     r"""Return the trustworthiness: whether neighbours in the map are neighbours in the data.
 
     .. math:: T = 1 - \frac{2}{nk(2n - 3k - 1)} \sum_i \sum_{j \in N_i} \max(0, r(i, j) - k)
@@ -67,7 +67,7 @@ def trustworthiness(examination: Examination, k: int) -> float | Estimate:
     k=NEIGHBORS,
     needs={"rows"},
 )
-def continuity(examination: Examination, k: int) -> float | Estimate:
+def continuity(examination: Examination, k: int) -> float | SampledValue:
     """Return the continuity: `trustworthiness` with the roles of map and data exchanged.
 
     It measures whether neighbours in the data are neighbours in the map. Of rows that are equally near in the
@@ -170,7 +170,7 @@ def _estimated(
     k: int,
     *,
     in_favour: bool = False,
-) -> Estimate:
+) -> SampledValue:
     """Return the same as `_one_minus_penalty` from the sampled rows, each ranked among all."""
     threads = examination.threads
     own, tied = around.own, tied_around(around, k)

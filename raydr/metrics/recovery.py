@@ -13,7 +13,7 @@ from raydr.geometry.points import Geometry, Points, map_threaded, row_blocks
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric, metric_by_k
 from raydr.metrics.neighborhood import kept_by_sample, kept_neighbors, share
-from raydr.metrics.sampling import Estimate, Sample
+from raydr.metrics.sampling import Sample, SampledValue
 from raydr.metrics.ties import Rounded
 
 COMPARED_ROWS = 20_000
@@ -50,7 +50,7 @@ class _Compared:
     perfect="every distance between records exactly",
     higher_is_better=False,
 )
-def distance_error(examination: Examination) -> float | Estimate:
+def distance_error(examination: Examination) -> float | SampledValue:
     r"""Return the relative error of the recovered distances, :math:`\|\hat D - D\|_F / \|D\|_F`: 0 or more.
 
     D are the true distances (not squared). The diagonal counts as 0 in both. Above `COMPARED_ROWS` rows, the
@@ -74,7 +74,7 @@ def distance_error(examination: Examination) -> float | Estimate:
     k=F_SCORE_NEIGHBORS,
     needs={"rows", "recovered"},
 )
-def f_score(examination: Examination, k: int) -> float | Estimate:
+def f_score(examination: Examination, k: int) -> float | SampledValue:
     """Return the F-score of the recovered ``k`` nearest neighbours against the true ones: 0 to 1.
 
     The F-score is 2tp / (2tp + fp + fn). Both tables hold ``k`` neighbours of each row, so fp = fn, and the
@@ -104,7 +104,7 @@ def f_score(examination: Examination, k: int) -> float | Estimate:
     needs={"rows", "recovered"},
     perfect="every distance between records exactly",
 )
-def pearson(examination: Examination) -> float | Estimate:
+def pearson(examination: Examination) -> float | SampledValue:
     r"""Return Pearson's correlation of recovered and true distances over the pairs of rows i < j: -1 to 1 (P3, A.11).
 
     Distances are not squared. Above `COMPARED_ROWS` rows, pairs come from the same sample as in
@@ -145,18 +145,18 @@ class _Pairs:
     means: Float64Array
     moments: Float64Array
 
-    def relative_error(self, sample: Sample) -> Estimate:
+    def relative_error(self, sample: Sample) -> SampledValue:
         errors, totals = fsum(self.errors), fsum(self.totals)
         if totals == 0.0:
             raise UnmeasurableError("all rows are equal, so every true distance is 0")
         squared = errors / totals
         if squared == 0.0:
-            return Estimate(0.0, 0.0)
+            return SampledValue(0.0, 0.0)
         # Linear in each row's effect. Each pair has two rows, so a row's effect counts twice.
         by_row = (self.errors - squared * self.totals) / (2.0 * sqrt(squared) * totals / len(self.totals))
-        return Estimate(sqrt(squared), 2.0 * sample.standard_error(by_row))
+        return SampledValue(sqrt(squared), 2.0 * sample.standard_error(by_row))
 
-    def correlation(self, sample: Sample) -> Estimate:
+    def correlation(self, sample: Sample) -> SampledValue:
         squares = self.moments.mean(axis=0)
         for which, square, mean in zip(("true", "recovered"), squares[:2], self.means, strict=True):
             if square <= (ROUNDING * mean) ** 2:
@@ -164,7 +164,7 @@ class _Pairs:
         found = float(np.clip(squares[2] / sqrt(squares[0]) / sqrt(squares[1]), -1.0, 1.0))
         shares = self.moments[:, :2] / squares[:2]
         by_row = self.moments[:, 2] / sqrt(squares[0] * squares[1]) - found * shares.mean(axis=1)
-        return Estimate(found, 2.0 * sample.standard_error(by_row))
+        return SampledValue(found, 2.0 * sample.standard_error(by_row))
 
 
 def _pairs_of_sample(examination: Examination) -> _Pairs:

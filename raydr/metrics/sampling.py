@@ -26,7 +26,7 @@ SAMPLED_ROWS = 5_000
 
 
 @dataclass(frozen=True)
-class Estimate:
+class SampledValue:
     """A value from a sample, and its standard error from the draw of the rows."""
 
     value: float
@@ -51,10 +51,10 @@ class Sample:
     rows: Int64Array
     order: Int64Array
 
-    def mean(self, values: Float64Array, scale: float = 1.0, shift: float = 0.0) -> Estimate:
+    def mean(self, values: Float64Array, scale: float = 1.0, shift: float = 0.0) -> SampledValue:
         """Return ``shift + scale`` times the mean over all rows, estimated from sampled values (sampled,)."""
         mean = fsum(values) / values.size
-        return Estimate(float(shift + scale * mean), abs(scale) * self.standard_error(values))
+        return SampledValue(float(shift + scale * mean), abs(scale) * self.standard_error(values))
 
     def standard_error(self, values: Float64Array) -> float:
         """Return the standard error of the mean of ``values`` (sampled,), or 0 for a sample of all rows.
@@ -119,7 +119,7 @@ class SampledGroups:
     sizes: Int64Array
     groups: int
 
-    def mean(self, values: Float64Array) -> Estimate:
+    def mean(self, values: Float64Array) -> SampledValue:
         """Return the mean over groups of the means of their rows, from the values (sampled,) of the sample."""
         parts = np.split(values, self.starts[1:-1])
         means = np.array([part.mean() for part in parts])
@@ -131,7 +131,7 @@ class SampledGroups:
         )
         share = taken / self.groups
         between = (1.0 - share) * float(means.var(ddof=1)) / taken if taken < self.groups else 0.0
-        return Estimate(float(means.mean()), sqrt(between + share * within / taken**2))
+        return SampledValue(float(means.mean()), sqrt(between + share * within / taken**2))
 
 
 def drawn_by_group(groups: Int64Array, count: int, seed: int) -> SampledGroups:

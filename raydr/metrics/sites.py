@@ -12,7 +12,7 @@ from raydr.geometry.points import Points
 from raydr.metrics.clusters import sampled_silhouettes, silhouettes, silhouettes_among_all
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric, metric_by_k
-from raydr.metrics.sampling import Estimate
+from raydr.metrics.sampling import SampledValue
 
 _NEIGHBORS = 30
 
@@ -24,7 +24,7 @@ _NEIGHBORS = 30
     needs={"sites"},
     higher_is_better=False,
 )
-def site_silhouette(examination: Examination) -> float | Estimate:
+def site_silhouette(examination: Examination) -> float | SampledValue:
     """Return the mean over sites of the mean silhouette of their rows, as if sites were clusters: -1 to 1.
 
     It is 1 if sites are clusters. Every site has the same weight, for any number of rows. Above
@@ -49,7 +49,7 @@ def _by_site(values: Float64Array, sites: Int64Array) -> float:
     k=_NEIGHBORS,
     needs={"sites"},
 )
-def site_mixing(examination: Examination, k: int) -> float | Estimate:
+def site_mixing(examination: Examination, k: int) -> float | SampledValue:
     """Return the share of other sites among the ``k`` nearest on the map, over their share of all other rows.
 
     It is the mean over rows. 0 means that sites do not touch, and 1 that neighbours are as if dealt at

@@ -24,7 +24,7 @@ from raydr.privacy.mechanism import Relation, Unit
 
 
 @dataclass(frozen=True, kw_only=True)
-class Release:
+class ReleaseSummary:
     """One kind of message that left the clients, and its cost.
 
     Attributes
@@ -112,7 +112,7 @@ class Statement:
         ``privacy.strict``.
     epsilon_max : float or None
         ``privacy.epsilon_max``.
-    releases : tuple of Release
+    releases : tuple of ReleaseSummary
         Every kind of message that left a client.
     """
 
@@ -128,7 +128,7 @@ class Statement:
     secure_aggregation: bool
     strict: bool | str
     epsilon_max: float | None
-    releases: tuple[Release, ...]
+    releases: tuple[ReleaseSummary, ...]
 
 
 def statement(ledger: Ledger, budget: Budget, sizes: Sequence[int] = ()) -> Statement:
@@ -215,11 +215,11 @@ def reason(entry: Entry) -> str:
     return f"{entry.kind} leaves the client{covered}: {entry.what}"
 
 
-def _release(entry: Entry, ledger: Ledger, delta: float) -> Release:
+def _release(entry: Entry, ledger: Ledger, delta: float) -> ReleaseSummary:
     costs = ledger.costs_of(entry)
     first = next(iter(costs), None)
     whole = composed_multiplier(ledger.charges)
-    return Release(
+    return ReleaseSummary(
         kind=entry.kind,
         what=entry.what,
         granularity=entry.granularity,

@@ -27,7 +27,7 @@ class Left(StrEnum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PrivacyVerdict:
     """The privacy verdict of a run.
 
     Attributes
@@ -50,7 +50,7 @@ class Verdict:
     keyed: bool
 
 
-def verdict(ledger: Sequence[Entry], cost: Statement) -> Verdict:
+def verdict(ledger: Sequence[Entry], cost: Statement) -> PrivacyVerdict:
     """Return the verdict on a run's ledger and its privacy cost."""
     up = [entry for entry in ledger if entry.direction == "up" and entry.public is None]
     bare = [entry for entry in up if entry.epsilon is None]
@@ -61,4 +61,6 @@ def verdict(ledger: Sequence[Entry], cost: Statement) -> Verdict:
     else:
         left = Left.SUMS if bare else Left.NOTHING
     noisy = any(release.releases > 0 for release in cost.releases)
-    return Verdict(left, cost.epsilon, cost.delta, noisy, bool(up) and all(entry.keyed for entry in up))
+    return PrivacyVerdict(
+        left, cost.epsilon, cost.delta, noisy, bool(up) and all(entry.keyed for entry in up)
+    )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from raydr.report.picture import write_picture
-from raydr.report.run.comparison import Comparison, ComparisonRow, compare, write_comparison
+from raydr.report.run.comparison import ComparisonRow, RunComparison, compare, write_comparison
 from raydr.report.run.page import write_report
 from raydr.report.run.released import write_released
 from raydr.report.sweep.page import write_sweep_report
 from raydr.report.sweep.papers import write_paper_report
 
 __all__ = [
-    "Comparison",
     "ComparisonRow",
+    "RunComparison",
     "compare",
     "write_comparison",
     "write_paper_report",

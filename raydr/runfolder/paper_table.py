@@ -50,7 +50,7 @@ _HEADING = (
 
 
 @dataclass(frozen=True)
-class Mean:
+class SeedMean:
     """Mean over seeds, and standard deviation if there are several."""
 
     value: float
@@ -64,11 +64,11 @@ class CellResult:
     Attributes
     ----------
     group, row, column, measure : str
-    paper : Mean or None
+    paper : SeedMean or None
         The paper's number.
     rounding : float
         Half a unit of the last digit of the paper's number.
-    published, default, pooled : Mean or None
+    published, default, pooled : SeedMean or None
         raydr's values, over the seeds that have one.
     runs : tuple of str
         Run folders of the default by seed, relative to the sweep folder.
@@ -80,11 +80,11 @@ class CellResult:
     row: str
     column: str
     measure: str
-    paper: Mean | None
+    paper: SeedMean | None
     rounding: float
-    published: Mean | None
-    default: Mean | None
-    pooled: Mean | None
+    published: SeedMean | None
+    default: SeedMean | None
+    pooled: SeedMean | None
     runs: tuple[str, ...]
     why: str | None
 
@@ -124,7 +124,7 @@ class CellResult:
         """Ratio of the default to the pooled-data map, above 1 if the default is better; None if meaningless."""
         return self._ratio_to(self.pooled)
 
-    def _ratio_to(self, other: Mean | None) -> float | None:
+    def _ratio_to(self, other: SeedMean | None) -> float | None:
         if other is None or self.default is None or self.higher_is_better is None:
             return None
         above, below = self.default.value, other.value
@@ -217,7 +217,7 @@ def read_paper_table(path: Path) -> PaperTable:
 
 def _cell(group: str, row: str, column: str, seeds: Sequence[Mapping[str, Any]]) -> CellResult:
     first = seeds[0]
-    paper = None if first["paper"] is None else Mean(first["paper"], first["paper.sd"])
+    paper = None if first["paper"] is None else SeedMean(first["paper"], first["paper.sd"])
     means = {
         source: _mean([seed[source] for seed in seeds if seed[source] is not None]) for source in SOURCES
     }
@@ -234,7 +234,7 @@ def _cell(group: str, row: str, column: str, seeds: Sequence[Mapping[str, Any]])
     )
 
 
-def _mean(values: Sequence[float]) -> Mean | None:
+def _mean(values: Sequence[float]) -> SeedMean | None:
     if not values:
         return None
-    return Mean(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+    return SeedMean(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)

@@ -46,7 +46,7 @@ ELSEWHERE = (
 
 
 @dataclass(frozen=True)
-class Along:
+class RoundMap:
     """The map (rows, 2 or 3) that the run would produce if it ended after a round, and its metrics by name."""
 
     round: int
@@ -74,7 +74,7 @@ class RunFolder:
         Privacy cost of the run.
     notes : tuple of Note
         Notes of the method on the run.
-    along : tuple of Along
+    along : tuple of RoundMap
         Maps during training, by round; empty if the scenario asks for none.
     audit : Audit or None
         What attacks recovered; None if the run was not audited.
@@ -104,7 +104,7 @@ class RunFolder:
     privacy: Statement
     notes: tuple[Note, ...] = ()
     clusters: tuple[str, ...] | None = None
-    along: tuple[Along, ...] = ()
+    along: tuple[RoundMap, ...] = ()
     audit: Audit | None = None
     stress: tuple[float, ...] = ()
     faithfulness: Faithfulness | None = None
@@ -307,7 +307,7 @@ def read_data(folder: Path, rows: int) -> Provenance:
     return data
 
 
-def _read_along(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: int) -> tuple[Along, ...]:
+def _read_along(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: int) -> tuple[RoundMap, ...]:
     if not (folder / records.PROGRESS).exists():
         return ()
     scores = read_scores(folder)
@@ -326,5 +326,5 @@ def _read_along(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: in
         raise not_whole(folder, file, reason)
     maps = points.reshape(len(scores), len(rows), dimensions)
     return tuple(
-        Along(round, scores[round], places) for round, places in zip(sorted(scores), maps, strict=True)
+        RoundMap(round, scores[round], places) for round, places in zip(sorted(scores), maps, strict=True)
     )

@@ -18,7 +18,7 @@ from raydr.methods import Outcome, Pooled
 from raydr.runfolder.records import AXES, DATA, FINGERPRINTS, SHOWN_COLUMN
 
 
-class Rows(Protocol):
+class MapRows(Protocol):
     """Rows of a map and their owners, in table order."""
 
     @property
@@ -72,7 +72,7 @@ def write_rounds(path: Path, rounds: Sequence[RoundEnded]) -> None:
 
 
 def write_embedding(
-    path: Path, rows: Rows, outcome: Outcome, faithfulness: Mapping[str, Float64Array]
+    path: Path, rows: MapRows, outcome: Outcome, faithfulness: Mapping[str, Float64Array]
 ) -> None:
     """Write the columns ``row, client, x, y[, z][, cluster][, label][, npa_K]`` in table order."""
     columns: dict[str, Any] = {"row": rows.ids, "client": _names(rows.names, rows.client_of_row)}
@@ -82,13 +82,15 @@ def write_embedding(
     _write_parquet(path, {**columns, **faithfulness})
 
 
-def write_central(path: Path, rows: Rows, pooled: Pooled, faithfulness: Mapping[str, Float64Array]) -> None:
+def write_central(
+    path: Path, rows: MapRows, pooled: Pooled, faithfulness: Mapping[str, Float64Array]
+) -> None:
     """Write the columns ``row, x, y[, z][, cluster][, npa_K]`` of the pooled-data map in table order."""
     columns = {"row": rows.ids} | axes(pooled.embedding) | _clusters(pooled)
     _write_parquet(path, {**columns, **faithfulness})
 
 
-def write_shown(path: Path, rows: Rows, columns: Mapping[str, FloatArray]) -> None:
+def write_shown(path: Path, rows: MapRows, columns: Mapping[str, FloatArray]) -> None:
     """Write the columns ``row, column.NAME...``: mapped columns (rows,) as they were read, in table order."""
     _write_parquet(
         path, {"row": rows.ids} | {SHOWN_COLUMN + name: values for name, values in columns.items()}
@@ -116,7 +118,7 @@ def _clusters(found: Outcome | Pooled) -> dict[str, Int64Array]:
     return {} if found.clusters is None else {"cluster": found.clusters}
 
 
-def write_progress(path: Path, rows: Rows, maps: Mapping[int, FloatArray]) -> None:
+def write_progress(path: Path, rows: MapRows, maps: Mapping[int, FloatArray]) -> None:
     """Write ``round, row, x, y[, z]`` of the maps during training, by round, each in table order."""
     rounds = np.repeat(np.array(list(maps), np.int64), rows.rows)
     _write_parquet(

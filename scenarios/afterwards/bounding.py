@@ -40,7 +40,7 @@ _EPSILON, _DELTA = 1.0, 1e-5  # for the noise of Theorem 4
 
 
 @dataclass(frozen=True)
-class Line:
+class BoundRow:
     """A bound and the measured value.
 
     Attributes
@@ -94,7 +94,7 @@ class _Learnt:
         return np.concatenate(self.parts)
 
 
-def bounds_of(folder: Path, data_dir: Path | None = None) -> list[Line]:
+def bounds_of(folder: Path, data_dir: Path | None = None) -> list[BoundRow]:
     """Return all bounds of P1 for a run, with the measured values.
 
     Raises
@@ -145,7 +145,7 @@ def _learnt(folder: Path, data_dir: Path | None) -> _Learnt:
     )
 
 
-def _convergence(learnt: _Learnt) -> Iterator[Line]:
+def _convergence(learnt: _Learnt) -> Iterator[BoundRow]:
     """Yield Theorem 1 on the rounds of the run: F(Y^S) is the objective before the last round, which is left out."""
     scenario, method = learnt.scenario, learnt.scenario.method
     assert isinstance(method, DistributionLearning)
@@ -171,7 +171,7 @@ def _convergence(learnt: _Learnt) -> Iterator[Line]:
             "only the gradient of the last of several local steps was shared, which Algorithm 1 leaves open"
         )
     if reason:
-        yield Line("Theorem 1", what, None, None, reason)
+        yield BoundRow("Theorem 1", what, None, None, reason)
         return
     rounds, steps = len(recorded) - 1, method.local_steps
     drop = float(recorded[0][0] or 0.0) - float(recorded[-1][0] or 0.0)
@@ -184,16 +184,18 @@ def _convergence(learnt: _Learnt) -> Iterator[Line]:
     least = "; measured: at least" if steps > 1 else ""
     for zeta, how in ((widest, "zeta bounded for any data"), (seen, "zeta measured at the last landmarks")):
         bound = bounds.theorem_1(drop, rounds, steps, same, weights, zeta)
-        yield Line("Theorem 1", what, bound, moved, f"L = 1 / step, {how}{negative}{least}")
+        yield BoundRow("Theorem 1", what, bound, moved, f"L = 1 / step, {how}{negative}{least}")
     if steps == 1:
-        yield Line("Theorem 1, ours", what, bounds.descent(drop, rounds, slope), moved, "Q = 1: no zeta")
+        yield BoundRow("Theorem 1, ours", what, bounds.descent(drop, rounds, slope), moved, "Q = 1: no zeta")
 
 
-def _perturbation(learnt: _Learnt) -> Iterator[Line]:
+def _perturbation(learnt: _Learnt) -> Iterator[BoundRow]:
     """Yield Lemma 1 and Theorems 3 and 4 if clients add noise to their data; the noise is drawn again."""
     noise = learnt.scenario.privacy.noise
     if noise is None or noise.on != "data":
-        yield Line("Lemma 1", "change of the kernel by noise on the data", None, None, "no noise on the data")
+        yield BoundRow(
+            "Lemma 1", "change of the kernel by noise on the data", None, None, "no noise on the data"
+        )
         return
     rows, gamma = learnt.rows, learnt.gamma
     deviation = noise.deviation * float(np.sqrt(rows.var(axis=0).mean()))
@@ -203,17 +205,17 @@ def _perturbation(learnt: _Learnt) -> Iterator[Line]:
     change = measured.kernel_perturbation(rows, noisy, gamma)
     what = "change of the kernel by noise on the data, Frobenius"
     printed = bounds.lemma_1_printed(*seen)
-    yield Line("Lemma 1, printed", what, printed, change, "sqrt(2) too small")
-    yield Line(
+    yield BoundRow("Lemma 1, printed", what, printed, change, "sqrt(2) too small")
+    yield BoundRow(
         "Lemma 1, corrected", what, bounds.lemma_1(*seen), change, f"fails with probability {_FAILURE:g}"
     )
     rank = bounds.numerical_rank(learnt.landmarks, gamma)
     bound = bounds.theorem_3(noisy, learnt.landmarks, gamma, rank, printed)
     error = measured.landmark_error(noisy, learnt.landmarks, gamma, rank, rows)
-    yield Line("Theorem 3", "error of the landmarks' kernel, spectral", bound.spectral, error.spectral)
-    yield Line("Theorem 3", "error of the landmarks' kernel, Frobenius", bound.frobenius, error.frobenius)
+    yield BoundRow("Theorem 3", "error of the landmarks' kernel, spectral", bound.spectral, error.spectral)
+    yield BoundRow("Theorem 3", "error of the landmarks' kernel, Frobenius", bound.frobenius, error.frobenius)
     radius = float(np.linalg.norm(rows, axis=1).max())
-    yield Line(
+    yield BoundRow(
         "Theorem 4, corrected",
         f"epsilon = {_EPSILON:g}, delta = {_DELTA:g}: required noise as a multiple of the run's noise",
         bounds.theorem_4(radius, _EPSILON, _DELTA) / deviation,
@@ -222,7 +224,7 @@ def _perturbation(learnt: _Learnt) -> Iterator[Line]:
     )
 
 
-def _sampling(learnt: _Learnt) -> Iterator[Line]:
+def _sampling(learnt: _Learnt) -> Iterator[BoundRow]:
     """Yield Theorem 2 on the rows' own kernel, with as many columns as landmarks."""
     kernel = np.asarray(gaussian_kernel(learnt.rows, learnt.rows, learnt.gamma), np.float64)
     count = min(len(learnt.landmarks), len(kernel) // 2)
@@ -235,20 +237,20 @@ def _sampling(learnt: _Learnt) -> Iterator[Line]:
     note = f"{count} rows as columns, rank {rank}, mean of {_DRAWS} draws; not of learnt landmarks"
     mean = float(np.mean([error.frobenius for error in errors]))
     bound, printed = bounds.theorem_2(kernel, count, rank), bounds.theorem_2_printed(kernel, count, rank)
-    yield Line(
+    yield BoundRow(
         "Theorem 2",
         "error of Nystrom, spectral",
         bound.spectral,
         float(np.mean([error.spectral for error in errors])),
         note,
     )
-    yield Line(
+    yield BoundRow(
         "Theorem 2, printed", "error of Nystrom, Frobenius", printed.frobenius, mean, "lacks a factor n"
     )
-    yield Line("Theorem 2, corrected", "error of Nystrom, Frobenius", bound.frobenius, mean, note)
+    yield BoundRow("Theorem 2, corrected", "error of Nystrom, Frobenius", bound.frobenius, mean, note)
 
 
-def _estimate(learnt: _Learnt) -> Iterator[Line]:
+def _estimate(learnt: _Learnt) -> Iterator[BoundRow]:
     """Yield Theorem 5 for the run's landmarks."""
     rows, landmarks, gamma = learnt.rows, learnt.landmarks, learnt.gamma
     rank = bounds.numerical_rank(landmarks, gamma)
@@ -261,11 +263,11 @@ def _estimate(learnt: _Learnt) -> Iterator[Line]:
         ("Frobenius", bound.frobenius, error.frobenius),
     ):
         what = f"error of the landmarks' kernel, {name}"
-        yield Line("Theorem 5", what, printed, seen, note)
-        yield Line("Theorem 5, ours", what, own, seen, "the remainder of the trace")
+        yield BoundRow("Theorem 5", what, printed, seen, note)
+        yield BoundRow("Theorem 5, ours", what, own, seen, "the remainder of the trace")
 
 
-def _sensitivity(learnt: _Learnt) -> Iterator[Line]:
+def _sensitivity(learnt: _Learnt) -> Iterator[BoundRow]:
     """Yield the sensitivity of Theorem 6 for the client with the fewest rows."""
     rows, count, gamma = learnt.rows, len(learnt.landmarks), learnt.gamma
     smallest = min(size for size in learnt.sizes if size)
@@ -285,4 +287,4 @@ def _sensitivity(learnt: _Learnt) -> Iterator[Line]:
             "for any data, without clipping",
         ),
     ):
-        yield Line(theorem, what, bound, seen, f"{note}; measured: worst pair of {len(rows)} records")
+        yield BoundRow(theorem, what, bound, seen, f"{note}; measured: worst pair of {len(rows)} records")

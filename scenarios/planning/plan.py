@@ -96,7 +96,7 @@ class PlannedPrivacy:
 
 
 @dataclass(kw_only=True, frozen=True)
-class Plan:
+class RunPlan:
     """The needs of a run.
 
     Attributes
@@ -179,7 +179,7 @@ def plan_of_scenario(
     capacity: Capacity | None = None,
     data_dir: Path | None = None,
     rows: int | None = None,
-) -> Plan:
+) -> RunPlan:
     """Plan one scenario.
 
     Parameters
@@ -205,7 +205,7 @@ def plan_of_scenario(
     return plan_of_prospect(scenario, prospect, capacity or this_machine())
 
 
-def plan_of_prospect(scenario: Scenario, prospect: Prospect, capacity: Capacity) -> Plan:
+def plan_of_prospect(scenario: Scenario, prospect: Prospect, capacity: Capacity) -> RunPlan:
     """Plan one scenario from the sizes of its data."""
     clients = len(prospect.sizes) or len(scenario.clients.sites)
     sizes = prospect.sizes
@@ -230,7 +230,7 @@ def plan_of_prospect(scenario: Scenario, prospect: Prospect, capacity: Capacity)
             scenario.method.central_operations(prospect.rows, prospect.features),
         )
     short = any(not node.fits for node in nodes)
-    return Plan(
+    return RunPlan(
         scenario=scenario.name,
         method=scenario.method.kind,
         rows=prospect.rows,

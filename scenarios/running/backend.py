@@ -19,7 +19,7 @@ from raydr.federation.transcript import Transcript
 from raydr.journal import Journal, Listener
 from raydr.methods.serving import Plan, Served, serve
 from raydr.privacy.secrets import Secret
-from raydr.scenarios.running.client_data import Rows
+from raydr.scenarios.running.client_data import PooledRows
 
 
 class Backend(Protocol):
@@ -123,7 +123,7 @@ class InlineBackend:
 
     def pool(self, sites: Sequence[Site]) -> Callable[[], FloatArray]:
         """Read the files again in this process."""
-        return Rows(np.concatenate([site.file.read().rows for site in sites]))
+        return PooledRows(np.concatenate([site.file.read().rows for site in sites]))
 
     def evaluate(self, work: Callable[..., Any], *arguments: Any, listener: Listener) -> Any:
         """Call ``work`` in this process."""

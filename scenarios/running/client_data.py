@@ -53,7 +53,7 @@ class SiteReader(Protocol):
 
 
 @dataclass(frozen=True)
-class Rows:
+class PooledRows:
     """Pooled rows that the driver already has."""
 
     rows: FloatArray

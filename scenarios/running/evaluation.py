@@ -11,7 +11,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError
 from raydr.geometry.points import Geometry, variances
-from raydr.journal import Incident, Journal, Listener, within
+from raydr.journal import IncidentEvent, Journal, Listener, within
 from raydr.methods import MethodSettings, Outcome, Pooled
 from raydr.metrics import Evidence, Scores, SharedGraph, evaluate, graph_size, metric_named
 from raydr.metrics.sites import separation
@@ -106,7 +106,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Along:
+class ScoredSnapshot:
     """A map (rows, dimensions) of the run after some round, and its scores."""
 
     embedding: FloatArray
@@ -127,7 +127,7 @@ class Findings:
     central: Scores | None
     pooled: Pooled | None
     pooled_bytes: int
-    along: Mapping[int, Along] = field(default_factory=dict)
+    along: Mapping[int, ScoredSnapshot] = field(default_factory=dict)
     placed: FloatArray | None = None
     deviation: Float64Array | None = None
     before: Mapping[str, float | None] = field(default_factory=dict)
@@ -226,7 +226,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
 
             federated = scores(question.metrics, outcome, outcome.geometry, new, outcome.lift)
             along = {
-                round: Along(sight.embedding, scores(scored_along, sight, sight.geometry, None))
+                round: ScoredSnapshot(sight.embedding, scores(scored_along, sight, sight.geometry, None))
                 for round, sight in sights.items()
             }
             central = None if pooled is None else scores(compared, pooled, None, new_central)
@@ -276,7 +276,7 @@ def _placed(
         )
     except DataError as error:
         # For example, values far from all mapped rows. The other results of the run must not be lost.
-        journal.tell(Incident(f"held-out rows have no place on the map: {error}"))
+        journal.tell(IncidentEvent(f"held-out rows have no place on the map: {error}"))
         return None
 
 

@@ -17,7 +17,7 @@ from raydr.data import Provenance, Table
 from raydr.data.notices import of_spreads
 from raydr.errors import FeatureError
 from raydr.federation.client import Withheld
-from raydr.journal import Charged, CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded
+from raydr.journal import Charged, CheckpointTaken, Event, IncidentEvent, Journal, Listener, RoundEnded
 from raydr.memory import peak_memory_bytes
 from raydr.methods.serving import Served
 from raydr.metrics import Need, default_metrics, metric_named
@@ -90,11 +90,11 @@ def _served(
     method, holdings, resumption = scenario.method, beginning.holdings, beginning.resumption
     if resumption is not None:
         for damage in resumption.damaged:
-            journal.tell(Incident(f"{damage}; using the previous checkpoint"))
+            journal.tell(IncidentEvent(f"{damage}; using the previous checkpoint"))
         journal.rounds[:] = resumption.rounds
         rounds = len(journal.rounds)
         journal.tell(
-            Incident(f"resuming after round {rounds}" if rounds else "starting from the first round")
+            IncidentEvent(f"resuming after round {rounds}" if rounds else "starting from the first round")
         )
 
     def hear(event: Event) -> None:

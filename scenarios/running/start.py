@@ -13,7 +13,7 @@ from raydr.data import Table
 from raydr.device import Found, found
 from raydr.errors import ScenarioError
 from raydr.geometry.points import Progress
-from raydr.journal import Incident, Journal
+from raydr.journal import IncidentEvent, Journal
 from raydr.privacy.secrets import RootedRun
 from raydr.runfolder.making import unwritable
 from raydr.scenarios.running.backend import Backend, InlineBackend
@@ -80,7 +80,7 @@ def held_by(
                 with journal.stage("data"):  # wait for the rest
                     holdings = reached.awaited(reading, journal)
         for notice in holdings.notices:
-            journal.tell(Incident(notice))
+            journal.tell(IncidentEvent(notice))
         yield backend, holdings
 
 

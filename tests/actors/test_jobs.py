@@ -50,7 +50,7 @@ from raydr.actors.job_log import Failed, Kept, line_of, told_in
 from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.front import submission
 from raydr.front.cli import status
-from raydr.journal import CheckpointTaken, Incident, Progress, RoundEnded, StageEnded, StageStarted
+from raydr.journal import CheckpointTaken, IncidentEvent, Progress, RoundEnded, StageEnded, StageStarted
 from raydr.scenarios.runner import run
 from raydr.scenarios.schema.reading import read
 from raydr.tune.reading import read_sweep
@@ -607,7 +607,7 @@ def test_jobs_need_an_address(capsys: pytest.CaptureFixture[str], monkeypatch: p
         StageStarted("data"),
         StageEnded("data", 0.25),
         Progress("rounds", 3, 50),
-        Incident('client 3 is late: "{\n'),
+        IncidentEvent('client 3 is late: "{\n'),
         Failed("no", 2),
         Kept(10**9),
     ],

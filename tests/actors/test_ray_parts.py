@@ -366,11 +366,11 @@ def die(*, listener: Any) -> None:
 
 def test_an_evaluation_that_is_killed_is_retried(cluster: None, tmp_path: Path) -> None:
     from raydr.actors.backend import RayBackend
-    from raydr.journal import Event, Incident
+    from raydr.journal import Event, IncidentEvent
 
     heard: list[Event] = []
     assert RayBackend().evaluate(die_once, str(tmp_path / "died"), listener=heard.append) == "done"
-    assert [type(event) for event in heard] == [Incident]
+    assert [type(event) for event in heard] == [IncidentEvent]
 
 
 def test_an_evaluation_that_is_killed_twice_does_not_cost_the_map(
@@ -378,7 +378,7 @@ def test_an_evaluation_that_is_killed_twice_does_not_cost_the_map(
 ) -> None:
     """The server part runs once, and the run can be gone on with."""
     from raydr.errors import RunError
-    from raydr.journal import Event, Incident, StageEnded
+    from raydr.journal import Event, IncidentEvent, StageEnded
     from raydr.scenarios import runner
     from raydr.scenarios.running import simulation
     from raydr.scenarios.schema.reading import read
@@ -389,7 +389,7 @@ def test_an_evaluation_that_is_killed_twice_does_not_cost_the_map(
         runner.run(read(on_ray(tmp_path)), out=tmp_path / "out", listener=heard.append)
     stages = [event.stage for event in heard if isinstance(event, StageEnded)]
     assert stages.count("landmarks") == stages.count("embedding") == 1
-    assert sum(isinstance(event, Incident) for event in heard) == 1, "it is retried once"
+    assert sum(isinstance(event, IncidentEvent) for event in heard) == 1, "it is retried once"
     assert any("--resume" in note for note in failed.value.__notes__)
 
 

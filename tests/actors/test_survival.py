@@ -21,7 +21,7 @@ import raydr
 from raydr.federation import FailurePolicy
 from raydr.federation.client import Withheld
 from raydr.federation.releases import by_name
-from raydr.journal import Charged, Event, Incident, RoundEnded
+from raydr.journal import Charged, Event, IncidentEvent, RoundEnded
 from raydr.methods.landmarks.maps import FedTSNE
 from raydr.methods.serving import Plan
 from raydr.privacy.gaussian import GaussianNoise
@@ -75,7 +75,7 @@ def test_a_coordinator_that_is_killed_goes_on_from_its_checkpoint_and_forgets_no
     )
     whole = InlineBackend().serve(rows(), plan(**how), listener=unheard, withheld=withheld)
     assert killed
-    assert any(isinstance(event, Incident) and "last checkpoint" in event.text for event in heard)
+    assert any(isinstance(event, IncidentEvent) and "last checkpoint" in event.text for event in heard)
     releases = sum(served.ledger.charges.values())
     assert len(by_name(written)) == releases, "each was written down"
     if quorum == 1:

@@ -13,7 +13,7 @@ from attacked import federation_seen, truth_of
 from raydr.arrays import Float64Array
 from raydr.attacks import Side, View
 from raydr.attacks.landmark_lifting import _deviation, landmark_lifting, lifted
-from raydr.attacks.scoring import Scores
+from raydr.attacks.scoring import AttackErrors
 from raydr.federation.secure import SecureSums
 from raydr.federation.transcript import Seen, Transcript
 from raydr.methods import METHODS
@@ -154,7 +154,9 @@ def test_a_clients_own_mean_sets_its_records_apart_where_uploads_are_seen(secure
     found = list(landmark_lifting(view, Side(public=rows[:0])))
     ratios = []
     for one in found:
-        errors = Scores.of(one.estimate, rows.mean(axis=0), truth_of(rows), np.zeros(0, np.int64)).errors
+        errors = AttackErrors.of(
+            one.estimate, rows.mean(axis=0), truth_of(rows), np.zeros(0, np.int64)
+        ).errors
         ratios.append(errors.centred.median / errors.centred_guess.median)
     assert len(ratios) == (1 if secure else 2)
     assert ratios[0] == pytest.approx(1.0, abs=0.05)

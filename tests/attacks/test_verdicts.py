@@ -27,7 +27,7 @@ from raydr.attacks.contract import (
     Scored,
     Unordered,
 )
-from raydr.attacks.scoring import Scores, column_errors, judged, share_errors, told_apart
+from raydr.attacks.scoring import AttackErrors, column_errors, judged, share_errors, told_apart
 from raydr.attacks.verdicts import (
     Audit,
     ColumnErrors,
@@ -81,7 +81,7 @@ def test_errors_are_distances_over_lengths_and_over_distances_from_the_mean_of_r
     counted = np.setdiff1d(np.arange(23), spared)
     values = ROWS + WRONG
     pieces = (Piece(rows, GUESS, values[rows] - GUESS) for rows in (np.arange(9), np.arange(9, 23)))
-    found = Scores.of(Estimate(tuple(pieces)), GUESS, truth_of(ROWS), spared)
+    found = AttackErrors.of(Estimate(tuple(pieces)), GUESS, truth_of(ROWS), spared)
     off, other = np.sqrt((WRONG**2).sum(axis=1)), np.sqrt(((GUESS - ROWS) ** 2).sum(axis=1))
     length, spread = np.sqrt((ROWS**2).sum(axis=1)), np.sqrt(((ROWS - ROWS.mean(axis=0)) ** 2).sum(axis=1))
     np.testing.assert_allclose(found.relative, off / length)
@@ -104,14 +104,14 @@ def test_six_records_are_shown_evenly_from_the_best_known_to_the_worst() -> None
     truth = truth_of(np.column_stack([np.cos(angle), np.sin(angle)]))  # all as far from the mean
     off = np.random.default_rng(0).permutation(11)
     estimate = Estimate.of(np.arange(11), truth.rows + off[:, None])
-    shown = Scores.of(estimate, np.zeros(2), truth, NOBODY).examples(estimate, truth)
+    shown = AttackErrors.of(estimate, np.zeros(2), truth, NOBODY).examples(estimate, truth)
     assert [off[int(one.row)] for one in shown] == [0, 2, 4, 6, 8, 10]
 
 
 def test_the_part_that_is_exact_is_of_the_records_that_count() -> None:
     """Ten of 23 are right, two of them spared: eight of 21."""
     values = np.where(np.arange(23)[:, None] < 10, ROWS, ROWS + WRONG)
-    found = Scores.of(Estimate.of(np.arange(23), values), GUESS, truth_of(ROWS), np.array([0, 1]))
+    found = AttackErrors.of(Estimate.of(np.arange(23), values), GUESS, truth_of(ROWS), np.array([0, 1]))
     assert found.errors.exact == 8 / 21
 
 
@@ -142,19 +142,19 @@ def test_so_many_of_the_known_records_as_an_attempt_says_are_not_scored() -> Non
     (verdict,) = verdicts(recovered(ROWS + WRONG), side=side)
     assert verdict.errors.records == 21
     with pytest.raises(NotApplicableError, match="already knows every record"):
-        Scores.of(Estimate.of(np.arange(23), ROWS), GUESS, truth_of(ROWS), np.arange(23))
+        AttackErrors.of(Estimate.of(np.arange(23), ROWS), GUESS, truth_of(ROWS), np.arange(23))
     with pytest.raises(NotApplicableError, match="no client has a record"):
-        Scores.of(Estimate(()), GUESS, truth_of(ROWS), NOBODY)
+        AttackErrors.of(Estimate(()), GUESS, truth_of(ROWS), NOBODY)
 
 
 def test_a_record_that_is_the_mean_itself_is_measured_by_a_millionth_of_the_usual_distance() -> None:
     """Distances from the mean are 0.3, 0.3, 0 and 0, so usually the root of 0.18 / 4; of equal records it is 1."""
     rows = np.array([[0.3], [-0.3], [0.0], [0.0]])
-    found = Scores.of(Estimate.of(np.arange(4), rows + 0.5), np.zeros(1), truth_of(rows), NOBODY)
+    found = AttackErrors.of(Estimate.of(np.arange(4), rows + 0.5), np.zeros(1), truth_of(rows), NOBODY)
     usual = 1e-6 * np.sqrt(0.045)
     np.testing.assert_allclose(found.centred, [0.5 / 0.3, 0.5 / 0.3, 0.5 / usual, 0.5 / usual], rtol=1e-12)
     same = np.zeros((4, 1))
-    found = Scores.of(Estimate.of(np.arange(4), same + 0.25), np.zeros(1), truth_of(same), NOBODY)
+    found = AttackErrors.of(Estimate.of(np.arange(4), same + 0.25), np.zeros(1), truth_of(same), NOBODY)
     np.testing.assert_array_equal(found.centred, 0.25)
 
 
@@ -185,7 +185,9 @@ def test_estimates_without_an_order_are_matched_so_that_squared_errors_are_least
         best = min(permutations(values.tolist()), key=lambda one, own=own: ((one - ROWS[own]) ** 2).sum())
         matched |= dict(zip(own.tolist(), best, strict=True))
     rows = np.array(list(matched))
-    expected = Scores.of(Estimate.of(rows, np.array(list(matched.values()))), GUESS, truth_of(ROWS), NOBODY)
+    expected = AttackErrors.of(
+        Estimate.of(rows, np.array(list(matched.values()))), GUESS, truth_of(ROWS), NOBODY
+    )
     assert verdict.errors == expected.errors
     assert verdict.errors.records == 9
     (verdict,) = verdicts(Unordered(uses=(), knows="", parts={}, guess=GUESS))

@@ -15,7 +15,7 @@ import raydr
 from raydr.arrays import Float64Array
 from raydr.data.notices import CODES, NUMBERING, PLAIN, common_looks, looks, of_columns, of_spreads
 from raydr.front.cli import status
-from raydr.journal import Event, Incident, StageStarted
+from raydr.journal import Event, IncidentEvent, StageStarted
 from raydr.report.run import mapped
 from raydr.runfolder import read_run
 from raydr.scenarios.runner import run
@@ -116,7 +116,7 @@ def test_a_run_says_so_first_and_keeps_it(tmp_path: Path) -> None:
 
     def listen(event: Event) -> None:
         match event:
-            case Incident(text):
+            case IncidentEvent(text):
                 heard.append(text)
             case StageStarted(stage):
                 heard.append(stage)

@@ -42,7 +42,7 @@ from raydr.federation.noise_streams import noise_name
 from raydr.federation.pads import pad
 from raydr.federation.ring import fraction_bits
 from raydr.federation.simulated import ADVERSARIES
-from raydr.federation.simulated.faults import Corruption, Moment, SimulatedCrashError
+from raydr.federation.simulated.faults import Corruption, CrashMoment, SimulatedCrashError
 from raydr.federation.wire import Answered, Call, Sent, Sharing, SumCall
 from raydr.methods.landmarks.maps import DistanceRequest, Distances
 from raydr.privacy import Mechanism, Quantity
@@ -88,7 +88,7 @@ SPARED = [{"in_rounds": False}, {"attempt": 1}, {"round": 3}]
 
 
 @pytest.mark.parametrize("how", ["ask", "sum"])
-@pytest.mark.parametrize("moment", list(Moment))
+@pytest.mark.parametrize("moment", list(CrashMoment))
 def test_a_process_dies_in_the_first_attempt_of_its_round_alone(moment: Any, how: str) -> None:
     host = hosted(FaultPlan(crashes=(Crash(client=1, round=2, moment=moment),)))
     call = (asking if how == "ask" else summing)(NoisyRequest(FEATURES))
@@ -96,7 +96,7 @@ def test_a_process_dies_in_the_first_attempt_of_its_round_alone(moment: Any, how
     for spared in SPARED:
         act(replace(call, **spared))
         act(replace(call, **spared))
-    if moment is Moment.AFTER:
+    if moment is CrashMoment.AFTER:
         act(call)
     for _ in range(2):
         with pytest.raises(SimulatedCrashError):

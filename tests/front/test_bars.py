@@ -23,7 +23,7 @@ from raydr.front import progress_bars
 from raydr.front.progress_bars import Pace, heard_on_terminal, reading_on_terminal
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points
-from raydr.journal import Event, Incident, Journal, Progress, StageEnded, StageStarted, within
+from raydr.journal import Event, IncidentEvent, Journal, Progress, StageEnded, StageStarted, within
 from raydr.metrics import Evidence, evaluate
 from raydr.scenarios.runner import run
 from raydr.scenarios.running import start
@@ -130,7 +130,7 @@ def test_quiet_is_quiet(clock: Callable[[float], None], capsys: pytest.CaptureFi
         hear(StageStarted("rounds"))
         clock(60.0)
         hear(Progress("rounds", 3, 50))
-        hear(Incident("client 3 fell silent"))
+        hear(IncidentEvent("client 3 fell silent"))
         hear(StageEnded("rounds", 60.0))
     assert "".join(capsys.readouterr()) == ""
 
@@ -221,10 +221,10 @@ def test_work_within_a_stage_moves_that_stage() -> None:
         inner = within(outer)
         with inner.stage("neighbours"):
             inner.progress(1, 4)
-        inner.tell(Incident("something"))
+        inner.tell(IncidentEvent("something"))
     ended = heard.pop()
     assert isinstance(ended, StageEnded)
-    assert heard == [StageStarted("central map"), Progress("central map", 1, 4), Incident("something")]
+    assert heard == [StageStarted("central map"), Progress("central map", 1, 4), IncidentEvent("something")]
     assert list(outer.seconds) == ["central map"]
 
 

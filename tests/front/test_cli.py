@@ -20,7 +20,7 @@ from raydr.front.cli import status
 from raydr.front.commands.lists import CATALOGUES
 from raydr.front.progress_bars import heard_on_terminal
 from raydr.front.terminal import print_result
-from raydr.journal import CheckpointTaken, Incident, Progress, StageEnded, StageStarted
+from raydr.journal import CheckpointTaken, IncidentEvent, Progress, StageEnded, StageStarted
 from raydr.metrics import METRICS
 
 RAYDR = [sys.executable, "-m", "raydr"]
@@ -514,7 +514,7 @@ def test_long_stages_say_how_far_they_are_where_there_are_no_bars(
         for clock[0], done in (1.0, 1), (11.0, 30), (12.0, 31), (30.0, 50):
             hear(Progress("landmarks", done, 50))
         hear(StageEnded("landmarks", 12.34))
-        hear(Incident("client [3] fell silent"))
+        hear(IncidentEvent("client [3] fell silent"))
         hear(CheckpointTaken(31, b""))
     assert (
         capsys.readouterr().err

@@ -25,9 +25,9 @@ from raydr.report import write_comparison, write_report
 from raydr.report.colouring import CATEGORIES, GREY, RAMP, colouring, extended
 from raydr.report.map import atlas as maps
 from raydr.report.map.aligned import map_of_runs
-from raydr.report.map.atlas import MOST_LEVELS, Column, Panel, atlas, map_of_run
+from raydr.report.map.atlas import MOST_LEVELS, MapColumn, Panel, atlas, map_of_run
 from raydr.report.map.later import later_rows
-from raydr.report.map.packing import Places, as_text, by_place, codes
+from raydr.report.map.packing import PackedCoordinates, as_text, by_place, codes
 from raydr.report.projections import frame, panels
 from raydr.report.templates import part, templates
 from raydr.runfolder import read_run
@@ -629,7 +629,7 @@ class TestColumnsThatThePageReads:
             "columns",
             np.arange(5_000),
             [Panel(key="federated", title="Map", points=points, frame=((0.0, 1.0), (0.0, 1.0)))],
-            [Column(title, values) for title, values in written.items()],
+            [MapColumn(title, values) for title, values in written.items()],
             [],
             ((0, 1),),
             "",
@@ -805,7 +805,7 @@ class TestPacking:
 
     def test_places_round_down_to_the_bits_that_there_are(self) -> None:
         along = np.array([0.0, 0.5, 1.0, np.nan, -1.0])
-        places = Places.of(along, np.arange(5))
+        places = PackedCoordinates.of(along, np.arange(5))
         np.testing.assert_array_equal(places.values, [0, 2**15, 2**16 - 1, 0, 0])
         assert len(places.rounded(16)) - len(places.rounded(8)) == 5
         assert len(places.rounded(9)) - len(places.rounded(8)) == 1
@@ -817,8 +817,8 @@ class TestPacking:
         assert sorted(order) == list(range(20_000))
         steps = np.linalg.norm(np.diff(places[order], axis=0), axis=1)
         assert np.median(steps) < 0.02
-        assert len(Places.of(places[:, 0], order).coarse) < 0.75 * len(
-            Places.of(places[:, 0], np.arange(20_000)).coarse
+        assert len(PackedCoordinates.of(places[:, 0], order).coarse) < 0.75 * len(
+            PackedCoordinates.of(places[:, 0], np.arange(20_000)).coarse
         )
 
 

@@ -17,7 +17,7 @@ import raydr.report
 from raydr.plain import as_cell
 from raydr.report import wording
 from raydr.report.colouring import RAMP, ramp
-from raydr.report.map.packing import FINEST, Places, as_text, by_place, codes, numbers, row_ids
+from raydr.report.map.packing import FINEST, PackedCoordinates, as_text, by_place, codes, numbers, row_ids
 
 REPORT = Path(raydr.report.__file__).parent
 NODE = shutil.which("node")
@@ -62,7 +62,7 @@ def packed() -> dict[str, Any]:
         )
     along, across = rng.integers(0, 2**12, (2, 400)) / 2**12
     order = by_place(along, across)
-    places = Places.of(along, order)
+    places = PackedCoordinates.of(along, order)
     template = (REPORT / "map" / "map.html").read_text(encoding="utf-8")
     listed = re.search(r"for name in \(([^)]*)\)", template)
     assert listed is not None

@@ -22,7 +22,7 @@ from raydr.journal import Event, Progress, RoundEnded
 from raydr.report import write_report
 from raydr.report.run.progress import MOST_MAPS, curves, small_maps
 from raydr.runfolder import read_run
-from raydr.runfolder.reading import Along
+from raydr.runfolder.reading import RoundMap
 from raydr.scenarios.runner import run
 from raydr.scenarios.schema.reading import read
 
@@ -142,7 +142,7 @@ def test_the_page_shows_each_map_and_the_runs_own_last(finished: Path) -> None:
 
 def test_of_many_maps_some_are_shown_with_the_first_and_the_last(finished: Path) -> None:
     run = read_run(finished)
-    many = tuple(Along(round, {"npa_10": 0.5}, run.federated) for round in range(40))
+    many = tuple(RoundMap(round, {"npa_10": 0.5}, run.federated) for round in range(40))
     titles = [small.title for small in small_maps(replace(run, along=many, rounds=()))]
     assert len(titles) == MOST_MAPS
     assert (titles[0], titles[-1]) == ("Before the first round", "After round 39")
@@ -151,7 +151,7 @@ def test_of_many_maps_some_are_shown_with_the_first_and_the_last(finished: Path)
 def test_a_curve_leaves_out_what_was_not_computed(finished: Path) -> None:
     run = read_run(finished)
     stages = [
-        Along(round, {"npa_10": value}, run.federated)
+        RoundMap(round, {"npa_10": value}, run.federated)
         for round, value in ((0, 0.1), (2, None), (4, 0.3), (5, 0.4))
     ]
     (curve,) = curves(replace(run, along=tuple(stages)))

@@ -17,7 +17,7 @@ from raydr.runfolder.records import TrialRow
 from raydr.scenarios.runner import run
 from raydr.scenarios.schema.reading import read
 from raydr.tune.folder import SweepWork
-from raydr.tune.ledger import Ledger
+from raydr.tune.ledger import TrialLedger
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def test_a_sweep_keeps_to_the_same_rule(tmp_path: Path) -> None:
     files = dict.fromkeys((records.FINGERPRINTS, records.SITES, records.LEDGER), b"content")
     with masked(0o022):
         row = TrialRow(point=0, repeat=0, seed=0, status="done", digest="", values={"a": 1})
-        Ledger(tmp_path, ["a"]).add(row)
+        TrialLedger(tmp_path, ["a"]).add(row)
         work = SweepWork(tmp_path)
         work.place.mkdir()
         work.take("0-0", files)

@@ -24,7 +24,7 @@ from raydr.arrays import FloatArray
 from raydr.data import Table, hold_out, load
 from raydr.errors import DataError, ScenarioError
 from raydr.front.terminal import print_result
-from raydr.journal import Event, Incident
+from raydr.journal import Event, IncidentEvent
 from raydr.methods import METHODS
 from raydr.metrics import METRICS
 from raydr.runfolder import read_run
@@ -406,7 +406,7 @@ def test_rows_without_a_place_cost_no_result(tmp_path: Path) -> None:
     scenario = read(tiny() | {"data": data, "method": method, "metrics": ["npa_10", "new_npa_5"]})
     folder = run(scenario, out=tmp_path / "run", listener=told.append, report=False)
     assert any(
-        isinstance(event, Incident) and "held-out rows have no place on the map" in event.text
+        isinstance(event, IncidentEvent) and "held-out rows have no place on the map" in event.text
         for event in told
     )
     assert not (folder / "held_out.parquet").exists()

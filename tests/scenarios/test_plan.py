@@ -20,7 +20,7 @@ from raydr.actors.capacity import Capacity, Machine, capacity_at
 from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status
 from raydr.scenarios.planning.data_sizes import Prospect, sampled
-from raydr.scenarios.planning.plan import Plan, plan_of_prospect, plan_of_scenario
+from raydr.scenarios.planning.plan import RunPlan, plan_of_prospect, plan_of_scenario
 from raydr.scenarios.planning.run_memory import Load, _of_evaluation
 from raydr.scenarios.runner import run
 from raydr.scenarios.schema.reading import dump, read
@@ -70,7 +70,7 @@ def booked(entries: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     ]
 
 
-def planned(plan: Plan) -> list[tuple[Any, ...]]:
+def planned(plan: RunPlan) -> list[tuple[Any, ...]]:
     """The same of a plan."""
     return booked(plan.to_json()["messages"])
 
@@ -260,7 +260,7 @@ def test_sites_that_can_be_read_here_are_counted(tmp_path: Path) -> None:
 def test_a_plan_counts_what_algorithm_2_holds_over_all_pairs_and_refuses_too_many_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def planned_for(solver: str, rows: int = 1_000) -> Plan:
+    def planned_for(solver: str, rows: int = 1_000) -> RunPlan:
         changes = {"method.solver": solver, "data.rows": rows}
         return plan_of_scenario(read("digits-sense-anchors", changes), capacity=ROOMY)
 

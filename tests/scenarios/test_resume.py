@@ -14,7 +14,7 @@ from resumed import ROUNDS, content, edit, interrupted, refusal, table
 import raydr
 from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.federation.checkpoint import Checkpoint, DamagedCheckpointError
-from raydr.journal import CheckpointTaken, Event, Incident, Journal, RoundEnded
+from raydr.journal import CheckpointTaken, Event, IncidentEvent, Journal, RoundEnded
 from raydr.scenarios.runner import run
 from raydr.scenarios.running.checkpoints import Checkpoints
 from raydr.scenarios.schema.reading import read
@@ -168,7 +168,7 @@ def test_a_run_goes_on_from_the_older_checkpoint_and_says_so(tmp_path: Path, dam
             )
     heard: list[Event] = []
     folder = raydr.resume(kept, listener=heard.append).folder
-    said = [event.text for event in heard if isinstance(event, Incident)]
+    said = [event.text for event in heard if isinstance(event, IncidentEvent)]
     assert re.search(r"checkpoint 00000004\.npz: .*damaged.*; using the previous checkpoint", said[0])
     assert said[1] == "resuming after round 2"
     assert (folder / "embedding.parquet").read_bytes() == expected

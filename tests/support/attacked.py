@@ -10,7 +10,7 @@ from inline_federations import known
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.attacks import Side, View
-from raydr.attacks.scoring import Scores, Truth
+from raydr.attacks.scoring import AttackErrors, Truth
 from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
 from raydr.federation.transcript import Transcript
 
@@ -50,10 +50,10 @@ def truth_of(rows: FloatArray, members: Any = ()) -> Truth:
     )
 
 
-def scored(found: Any, rows: FloatArray, side: Side | None = None) -> Scores:
+def scored(found: Any, rows: FloatArray, side: Side | None = None) -> AttackErrors:
     """Errors of a reconstruction of all of these rows."""
     spared = np.zeros(0, np.int64) if side is None else side.spared
-    return Scores.of(found.estimate, found.guess, truth_of(rows), spared)
+    return AttackErrors.of(found.estimate, found.guess, truth_of(rows), spared)
 
 
 def turned(rows: Float64Array, seed: int = 9) -> Float64Array:

@@ -21,7 +21,7 @@ from requests_for_tests import Gate
 
 from raydr.actors.backend import RayBackend
 from raydr.errors import RunError
-from raydr.journal import Event, Incident, RoundEnded
+from raydr.journal import Event, IncidentEvent, RoundEnded
 from raydr.methods.landmarks.maps import FedTSNE
 from raydr.methods.serving import Plan
 from raydr.scenarios.running.backend import InlineBackend
@@ -126,7 +126,7 @@ def node_lost(cluster: Any, nodes: dict[str, Any]) -> None:
         resent = entry["count"] - usual["count"]
         assert entry | {"count": 0, "bytes": 0} == usual | {"count": 0, "bytes": 0}
         assert resent == 0 if entry["direction"] == "up" else 0 <= resent <= len(rows), entry
-    texts = [event.text for event in heard if isinstance(event, Incident)]
+    texts = [event.text for event in heard if isinstance(event, IncidentEvent)]
     assert texts, "clients were on the lost node, and their loss was told"
 
 

@@ -14,7 +14,7 @@ from raydr.tune.reading import PAPERS
 from raydr.tune.reproducing import read_table, shipped_results
 from raydr.tune.schema import Sweep
 from raydr.tune.search import search_of
-from raydr.tune.tables import Table, cells, content_of
+from raydr.tune.tables import TableSearch, cells, content_of
 from raydr.tune.tabulating import require_cells
 
 KNOWN = PAPERS.names()
@@ -39,8 +39,8 @@ whole = cache(read_table)
 """Each file is read once."""
 
 
-def table_of(asked: Sweep) -> Table:
-    assert isinstance(asked.search, Table)
+def table_of(asked: Sweep) -> TableSearch:
+    assert isinstance(asked.search, TableSearch)
     return asked.search
 
 

@@ -17,10 +17,10 @@ from raydr.errors import OutputError, ScenarioError
 from raydr.front.cli import status
 from raydr.report import write_paper_report
 from raydr.runfolder import records
-from raydr.runfolder.paper_table import CellResult, Mean, read_paper_table
+from raydr.runfolder.paper_table import CellResult, SeedMean, read_paper_table
 from raydr.tune.reproducing import catalogue, read_table, results
 from raydr.tune.search import search_of
-from raydr.tune.tables import Published, number
+from raydr.tune.tables import PublishedNumber, number
 
 SEARCH: dict[str, Any] = {
     "kind": "table",
@@ -66,9 +66,9 @@ def content(**search: Any) -> dict[str, Any]:
 
 
 def test_numbers_are_read_as_papers_print_them() -> None:
-    assert number("0.9618±0.0015") == Published(0.9618, 0.0015, 0.00005)
-    assert number(" 0.70 ") == Published(0.7, None, 0.005)
-    assert number("12") == Published(12.0, None, 0.5)
+    assert number("0.9618±0.0015") == PublishedNumber(0.9618, 0.0015, 0.00005)
+    assert number(" 0.70 ") == PublishedNumber(0.7, None, 0.005)
+    assert number("12") == PublishedNumber(12.0, None, 0.5)
     assert number("-0.5").value == -0.5  # type: ignore[union-attr]
     for text in ("0,7", "±0.1", "0.7 +- 0.1", ""):
         with pytest.raises(ValueError, match="is not a number"):
@@ -229,7 +229,10 @@ def test_a_table_none_of_which_can_be_run_says_why_and_leaves_nothing(tmp_path: 
 
 
 def cell(
-    default: Mean | None, paper: Mean | None, measure: str = "federated.npa_10", rounding: float = 0.005
+    default: SeedMean | None,
+    paper: SeedMean | None,
+    measure: str = "federated.npa_10",
+    rounding: float = 0.005,
 ) -> CellResult:
     return CellResult(
         group="",
@@ -247,15 +250,19 @@ def cell(
 
 
 def test_within_one_standard_deviation_is_neither_better_nor_worse() -> None:
-    assert cell(Mean(0.72, None), Mean(0.70, None)).verdict == "better"
-    assert cell(Mean(0.703, None), Mean(0.70, None)).verdict == "within", "the paper's number is rounded"
-    assert cell(Mean(0.72, None), Mean(0.70, 0.03)).verdict == "within"
-    assert cell(Mean(0.66, 0.05), Mean(0.70, 0.03)).verdict == "within"
-    assert cell(Mean(0.64, 0.05), Mean(0.70, 0.03)).verdict == "worse"
-    assert cell(Mean(0.64, None), Mean(0.70, None), "federated.distance_error").verdict == "better"
-    assert cell(None, Mean(0.70, None)).verdict is None
-    assert cell(Mean(0.2, None), Mean(0.1, None), "federated.distance_error").ratio == pytest.approx(0.5)
-    assert cell(Mean(0.2, None), Mean(-0.1, None), "federated.sc").ratio is None
+    assert cell(SeedMean(0.72, None), SeedMean(0.70, None)).verdict == "better"
+    assert cell(SeedMean(0.703, None), SeedMean(0.70, None)).verdict == "within", (
+        "the paper's number is rounded"
+    )
+    assert cell(SeedMean(0.72, None), SeedMean(0.70, 0.03)).verdict == "within"
+    assert cell(SeedMean(0.66, 0.05), SeedMean(0.70, 0.03)).verdict == "within"
+    assert cell(SeedMean(0.64, 0.05), SeedMean(0.70, 0.03)).verdict == "worse"
+    assert cell(SeedMean(0.64, None), SeedMean(0.70, None), "federated.distance_error").verdict == "better"
+    assert cell(None, SeedMean(0.70, None)).verdict is None
+    assert cell(SeedMean(0.2, None), SeedMean(0.1, None), "federated.distance_error").ratio == pytest.approx(
+        0.5
+    )
+    assert cell(SeedMean(0.2, None), SeedMean(-0.1, None), "federated.sc").ratio is None
 
 
 def test_the_catalogue_says_how_the_latest_run_came_out(

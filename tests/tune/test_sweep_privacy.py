@@ -13,7 +13,7 @@ from tiny import tiny
 import raydr
 from raydr.errors import ScenarioError
 from raydr.front.sweeps import sweep_table
-from raydr.journal import Incident
+from raydr.journal import IncidentEvent
 from raydr.privacy.accounting import Charge, epsilon_of, gaussian_multiplier
 from raydr.privacy.composition import OUTSIDE, Composition, RunCost, composed
 from raydr.runfolder import records
@@ -230,7 +230,7 @@ class TestBudget:
         folder = sweep(
             asked,
             out=tmp_path / "swept",
-            listener=lambda event: heard.append(event.text) if isinstance(event, Incident) else None,
+            listener=lambda event: heard.append(event.text) if isinstance(event, IncidentEvent) else None,
         )
         total = raydr.SweepResult(folder).total
         assert total is not None

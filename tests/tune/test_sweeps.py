@@ -20,7 +20,7 @@ from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.runfolder import records
 from raydr.runfolder.records import TrialRow
 from raydr.tune.folder import SweepWork, packed
-from raydr.tune.ledger import Ledger
+from raydr.tune.ledger import TrialLedger
 from raydr.tune.results import PointResult, best, pareto
 from raydr.tune.sweeping import resume, sweep
 
@@ -153,7 +153,7 @@ class TestLedger:
     )
 
     def test_what_is_read_is_what_was_written(self, tmp_path: Path) -> None:
-        ledger = Ledger(tmp_path, list("abcdefg"))
+        ledger = TrialLedger(tmp_path, list("abcdefg"))
         rows = [
             TrialRow(
                 point=number,
@@ -172,12 +172,12 @@ class TestLedger:
         rows.append(TrialRow(point=9, repeat=1, seed=2**31, values={}, **failed))
         for row in reversed(rows):
             ledger.add(row)
-        assert Ledger.read(tmp_path, list("abcdefg")).ordered == rows
+        assert TrialLedger.read(tmp_path, list("abcdefg")).ordered == rows
 
     def test_values_of_one_type_are_columns_of_that_type(self, tmp_path: Path) -> None:
         import pyarrow.parquet as pq
 
-        ledger = Ledger(tmp_path, list("abcdefg"))
+        ledger = TrialLedger(tmp_path, list("abcdefg"))
         for number, values in enumerate(self.VALUES):
             ledger.add(TrialRow(point=number, repeat=0, seed=0, status="done", digest="", values=values))
         found = pq.read_table(tmp_path / records.TRIALS).schema
@@ -186,16 +186,16 @@ class TestLedger:
 
     def test_a_damaged_file_is_refused_by_name(self, tmp_path: Path) -> None:
         row = TrialRow(point=0, repeat=0, seed=0, status="done", digest="", values={"a": 1})
-        Ledger(tmp_path, ["a"]).add(row)
+        TrialLedger(tmp_path, ["a"]).add(row)
         file = tmp_path / records.TRIALS
         whole = file.read_bytes()
         for broken in (b"", whole[:-20], b"PAR1" + whole):
             file.write_bytes(broken)
             with pytest.raises(OutputError, match=r"trials\.parquet cannot be read"):
-                Ledger.read(tmp_path, ["a"])
+                TrialLedger.read(tmp_path, ["a"])
         file.write_bytes(whole)
         with pytest.raises(OutputError, match=r"lacks the column 'set\.b'"):
-            Ledger.read(tmp_path, ["b"])
+            TrialLedger.read(tmp_path, ["b"])
 
 
 class TestGoingOn:
@@ -387,7 +387,7 @@ class TestLimits:
         told: list[journal.Event] = []
         folder = sweep(tiny_sweep(time_budget_s=1e-3), out=tmp_path / "swept", listener=told.append)
         assert [row["point"] for row in table(folder)] == [0]  # the first begins in any case
-        assert [event.text for event in told if isinstance(event, journal.Incident)] == [
+        assert [event.text for event in told if isinstance(event, journal.IncidentEvent)] == [
             "time_budget_s is used up: 7 trials do not start"
         ]
 
@@ -407,7 +407,7 @@ class TestLimits:
         inline(monkeypatch)
         told: list[journal.Event] = []
         resume(folder, listener=told.append)
-        assert [event.text for event in told if isinstance(event, journal.Incident)] == [
+        assert [event.text for event in told if isinstance(event, journal.IncidentEvent)] == [
             f"time_budget_s is used up: {8 - ended} trials do not start"
         ]
 
@@ -457,7 +457,7 @@ class TestTrackers:
         told: list[journal.Event] = []
         folder = sweep(tiny_sweep(), out=tmp_path / "swept", trackers=[Broken()], listener=told.append)
         assert len(table(folder)) == 8
-        assert [event.text for event in told if isinstance(event, journal.Incident)] == [
+        assert [event.text for event in told if isinstance(event, journal.IncidentEvent)] == [
             "Broken failed and is switched off (no server); the sweep continues"
         ]
 

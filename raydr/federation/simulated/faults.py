@@ -20,7 +20,7 @@ from raydr.federation.streams import client_stream
 from raydr.settings import Settings
 
 
-class Moment(StrEnum):
+class CrashMoment(StrEnum):
     """When a process dies, relative to its answer."""
 
     BEFORE = "before"
@@ -86,11 +86,11 @@ class FaultPlan(Faults):
         kinds = list(Corruption)
         return kinds[int(client_stream(seed, client, round, "corruption").integers(len(kinds)))]
 
-    def crash(self, client: int, round: int) -> Moment | None:
+    def crash(self, client: int, round: int) -> CrashMoment | None:
         """Return when the client's process dies in this round."""
         for crash in self.crashes:
             if crash.client == client and crash.round == round:
-                return Moment(crash.moment)
+                return CrashMoment(crash.moment)
         return None
 
     @property

@@ -232,7 +232,7 @@ def plan(
     from raydr.actors.capacity import capacity_at, imagined
     from raydr.front.console import logged_on_terminal
     from raydr.front.terminal import print_plan, print_sweep_plan
-    from raydr.scenarios.planning.plan import Plan, plan_of_scenario
+    from raydr.scenarios.planning.plan import RunPlan, plan_of_scenario
     from raydr.scenarios.schema.reading import read
     from raydr.tune.planning import SweepPlan, plan_of_sweep
     from raydr.tune.reading import names_sweep, read_sweep
@@ -241,7 +241,7 @@ def plan(
         raise click.UsageError(
             "--machines and --address both say which machines to plan for: leave one of them out."
         )
-    planned: Plan | SweepPlan
+    planned: RunPlan | SweepPlan
     with logged_on_terminal():
         capacity = capacity_at(address) if machines is None else imagined(*machines)
         if names_sweep(scenario):

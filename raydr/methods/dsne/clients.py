@@ -73,7 +73,7 @@ def begin(client: Client, request: BeginRequest) -> Ready:
 
 
 @dataclass(frozen=True)
-class Site:
+class SiteState:
     """State of a site between iterations.
 
     ``joint`` are the affinities of reference rows, then its own; ``own`` are the positions of its own.
@@ -83,7 +83,7 @@ class Site:
     joint: Any
     own: Moving
 
-    def followed(self, shared: Float64Array, number: int) -> tuple[Site, Float64Array, float]:
+    def followed(self, shared: Float64Array, number: int) -> tuple[SiteState, Float64Array, float]:
         """Run an iteration with the reference rows at these positions.
 
         Return the new state, the forces on the reference rows, and the divergence.
@@ -95,14 +95,14 @@ class Site:
         return replace(self, own=own), force[: len(shared)], divergence
 
 
-def _site(settings: DsneSettings, reference: Reference, own: Float64Array, places: Float64Array) -> Site:
+def _site(settings: DsneSettings, reference: Reference, own: Float64Array, places: Float64Array) -> SiteState:
     points = np.concatenate([reference.rows - reference.centre, own])
-    return Site(settings, affinities(points, settings.perplexity_of(len(points))), Moving.at(places))
+    return SiteState(settings, affinities(points, settings.perplexity_of(len(points))), Moving.at(places))
 
 
-def _site_of(client: Client) -> Site:
+def _site_of(client: Client) -> SiteState:
     site = client.memory.get("dsne")
-    if not isinstance(site, Site):
+    if not isinstance(site, SiteState):
         raise RunError(
             f"client {client.index} was asked for an iteration before it received the reference rows"
         )

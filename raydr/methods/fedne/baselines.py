@@ -32,12 +32,12 @@ from raydr.methods.fedne.pooled import (
     trained_at_server,
 )
 from raydr.methods.fedne.positions import Positions, architecture_of, positions_of
-from raydr.methods.fedne.settings import Published
+from raydr.methods.fedne.settings import PresetSettings
 from raydr.methods.method import method
 from raydr.methods.outcome import Outcome
 
 
-class LocalNE(Published, PooledEncoder):
+class LocalNE(PresetSettings, PooledEncoder):
     """One encoder per client: no messages, and no common map (P2's LocalNE)."""
 
     kind: Literal["local-ne"] = "local-ne"
@@ -126,7 +126,7 @@ def serve_local(federation: Federation, settings: LocalNE) -> Outcome:
     return Outcome(embedding=np.concatenate([reply.places for reply in replies]), geometry=None)
 
 
-class GlobalNE(Published, SharedEncoder):
+class GlobalNE(PresetSettings, SharedEncoder):
     """One encoder for the pooled rows, which clients would have to hand over (P2's GlobalNE)."""
 
     kind: Literal["global-ne"] = "global-ne"

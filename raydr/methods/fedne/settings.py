@@ -130,7 +130,7 @@ class ContrastiveEncoder(MethodSettings):
         return stepped_rate(round, self.rounds, self.learning_rate, self.decay)
 
 
-class Published(ContrastiveEncoder):
+class PresetSettings(ContrastiveEncoder):
     """Settings with a preset of P2's values."""
 
     preset: Literal["published"] | None = Field(
@@ -146,7 +146,7 @@ class Published(ContrastiveEncoder):
         return {name: value for name, value in PUBLISHED.items() if name in cls.model_fields} | dict(given)
 
 
-class AveragedEncoder(Published):
+class AveragedEncoder(PresetSettings):
     """Settings of methods that average encoders."""
 
     aggregation: Aggregation = Field(

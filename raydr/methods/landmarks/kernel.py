@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.device import Place, workplace
+from raydr.device import ArrayDevice, workplace
 from raydr.errors import DataError
 from raydr.fixed_point import shortened
 from raydr.geometry.points import distances_of_centred, float_table, squared_distances
@@ -124,16 +124,16 @@ class _Centred:
     ----------
     points : (points, features)
     squared_norms : (points,)
-    here : Place
+    here : ArrayDevice
         The device of both.
     """
 
     points: Any
     squared_norms: Any
-    here: Place
+    here: ArrayDevice
 
     @classmethod
-    def of(cls, points: FloatArray, here: Place) -> _Centred:
+    def of(cls, points: FloatArray, here: ArrayDevice) -> _Centred:
         """Move points to a device; raise DataError if they are not a finite table."""
         there = here.put(float_table(points, "the points"))
         return cls(there, here.functions.einsum("ij,ij->i", there, there), here)

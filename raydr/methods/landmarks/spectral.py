@@ -43,7 +43,7 @@ from raydr.federation import (
 )
 from raydr.geometry.points import Points
 from raydr.geometry.trilateration import Trilateration, solver_of, trilaterate
-from raydr.journal import Incident, Journal
+from raydr.journal import IncidentEvent, Journal
 from raydr.methods.embedders import AnyEmbedder
 from raydr.methods.landmarks.clustering import (
     Spectrum,
@@ -412,7 +412,7 @@ def place_clusters(
         )
     if not converged:
         journal.tell(
-            Incident("the eigenvectors for the clusters are not exact: they did not converge in time")
+            IncidentEvent("the eigenvectors for the clusters are not exact: they did not converge in time")
         )
     return PlaceClusters(spectral_clusters(spectrum.vectors, settings.clusters, seed), neighbors, converged)
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from raydr.arrays import Float64Array
 from raydr.federation import Federation
-from raydr.methods.private_map.frame import Axes
+from raydr.methods.private_map.frame import FrameAxes
 from raydr.methods.private_map.messages import CellSumsRequest
-from raydr.methods.private_map.settings import COUNT_WEIGHT, Budget, PrivateMapSettings
+from raydr.methods.private_map.settings import COUNT_WEIGHT, NoiseShares, PrivateMapSettings
 from raydr.statistics.splitting import split
 
 _FIRST_SPREAD = 0.8
@@ -21,7 +21,7 @@ class purity of MNIST's cells is the same."""
 
 
 def private_cells(
-    federation: Federation, settings: PrivateMapSettings, budget: Budget, axes: Axes
+    federation: Federation, settings: PrivateMapSettings, budget: NoiseShares, axes: FrameAxes
 ) -> tuple[Float64Array, Float64Array]:
     """Return centres (cells, axes) and noisy counts (cells,) of the cells whose count exceeds noise."""
     sizes = budget.cells(settings, federation.rows)

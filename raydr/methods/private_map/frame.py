@@ -9,7 +9,7 @@ import numpy as np
 from raydr.arrays import Float64Array
 from raydr.federation import Federation
 from raydr.methods.private_map.messages import FirstMomentsRequest, Frame, ScatterRequest, View
-from raydr.methods.private_map.settings import Budget, PrivateMapSettings
+from raydr.methods.private_map.settings import NoiseShares, PrivateMapSettings
 from raydr.statistics.principal_axes import signed
 from raydr.threads import one_blas_thread
 
@@ -25,7 +25,7 @@ _LEAST_VARIANCE = 1e-6
 
 
 @dataclass(frozen=True)
-class Axes:
+class FrameAxes:
     """A frame, and the variances (axes,) along its axes, noise included; never ascending."""
 
     frame: Frame
@@ -43,7 +43,7 @@ def view(federation: Federation, settings: PrivateMapSettings) -> View:
     return View(settings.centre, clip, stream.integers(MOST_SUMS, size=features), signs, MOST_SUMS)
 
 
-def private_axes(federation: Federation, settings: PrivateMapSettings, budget: Budget) -> Axes:
+def private_axes(federation: Federation, settings: PrivateMapSettings, budget: NoiseShares) -> FrameAxes:
     """Run two releases: the mean and mean length, which set the centre and the clip norm, then the scatter."""
     seen, rows = view(federation, settings), federation.rows
     clip = seen.clip
@@ -57,7 +57,7 @@ def private_axes(federation: Federation, settings: PrivateMapSettings, budget: B
     deviation = width**2 * budget.scatter_deviation / rows
     with one_blas_thread():
         axes, variances = leading_axes(triangle, seen.sums, deviation, settings.axes)
-    return Axes(Frame(seen, mean, axes), variances)
+    return FrameAxes(Frame(seen, mean, axes), variances)
 
 
 def leading_axes(

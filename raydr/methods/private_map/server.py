@@ -27,7 +27,7 @@ from raydr.geometry.points import Points
 from raydr.methods.method import method
 from raydr.methods.outcome import Note, Outcome
 from raydr.methods.private_map.cells import private_cells
-from raydr.methods.private_map.frame import Axes, private_axes, view
+from raydr.methods.private_map.frame import FrameAxes, private_axes, view
 from raydr.methods.private_map.messages import (
     CellSums,
     CellSumsRequest,
@@ -38,7 +38,7 @@ from raydr.methods.private_map.messages import (
     View,
 )
 from raydr.methods.private_map.placing import Landmarks, place
-from raydr.methods.private_map.settings import Budget, PrivateMapSettings
+from raydr.methods.private_map.settings import NoiseShares, PrivateMapSettings
 from raydr.threads import cores
 
 _FEWEST_DRAWN = 8
@@ -107,7 +107,7 @@ class PrivateMap(PrivateMapSettings):
 
     def rehearse(self, federation: Rehearsal) -> None:
         """Ask what :func:`serve` asks, for the largest number of cells."""
-        budget = Budget.of(self, federation.context.budget, federation.clients)
+        budget = NoiseShares.of(self, federation.context.budget, federation.clients)
         seen, rows = view(federation, self), federation.rows
         noise = budget.noise(budget.first, 1.0)
         with federation.stage("frame"):
@@ -137,7 +137,7 @@ class PrivateMap(PrivateMapSettings):
 def serve(federation: Federation, settings: PrivateMap) -> Outcome:
     """Run the server part."""
     settings.check(federation.rows, federation.features)
-    budget = Budget.of(settings, federation.context.budget, federation.clients)
+    budget = NoiseShares.of(settings, federation.context.budget, federation.clients)
     with federation.stage("frame"):
         axes = private_axes(federation, settings, budget)
     with federation.stage("cells"):
@@ -157,7 +157,7 @@ def serve(federation: Federation, settings: PrivateMap) -> Outcome:
     )
 
 
-def _note(settings: PrivateMap, axes: Axes, landmarks: Landmarks) -> Note:
+def _note(settings: PrivateMap, axes: FrameAxes, landmarks: Landmarks) -> Note:
     """Return a note on what the server learnt."""
     covered = "sums" if settings.per == "sum" else "each client's uploads"
     return Note(

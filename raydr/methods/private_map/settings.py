@@ -12,8 +12,7 @@ from pydantic import Field, model_validator
 from raydr.embedding import TSNE
 from raydr.errors import ScenarioError
 from raydr.methods.method import MethodSettings
-from raydr.privacy.accounting import Budget as RunBudget
-from raydr.privacy.accounting import gaussian_multiplier
+from raydr.privacy.accounting import Budget, gaussian_multiplier
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.mechanism import Delta, Relation
 from raydr.privacy.shares import summed_deviation
@@ -133,7 +132,7 @@ class PrivateMapSettings(TSNE, MethodSettings):
 
 
 @dataclass(kw_only=True, frozen=True)
-class Budget:
+class NoiseShares:
     """Noise multipliers of all releases, which together cost the claimed epsilon.
 
     Attributes
@@ -158,7 +157,7 @@ class Budget:
     summed: float
 
     @classmethod
-    def of(cls, settings: PrivateMapSettings, run: RunBudget, clients: int) -> Budget:
+    def of(cls, settings: PrivateMapSettings, run: Budget, clients: int) -> NoiseShares:
         """Divide the budget of the settings, in a run of ``clients`` clients.
 
         Gaussian releases compose by the sum of their inverse squared multipliers, so parts of the budget are

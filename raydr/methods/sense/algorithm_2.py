@@ -34,7 +34,7 @@ MOST_POINTS = 4_000
 
 
 @dataclass(frozen=True)
-class Seen:
+class VisibleAnchors:
     """Observations of a client, or of pointwise clients that see the same anchors.
 
     Attributes
@@ -64,7 +64,7 @@ def require_small(points: int) -> None:
 
 def algorithm_2(
     anchors: FloatArray,
-    clients: Sequence[Seen],
+    clients: Sequence[VisibleAnchors],
     start: FloatArray,
     *,
     tolerance: float = 1e-6,
@@ -77,7 +77,7 @@ def algorithm_2(
     ----------
     anchors : (anchors, features)
         All anchors of all clients.
-    clients : sequence of Seen
+    clients : sequence of VisibleAnchors
         Observations of each client.
     start : (rows, features)
         Initial coordinates, client by client.
@@ -104,7 +104,7 @@ def algorithm_2(
     Examples
     --------
     >>> anchors = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
-    >>> seen = Seen(np.arange(3), np.array([[2.0, 2.0, 2.0]]))
+    >>> seen = VisibleAnchors(np.arange(3), np.array([[2.0, 2.0, 2.0]]))
     >>> placed = algorithm_2(anchors, [seen], np.array([[0.3, 0.9]]), tolerance=1e-12)
     >>> placed.coordinates.round(3), placed.converged
     (array([[1., 1.]]), True)
@@ -136,7 +136,9 @@ def algorithm_2(
     return SmacofPlacement(current + centre, np.array(history), converged)
 
 
-def _observed(anchors: Float64Array, clients: Sequence[Seen], points: int) -> tuple[BoolArray, Float64Array]:
+def _observed(
+    anchors: Float64Array, clients: Sequence[VisibleAnchors], points: int
+) -> tuple[BoolArray, Float64Array]:
     """Return Omega (points, points) as a mask, and delta, which is 0 outside of it."""
     observed, wanted = np.zeros((points, points), dtype=bool), np.zeros((points, points))
     first = len(anchors)

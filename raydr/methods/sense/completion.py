@@ -17,7 +17,7 @@ from raydr.federation import Federation
 from raydr.geometry.points import Progress
 from raydr.geometry.trilateration import TOLD
 from raydr.methods.outcome import Note
-from raydr.methods.sense.algorithm_2 import Seen, algorithm_2
+from raydr.methods.sense.algorithm_2 import VisibleAnchors, algorithm_2
 from raydr.methods.sense.alignment import SWEEPS, Aligned, align
 from raydr.methods.sense.anchors import Anchors, AnchorSource
 from raydr.methods.sense.frames import Frame
@@ -66,7 +66,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Block:
+class SeenAnchors:
     """Observations of a client, or of pointwise clients that see the same anchors.
 
     Attributes
@@ -125,7 +125,7 @@ class Located:
         return np.asarray(self.heights / np.where(lengths > 0, lengths, 1.0))
 
 
-def located(block: Block) -> Located:
+def located(block: SeenAnchors) -> Located:
     """Locate the rows of one block, a task of the server."""
     noise = block.noise * float(np.sqrt(block.squared).mean()) if block.noise else 0.0
     frame = block.frame or block.space.frame(block.anchors, noise)
@@ -293,10 +293,10 @@ class AnchorPoints:
         first, own = len(self.common), self.local.shape[1]
         return np.concatenate([np.arange(first), first + client * own + np.arange(own)])
 
-    def block(self, client: int, squared: Float64Array, noise: float) -> Block:
+    def block(self, client: int, squared: Float64Array, noise: float) -> SeenAnchors:
         """Return the observations of a client, or of several that see the same anchors."""
         points = np.concatenate([self.common, self.local[client]]) if self.local.size else self.common
-        return Block(self.space, points, squared, noise, None if noise else self.frame)
+        return SeenAnchors(self.space, points, squared, noise, None if noise else self.frame)
 
 
 @dataclass(kw_only=True, frozen=True)
@@ -368,7 +368,10 @@ def together(
     first = blocks[0]
     placed = algorithm_2(
         anchors,
-        [Seen(which, block.squared, block.own) for which, block in zip(visible, blocks, strict=True)],
+        [
+            VisibleAnchors(which, block.squared, block.own)
+            for which, block in zip(visible, blocks, strict=True)
+        ],
         np.concatenate([block.start for block in blocks]),
         tolerance=first.tolerance,
         max_iterations=first.iterations,
@@ -382,7 +385,7 @@ def refined(
     federation: Federation,
     settings: SenseSettings,
     seen: AnchorPoints,
-    known: Sequence[Block],
+    known: Sequence[SeenAnchors],
     placed: Sequence[Float64Array],
     own: Sequence[Float64Array | None],
 ) -> Iterated:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.device import Place, workplace
+from raydr.device import ArrayDevice, workplace
 from raydr.errors import DataError, ScenarioError
 from raydr.geometry.points import check_finite, row_blocks
 from raydr.threads import one_blas_thread
@@ -65,7 +65,7 @@ class _Observed:
     anchors: Any  # (anchors, features)
     distances: Any  # (rows, anchors)
     inside: Any  # (rows, dimensions), or None
-    here: Place  # device of all of them
+    here: ArrayDevice  # device of all of them
 
 
 def smacof(
@@ -215,7 +215,7 @@ def _stress_and_pull(observed: _Observed, current: Any) -> tuple[float, Any]:
     return math.fsum(stresses), pull
 
 
-def _compare(wanted: Any, tile: Any, here: Place) -> tuple[float, Any]:
+def _compare(wanted: Any, tile: Any, here: ArrayDevice) -> tuple[float, Any]:
     """Return the stress of a tile of distances, and its w = wanted / tile - 1.
 
     If two points coincide, (22) has b = 0. Their difference is also zero, so w = 0 is equivalent.
@@ -238,7 +238,7 @@ def distances_between(a: Float64Array, b: Float64Array) -> Float64Array:
     return found
 
 
-def _distances(a: Any, b: Any, here: Place) -> Any:
+def _distances(a: Any, b: Any, here: ArrayDevice) -> Any:
     """Return :func:`distances_between` points on that device."""
     functions = here.functions
     norms_a, norms_b = functions.einsum("ij,ij->i", a, a), functions.einsum("ij,ij->i", b, b)

@@ -13,7 +13,7 @@ from raydr.report.map.atlas import (
     FALLBACK_INCHES,
     FALLBACK_ROWS,
     Atlas,
-    Column,
+    MapColumn,
     Panel,
     Way,
     atlas,
@@ -109,16 +109,16 @@ def _joined(runs: Sequence[RunFolder]) -> tuple[Int64Array | list[str], list[Int
 
 def _known(
     runs: Sequence[RunFolder], names: Sequence[str], places: Sequence[Int64Array], count: int
-) -> tuple[list[Column], list[Way]]:
+) -> tuple[list[MapColumn], list[Way]]:
     """Return columns and colourings for labels, if any run has them, and for clients."""
-    columns: list[Column] = []
+    columns: list[MapColumn] = []
     ways: list[Way] = []
     if any(run.labels is not None for run in runs):
         labels = np.full(count, NO_LABEL, dtype=object)
         for run, where in zip(runs[::-1], places[::-1], strict=True):
             if run.labels is not None:
                 labels[where] = run.labels
-        columns.append(Column(_called(runs, "label"), colouring("label", labels.tolist())))
+        columns.append(MapColumn(_called(runs, "label"), colouring("label", labels.tolist())))
         ways.append(Way(columns[0].title, (0,) * len(runs)))
     held = []
     for run, where in zip(runs, places, strict=True):
@@ -130,7 +130,9 @@ def _known(
     shared = colouring("client", [name for clients in (held[:1] if alike else held) for name in clients])
     for number, codes in enumerate(np.split(shared.codes, 1 if alike else len(runs))):
         title = client if alike else f"{client}: {names[number]}"
-        columns.append(Column(title, Colouring("client", shared.kind, shared.names, shared.colours, codes)))
+        columns.append(
+            MapColumn(title, Colouring("client", shared.kind, shared.names, shared.colours, codes))
+        )
     first = len(columns) - (1 if alike else len(runs))
     ways.append(Way(client, tuple(first if alike else first + number for number in range(len(runs)))))
     everywhere = all(run.labels is not None for run in runs)

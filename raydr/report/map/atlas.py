@@ -25,7 +25,7 @@ from raydr.report.map.packing import (
     COARSE,
     FINEST,
     LETTERS,
-    Places,
+    PackedCoordinates,
     as_text,
     by_place,
     codes,
@@ -55,7 +55,7 @@ FALLBACK_INCHES, FALLBACK_ROWS = 6.0, 20_000
 
 
 @dataclass(frozen=True)
-class Column:
+class MapColumn:
     """A column of the rows: names as a :class:`Colouring`, or numbers (rows,) with NaN for missing ones.
 
     ``share`` marks numbers in [0, 1] that are shown as percentages.
@@ -126,7 +126,7 @@ def map_of_run(run: RunFolder, later: Later | None = None) -> Atlas:
     """
     later = later or later_rows(run, ())
     more = len(later.points)
-    columns = [Column(run.called(way.by), way) for way in later.ways]
+    columns = [MapColumn(run.called(way.by), way) for way in later.ways]
     by = [Way(column.title, (place, place)) for place, column in enumerate(columns)]
 
     def known(values: Float64Array) -> Float64Array:
@@ -143,7 +143,7 @@ def map_of_run(run: RunFolder, later: Later | None = None) -> Atlas:
         by.append(Way("faithfulness", tuple(kept)))
     for name, values in run.shown.items():
         by.append(Way(name, (len(columns), len(columns))))
-        columns.append(Column(name, known(values)))
+        columns.append(MapColumn(name, known(values)))
     shown = panels(run, later.points if more else None)
     around = frame(np.concatenate(list(shown.values())), in_disk=run.in_disk)
     maps = [
@@ -171,17 +171,17 @@ def picture_of(run: RunFolder, later: Later, most: int, inches: float) -> str:
     return in_page(points, [way.colours[code] for code in way.codes[shown]], inches, in_disk=run.in_disk)
 
 
-def kept_column(neighbors: int, shares: Float64Array, where: str = "") -> Column:
+def kept_column(neighbors: int, shares: Float64Array, where: str = "") -> MapColumn:
     """Return the column of the share of nearest neighbours that each row (rows,) keeps, on the map ``where``."""
     title = f"{neighbors} nearest kept" if neighbors > 1 else "nearest kept"
-    return Column(f"{title}: {where}" if where else title, shares, share=True)
+    return MapColumn(f"{title}: {where}" if where else title, shares, share=True)
 
 
 def atlas(
     name: str,
     rows: Int64Array | Sequence[str],
     maps: Sequence[Panel],
-    columns: Sequence[Column],
+    columns: Sequence[MapColumn],
     ways: Sequence[Way],
     pairs: tuple[tuple[int, int], ...],
     fallback: str,
@@ -278,7 +278,7 @@ def _fit(
     ids: int,
     sizes: Sequence[int],
     needed: Collection[int | None],
-    along: Sequence[Sequence[Places]],
+    along: Sequence[Sequence[PackedCoordinates]],
 ) -> _Fit:
     """Leave out the least important content until coordinates have enough bits: last columns, row names, maps."""
     columns = [place for place, size in enumerate(sizes) if size < FAR_TOO_LARGE]
@@ -305,7 +305,7 @@ def _fit(
     return _Fit(bits(), maps, tuple(columns), has_ids)
 
 
-def _notices(fit: _Fit, maps: Sequence[Panel], columns: Sequence[Column], *, has_ids: bool) -> list[str]:
+def _notices(fit: _Fit, maps: Sequence[Panel], columns: Sequence[MapColumn], *, has_ids: bool) -> list[str]:
     """Return sentences on content that the page leaves out or rounds."""
     lost = [panel.title for panel in maps[fit.maps :]]
     lost += [column.title for place, column in enumerate(columns) if place not in fit.columns]
@@ -319,12 +319,12 @@ def _notices(fit: _Fit, maps: Sequence[Panel], columns: Sequence[Column], *, has
     return notices
 
 
-def _named(column: Column) -> bool:
+def _named(column: MapColumn) -> bool:
     """Return whether a column has names that fit the page, so that rows can be sorted by it."""
     return isinstance(column.values, Colouring) and sum(map(len, column.values.names)) <= MOST_LETTERS
 
 
-def _places(maps: Sequence[Panel], names: Column | None) -> list[list[Places]]:
+def _places(maps: Sequence[Panel], names: MapColumn | None) -> list[list[PackedCoordinates]]:
     """Return the coordinates of each map: the first sorted by row names, others by positions on the first map.
 
     Sorted this way, a million deflated positions take a quarter to two fifths less space than in table order.
@@ -337,7 +337,9 @@ def _places(maps: Sequence[Panel], names: Column | None) -> list[list[Places]]:
     for panel in maps:
         if panel is not maps[0]:
             order = by_place(_framed(maps[0], 0), _framed(maps[0], 1))
-        found.append([Places.of(_framed(panel, axis), order) for axis in range(panel.points.shape[1])])
+        found.append(
+            [PackedCoordinates.of(_framed(panel, axis), order) for axis in range(panel.points.shape[1])]
+        )
     return found
 
 
@@ -358,7 +360,7 @@ def _disk(panel: Panel) -> dict[str, float] | None:
     return {"middle": -low / (high - low), "radius": 1.0 / (high - low)}
 
 
-def _packed(column: Column) -> tuple[dict[str, Any], bytes]:
+def _packed(column: MapColumn) -> tuple[dict[str, Any], bytes]:
     """Return a column's entry in the header, and its content."""
     values = column.values
     if isinstance(values, Colouring):
@@ -372,7 +374,7 @@ def _packed(column: Column) -> tuple[dict[str, Any], bytes]:
     return {"title": column.title, "share": column.share, "levels": known, "bytes": width}, content
 
 
-def _way(way: Way, columns: Sequence[Column]) -> dict[str, Any]:
+def _way(way: Way, columns: Sequence[MapColumn]) -> dict[str, Any]:
     found = [columns[place] for place in way.columns if place is not None]
     entry: dict[str, Any] = {"by": way.by, "columns": way.columns}
     if isinstance(names := found[0].values, Colouring):

@@ -84,14 +84,14 @@ def by_place(across: Float64Array, along: Float64Array) -> Int64Array:
 
 
 @dataclass(frozen=True)
-class Places:
+class PackedCoordinates:
     """Coordinates (rows,) in [0, 1] along one axis as 16-bit integers; their first 8 bits are deflated."""
 
     values: NDArray[np.uint16]
     coarse: bytes
 
     @classmethod
-    def of(cls, along: Float64Array, order: Int64Array) -> Places:
+    def of(cls, along: Float64Array, order: Int64Array) -> PackedCoordinates:
         """Encode coordinates (rows,) in [0, 1]; NaN becomes 0.
 
         ``order`` (rows,) puts rows with near positions next to each other, which compresses better.

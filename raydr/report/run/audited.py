@@ -27,7 +27,7 @@ _LEAST_GAIN = 0.1
 
 
 @dataclass(kw_only=True, frozen=True)
-class Line:
+class AttemptRow:
     """One attempt as a row of the table.
 
     Attributes
@@ -78,13 +78,13 @@ class Gallery:
     shown: tuple[Shown, ...]
 
 
-def lines(audit: Audit) -> list[Line]:
+def lines(audit: Audit) -> list[AttemptRow]:
     """Return a row for each attempt, those that do not apply last."""
     found = [_line(verdict) for verdict in audit.verdicts]
     return sorted(found, key=lambda line: not line.applies)
 
 
-def _line(verdict: Verdict) -> Line:
+def _line(verdict: Verdict) -> AttemptRow:
     error, guess, exact, details, beats = "–", "–", "–", verdict.why, False
     if verdict.errors is not None:
         errors = verdict.errors
@@ -126,7 +126,7 @@ def _line(verdict: Verdict) -> Line:
         if bound.is_broken:
             details = f"the claim is broken: with the measured noise, ε is {bound.measured:.3g}; {details}"
     messages = ", ".join(f"{count:,} {kind}" for kind, count in verdict.messages.items())
-    return Line(
+    return AttemptRow(
         attack=verdict.attack,
         description=verdict.description,
         variant=verdict.variant,

@@ -86,7 +86,7 @@ class ComparisonRow:
 
 
 @dataclass(kw_only=True, frozen=True)
-class Comparison:
+class RunComparison:
     """A table of runs.
 
     Attributes
@@ -128,7 +128,7 @@ class Comparison:
         return self.edits + self.estimates + unlike
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[MeasureRow, ...]:
         """Lines for a page: each metric with the pooled-data map's value, then each cost."""
         rows = {row.name: row for row in self.rows}
         metrics = list(dict.fromkeys(name.partition(".")[2] for name in rows if "." in name))
@@ -139,7 +139,7 @@ class Comparison:
             first = own or pooled
             assert first is not None
             cells = [
-                Cell(
+                ComparedCell(
                     own.texts[run] if own else "–",
                     _compared_with_pooled(ratio, pooled, run),
                     bool(own and own.best[run]),
@@ -147,7 +147,7 @@ class Comparison:
                 for run in range(len(self.runs))
             ]
             found.append(
-                Line(
+                MeasureRow(
                     wording.metric_title(name),
                     wording.arrow(name),
                     tuple(cells),
@@ -157,13 +157,13 @@ class Comparison:
             )
         for row in self.rows:
             if row.unit in ("seconds", "bytes"):
-                cells = [Cell(text, "", best) for text, best in zip(row.texts, row.best, strict=True)]
-                found.append(Line(row.title, "↓", tuple(cells), "cost"))
+                cells = [ComparedCell(text, "", best) for text, best in zip(row.texts, row.best, strict=True)]
+                found.append(MeasureRow(row.title, "↓", tuple(cells), "cost"))
         return tuple(found)
 
 
 @dataclass(frozen=True)
-class Cell:
+class ComparedCell:
     """A run's value in a line, the pooled-data map's, and whether the value is the best."""
 
     text: str
@@ -172,12 +172,12 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Line:
+class MeasureRow:
     """A metric or a cost of all runs, with the direction that is better (``arrow``) and its leakage (``meaning``)."""
 
     title: str
     arrow: str
-    cells: tuple[Cell, ...]
+    cells: tuple[ComparedCell, ...]
     kind: Literal["metric", "cost"]
     meaning: str = ""
 
@@ -191,7 +191,7 @@ def _compared_with_pooled(ratio: ComparisonRow | None, pooled: ComparisonRow | N
     return f"{ratio.texts[run]} of pooled {pooled.texts[run]}"
 
 
-def compare(folders: Sequence[Path]) -> Comparison:
+def compare(folders: Sequence[Path]) -> RunComparison:
     """Compare run folders: their metrics, seconds, bytes that left the clients, and peak memory.
 
     Every metric of any run gets a row. The first rows are ratios of the federated to the pooled-data map, for runs that
@@ -245,7 +245,7 @@ def _read(folders: Sequence[Path]) -> list[RunFolder]:
     return [read_run(Path(folder)) for folder in folders]
 
 
-def _table(runs: Sequence[RunFolder]) -> Comparison:
+def _table(runs: Sequence[RunFolder]) -> RunComparison:
     names = [run.path.resolve().name for run in runs]
     if len(set(names)) < len(names):
         names = [str(run.path) for run in runs]
@@ -281,7 +281,7 @@ def _table(runs: Sequence[RunFolder]) -> Comparison:
         for name, run in zip(names, runs, strict=True)
         if run.edited
     )
-    return Comparison(
+    return RunComparison(
         runs=tuple(names), rows=tuple(rows), known=known, others=others, estimates=tuple(samples), edits=edits
     )
 

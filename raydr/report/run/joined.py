@@ -13,7 +13,7 @@ from raydr.runfolder.joined import Joined
 
 
 @dataclass(frozen=True)
-class Section:
+class SiteSection:
     """The page's section on one site: its name, a sentence, facts and messages."""
 
     site: str
@@ -22,9 +22,9 @@ class Section:
     left: tuple[Entry, ...]
 
 
-def sections(joined: Sequence[Joined]) -> list[Section]:
+def sections(joined: Sequence[Joined]) -> list[SiteSection]:
     """Return a section for each site that joined."""
-    return [Section(site.site, said(site), mapped.facts(site.data), left(site)) for site in joined]
+    return [SiteSection(site.site, said(site), mapped.facts(site.data), left(site)) for site in joined]
 
 
 def left(site: Joined) -> tuple[Entry, ...]:

@@ -31,7 +31,7 @@ _UNPROVEN = "No attack was tried yet. `raydr audit` shows what a server recovers
 
 
 @dataclass(frozen=True)
-class Point:
+class SummaryLine:
     """A line of the summary.
 
     Attributes
@@ -48,7 +48,7 @@ class Point:
     tone: Tone
 
 
-def points(run: RunFolder) -> tuple[Point, ...]:
+def points(run: RunFolder) -> tuple[SummaryLine, ...]:
     """Return the lines of the summary: what left, its privacy cost, an isometry key, and attacks."""
     found = verdict(run.ledger, run.privacy)
     tones: dict[Left, Tone] = {
@@ -60,23 +60,23 @@ def points(run: RunFolder) -> tuple[Point, ...]:
     figure, text = found.left.value, LEFT[found.left]
     if found.left is Left.NOTHING and found.noisy:
         figure, text = "under noise", _UNDER_NOISE
-    left = Point("What left", figure, text, tones[found.left])
+    left = SummaryLine("What left", figure, text, tones[found.left])
     at = f"δ = {found.delta:g}".replace("-", "−")
     if found.epsilon is None:
         some = " The cost of the noisy releases is given below." if found.noisy else ""
-        cost = Point(
+        cost = SummaryLine(
             "Differential privacy", "ε = ∞", f"No finite epsilon holds for the whole run.{some}", "bad"
         )
     else:
         text = f"For the whole run, at {at}." if found.noisy else "No release contained data about a record."
-        cost = Point("Differential privacy", f"ε = {wording.epsilon(found.epsilon)}", text, "good")
+        cost = SummaryLine("Differential privacy", f"ε = {wording.epsilon(found.epsilon)}", text, "good")
     shown = [left, cost]
     if found.keyed:
         keyed = "Records were rotated and shifted by a key that the server does not have."
         text = f"{keyed} Someone with similar rows can find the rotation."
         if run.audit is not None and (found_with := enough_public_rows(run.audit)):
             text = f"{keyed} {found_with}"
-        shown.append(Point("Isometry key", "obfuscation", text, "open"))
+        shown.append(SummaryLine("Isometry key", "obfuscation", text, "open"))
     return (*shown, recovered(run.audit))
 
 
@@ -88,14 +88,14 @@ def broken_claim(found: Verdict) -> str:
     return f"{found.attack}, {found.variant}: epsilon is at least {shown}, but {claimed} is claimed."
 
 
-def recovered(audit: Audit | None) -> Point:
+def recovered(audit: Audit | None) -> SummaryLine:
     """Return the summary's line on attacks, by the most successful attempt."""
     title = "Attacks"
     if audit is None:
-        return Point(title, "not audited", _UNPROVEN, "open")
+        return SummaryLine(title, "not audited", _UNPROVEN, "open")
     broken = [found for found in audit.verdicts if found.bound is not None and found.bound.is_broken]
     if broken:
-        return Point(title, "claim broken", broken_claim(broken[0]), "bad")
+        return SummaryLine(title, "claim broken", broken_claim(broken[0]), "bad")
     best = most_exact(audit)
     if best is not None and best.errors is not None:
         errors = best.errors
@@ -104,7 +104,7 @@ def recovered(audit: Audit | None) -> Point:
             f" {wording.plural(errors.records, 'scored record')} are known to a thousandth of their distance from the"
             " mean of all."
         )
-        return Point(title, f"{wording.percent(errors.exact)} recovered", text, "bad")
+        return SummaryLine(title, f"{wording.percent(errors.exact)} recovered", text, "bad")
     nearest = audit.nearest
     if nearest is not None and nearest.errors is not None and nearest.leakage > SOMETHING:
         errors = nearest.errors
@@ -113,21 +113,21 @@ def recovered(audit: Audit | None) -> Point:
             f" {errors.centred.median:.2g} of their distance from the mean (guessing:"
             f" {errors.centred_guess.median:.2g})."
         )
-        return Point(title, f"error {wording.percent(1.0 - nearest.leakage)} of a guess", text, "bad")
+        return SummaryLine(title, f"error {wording.percent(1.0 - nearest.leakage)} of a guess", text, "bad")
     if audit.members is not None:
         text = (
             f"Records of the run are distinguished from others with an AUC of {audit.members.auc:.2f} (guessing: 0.5),"
             f" and {wording.percent(audit.members.tpr)} of them at one false alarm in 1,000."
         )
-        return Point(title, f"members AUC {audit.members.auc:.2f}", text, "bad")
+        return SummaryLine(title, f"members AUC {audit.members.auc:.2f}", text, "bad")
     if audit.shares is not None:
         text = (
             f"Each client's share of a group is inferred with an error of {wording.percent(audit.shares.error)} of its"
             f" records (guessing: {wording.percent(audit.shares.guess)})."
         )
-        return Point(title, "group shares inferred", text, "bad")
+        return SummaryLine(title, "group shares inferred", text, "bad")
     if columns := columns_told(audit):
-        return Point(title, "columns inferred", f"{columns[0].upper()}{columns[1:]}.", "bad")
+        return SummaryLine(title, "columns inferred", f"{columns[0].upper()}{columns[1:]}.", "bad")
     clause = no_better(audit)
     figure = "no better than guessing" if audit.reconstructions else "none applies"
-    return Point(title, figure, f"{clause[0].upper()}{clause[1:]}.", "open")
+    return SummaryLine(title, figure, f"{clause[0].upper()}{clause[1:]}.", "open")

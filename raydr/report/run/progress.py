@@ -11,7 +11,7 @@ from raydr.report.charts import LineChart, line_chart
 from raydr.report.colouring import colourings
 from raydr.report.picture import in_page
 from raydr.report.projections import in_plane, onto
-from raydr.runfolder.reading import Along, RunFolder
+from raydr.runfolder.reading import RoundMap, RunFolder
 
 MOST_MAPS = 12
 """Largest number of small maps on a page; of more, an even selection is shown."""
@@ -35,12 +35,12 @@ class Curve:
     chart: LineChart
 
 
-def stages(run: RunFolder) -> list[Along]:
+def stages(run: RunFolder) -> list[RoundMap]:
     """Return the maps during training, and the final map after the last round."""
     reached = list(run.along)
     last = max((line.round for line in run.rounds), default=0)
     if reached and reached[-1].round < last:
-        reached.append(Along(last, run.measures.federated, run.federated))
+        reached.append(RoundMap(last, run.measures.federated, run.federated))
     return reached
 
 

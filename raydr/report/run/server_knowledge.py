@@ -14,8 +14,7 @@ from typing import Literal
 from raydr.attacks.verdicts import Audit, Verdict
 from raydr.plain import plain
 from raydr.privacy.ledger import Entry, Fixed, Granularity, Tells
-from raydr.privacy.verdict import Left, verdict
-from raydr.privacy.verdict import Verdict as Given
+from raydr.privacy.verdict import Left, PrivacyVerdict, verdict
 from raydr.report import wording
 from raydr.report.run.audited import Gallery, galleries
 from raydr.runfolder.reading import RunFolder
@@ -98,7 +97,7 @@ def example(found: Knowledge) -> str:
 # --- the ledger's part -----------------------------------------------------------------------------------------------
 
 
-def _held(run: RunFolder, given: Given) -> _Held:
+def _held(run: RunFolder, given: PrivacyVerdict) -> _Held:
     up = [entry for entry in run.ledger if entry.direction == "up" and entry.public is None]
     each = [entry for entry in up if entry.granularity == Granularity.PER_RECORD]
     if not up:
@@ -213,7 +212,7 @@ def _others(fixed: Fixed) -> str:
     return f"place {which} in {fixed.dimensions:,} of {fixed.features:,} dimensions"
 
 
-def _together(run: RunFolder, given: Given, up: list[Entry]) -> _Held:
+def _together(run: RunFolder, given: PrivacyVerdict, up: list[Entry]) -> _Held:
     """Describe a run in which no client sent data about a single record."""
     if given.left is Left.NOTHING:
         each = f"sums over {_clients(run)}"

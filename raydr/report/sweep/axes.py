@@ -40,7 +40,7 @@ PRICES = ("leakage", "bytes_exposed", "epsilon", "bytes_up", "seconds")
 
 
 @dataclass(kw_only=True, frozen=True)
-class Axis:
+class ParallelAxis:
     """A swept key or a measure, for all points of a sweep.
 
     Attributes
@@ -100,14 +100,14 @@ WRITERS: Mapping[Unit, Callable[[float], str]] = {
 }
 
 
-def axes(sweep: SweepFolder) -> tuple[Axis, ...]:
+def axes(sweep: SweepFolder) -> tuple[ParallelAxis, ...]:
     """Return every swept key, then every measure that any point has."""
     keys = [_of_key(key, [point.settings[key] for point in sweep.points]) for key in sweep.keys]
     measures = [_of_measure(name, sweep) for name in sweep.measures]
     return (*keys, *(axis for axis in measures if any(value is not None for value in axis.values)))
 
 
-def measures_of_interest(sweep: SweepFolder, known: Sequence[Axis]) -> tuple[Axis, ...]:
+def measures_of_interest(sweep: SweepFolder, known: Sequence[ParallelAxis]) -> tuple[ParallelAxis, ...]:
     """Return the sweep's objectives, or else faithfulness, leakage and costs; points are ranked by the first."""
     by_name = {axis.name: axis for axis in known if not axis.swept}
     asked = [by_name[name] for name in sweep.objectives if name in by_name]
@@ -118,7 +118,7 @@ def measures_of_interest(sweep: SweepFolder, known: Sequence[Axis]) -> tuple[Axi
     return tuple(by_name[name] for name in wanted if name in by_name) or tuple(by_name.values())[:1]
 
 
-def ranking(axis: Axis | None, points: int) -> list[int]:
+def ranking(axis: ParallelAxis | None, points: int) -> list[int]:
     """Return the order of points (points,): best by the axis first, those without a value last."""
     if axis is None:
         return list(range(points))
@@ -131,10 +131,10 @@ def ranking(axis: Axis | None, points: int) -> list[int]:
     return sorted(range(points), key=rank)
 
 
-def _of_measure(name: str, sweep: SweepFolder) -> Axis:
+def _of_measure(name: str, sweep: SweepFolder) -> ParallelAxis:
     title, unit, better = _known(name)
     values = tuple(point.means[name] for point in sweep.points)
-    return Axis(
+    return ParallelAxis(
         name=name,
         title=title,
         kind="number",
@@ -162,7 +162,7 @@ def _known(name: str) -> tuple[str, Unit, Way | None]:
     return title, "metric", None if higher is None else "max" if higher else "min"
 
 
-def _of_key(key: str, settings: Sequence[Setting]) -> Axis:
+def _of_key(key: str, settings: Sequence[Setting]) -> ParallelAxis:
     values = _decoded(settings)
     numbers = [value for value in values if value is not None]
     if numbers and all(_is_number(value) for value in numbers):
@@ -173,7 +173,7 @@ def _of_key(key: str, settings: Sequence[Setting]) -> Axis:
         position = {text: place for place, text in enumerate(order)}
         places = [None if value is None else position[_as_json(value)] for value in values]
         names = tuple(short(_words(value), LONGEST_NAME) for value in order.values())
-    return Axis(
+    return ParallelAxis(
         name=key,
         title=short(key, LONGEST_NAME),
         kind="category" if names or not numbers else "number",

@@ -32,7 +32,7 @@ _LETTER = 0.019
 
 
 @dataclass(frozen=True)
-class Place:
+class FrontierPoint:
     """A point of the sweep.
 
     Attributes
@@ -54,7 +54,7 @@ class Place:
     bounded: bool
 
 
-def places(sweep: SweepFolder) -> list[Place]:
+def places(sweep: SweepFolder) -> list[FrontierPoint]:
     """Return the points with audited runs, each named by its first run."""
     found = []
     for point in sweep.points:
@@ -69,7 +69,9 @@ def places(sweep: SweepFolder) -> list[Place]:
         utilities = {name: value for name, value in values.items() if value is not None}
         if utilities:
             system, protection = wording.method_name(run.scenario), protections(run)
-            found.append(Place(system, protection, leakage, utilities, run.privacy.epsilon is not None))
+            found.append(
+                FrontierPoint(system, protection, leakage, utilities, run.privacy.epsilon is not None)
+            )
     return found
 
 
@@ -136,7 +138,7 @@ def _pooled(sweep: SweepFolder, name: str) -> float | None:
 
 
 def _panel(
-    axes: Axes, name: str, shown: Sequence[Place], colours: dict[str, str], pooled: float | None
+    axes: Axes, name: str, shown: Sequence[FrontierPoint], colours: dict[str, str], pooled: float | None
 ) -> None:
     """Draw one utility over leakage, with a name at each point."""
     here = [place for place in shown if name in place.utilities]
@@ -164,7 +166,7 @@ def _panel(
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _name(axes: Axes, here: Sequence[Place], name: str, gap: float, colours: dict[str, str]) -> None:
+def _name(axes: Axes, here: Sequence[FrontierPoint], name: str, gap: float, colours: dict[str, str]) -> None:
     """Write names to the right of the points, each as near its point as earlier names allow."""
     from matplotlib.patheffects import withStroke
 

@@ -16,9 +16,9 @@ from raydr.plain import listed, short
 from raydr.privacy.composition import OUTSIDE
 from raydr.report import wording
 from raydr.report.colouring import CATEGORIES, GREY, RAMP
-from raydr.report.sweep.axes import Axis, axes, measures_of_interest, ranking
+from raydr.report.sweep.axes import ParallelAxis, axes, measures_of_interest, ranking
 from raydr.report.sweep.frontier import write_frontier
-from raydr.report.sweep.round_curves import Course, courses
+from raydr.report.sweep.round_curves import RoundCurve, courses
 from raydr.report.sweep.thumbnails import thumbnails
 from raydr.report.templates import part, templates
 from raydr.runfolder.records import REPORT, SWEEP_REPORT, TrialRow
@@ -44,7 +44,7 @@ class Swept:
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedTrial:
     """A trial that is not done: its point and repeat, how and why it ended, and its settings."""
 
     point: int
@@ -131,7 +131,7 @@ def _policy(style: str, script: str) -> str:
     )
 
 
-def _summary(sweep: SweepFolder, keys: Sequence[Axis]) -> str:
+def _summary(sweep: SweepFolder, keys: Sequence[ParallelAxis]) -> str:
     """Describe what was swept, and how the trials ended."""
     names = [axis.title for axis in keys]
     over = f" over {listed(names, 6)}" if names else ""
@@ -146,7 +146,7 @@ def _summary(sweep: SweepFolder, keys: Sequence[Axis]) -> str:
 
 
 def _best(
-    sweep: SweepFolder, ranked_by: Sequence[Axis], order: Sequence[int], settings: Mapping[int, str]
+    sweep: SweepFolder, ranked_by: Sequence[ParallelAxis], order: Sequence[int], settings: Mapping[int, str]
 ) -> str | None:
     """Describe the best point; None if no point has the first objective, or it has no better direction."""
     if not ranked_by or ranked_by[0].better is None or ranked_by[0].values[order[0]] is None:
@@ -160,12 +160,12 @@ def _best(
     )
 
 
-def _settings(keys: Sequence[Axis], place: int) -> str:
+def _settings(keys: Sequence[ParallelAxis], place: int) -> str:
     """Write a point's settings, without keys that do not apply to it."""
     return ", ".join(f"{axis.title} {axis.text(place)}" for axis in keys if axis.values[place] is not None)
 
 
-def _in_brief(keys: Sequence[Axis], place: int) -> str:
+def _in_brief(keys: Sequence[ParallelAxis], place: int) -> str:
     """Write a point's settings with short keys: only the last part if it is unique, and no ``kind``."""
     parts = Counter(axis.title.rpartition(".")[2] for axis in keys)
     words = []
@@ -177,7 +177,7 @@ def _in_brief(keys: Sequence[Axis], place: int) -> str:
     return ", ".join(words)
 
 
-def _swept(axis: Axis) -> Swept:
+def _swept(axis: ParallelAxis) -> Swept:
     texts = list(
         dict.fromkeys(
             axis.text(place)
@@ -192,7 +192,7 @@ def _swept(axis: Axis) -> Swept:
     return Swept(axis.title, values or "no value at any point", sum(value is None for value in axis.values))
 
 
-def _by_value(axis: Axis) -> list[int]:
+def _by_value(axis: ParallelAxis) -> list[int]:
     known = [(value, place) for place, value in enumerate(axis.values) if value is not None]
     return [place for _, place in sorted(known)]
 
@@ -213,15 +213,17 @@ def _missing(sweep: SweepFolder) -> int:
     )
 
 
-def _failure(trial: TrialRow, settings: str) -> Failure:
-    return Failure(trial.point, trial.repeat, trial.status, short(trial.error or "", LONGEST_ERROR), settings)
+def _failure(trial: TrialRow, settings: str) -> FailedTrial:
+    return FailedTrial(
+        trial.point, trial.repeat, trial.status, short(trial.error or "", LONGEST_ERROR), settings
+    )
 
 
 def _data(
     sweep: SweepFolder,
-    known: Sequence[Axis],
-    wanted: Sequence[Axis],
-    along: Sequence[Course],
+    known: Sequence[ParallelAxis],
+    wanted: Sequence[ParallelAxis],
+    along: Sequence[RoundCurve],
     runs: Mapping[int, Sequence[tuple[int, str]]],
 ) -> dict[str, Any]:
     """Return the data for ``sweep.js``; points are referred to by their index in the sweep."""

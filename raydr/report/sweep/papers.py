@@ -10,13 +10,13 @@ from raydr.files import write_whole
 from raydr.report import wording
 from raydr.report.templates import part, templates
 from raydr.runfolder.manifest import require_unchanged
-from raydr.runfolder.paper_table import CellResult, Mean, Verdict, read_paper_table
+from raydr.runfolder.paper_table import CellResult, SeedMean, Verdict, read_paper_table
 from raydr.runfolder.records import REPORT, TABLE, TABLE_REPORT
 
 MARKS: Mapping[Verdict, str] = {"better": "▲", "within": "=", "worse": "▼"}
 
 
-def cell_text(cell: CellResult, mean: Mean) -> str:
+def cell_text(cell: CellResult, mean: SeedMean) -> str:
     """Write one of a cell's values, with its standard deviation if known."""
     write = _writer(cell.measure)
     near = "" if mean.deviation is None else f" ± {write(mean.deviation)}"

@@ -32,7 +32,7 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Course:
+class RoundCurve:
     """A quantity by round; ``arrow`` is the better direction, ``shared`` whether methods can be compared by it."""
 
     name: str
@@ -42,7 +42,7 @@ class Course:
     bands: tuple[Band, ...]
 
 
-def courses(sweep: SweepFolder) -> tuple[Course, ...]:
+def courses(sweep: SweepFolder) -> tuple[RoundCurve, ...]:
     """Return the objective and every metric by round, for all trials that are done and whose folder exists.
 
     Raises
@@ -82,10 +82,10 @@ def _by_round(sweep: SweepFolder, trial: TrialRow) -> dict[str, dict[int, float]
     return {name: line for name, line in finite.items() if len(line) > 1}
 
 
-def _course(name: str, lines: Mapping[int, Sequence[Mapping[int, float]]]) -> Course:
+def _course(name: str, lines: Mapping[int, Sequence[Mapping[int, float]]]) -> RoundCurve:
     places = int(np.clip(MOST_VALUES // len(lines), FEWEST_PLACES, MOST_PLACES))
     shared = name != OBJECTIVE
-    return Course(
+    return RoundCurve(
         name=name,
         title=wording.metric_title(name) if shared else "Objective",
         arrow=wording.arrow(name) if shared else "",

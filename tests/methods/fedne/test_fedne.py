@@ -18,7 +18,7 @@ from tiny import labelled, tiny_run, tiny_scenario
 
 from raydr.arrays import FloatArray, Int64Array
 from raydr.data import load
-from raydr.device import Place, computing_at
+from raydr.device import ArrayDevice, computing_at
 from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.federation import Client, ClientHost, Federation, InlineTransport, Seat, fingerprint
 from raydr.federation.checkpoint import Checkpoint
@@ -641,7 +641,7 @@ def test_clients_trained_as_one_change_as_each_would() -> None:
 
 def test_clients_use_a_gpu_only_as_one() -> None:
     """Alone their batches are too small for one; and as one only where the run computes on it."""
-    for there, device in ((Place(), "cpu"), (Place("cuda"), "cuda")):
+    for there, device in ((ArrayDevice(), "cpu"), (ArrayDevice("cuda"), "cuda")):
         with computing_at(there):
             assert TRAINING.device == "cpu"
             assert replace(TRAINING, together=True).device == device

@@ -29,13 +29,13 @@ from raydr.methods.fedne.fedne import FedAvgNE, FedNE, FedProxNE
 from raydr.methods.fedne.flops import mixing_operations, training_operations
 from raydr.methods.fedne.loss import attraction, repulsion
 from raydr.methods.fedne.server import no_surrogates, train_request
-from raydr.methods.fedne.settings import PUBLISHED, ContrastiveEncoder, Published
+from raydr.methods.fedne.settings import PUBLISHED, ContrastiveEncoder, PresetSettings
 from raydr.methods.fedne.training import Batches, Local, Objective, batch_loss, train
 from raydr.robust import Mean
 
 P2 = FedNE(preset="published")
 SMALL: dict[str, Any] = {"preset": "published", "hidden": (16, 8), "rounds": 3, "batch": 32, "neighbors": 4}
-BASELINES: tuple[type[Published], ...] = (FedAvgNE, FedProxNE, LocalNE, GlobalNE)
+BASELINES: tuple[type[PresetSettings], ...] = (FedAvgNE, FedProxNE, LocalNE, GlobalNE)
 
 DESCRIBED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("3.1 (1)", "repulsion is the logarithm of 1 - phi, to which nothing is added", {"softening": 0.0}),
@@ -92,7 +92,7 @@ def test_the_rate_falls_at_30_and_60_percent_and_surrogates_come_in_at_30() -> N
 
 
 @pytest.mark.parametrize("baseline", BASELINES)
-def test_what_it_is_compared_with_trains_alike_and_mixes_nothing(baseline: type[Published]) -> None:
+def test_what_it_is_compared_with_trains_alike_and_mixes_nothing(baseline: type[PresetSettings]) -> None:
     settings = baseline(preset="published")
     shared = PUBLISHED.keys() & baseline.model_fields.keys()
     assert {key: getattr(settings, key) for key in shared} == {key: PUBLISHED[key] for key in shared}

@@ -30,7 +30,7 @@ from raydr.methods.landmarks.kernel import (
 )
 from raydr.privacy.accounting import gaussian_delta, gaussian_multiplier
 from raydr.scenarios.afterwards import bounding
-from raydr.scenarios.afterwards.bounding import Line, bounds_of
+from raydr.scenarios.afterwards.bounding import BoundRow, bounds_of
 from raydr.scenarios.runner import run
 from raydr.scenarios.schema.privacy import PrivacySettings
 from raydr.scenarios.schema.reading import read
@@ -438,7 +438,7 @@ def test_noise_on_the_data_is_drawn_anew(finished: Path, level: float) -> None:
 
 
 def test_an_infinite_bound_is_written_by_name() -> None:
-    line = Line("Theorem 5", "an error", math.inf, 1.0)
+    line = BoundRow("Theorem 5", "an error", math.inf, 1.0)
     assert json.loads(json.dumps(line.as_dict(), allow_nan=False))["bound"] == "inf"
     assert replace(line, measured=None).factor is None
 

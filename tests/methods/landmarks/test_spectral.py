@@ -19,7 +19,7 @@ from raydr.errors import DataError, ScenarioError
 from raydr.front.api import run
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points, squared_distances
-from raydr.journal import Event, Incident, Journal, Progress
+from raydr.journal import Event, IncidentEvent, Journal, Progress
 from raydr.methods import METHODS
 from raydr.methods.landmarks import neighbor_spectrum, pooled_kernel
 from raydr.methods.landmarks.clustering import factor_spectrum, spectral_clusters
@@ -423,11 +423,11 @@ def test_the_pooled_counterpart_takes_the_bandwidth_of_the_run_and_says_how_far_
     assert adjusted_rand_score(labels, wide.clusters) > 0.98 > adjusted_rand_score(labels, narrow.clusters)
     steps = [event for event in heard if isinstance(event, Progress) and event.stage == "clusters"]
     assert steps[-1].done == steps[-1].total
-    assert not any(isinstance(event, Incident) for event in heard)
+    assert not any(isinstance(event, IncidentEvent) for event in heard)
     monkeypatch.setattr(pooled_kernel, "TOLERANCE", 0.0)
     monkeypatch.setattr(pooled_kernel, "MOST_PRODUCTS", 1)
     settings(affinity="rbf").central({"gamma": np.array([0.05])}, rows, 0, Journal(heard.append))
-    assert any(isinstance(event, Incident) and "did not converge" in event.text for event in heard)
+    assert any(isinstance(event, IncidentEvent) and "did not converge" in event.text for event in heard)
 
 
 # Nearest neighbours

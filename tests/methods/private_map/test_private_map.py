@@ -30,9 +30,8 @@ from raydr.methods.private_map.messages import (
 )
 from raydr.methods.private_map.placing import Landmarks, own_rows, place
 from raydr.methods.private_map.server import PrivateMap
-from raydr.methods.private_map.settings import Budget
-from raydr.privacy.accounting import Budget as RunBudget
-from raydr.privacy.accounting import gaussian_multiplier
+from raydr.methods.private_map.settings import NoiseShares
+from raydr.privacy.accounting import Budget, gaussian_multiplier
 from raydr.privacy.ledger import Granularity
 from raydr.privacy.statement import statement
 from raydr.scenarios.schema.reading import read
@@ -97,7 +96,7 @@ def test_what_is_declared_is_reached() -> None:
 def test_the_accountant_comes_to_what_is_claimed(epsilon: float, rounds: int) -> None:
     federation = federate(np.array_split(digits(300), 3))
     served(federation, settings_of(epsilon=epsilon, rounds=rounds))
-    told = statement(federation.ledger, RunBudget())
+    told = statement(federation.ledger, Budget())
     assert told.infinite == ()
     client = told.epsilon_by_adversary["client"].accounted  # all that may collude, of three
     assert client == pytest.approx(epsilon, rel=1e-6)
@@ -112,19 +111,19 @@ def test_the_accountant_comes_to_what_is_claimed(epsilon: float, rounds: int) ->
 def test_noise_by_each_client_is_worth_the_same_to_the_server() -> None:
     federation = federate(np.array_split(digits(300), 3))
     served(federation, settings_of(per="client"))
-    told = statement(federation.ledger, RunBudget())
+    told = statement(federation.ledger, Budget())
     assert told.epsilon == pytest.approx(8.0, rel=1e-6)
     assert all(against.epsilon == told.epsilon for against in told.epsilon_by_adversary.values())
 
 
 def test_delta_is_the_runs_unless_the_method_has_its_own() -> None:
-    strict = Budget.of(settings_of(delta=1e-9), RunBudget(1e-5), 1)
-    assert strict == Budget.of(settings_of(), RunBudget(1e-9), 1)
-    assert strict.first > Budget.of(settings_of(), RunBudget(1e-5), 1).first
+    strict = NoiseShares.of(settings_of(delta=1e-9), Budget(1e-5), 1)
+    assert strict == NoiseShares.of(settings_of(), Budget(1e-9), 1)
+    assert strict.first > NoiseShares.of(settings_of(), Budget(1e-5), 1).first
 
 
 def test_nothing_of_single_records_leaves() -> None:
-    federation = federate(np.array_split(digits(300), 3), budget=RunBudget(strict=True))
+    federation = federate(np.array_split(digits(300), 3), budget=Budget(strict=True))
     outcome = served(federation, settings_of())
     up = [entry for entry in federation.ledger.entries.values() if entry.direction == "up"]
     assert {entry.kind for entry in up} == {"Enrolment", "FirstMoments", "Scatter", "CellSums"}
@@ -136,7 +135,7 @@ def test_nothing_of_single_records_leaves() -> None:
 
 
 def test_noise_is_as_strong_as_the_accountant_is_told() -> None:
-    budget = Budget.of(settings_of(), RunBudget(1e-5), 1)
+    budget = NoiseShares.of(settings_of(), Budget(1e-5), 1)
     rows = np.zeros((40, 300))
     seen = View(0.0, 1.0, None, None, 300)
     for per, wanted in (("sum", np.sqrt(4 / 3)), ("client", 2.0)):
@@ -230,7 +229,7 @@ def test_sums_are_of_the_rows_and_the_frame_that_are_asked_for() -> None:
 def test_without_noise_the_axes_are_the_principal_ones() -> None:
     rows = digits(500)
     axes = private_axes(
-        federate([rows]), settings_of(axes=8), Budget.of(settings_of(epsilon=1e9), RunBudget(1e-5), 1)
+        federate([rows]), settings_of(axes=8), NoiseShares.of(settings_of(epsilon=1e9), Budget(1e-5), 1)
     )
     centred = rows - rows.mean(axis=0)
     # Seen from the mean, rows are cut to their mean length: what is beyond counts less, so angles are small, not none.
@@ -257,7 +256,7 @@ def test_axes_that_noise_alone_could_have_are_left_out() -> None:
 def test_the_noise_that_the_server_reckons_with_is_what_is_in_the_sums(per: Any, relation: Any) -> None:
     """Of rows at the centre, whose sums are noise alone, at seven clients of whom one may collude."""
     clients, width = 7, 60
-    budget = Budget.of(settings_of(per=per, relation=relation), RunBudget(), clients)
+    budget = NoiseShares.of(settings_of(per=per, relation=relation), Budget(), clients)
     federation = federate([np.zeros((2, width))] * clients)
     sight = View(0.0, 1.0, None, None, width)
     asked = ScatterRequest(sight, np.zeros(width), 1.0, 14, budget.noise(budget.scatter, 1.0))
@@ -273,7 +272,7 @@ def test_rows_are_cut_to_their_root_mean_square_length_from_the_mean() -> None:
     rows = digits(400)
     federation, transcript = federation_seen([rows])
     method = settings_of(epsilon=1e9)
-    axes = private_axes(federation, method, Budget.of(method, RunBudget(), 1))
+    axes = private_axes(federation, method, NoiseShares.of(method, Budget(), 1))
     (asked,) = [
         seen.request
         for seen in transcript
@@ -283,14 +282,14 @@ def test_rows_are_cut_to_their_root_mean_square_length_from_the_mean() -> None:
     assert asked.clip == pytest.approx(width, rel=1e-4)
     assert np.allclose(asked.mean, rows.mean(axis=0) - 8.0, atol=1e-3)
     federation, transcript = federation_seen([rows])
-    private_cells(federation, method, Budget.of(method, RunBudget(), 1), axes)
+    private_cells(federation, method, NoiseShares.of(method, Budget(), 1), axes)
     cells = [seen.request for seen in transcript if isinstance(seen.request, CellSumsRequest)]
     assert {request.clip for request in cells} == {0.55 * float(np.sqrt(axes.variances.sum()))}
 
 
 def test_cells_are_as_many_as_seven_deviations_of_rows_allow() -> None:
     """Rows over 7 deviations of the last round; a sixteenth and a quarter of them in the first two."""
-    budget = Budget.of(settings_of(epsilon=1.0), RunBudget(), 10)
+    budget = NoiseShares.of(settings_of(epsilon=1.0), Budget(), 10)
     weight = (1.0 - 0.04 - 0.12) * 4.0 / (1.0 + 2.0 + 3.0 + 4.0 + 4.0)
     last = gaussian_multiplier(1.0, 1e-5) / np.sqrt(weight) * np.sqrt(1.25) * np.sqrt(10 / 8)
     assert budget.deviation(4) == pytest.approx(last, rel=1e-6)

@@ -20,7 +20,7 @@ from raydr.methods import METHODS
 from raydr.methods.private_map import cells as cells_room
 from raydr.methods.private_map import frame as frame_room
 from raydr.methods.private_map.cells import private_cells, shrunken_steps, spoken_for
-from raydr.methods.private_map.frame import Axes, leading_axes, private_axes, view
+from raydr.methods.private_map.frame import FrameAxes, leading_axes, private_axes, view
 from raydr.methods.private_map.messages import (
     CellSumsRequest,
     FirstMomentsRequest,
@@ -35,9 +35,8 @@ from raydr.methods.private_map.messages import (
 )
 from raydr.methods.private_map.placing import Landmarks, own_rows, place
 from raydr.methods.private_map.server import PrivateMap, draw
-from raydr.methods.private_map.settings import Budget
-from raydr.privacy.accounting import Budget as RunBudget
-from raydr.privacy.accounting import gaussian_multiplier
+from raydr.methods.private_map.settings import NoiseShares
+from raydr.privacy.accounting import Budget, gaussian_multiplier
 from raydr.privacy.mechanism import Relation
 
 QUICK: dict[str, Any] = {"early_iterations": 5, "iterations": 5, "placing_iterations": 5}
@@ -47,8 +46,8 @@ def settings_of(**more: Any) -> PrivateMap:
     return PrivateMap(**{"epsilon": 1e9, "bounds": (2.0, 10.0), **QUICK, **more})
 
 
-def budget_of(settings: PrivateMap, clients: int = 1) -> Budget:
-    return Budget.of(settings, RunBudget(), clients)
+def budget_of(settings: PrivateMap, clients: int = 1) -> NoiseShares:
+    return NoiseShares.of(settings, Budget(), clients)
 
 
 def summand(request: Request[Any], rows: FloatArray) -> Float64Array:
@@ -215,7 +214,7 @@ class TestBudget:
     def test_shares_are_as_told(self, rounds: int) -> None:
         """A twenty-fifth for the mean, three for the scatter; rounds by 1, 2, 3 and then 4 parts."""
         method = settings_of(epsilon=2.0, rounds=rounds)
-        budget, whole = budget_of(method), gaussian_multiplier(2.0, RunBudget().delta)
+        budget, whole = budget_of(method), gaussian_multiplier(2.0, Budget().delta)
         parts = np.minimum(4.0, np.arange(1.0, rounds + 1.0))
         spent = [(whole / each) ** 2 for each in (budget.first, budget.scatter, *budget.rounds)]
         assert spent == pytest.approx([0.04, 0.12, *(0.84 * parts / parts.sum())])
@@ -242,7 +241,7 @@ class TestBudget:
     def test_what_is_afforded_follows_from_the_last_rounds_noise(self) -> None:
         """Of two rounds the last has two thirds of what mean and scatter leave."""
         method = settings_of(epsilon=1.0, rounds=2)
-        last = gaussian_multiplier(1.0, RunBudget().delta) / np.sqrt(0.84 * 2 / 3) * np.sqrt(1.25)
+        last = gaussian_multiplier(1.0, Budget().delta) / np.sqrt(0.84 * 2 / 3) * np.sqrt(1.25)
         count = int(20_000 / (7.0 * last))
         assert budget_of(method).cells(method, 20_000) == (count // 4, count)
 
@@ -378,7 +377,7 @@ class TestCells:
         method = settings_of(rounds=3, cells=64)
         budget = budget_of(method)
         sight = view(federate([rows]), method)
-        axes = Axes(Frame(sight, np.zeros(3), np.eye(3)[:, :2]), np.array([2.25, 1.0]))
+        axes = FrameAxes(Frame(sight, np.zeros(3), np.eye(3)[:, :2]), np.array([2.25, 1.0]))
         clip = 0.55 * np.sqrt(3.25)
         halved: list[tuple[Any, ...]] = []
         shrunk: list[tuple[Any, ...]] = []
@@ -439,7 +438,7 @@ class TestCells:
         rows = np.zeros((4000, 3)) + 6.0
         method = settings_of(rounds=1, cells=2000)
         federation, transcript = federation_seen([rows])
-        axes = Axes(Frame(view(federation, method), np.zeros(3), np.eye(3)[:, :2]), np.array([4.0, 1.0]))
+        axes = FrameAxes(Frame(view(federation, method), np.zeros(3), np.eye(3)[:, :2]), np.array([4.0, 1.0]))
         private_cells(federation, method, budget_of(method), axes)
         (centres,) = [
             seen.request.centres

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from raydr.arrays import BoolArray, Float64Array
 from raydr.errors import DataError, ScenarioError
 from raydr.methods.sense import smacof as module
-from raydr.methods.sense.algorithm_2 import MOST_POINTS, Seen, algorithm_2
+from raydr.methods.sense.algorithm_2 import MOST_POINTS, VisibleAnchors, algorithm_2
 from raydr.methods.sense.smacof import random_start, smacof
 
 
@@ -81,11 +81,11 @@ def turned_rows(given: Sites) -> Float64Array:
     return np.asarray(given.rows @ np.linalg.qr(random.normal(size=(6, 6)))[0] + 3.0)
 
 
-def seen(given: Sites) -> list[Seen]:
+def seen(given: Sites) -> list[VisibleAnchors]:
     """What the server observes of each client."""
     turned = turned_rows(given)
     return [
-        Seen(
+        VisibleAnchors(
             np.array(visible),
             between(given.rows[client], given.anchors[visible]) ** 2,
             turned[client] if given.inside else None,
@@ -122,7 +122,7 @@ def test_algorithm_2_stops_where_the_stress_of_all_clients_falls_by_less_than_ep
 
 def test_algorithm_2_refuses_what_its_matrices_would_not_hold() -> None:
     anchors = np.random.default_rng(0).normal(size=(2, 3))
-    many = Seen(np.arange(2), np.ones((MOST_POINTS - 1, 2)))
+    many = VisibleAnchors(np.arange(2), np.ones((MOST_POINTS - 1, 2)))
     with pytest.raises(ScenarioError, match=r"the limit is 4,000\. Choose method\.solver: smacof,"):
         algorithm_2(anchors, [many], np.zeros((MOST_POINTS - 1, 3)))
 
