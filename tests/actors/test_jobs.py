@@ -804,7 +804,7 @@ def test_an_archive_that_cannot_be_unpacked_is_told_in_one_paragraph(
     there = fetched(content, monkeypatch)
     with pytest.raises(RunError, match=said) as caught:
         there(tmp_path)
-    assert "fetch it again with `raydr jobs fetch job-1 --address http://head:8265`" in str(caught.value)
+    assert "Fetch it again with `raydr jobs fetch job-1 --address http://head:8265`" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / ".packed").exists()
 

@@ -237,7 +237,7 @@ def test_anchors_of_sense_are_none_of_the_rows(X: Any) -> None:
 
 
 def test_references_of_dsne_are_none_of_the_rows(X: Any) -> None:
-    with pytest.raises(DataError, match="or give method"):
+    with pytest.raises(DataError, match="or set method"):
         quick("DSNE", reference_path=None).fit(X)
 
 

@@ -151,4 +151,4 @@ def test_from_python(keyed: Path) -> None:
 
 def test_a_plan_says_that_an_audit_repeats_the_run() -> None:
     said = [" ".join(plan_of_scenario(tiny_scenario(**more)).notes) for more in ({}, {"audit": True})]
-    assert ["The audit repeats the run" in notes for notes in said] == [False, True]
+    assert ["The audit repeats federation and method" in notes for notes in said] == [False, True]

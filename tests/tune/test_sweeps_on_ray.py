@@ -277,6 +277,6 @@ def test_errors_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert status(["sweep", str(file), "--resume"]) == 2
     assert "is not an interrupted sweep" in capsys.readouterr().err
     assert status(["run", str(file)]) == 2
-    assert "is a sweep: `raydr sweep" in capsys.readouterr().err
+    assert "is a sweep: run `raydr sweep" in capsys.readouterr().err
     assert status(["sweep", str(file), "--quick"]) == 2
     assert "does not say what --quick changes" in capsys.readouterr().err

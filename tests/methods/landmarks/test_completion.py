@@ -176,7 +176,7 @@ def test_no_kept_direction_is_noise(narrowest: float, seed: int) -> None:
 
 @pytest.mark.parametrize("landmarks", [np.zeros((3, 2)), np.full((5, 4), 7.3), np.ones((1, 2))])
 def test_landmarks_that_do_not_differ_are_refused(landmarks: Float64Array) -> None:
-    with pytest.raises(DataError, match=r"landmarks differ by no more .* scale the data"):
+    with pytest.raises(DataError, match=r"landmarks differ by no more .* Scale the data"):
         trilateration(landmarks, 4.0)
     with pytest.raises(DataError, match="landmarks"):
         trilaterate(landmarks, [squared_distances(landmarks, landmarks)])

@@ -263,7 +263,7 @@ def test_the_noise_that_the_server_reckons_with_is_what_is_in_the_sums(per: Any,
     assert np.std(federation.sum(asked).triangle) == pytest.approx(budget.scatter_deviation, rel=0.08)
     frame = Frame(sight, np.zeros(width), np.eye(width)[:, :20])
     for round in (0, 4):
-        federation.round += 1
+        federation._rounds.number += 1
         far = CellSumsRequest(frame, np.eye(200, 20), 1.0, 14, budget.noise(budget.rounds[round], 1.0))
         assert np.std(federation.sum(far).residuals) == pytest.approx(budget.deviation(round), rel=0.05)
 
