@@ -114,6 +114,25 @@ def losing(
     return Federation(transport, count, context), transport
 
 
+def test_simulated_faults_strike_no_preparation_of_a_secure_sum() -> None:
+    """They strike calls in rounds; keys and shares go between clients in calls that are in none."""
+
+    class Noting(InlineTransport):
+        def ask(self, call: Call) -> list[Answer]:
+            asked.append((type(call.told(call.clients[0])).__name__, call.in_rounds))
+            return super().ask(call)
+
+    asked: list[tuple[str, bool]] = []
+    seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(4))]
+    host = ClientHost(seats=seats, seed=0, withheld=known(seats))
+    federation = Federation(Noting([host]), 4, Context(seed=0, secure=SecureSums()))
+    for _ in federation.rounds(1, {}):
+        federation.mean(VectorsRequest())
+        federation.gather(VectorsRequest())
+    assert {name for name, in_rounds in asked if in_rounds} == {"VectorsRequest"}
+    assert {"AdvertiseRequest", "ShareRequest"} <= {name for name, in_rounds in asked if not in_rounds}
+
+
 @pytest.mark.parametrize("count", [3, 5, 20])
 @pytest.mark.parametrize("packing", ["together", "apart"])
 def test_a_secure_sum_is_the_plain_one_to_the_bit(count: int, packing: str) -> None:
