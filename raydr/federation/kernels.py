@@ -1,4 +1,4 @@
-"""Compiled inner loops of exact sums. The module imports numba, so it is imported only where it is used."""
+"""Compiled inner loops of exact sums. They import numba, so import this module where it is used."""
 
 from __future__ import annotations
 

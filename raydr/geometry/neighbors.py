@@ -18,9 +18,7 @@ Any other `Geometry` is searched block by block on the values that it returns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from threading import Lock
 from typing import Any
 
@@ -142,7 +140,9 @@ class Candidates:
 
     def offer(self, tile: FloatArray, own: Int64Array, first_column: int, heaps: Int64Array) -> None:
         """Offer rows ``first_column...`` at the squared distances ``tile`` to the ``heaps`` (own,) of rows ``own``."""
-        compiled_once(_keep_nearest)(tile, own, first_column, heaps, self.squared, self.indices)
+        from raydr.geometry.kernels import keep_nearest
+
+        keep_nearest(tile, own, first_column, heaps, self.squared, self.indices)
 
 
 def _search_blocks(
@@ -289,85 +289,18 @@ def search_rows(
 
 def measured_nearest(points: Points, own: Int64Array, indices: Int64Array) -> tuple[Int64Array, Float64Array]:
     """Return the candidates (own, candidates) of rows ``own``, nearest first, and float64 squared distances."""
-    squared = np.empty(indices.shape, np.float64)
-    compiled_once(measure_pairs)(points.coordinates, own, indices, squared)
-    return _sorted(indices, squared)
+    return _sorted(indices, measured_pairs(points, own, indices))
+
+
+def measured_pairs(points: Points, own: Int64Array, others: Int64Array) -> Float64Array:
+    """Return squared distances (own, k) of rows ``own`` (own,) to rows ``others`` (own, k), by differences."""
+    from raydr.geometry.kernels import measure_pairs
+
+    squared = np.empty(others.shape, np.float64)
+    measure_pairs(points.coordinates, own, others, squared)
+    return squared
 
 
 def _sorted(indices: Int64Array, squared: Any) -> tuple[Int64Array, Any]:
     order = np.lexsort((indices, squared), axis=1)
     return np.take_along_axis(indices, order, axis=1), np.take_along_axis(squared, order, axis=1)
-
-
-def _keep_nearest(
-    tile: FloatArray,
-    own: Int64Array,
-    first_column: int,
-    heaps: Int64Array,
-    squared: FloatArray,
-    indices: Int64Array,
-) -> None:
-    """Offer each value of a tile to its row's heap of the smallest (value, index) pairs, the largest on top.
-
-    This is compiled. The branch is nearly always "too far", so a pass costs about as much as one numpy
-    comparison. argpartition over whole rows costs as much as half the matrix product.
-    """
-    size = squared.shape[1]
-    for place in range(tile.shape[0]):
-        row = heaps[place]
-        for column in range(tile.shape[1]):
-            value = tile[place, column]
-            if not value <= squared[row, 0]:
-                continue
-            index = first_column + column
-            if index == own[place] or (value == squared[row, 0] and index > indices[row, 0]):
-                continue
-            at = 0
-            while True:
-                child = 2 * at + 1
-                if child >= size:
-                    break
-                right = child + 1
-                if right < size and (
-                    squared[row, right] > squared[row, child]
-                    or (
-                        squared[row, right] == squared[row, child]
-                        and indices[row, right] > indices[row, child]
-                    )
-                ):
-                    child = right
-                if squared[row, child] < value or (
-                    squared[row, child] == value and indices[row, child] < index
-                ):
-                    break
-                squared[row, at] = squared[row, child]
-                indices[row, at] = indices[row, child]
-                at = child
-            squared[row, at] = value
-            indices[row, at] = index
-
-
-def measure_pairs(
-    coordinates: FloatArray, own: Int64Array, indices: Int64Array, squared: Float64Array
-) -> None:
-    """Fill ``squared`` with the squared distances of the rows ``own`` to the rows ``indices``, by differences."""
-    for row in range(indices.shape[0]):
-        for column in range(indices.shape[1]):
-            total = 0.0
-            for feature in range(coordinates.shape[1]):
-                here = np.float64(coordinates[own[row], feature])
-                difference = here - np.float64(coordinates[indices[row, column], feature])
-                total += difference * difference
-            squared[row, column] = total
-
-
-@cache
-def compiled_once(kernel: Callable[..., None]) -> Callable[..., None]:
-    """Return a kernel, compiled by numba for the threads of this process on first use."""
-    import numba
-
-    # Only sums may be reordered, so that they are vectorised. Comparisons with infinity must stay as written.
-    compiled: Callable[..., None] = numba.njit(
-        nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"}
-    )(kernel)
-    return compiled

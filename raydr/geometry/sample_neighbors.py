@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from raydr.arrays import BoolArray, Float32Array, Float64Array, FloatArray, Int64Array
-from raydr.geometry.neighbors import compiled_once, measure_pairs
+from raydr.arrays import BoolArray, Float64Array, FloatArray, Int64Array
+from raydr.geometry.neighbors import measured_pairs
 from raydr.geometry.points import (
     Geometry,
     Points,
@@ -32,8 +32,6 @@ HELD = 4
 """Keep a float32 copy of the table if at least 1 in ``HELD`` rows is sampled."""
 TREE_FEATURES = 3
 """Up to this many features, a k-d tree finds the nearest rows, and distances are differences."""
-BOX_ROWS = 256
-"""Rows per box of nearby rows. Mostly all or none of them are nearer than a threshold."""
 BLOCK_VALUES = 2**25
 """Values per block of a general geometry: 256 MB in double precision."""
 
@@ -104,8 +102,10 @@ def squared_distances_of(geometry: Geometry, own: Int64Array) -> Float64Array:
     For points, they are computed by differences.
     """
     if isinstance(geometry, Points):
+        from raydr.geometry.kernels import measure_all
+
         squared = np.empty((own.size, geometry.rows))
-        compiled_once(_measure_all)(geometry.coordinates, own, squared)
+        measure_all(geometry.coordinates, own, squared)
     else:
         distances_of_rows = getattr(geometry, "squared_distance_rows", None)
         blocks = (
@@ -151,12 +151,14 @@ def count_nearer(
     >>> count_nearer(line, np.array([0]), np.array([0, 2]), np.array([9.0, 9.5])).tolist()
     [1, 2]
     """
+    from raydr.geometry.kernels import count_boxed, count_filtered
+
     counts = np.zeros(thresholds.size, np.int64)
     if points.coordinates.shape[1] <= TREE_FEATURES:
 
         def count(block: tuple[int, int]) -> None:
             part = slice(block[0], block[1] + 1)
-            compiled_once(_count_boxed)(
+            count_boxed(
                 columns, places, lowest, highest, own[slice(*block)], starts[part], thresholds, counts
             )
 
@@ -174,7 +176,7 @@ def count_nearer(
             scaled = thresholds * filtered.scale**2
             for others, rows_of in zip(held or map(filtered.brought, cut), cut, strict=True):
                 first = rows_of.start
-                compiled_once(_count_filtered)(
+                count_filtered(
                     mine.rows @ others.rows.T,
                     mine.norms,
                     others.norms,
@@ -190,13 +192,6 @@ def count_nearer(
 
     run_threaded(count, row_blocks(own.size, OWN_ROWS), threads)
     return counts
-
-
-def measured_pairs(points: Points, own: Int64Array, others: Int64Array) -> Float64Array:
-    """Return squared distances (sampled, k) of rows ``own`` (sampled,) to ``others`` (sampled, k), by differences."""
-    squared = np.empty(others.shape)
-    compiled_once(measure_pairs)(points.coordinates, own, others, squared)
-    return squared
 
 
 def norms_of(points: Points, rows: Int64Array) -> Float64Array:
@@ -290,6 +285,8 @@ def _filtered(
     filtered: _Filter, own: Int64Array, size: int, k: int
 ) -> tuple[Int64Array, Float64Array, BoolArray]:
     """Return the nearest ``size`` rows by the filter, measured, and for which rows the first ``k`` are certain."""
+    from raydr.geometry.kernels import keep_smallest
+
     points = filtered.points
     mine = filtered.brought(own)
     indices = np.full((own.size, size), -1, np.int64)
@@ -298,7 +295,7 @@ def _filtered(
     for first, last in row_blocks(points.rows, BLOCK_ROWS):
         others = filtered.brought(slice(first, last))
         largest = max(largest, float(others.norms.max()))
-        compiled_once(_offer)(
+        keep_smallest(
             mine.rows @ others.rows.T, others.norms.astype(filtered.dtype), own, first, rough, indices
         )
     found, squared = _sorted(indices, measured_pairs(points, own, indices))
@@ -314,6 +311,8 @@ def _boxed(points: Points) -> tuple[Float64Array, Int64Array, Float64Array, Floa
     A box is given by its lowest and highest coordinates, (boxes, features).
     """
     from scipy.spatial import cKDTree
+
+    from raydr.geometry.kernels import BOX_ROWS
 
     coordinates = points.coordinates.astype(np.float64, copy=False)
     order = cKDTree(coordinates, leafsize=BOX_ROWS // 2).indices
@@ -342,158 +341,3 @@ def _smallest(squared: Float64Array, k: int) -> tuple[Int64Array, Float64Array]:
 def _sorted(indices: Int64Array, squared: Float64Array) -> tuple[Int64Array, Float64Array]:
     order = np.lexsort((indices, squared), axis=1)
     return np.take_along_axis(indices, order, axis=1), np.take_along_axis(squared, order, axis=1)
-
-
-def _offer(
-    products: FloatArray,
-    norms: FloatArray,
-    own: Int64Array,
-    first: int,
-    kept: FloatArray,
-    indices: Int64Array,
-) -> None:
-    """Keep the smallest ``norms - 2 products`` of each row, ascending: squared distances minus the row's own norm."""
-    size = kept.shape[1]
-    columns = products.shape[1]
-    values = np.empty(columns, products.dtype)
-    for row in range(products.shape[0]):
-        for column in range(columns):
-            values[column] = norms[column] - 2 * products[row, column]
-        for start in range(0, columns, 64):
-            stop = min(start + 64, columns)
-            farthest = kept[row, size - 1]
-            near = 0
-            for column in range(start, stop):
-                near += values[column] < farthest
-            if near == 0:  # the usual case
-                continue
-            for column in range(start, stop):
-                value = values[column]
-                if value >= kept[row, size - 1] or first + column == own[row]:
-                    continue
-                at = size - 1
-                while at > 0 and kept[row, at - 1] > value:
-                    kept[row, at] = kept[row, at - 1]
-                    indices[row, at] = indices[row, at - 1]
-                    at -= 1
-                kept[row, at] = value
-                indices[row, at] = first + column
-
-
-def _count_filtered(
-    products: Float32Array,
-    own_norms: Float64Array,
-    other_norms: Float64Array,
-    doubt: float,
-    coordinates: FloatArray,
-    own: Int64Array,
-    first: int,
-    starts: Int64Array,
-    scaled: Float64Array,
-    thresholds: Float64Array,
-    counts: Int64Array,
-) -> None:
-    """Add the rows ``first...`` that are nearer to ``counts``. Doubtful ones are measured."""
-    columns = products.shape[1]
-    surely = np.empty(columns, np.float32)
-    perhaps = np.empty(columns, np.float32)
-    more = np.empty(columns, np.float32)
-    less = np.empty(columns, np.float32)
-    for column in range(columns):
-        more[column] = other_norms[column] * (1.0 + doubt)
-        less[column] = other_norms[column] * (1.0 - doubt)
-    one, none, two = np.float32(1.0), np.float32(0.0), np.float32(2.0)
-    for row in range(products.shape[0]):
-        itself = own[row] - first
-        if 0 <= itself < columns:
-            products[row, itself] = -np.inf
-        for column in range(columns):
-            product = two * products[row, column]
-            surely[column] = more[column] - product
-            perhaps[column] = less[column] - product
-        for at in range(starts[row], starts[row + 1]):
-            low = np.float32(scaled[at] - own_norms[row] * (1.0 + doubt))
-            high = np.float32(scaled[at] - own_norms[row] * (1.0 - doubt))
-            sure, maybe = none, none
-            for column in range(columns):
-                sure += one if surely[column] < low else none
-                maybe += one if perhaps[column] <= high else none
-            counts[at] += np.int64(sure)
-            if maybe == sure:
-                continue
-            for column in range(columns):
-                if perhaps[column] <= high and not surely[column] < low:
-                    total = 0.0
-                    for feature in range(coordinates.shape[1]):
-                        difference = np.float64(coordinates[own[row], feature]) - np.float64(
-                            coordinates[first + column, feature]
-                        )
-                        total += difference * difference
-                    if total < thresholds[at]:
-                        counts[at] += 1
-
-
-def _count_boxed(
-    columns: Float64Array,
-    places: Int64Array,
-    lowest: Float64Array,
-    highest: Float64Array,
-    own: Int64Array,
-    starts: Int64Array,
-    thresholds: Float64Array,
-    counts: Int64Array,
-) -> None:
-    """Do the same for few features, by differences. Boxes that are nearer or farther as a whole are skipped."""
-    features, rows = columns.shape
-    boxes, size = lowest.shape[0], BOX_ROWS
-    squared = np.empty(size, np.float64)
-    for row in range(own.size):
-        place = places[own[row]]
-        for box in range(boxes):
-            first = box * size
-            last = min(first + size, rows)
-            least, most = 0.0, 0.0
-            for feature in range(features):
-                here = columns[feature, place]
-                below, above = lowest[box, feature] - here, here - highest[box, feature]
-                outside = max(below, above, 0.0)
-                inside = max(-below, -above)
-                least += outside * outside
-                most += inside * inside
-            least, most = least * (1.0 - 1e-12), most * (1.0 + 1e-12)
-            inside_box = first <= place < last
-            computed = False
-            for at in range(starts[row], starts[row + 1]):
-                threshold = thresholds[at]
-                if least >= threshold:
-                    continue
-                if most < threshold:
-                    counts[at] += last - first - inside_box
-                    continue
-                if not computed:
-                    computed = True
-                    for column in range(first, last):
-                        difference = columns[0, column] - columns[0, place]
-                        squared[column - first] = difference * difference
-                    for feature in range(1, features):
-                        for column in range(first, last):
-                            difference = columns[feature, column] - columns[feature, place]
-                            squared[column - first] += difference * difference
-                    if inside_box:
-                        squared[place - first] = np.inf
-                nearer = 0
-                for column in range(last - first):
-                    nearer += squared[column] < threshold
-                counts[at] += nearer
-
-
-def _measure_all(coordinates: FloatArray, own: Int64Array, squared: Float64Array) -> None:
-    for row in range(own.size):
-        for other in range(coordinates.shape[0]):
-            total = 0.0
-            for feature in range(coordinates.shape[1]):
-                difference = np.float64(coordinates[own[row], feature]) - np.float64(
-                    coordinates[other, feature]
-                )
-                total += difference * difference
-            squared[row, other] = total

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-
 import numpy as np
 
-from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array
+from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.geometry.points import row_blocks, run_threaded
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric
@@ -93,6 +90,8 @@ def silhouettes_among_all(examination: Examination, groups: Int64Array, own: Int
     UnmeasurableError
         As in `silhouettes`.
     """
+    from raydr.metrics.kernels import fill_silhouettes
+
     sizes = np.bincount(groups)
     _require_groups(int(np.count_nonzero(sizes)), len(groups))
     sizes = sizes[sizes > 0]
@@ -106,7 +105,7 @@ def silhouettes_among_all(examination: Examination, groups: Int64Array, own: Int
 
     def judge(block: tuple[int, int]) -> None:
         part = slice(*block)
-        _compiled()(columns, starts, positions[own[part]], group[part], found[part])
+        fill_silhouettes(columns, starts, positions[own[part]], group[part], found[part])
 
     run_threaded(judge, row_blocks(own.size, BLOCK_ROWS), examination.threads)
     return found
@@ -117,52 +116,6 @@ def _require_groups(found: int, rows: int) -> None:
         raise UnmeasurableError(
             f"the silhouette needs from 2 to {rows - 1} clusters in {rows} rows, but there are {found}"
         )
-
-
-def _silhouettes(
-    columns: Float32Array, starts: Int64Array, own: Float32Array, group: Int64Array, found: Float64Array
-) -> None:
-    """Compute the silhouettes of the positions ``own``.
-
-    ``columns`` (dimensions, rows) holds all rows, group by group.
-    """
-    dimensions = columns.shape[0]
-    squared = np.empty(256, np.float32)  # one dimension after the other, so that the loops are vectorised
-    for row in range(own.shape[0]):
-        inside, beyond = 0.0, np.inf
-        for other in range(starts.size - 1):
-            first, last = starts[other], starts[other + 1]
-            total = 0.0
-            for start in range(first, last, 256):
-                size = min(256, last - start)
-                for column in range(size):
-                    difference = columns[0, start + column] - own[row, 0]
-                    squared[column] = difference * difference
-                for dimension in range(1, dimensions):
-                    for column in range(size):
-                        difference = columns[dimension, start + column] - own[row, dimension]
-                        squared[column] += difference * difference
-                part = np.float32(0.0)
-                for column in range(size):
-                    part += np.sqrt(squared[column])
-                total += float(part)
-            if other == group[row]:
-                inside = total / max(1, last - first - 1)
-            else:
-                beyond = min(beyond, total / (last - first))
-        alone = starts[group[row] + 1] - starts[group[row]] == 1
-        largest = max(inside, beyond)
-        found[row] = 0.0 if alone or largest == 0.0 else (beyond - inside) / largest
-
-
-@cache
-def _compiled() -> Callable[..., None]:
-    import numba
-
-    compiled: Callable[..., None] = numba.njit(
-        nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"}
-    )(_silhouettes)
-    return compiled
 
 
 @metric(

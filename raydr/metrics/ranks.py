@@ -14,12 +14,11 @@ from math import fsum
 import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array
-from raydr.geometry.neighbors import NeighborGraph
+from raydr.geometry.neighbors import NeighborGraph, measured_pairs
 from raydr.geometry.points import Geometry, Points, map_threaded, row_blocks
 from raydr.geometry.sample_neighbors import (
     Around,
     count_nearer,
-    measured_pairs,
     squared_distances_of,
 )
 from raydr.metrics.evidence import Examination, UnmeasurableError

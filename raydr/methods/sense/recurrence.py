@@ -95,7 +95,7 @@ class Recurrence:
         -------
         (turns,) float64
         """
-        from raydr.methods.sense.recurrence_kernel import read
+        from raydr.methods.sense.kernels import read
 
         still, steps = (inside[:, self.columns] - self.first) / self.step, axes[:, self.columns] / self.step
         return read(self.logs, *map(np.ascontiguousarray, (still.T, factor.T, steps.T, turns)))
