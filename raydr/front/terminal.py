@@ -9,6 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.console import Group
+from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -40,6 +42,8 @@ _IN_RESULT = {mapped.NOTICE, "Rows read", "Rows mapped", "Columns mapped", "Scal
 """Facts about data that a result has too, with ``--verbose``."""
 _OBVIOUS = {"Written", "Method"}
 """Facts about data that are shown before a run only with ``--verbose``."""
+PAGE_WIDTH, ATTACK_WIDTH = 80, 43
+"""Characters a line of an audit, and of its first column: three numbers fit next to it."""
 
 
 def title_of(scenario: Scenario) -> str:
@@ -229,20 +233,26 @@ def print_bounds(lines: Sequence[BoundRow]) -> None:
 
 
 def print_audit(audit: Audit) -> None:
-    """Print the results of attacks to standard output; results better than guessing are bold."""
+    """Print the results of attacks to standard output, 80 columns wide; results better than guessing are bold."""
     table = _table("attack", "error", "guess", "exact")
-    for title in ("knowing", "note"):
-        table.add_column(_line(title))
-    for line in audited.lines(audit):
-        name = f"{line.attack}: {line.variant}" if line.variant else line.attack
+    table.columns[0].max_width = ATTACK_WIDTH
+    lines = audited.lines(audit)
+    for line in filter(lambda line: line.applies, lines):
+        name = _line(f"{line.attack}: {line.variant}" if line.variant else line.attack)
+        notes = [f"knows {line.knows}"] * bool(line.knows) + [line.said] * bool(line.said)
         numbers = [
             Text(value, "bold" if line.beats else "") for value in (line.error, line.guess, line.exact)
         ]
-        table.add_row(_line(name), *numbers, _line(line.knows), _line(line.said))
+        table.add_row(Group(name, *(Padding(_line(note), (0, 0, 0, 2)) for note in notes)), *numbers)
     console = _console(sys.stdout)
-    console.print(table)
+    width = min(console.width, PAGE_WIDTH)
+    if table.rows:
+        console.print(table)
+    for why in dict.fromkeys(line.said for line in lines if not line.applies):
+        names = ", ".join(line.attack for line in lines if not line.applies and line.said == why)
+        console.print(_line(f"Not applicable: {names}: {why}"), width=width)
     if enough := audited.enough_public_rows(audit):
-        console.print(_line(enough))
+        console.print(_line(enough), width=width)
 
 
 def print_plan(plan: RunPlan) -> None:

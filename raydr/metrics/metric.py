@@ -59,10 +59,11 @@ class Family:
 
     def member(self, k: int, name: str = "") -> Metric:
         """Return the metric of ``k`` neighbours, with the name ``FAMILY_K`` unless another is given."""
+        nearest = "the nearest" if k == 1 else f"the {k} nearest"
         return Metric(
             name=name or f"{self.name}_{k}",
             title=self.title if name else f"{self.title}, k = {k}",
-            description=self.description.format(k=k),
+            description=self.description.replace("the {k} nearest", nearest).format(k=k),
             higher_is_better=self.higher_is_better,
             needs=self.needs,
             measure=lambda examination: self.measure(examination, k),

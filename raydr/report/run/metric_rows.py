@@ -82,7 +82,7 @@ def _line(run: RunFolder, name: str) -> MetricLine:
     known = wording.metric(name)
     difference = ratio = ""
     if value is not None and bound is not None:
-        difference = f"{value - bound:+.4f}".replace("-", "−")
+        difference = f"{value - bound:+z.4f}".replace("-", "−")
         ratio = wording.percent(value / bound) if bound > 0 else ""
     return MetricLine(
         title=wording.metric_title(name),
