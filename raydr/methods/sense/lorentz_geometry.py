@@ -19,12 +19,12 @@ from raydr.geometry.hyperbolic import checked_curvature, checked_points, squared
 ALIGNMENT = 0.5
 """Expected cosine in the pointwise regime. 0 would be evenly scattered rows, 1 rows on one side: the data's
 centre is off the anchors' span, and rows scatter around it. From 0.3 to 0.7 the f_score stays within 0.03 of
-the best (docs/sense.md)."""
+the best."""
 NEAR = 0.6
 """Threshold for a cosine of 1: the median distance of a row to its 10th neighbour at cosine 1, over the
 median height, at curvature -1. Rows below it agree so well in everything known, length of the residual
 included, that they are nearly the same rows, and also agree in its direction. Airports have 0.07 to 0.56,
-disease 0.69 to 1.73 (docs/sense.md)."""
+disease 0.69 to 1.73."""
 NEAR_ROWS = 1_000
 """Rows, evenly spread, that decide this."""
 

@@ -7,7 +7,7 @@ Rows of the map serve as fixed pseudo-anchors. A new row with distances delta_i 
 (23) itself has scale = 1: it assumes that the map is in the units of the data, as completed coordinates are.
 Maps of t-SNE, UMAP and similar methods are not isometric in any unit: only distances to near rows agree. For
 such a map, give the scale of near pairs (`map_scale`), and use only a few pseudo-anchors per new row
-(``neighbors``). docs/sense.md has the figures.
+(``neighbors``). docs/new-rows.md has the figures.
 """
 
 from __future__ import annotations
