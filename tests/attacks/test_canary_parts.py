@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -72,12 +73,19 @@ def test_candidates_lie_about_the_mean_along_the_widest_axes_at_the_stated_dista
     seen = (made[1:] - mean) / width
     _, _, axes = np.linalg.svd(centred)
     singles = np.eye(3)[np.argsort(-centred.var(axis=0))]
-    found = seen.reshape(-1, 2 * len(canary._REACHES), 3)
+    reaches = (0.75, 1.5, 3.0, 1000.0)
+    found = seen.reshape(-1, 2 * len(reaches), 3)
     assert len(found) == 6
     for axis, of_axis in zip((*axes, *singles), found, strict=True):
-        ways = np.outer(canary._REACHES, np.sign(of_axis[0] @ axis) * axis)  # an axis has no sign
+        ways = np.outer(reaches, np.sign(of_axis[0] @ axis) * axis)  # an axis has no sign
         np.testing.assert_allclose(of_axis[0::2], ways, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(of_axis[1::2], -ways, rtol=1e-9, atol=1e-9)
+
+
+def test_candidates_lie_along_three_principal_axes_and_three_single_features() -> None:
+    rows = np.random.default_rng(0).normal(size=(40, 5)) * (5.0, 4.0, 3.0, 2.0, 1.0)
+    made = canary._candidates(cast(Replay, SimpleNamespace(rows=lambda client: rows, sizes=(40,))))
+    assert len(made) == 1 + (3 + 3) * 4 * 2
 
 
 def test_a_gap_in_a_row_counts_as_the_mean_of_its_column() -> None:
@@ -151,6 +159,27 @@ def test_the_canary_chosen_moves_the_releases_most_of_all(relation: str) -> None
     one, other = flock.worst(np.ones(3, np.bool_))
     assert (absent in (one, other)) == (relation == "zero-out")
     assert moved[one, other] == pytest.approx(allowed.max(), rel=1e-6)
+
+
+def test_a_canary_is_chosen_by_the_first_the_middle_and_the_last_release_of_a_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flock = Flock.of(replay_of(*[1.0] * 7))
+    compared: list[int] = []
+    distances = flock._distances
+    monkeypatch.setattr(Flock, "_distances", lambda self, index: compared.append(index) or distances(index))
+    flock.worst(np.ones(7, np.bool_))
+    assert compared == [0, 3, 6]
+
+
+def test_a_release_without_the_canarys_client_is_not_moved() -> None:
+    client = Flock.of(replay_of(1.0)).client
+    flock = Flock.of(told(replay_of(1.0, 100.0), 1, ((client + 1) % 3,)))
+    assert flock.client == client
+    there, absent = flock.shift(0, 3, 5), flock.shift(1, 3, 5)
+    assert there["packed"].any()
+    assert absent["packed"].shape == there["packed"].shape
+    assert not absent["packed"].any()
 
 
 def test_another_record_is_chosen_however_little_it_moves_the_releases() -> None:
@@ -251,7 +280,7 @@ def test_draws_are_even_and_as_many_as_replies_and_numbers_allow(monkeypatch: py
     monkeypatch.setattr(canary, "_NUMBERS", numbers * 101)
     assert flock.draws == 100
     monkeypatch.setattr(canary, "_NUMBERS", numbers)
-    assert flock.draws == canary._FEWEST_DRAWS
+    assert flock.draws == 32, "the fewest that bound a deviation"
 
 
 def test_bounds_say_of_what_they_are() -> None:
