@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from raydr.arrays import Float64Array, Int64Array
-from raydr.attacks import regression
+from raydr.attacks import principal, regression
 from raydr.attacks.principal import principal_axes
 from raydr.attacks.regression import LEAST_ROWS, fitted, predicted
 
@@ -278,3 +278,20 @@ def test_numbers_that_say_the_same_of_all_training_rows_are_believed_alike_of_ot
         np.testing.assert_allclose(
             predicted(found, asked), np.column_stack([alike, -2.0 * alike]), rtol=1e-6, atol=1e-6
         )
+
+
+@pytest.mark.parametrize("features", [40, 60])
+def test_principal_axes_equal_those_of_a_singular_value_decomposition(
+    monkeypatch: pytest.MonkeyPatch, features: int
+) -> None:
+    """By a matrix of second moments, and by iteration where it would be too large; also far from the origin."""
+    monkeypatch.setattr(principal, "_DENSE", 50)
+    monkeypatch.setattr(principal, "_BLOCK", 7)
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(30, features)) * 0.5 ** np.arange(features) + 10.0
+    rows[0, 5] += 40.0  # one row makes an axis of its own
+    found = principal_axes(rows, 4, 0)
+    centred = rows - rows.mean(axis=0)
+    _, _, expected = np.linalg.svd(centred, full_matrices=False)
+    np.testing.assert_allclose(np.abs(found.basis @ expected[:4].T), np.eye(4), atol=1e-6)
+    np.testing.assert_allclose(found.coordinates(rows), centred @ found.basis.T, atol=1e-10)
