@@ -24,7 +24,7 @@ from raydr.arrays import FloatArray
 from raydr.data import Census, Layout, Site, SiteFile
 from raydr.device import Device, Found, built_for_gpus
 from raydr.errors import RunError, ScenarioError
-from raydr.federation.client import Withheld
+from raydr.federation.client import HostSecrets
 from raydr.journal import Charged, CheckpointTaken, Event, IncidentEvent, Listener, Seated
 from raydr.methods.serving import Plan, Served
 
@@ -60,7 +60,7 @@ class RayBackend:
         plan: Plan,
         *,
         listener: Listener,
-        withheld: Withheld | None = None,
+        host_secrets: HostSecrets | None = None,
         checkpoint: bytes | None = None,
         released: Sequence[str] = (),
     ) -> Served:
@@ -81,7 +81,7 @@ class RayBackend:
         require_room(parts, seated.actors, room)
         listener(Seated(seated.line))
         share = self._gpu_share(room, seated.actors)
-        placements = place(parts, seated.actors, room, withheld=withheld, gpu_share=share)
+        placements = place(parts, seated.actors, room, host_secrets=host_secrets, gpu_share=share)
         self.actors = len(placements)
         latest, lines = checkpoint, list(released)
 

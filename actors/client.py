@@ -13,7 +13,7 @@ import ray
 from raydr.arrays import FloatArray
 from raydr.data import SiteFile
 from raydr.device import Found, computing_on
-from raydr.federation import ClientHost, FaultPlan, Seat
+from raydr.federation import ClientHost, FaultPlan, HostedClient
 from raydr.federation.simulated.faults import SimulatedCrashError
 from raydr.federation.wire import Answer, Call, PartialSum, SumCall
 from raydr.memory import peak_memory_bytes
@@ -29,14 +29,14 @@ class ClientProcess:
         seed: int,
         faults: FaultPlan,
         run: str,
-        withheld: tuple[ray.ObjectRef[Any], ...],
+        host_secrets: tuple[ray.ObjectRef[Any], ...],
         history: Sequence[Call],
         device: Found,
     ) -> None:
         """Set up the clients; after a restart, also repeat the calls that set their state.
 
         ``partitions`` are the clients' rows (rows, features), or the file of the one client, which is read here. Rows
-        are read-only and shared with the object store until a request replaces them. ``withheld`` refers to the
+        are read-only and shared with the object store until a request replaces them. ``host_secrets`` refers to the
         clients' secrets, the reserve rows and the fingerprints of the partitions. They are fetched only here.
         ``device`` computes large products. See :class:`ClientHost` for the other parameters.
 
@@ -51,10 +51,10 @@ class ClientProcess:
         self._computing = ExitStack()
         self._computing.enter_context(computing_on(device))
         rows = [partitions.read().rows] if isinstance(partitions, SiteFile) else partitions
-        own, reserve, fingerprints = ray.get(list(withheld))
-        seats = [Seat(*seat) for seat in zip(indices, rows, fingerprints, strict=True)]
+        own, reserve, fingerprints = ray.get(list(host_secrets))
+        hosted = [HostedClient(*each) for each in zip(indices, rows, fingerprints, strict=True)]
         self._host = ClientHost(
-            seats=seats, seed=seed, faults=faults, run=run, withheld=replace(own, reserve=reserve)
+            hosted=hosted, seed=seed, faults=faults, run=run, host_secrets=replace(own, reserve=reserve)
         )
         self._host.restore(history)
 

@@ -17,7 +17,7 @@ from raydr.arrays import FloatArray
 from raydr.data import Site
 from raydr.errors import ScenarioError
 from raydr.federation import fingerprint
-from raydr.federation.client import Withheld
+from raydr.federation.client import HostSecrets
 from raydr.privacy.secrets import Secret
 
 
@@ -26,7 +26,7 @@ def place(
     actors: int,
     room: Room,
     *,
-    withheld: Withheld | None = None,
+    host_secrets: HostSecrets | None = None,
     gpu_share: float = 0.0,
 ) -> list[Placement]:
     """Distribute the clients among actors; local rows and each actor's secrets go into the object store.
@@ -40,13 +40,13 @@ def place(
         Number of actors for clients with local rows, at most the number of clients.
     room : Room
         Resources of the run.
-    withheld : Withheld, optional
+    host_secrets : HostSecrets, optional
         Secrets of all clients, by default drawn. Each actor gets references to its own clients' part only.
     gpu_share : float
         Part of a GPU for each actor of clients with local rows.
     """
-    withheld = withheld or Withheld.derived(Secret.drawn(), range(len(parts)))
-    reserve, kept = ray.put(withheld.reserve), replace(withheld, reserve=None)
+    host_secrets = host_secrets or HostSecrets.derived(Secret.drawn(), range(len(parts)))
+    reserve, kept = ray.put(host_secrets.reserve), replace(host_secrets, reserve=None)
 
     def own(clients: tuple[int, ...], fingerprints: tuple[str, ...]) -> tuple[ray.ObjectRef[Any], ...]:
         """Return references for one actor; Ray does not fetch references inside a tuple on the way."""
@@ -58,7 +58,7 @@ def place(
             Placement(
                 clients=(client,),
                 partitions=site.file,
-                withheld=own((client,), (site.fingerprint,)),
+                host_secrets=own((client,), (site.fingerprint,)),
                 options=options,
                 options_again=options,
                 node=site.node,
@@ -76,7 +76,7 @@ def place(
             clients=clients,
             # One object for all rows of an actor: storing 10,000 objects of one client each took 5 s.
             partitions=ray.put([rows[client] for client in clients]),
-            withheld=own(clients, tuple(fingerprint(rows[client]) for client in clients)),
+            host_secrets=own(clients, tuple(fingerprint(rows[client]) for client in clients)),
             options=options,
             options_again=elsewhere,
         )

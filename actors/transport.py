@@ -39,16 +39,16 @@ _START_S = 30.0
 class Placement:
     """A planned client actor: its clients, their rows, and its Ray options.
 
-    ``partitions`` refers to a list of one array for each client, or is the file of the one client. ``withheld`` refers
-    to these clients' :class:`Withheld`, the reserve rows and the fingerprints of the partitions. Only the actor
-    fetches them, not the coordinator, which holds this object. ``options`` are the Ray options of the actor:
+    ``partitions`` refers to a list of one array for each client, or is the file of the one client. ``host_secrets``
+    refers to these clients' :class:`HostSecrets`, the reserve rows and the fingerprints of the partitions. Only the
+    actor fetches them, not the coordinator, which holds this object. ``options`` are the Ray options of the actor:
     resources, labels, scheduling strategy. ``options_again`` are the options of a restart, because the node may be
     lost. ``node`` is the only possible node, if there is one.
     """
 
     clients: tuple[int, ...]
     partitions: ray.ObjectRef[Any] | SiteFile
-    withheld: tuple[ray.ObjectRef[Any], ...]
+    host_secrets: tuple[ray.ObjectRef[Any], ...]
     options: dict[str, Any]
     options_again: dict[str, Any]
     node: str | None = None
@@ -220,7 +220,7 @@ class RayTransport:
             self.seed,
             self.faults,
             self.run,
-            placement.withheld,
+            placement.host_secrets,
             history_at(self._history, placement.clients),
             self.device if "num_gpus" in options else "cpu",
         )

@@ -232,14 +232,15 @@ def secret(features: int) -> tuple[Float64Array, Float64Array]:
 def seen(rows: FloatArray, anchors: Float64Array) -> Any:
     """Return the server's view of step 2 of SENSE, without distances inside clients."""
     from raydr.attacks import View
-    from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
+    from raydr.federation import ClientHost, Context, Federation, HostedClient, InlineTransport, fingerprint
     from raydr.federation.transcript import Transcript
     from raydr.methods.sense.clients import AnchorRequest
     from raydr.methods.sense.spaces import EuclideanSpace
 
     parts = np.array_split(np.asarray(rows), CLIENTS)
     hosts = [
-        ClientHost(seats=[Seat(index, part, fingerprint(part))], seed=0) for index, part in enumerate(parts)
+        ClientHost(hosted=[HostedClient(index, part, fingerprint(part))], seed=0)
+        for index, part in enumerate(parts)
     ]
     transcript = Transcript()
     federation = Federation(InlineTransport(hosts), CLIENTS, Context(seed=0), transcript=transcript)

@@ -97,7 +97,7 @@ def labels_of(rows: Rows, clients: int, alpha: float | None) -> Any:
 
 def judged(rows: Rows, name: str, rounds: int, seed: int) -> dict[str, float]:
     """Measure one line."""
-    from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
+    from raydr.federation import ClientHost, Context, Federation, HostedClient, InlineTransport, fingerprint
     from raydr.methods import METHODS
     from raydr.methods.fedne.fedne import FedNE
     from raydr.metrics import Evidence, evaluate
@@ -111,10 +111,10 @@ def judged(rows: Rows, name: str, rounds: int, seed: int) -> dict[str, float]:
         coverage = Coverage(mechanism.calibrated(settings.releases(mechanism), DELTA))
     alpha = 0.1 if name in SECTION_6 else None
     parts = dealt(rows, clients, alpha)
-    seats = [Seat(index, part, fingerprint(part)) for index, part in enumerate(parts)]
+    hosted = [HostedClient(index, part, fingerprint(part)) for index, part in enumerate(parts)]
     started = time.perf_counter()
     context = Context(seed=seed, coverage=coverage)
-    federation = Federation(InlineTransport([ClientHost(seats=seats, seed=seed)]), clients, context)
+    federation = Federation(InlineTransport([ClientHost(hosted=hosted, seed=seed)]), clients, context)
     outcome = METHODS["fedne"].serve(federation, settings)
     seconds = time.perf_counter() - started
     placed = settings.transform(outcome.model, rows.test)

@@ -49,13 +49,13 @@ def completed_geometry(
     rows: FloatArray, client_of_row: Int64Array, public: FloatArray, settings: Any
 ) -> tuple[Any, float]:
     """Return the geometry of the rows, in client order, and the seconds from the first message on."""
-    from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
+    from raydr.federation import ClientHost, Context, Federation, HostedClient, InlineTransport, fingerprint
     from raydr.methods.sense.server import completed
 
     parts = [rows[client_of_row == client] for client in range(int(client_of_row.max()) + 1)]
-    seats = [Seat(index, part, fingerprint(part)) for index, part in enumerate(parts)]
+    hosted = [HostedClient(index, part, fingerprint(part)) for index, part in enumerate(parts)]
     federation = Federation(
-        InlineTransport([ClientHost(seats=seats, seed=0)]), len(seats), Context(seed=0, public=public)
+        InlineTransport([ClientHost(hosted=hosted, seed=0)]), len(hosted), Context(seed=0, public=public)
     )
     started = time.perf_counter()
     with one_blas_thread():

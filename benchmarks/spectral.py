@@ -59,7 +59,7 @@ def federated(
     parts: Sequence[FloatArray], settings: Any, seed: int, widen: float, *, noisy: bool
 ) -> tuple[dict[str, Int64Array], float]:
     """Return clusters of the rows in client order by estimator, and the bandwidth."""
-    from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
+    from raydr.federation import ClientHost, Context, Federation, HostedClient, InlineTransport, fingerprint
     from raydr.journal import Journal
     from raydr.methods.landmarks.spectral import (
         KernelRequest,
@@ -73,10 +73,10 @@ def federated(
     from raydr.statistics.moments import median_squared_distance, wide_spread
 
     def federation() -> Federation:
-        seats = [Seat(index, part, fingerprint(part)) for index, part in enumerate(parts)]
+        hosted = [HostedClient(index, part, fingerprint(part)) for index, part in enumerate(parts)]
         noise = Coverage(GaussianNoise(on="gradient", level=1.0)) if noisy else None
         context = Context(seed=seed, coverage=noise)
-        return Federation(InlineTransport([ClientHost(seats=seats, seed=seed)]), len(seats), context)
+        return Federation(InlineTransport([ClientHost(hosted=hosted, seed=seed)]), len(hosted), context)
 
     if widen != 1.0:
         first = federation()

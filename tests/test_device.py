@@ -14,7 +14,7 @@ import torch
 import raydr
 from raydr.device import ArrayDevice, computing_at, computing_on, found, workplace
 from raydr.errors import ScenarioError
-from raydr.federation.client import Withheld
+from raydr.federation.client import HostSecrets
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points, squared_distances
 from raydr.geometry.trilateration import trilaterate
@@ -238,7 +238,7 @@ def test_an_actor_computes_there_from_when_it_is_settled(monkeypatch: pytest.Mon
     from raydr.federation import FaultPlan, fingerprint
 
     rows = np.zeros((3, 2))
-    monkeypatch.setattr(ray, "get", lambda withheld: withheld)
+    monkeypatch.setattr(ray, "get", lambda host_secrets: host_secrets)
     monkeypatch.setattr(
         client,
         "computing_on",
@@ -251,7 +251,7 @@ def test_an_actor_computes_there_from_when_it_is_settled(monkeypatch: pytest.Mon
         0,
         FaultPlan(),
         "run",
-        (Withheld({0: Secret.drawn()}), None, (fingerprint(rows),)),
+        (HostSecrets({0: Secret.drawn()}), None, (fingerprint(rows),)),
         (),
         "cuda",
     )

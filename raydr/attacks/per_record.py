@@ -14,8 +14,8 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.attacks.contract import NotApplicableError, View
-from raydr.federation import ClientHost, Reply, Request, Seat, Tells, fingerprint
-from raydr.federation.client import Withheld
+from raydr.federation import ClientHost, HostedClient, Reply, Request, Tells, fingerprint
+from raydr.federation.client import HostSecrets
 from raydr.federation.failures import Failure
 from raydr.federation.transcript import Seen
 from raydr.federation.wire import Call
@@ -176,8 +176,8 @@ def replied(request: Request[Any], fed: FloatArray, seed: int) -> Float64Array:
     """
     if isinstance(request, AnchorRequest):
         request = replace(request, within=False)
-    withheld = Withheld({0: Secret(bytes(32)).derived("imitation", seed)})
-    host = ClientHost(seats=[Seat(0, fed, fingerprint(fed))], seed=seed, withheld=withheld)
+    host_secrets = HostSecrets({0: Secret(bytes(32)).derived("imitation", seed)})
+    host = ClientHost(hosted=[HostedClient(0, fed, fingerprint(fed))], seed=seed, host_secrets=host_secrets)
     (answer,) = host.ask(Call(request=request, number=1, round=0, attempt=0, clients=(0,), in_rounds=False))
     if isinstance(answer, Failure):
         raise NotApplicableError(

@@ -6,7 +6,7 @@ from raydr.federation.client import Client
 from raydr.federation.context import Context
 from raydr.federation.failures import ClientError, FailurePolicy, QuorumError
 from raydr.federation.federation import Federation
-from raydr.federation.host import ClientHost, Seat
+from raydr.federation.host import ClientHost, HostedClient
 from raydr.federation.inline import InlineTransport
 from raydr.federation.messages import (
     Range,
@@ -16,7 +16,7 @@ from raydr.federation.messages import (
     answers,
     answers_jointly,
 )
-from raydr.federation.rehearsal import Crowd, Effort, Rehearsal
+from raydr.federation.rehearsal import Effort, Rehearsal, RehearsalClients
 from raydr.federation.ring import RangeError
 from raydr.federation.simulated.faults import Crash, FaultPlan
 from raydr.federation.simulated.lying import Liars, attackers
@@ -31,13 +31,13 @@ __all__ = [
     "ClientHost",
     "Context",
     "Crash",
-    "Crowd",
     "Effort",
     "FailurePolicy",
     "FaultPlan",
     "Federation",
     "Fixed",
     "Granularity",
+    "HostedClient",
     "InlineTransport",
     "Liars",
     "Public",
@@ -46,9 +46,9 @@ __all__ = [
     "RangeError",
     "RefusedReplyError",
     "Rehearsal",
+    "RehearsalClients",
     "Reply",
     "Request",
-    "Seat",
     "Tells",
     "Transport",
     "answers",

@@ -16,7 +16,7 @@ from raydr.privacy.secrets import Secret, client_secret
 
 
 @dataclass(frozen=True)
-class Withheld:
+class HostSecrets:
     """Secrets and classes for the host of some clients, which neither the server nor another host has.
 
     Attributes
@@ -40,7 +40,7 @@ class Withheld:
         clients: Iterable[int],
         reserve: FloatArray | None = None,
         classes: Sequence[Int64Array] = (),
-    ) -> Withheld:
+    ) -> HostSecrets:
         """Return what the host of these clients receives in a run with this root.
 
         Parameters
@@ -57,11 +57,11 @@ class Withheld:
         secrets = {client: client_secret(root, client) for client in clients}
         return cls(secrets, reserve, {client: classes[client] for client in secrets} if classes else {})
 
-    def at(self, clients: Iterable[int]) -> Withheld:
+    def at(self, clients: Iterable[int]) -> HostSecrets:
         """Return the part for the host of these clients."""
         secrets = {client: self.secrets[client] for client in clients}
         own = {client: classes for client, classes in self.classes.items() if client in secrets}
-        return Withheld(secrets, self.reserve, own)
+        return HostSecrets(secrets, self.reserve, own)
 
 
 @dataclass(kw_only=True)

@@ -18,7 +18,7 @@ from raydr.federation.meter import Meter
 from raydr.federation.noise_streams import digest
 from raydr.federation.releases import by_name
 from raydr.federation.rounds import Rounds
-from raydr.federation.secure import Prepared, Secretariat
+from raydr.federation.secure import Prepared, SecureSumServer
 from raydr.federation.streams import server_stream
 from raydr.federation.sums import Total
 from raydr.federation.transcript import Seen, Transcript
@@ -87,7 +87,7 @@ class Exchange:
             write_down=rounds.write_down,
         )
         meter.ledger.charges = self.accounts.charges
-        self._secretariat = Secretariat(secure, context.run, context.seed) if secure is not None else None
+        self._secure_sums = SecureSumServer(secure, context.run, context.seed) if secure is not None else None
         self._public_keys: dict[int, UInt8Array] = {}
         self._calls = 0
 
@@ -229,9 +229,9 @@ class Exchange:
 
     def _prepared(self, call: SumCall, droppable: bool) -> Prepared | None:
         """Let clients prepare a secure sum, if sums are secure."""
-        if self._secretariat is None:
+        if self._secure_sums is None:
             return None
-        prepared = self._secretariat.prepared(
+        prepared = self._secure_sums.prepared(
             call.clients,
             call.number,
             call.round,

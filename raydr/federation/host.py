@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray, Int64Array, fingerprint
 from raydr.errors import RunError
-from raydr.federation.client import Client, Withheld
+from raydr.federation.client import Client, HostSecrets
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.messages import (
     Range,
@@ -43,7 +43,7 @@ from raydr.threads import one_blas_thread
 
 
 @dataclass(frozen=True)
-class Seat:
+class HostedClient:
     """A client to be hosted: its rows, and their fingerprint for a later check."""
 
     index: int
@@ -65,7 +65,7 @@ class ClientHost:
 
     Parameters
     ----------
-    seats : sequence of Seat
+    hosted : sequence of HostedClient
         The clients, in client order.
     seed : int
         The run's seed.
@@ -73,7 +73,7 @@ class ClientHost:
         Simulated faults.
     run : str
         Name of the run, to which clients bind what they seal.
-    withheld : Withheld, optional
+    host_secrets : HostSecrets, optional
         The secrets of its clients only; by default they are drawn.
 
     Raises
@@ -84,12 +84,12 @@ class ClientHost:
         If the secret of a client on another host is given, or one is missing.
     """
 
-    seats: Sequence[Seat]
+    hosted: Sequence[HostedClient]
     seed: int
     faults: FaultPlan = field(default_factory=FaultPlan)
     run: str = ""
-    withheld: InitVar[Withheld | None] = None
-    _withheld: Withheld = field(init=False, repr=False)
+    host_secrets: InitVar[HostSecrets | None] = None
+    _host_secrets: HostSecrets = field(init=False, repr=False)
     _clients: dict[int, Client] = field(default_factory=dict, repr=False)
     _followed: dict[int, _Followed] = field(default_factory=dict, repr=False)
     _joint: dict[int, Reply | Failure] = field(default_factory=dict, repr=False)
@@ -97,19 +97,19 @@ class ClientHost:
     _dying: bool = field(init=False)
     _strikes: bool = field(init=False)
 
-    def __post_init__(self, withheld: Withheld | None) -> None:
+    def __post_init__(self, host_secrets: HostSecrets | None) -> None:
         self._strikes = self.faults.strikes
-        here = {seat.index for seat in self.seats}
-        self._withheld = withheld or Withheld({client: Secret.drawn() for client in here})
-        given = self._withheld.secrets.keys()
-        if given != here or not self._withheld.classes.keys() <= here:
+        here = {each.index for each in self.hosted}
+        self._host_secrets = host_secrets or HostSecrets({client: Secret.drawn() for client in here})
+        given = self._host_secrets.secrets.keys()
+        if given != here or not self._host_secrets.classes.keys() <= here:
             raise TypeError(
                 f"the host of clients {sorted(here)} was given the secrets of clients {sorted(given)}"
             )
-        for seat in self.seats:
-            if fingerprint(seat.rows) != seat.fingerprint:
+        for each in self.hosted:
+            if fingerprint(each.rows) != each.fingerprint:
                 raise RunError(
-                    f"client {seat.index} was restarted with different rows: its file or partition has changed"
+                    f"client {each.index} was restarted with different rows: its file or partition has changed"
                     " since the run started."
                 )
         self.restore(())
@@ -119,17 +119,17 @@ class ClientHost:
         self._dying = False
         self._followed.clear()
         self._measured.clear()
-        withheld = self._withheld
+        host_secrets = self._host_secrets
         self._clients = {
-            seat.index: Client(
-                index=seat.index,
-                rows=seat.rows,
+            each.index: Client(
+                index=each.index,
+                rows=each.rows,
                 seed=self.seed,
                 run=self.run,
-                secret=withheld.secrets[seat.index],
-                reserve=withheld.reserve,
+                secret=host_secrets.secrets[each.index],
+                reserve=host_secrets.reserve,
             )
-            for seat in self.seats
+            for each in self.hosted
         }
         with one_blas_thread():
             for call in history:
@@ -139,9 +139,9 @@ class ClientHost:
 
     def with_rows(self, rows: FloatArray) -> ClientHost:
         """Return a host of the same client with other initial rows, without simulated faults."""
-        (seat,) = self.seats
+        (own,) = self.hosted
         other = copy(self)
-        other.seats, other.faults = [Seat(seat.index, rows, fingerprint(rows))], FaultPlan()
+        other.hosted, other.faults = [HostedClient(own.index, rows, fingerprint(rows))], FaultPlan()
         other._clients, other._followed, other._joint, other._measured = {}, {}, {}, {}
         other.restore(())
         return other
@@ -351,7 +351,7 @@ class ClientHost:
     def _ready(self, client: Client, call: Call, request: Request[Any]) -> None:
         """Set a client's round, and its records' classes if the request declares that it reads them."""
         client.round = call.round
-        client.classes = self._withheld.classes.get(client.index) if request.reads_classes else None
+        client.classes = self._host_secrets.classes.get(client.index) if request.reads_classes else None
 
     def _wait_for_stragglers(self, call: Call) -> None:
         """Wait for the slowest simulated straggler. A host that was to die does so first."""

@@ -45,7 +45,7 @@ _RING_BYTES = 8
 
 
 @dataclass(kw_only=True)
-class Crowd:
+class RehearsalClients:
     """Clients with given sizes that compute nothing.
 
     Attributes
@@ -188,11 +188,11 @@ class Effort:
 
 
 class RehearsedExchange(Exchange):
-    """Calls to a :class:`Crowd`: counted by stage, with replies that are not computed.
+    """Calls to :class:`RehearsalClients`: counted by stage, with replies that are not computed.
 
     Parameters
     ----------
-    crowd : Crowd
+    rehearsed_clients : RehearsalClients
         The clients, and the transport.
     **parts
         See :class:`~raydr.federation.exchange.Exchange`.
@@ -205,9 +205,9 @@ class RehearsedExchange(Exchange):
         Whether the sample answers for all clients in sums and means.
     """
 
-    def __init__(self, crowd: Crowd, **parts: Any) -> None:
+    def __init__(self, rehearsed_clients: RehearsalClients, **parts: Any) -> None:
         super().__init__(**parts)
-        self._crowd = crowd
+        self._clients = rehearsed_clients
         self.efforts: dict[str, Effort] = {}
         self.by_sample = False
 
@@ -231,7 +231,7 @@ class RehearsedExchange(Exchange):
 
     def padded(self, total: Total, call: SumCall) -> dict[str, Int64Array]:
         """Return the sample's own reply for all clients, under the pads that it will remove."""
-        request, everybody = call.told(call.clients[0]), self._crowd.everybody
+        request, everybody = call.told(call.clients[0]), self._clients.everybody
         reply = type(request).client_part(everybody, request)
         padded = {}
         for name, declared in declared_ranges(type(reply), request, 0).items():
@@ -258,17 +258,17 @@ class RehearsedExchange(Exchange):
 
     def _sampled(self, request: Request[Any], times: int) -> Reply:
         """Return the sample's own reply, multiplied by ``times``, in float64."""
-        reply = type(request).client_part(self._crowd.everybody, request)
+        reply = type(request).client_part(self._clients.everybody, request)
         fields = {name: np.multiply(value, float(times)) for name, value in vars(reply).items()}
         return type(reply)(**fields)
 
 
 class Rehearsal(Federation):
-    """A federation with a :class:`Crowd`; see the module.
+    """A federation with :class:`RehearsalClients`; see the module.
 
     Parameters
     ----------
-    crowd : Crowd
+    clients : RehearsalClients
         Its clients.
     context : Context
         Context of the run.
@@ -283,10 +283,14 @@ class Rehearsal(Federation):
 
     _exchange: RehearsedExchange
 
-    def __init__(self, crowd: Crowd, context: Context, journal: Journal | None = None) -> None:
+    def __init__(self, clients: RehearsalClients, context: Context, journal: Journal | None = None) -> None:
         self.guesses: dict[str, str] = {}
         super().__init__(
-            crowd, len(crowd.sizes), context, journal=journal, exchange=partial(RehearsedExchange, crowd)
+            clients,
+            len(clients.sizes),
+            context,
+            journal=journal,
+            exchange=partial(RehearsedExchange, clients),
         )
 
     @property

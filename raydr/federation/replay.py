@@ -55,12 +55,12 @@ class Replay:
 
     def rows(self, client: int) -> FloatArray:
         """Return a client's rows as they were read."""
-        return self.hosts[client].seats[0].rows
+        return self.hosts[client].hosted[0].rows
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Rows of each client."""
-        return tuple(len(host.seats[0].rows) for host in self.hosts)
+        return tuple(len(host.hosted[0].rows) for host in self.hosts)
 
     def clients(self, client: int, rows: FloatArray) -> Iterator[Client]:
         """Yield a client's state at each release, if its rows had been ``rows``; before noise on data, for that."""

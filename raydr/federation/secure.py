@@ -159,7 +159,7 @@ class RevealRequests(Request[Revealed], what=RevealRequest.what):
 
 
 @dataclass
-class Secretariat:
+class SecureSumServer:
     """The server's part in all secure sums of a federation.
 
     Attributes

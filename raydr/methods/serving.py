@@ -11,7 +11,7 @@ import numpy as np
 from raydr.arrays import Float64Array, Int64Array, UInt8Array
 from raydr.data.loading import Filling
 from raydr.errors import RunError
-from raydr.federation import Context, Crowd, Effort, FaultPlan, Federation, Rehearsal, Transport
+from raydr.federation import Context, Effort, FaultPlan, Federation, Rehearsal, RehearsalClients, Transport
 from raydr.federation.blurring import blur_records
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.transcript import Transcript
@@ -159,8 +159,8 @@ class Rehearsed:
     failure: RunError | None = None
 
 
-def rehearse(crowd: Crowd, plan: Plan) -> Rehearsed:
-    """Ask a crowd everything that a plan's run will ask, without computing.
+def rehearse(clients: RehearsalClients, plan: Plan) -> Rehearsed:
+    """Ask clients everything that a plan's run will ask, without computing.
 
     Raises
     ------
@@ -169,7 +169,7 @@ def rehearse(crowd: Crowd, plan: Plan) -> Rehearsed:
     """
     journal = Journal()
     with journal.stage("clients"):
-        rehearsal = Rehearsal(crowd, replace(plan, checkpoint_every=0), journal)
+        rehearsal = Rehearsal(clients, replace(plan, checkpoint_every=0), journal)
     failure = None
     try:
         with one_blas_thread():

@@ -23,8 +23,8 @@ from raydr.data import Provenance, Table
 from raydr.data.provenance import sha256_of_file
 from raydr.data.site import gaps_of
 from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
-from raydr.federation import ClientHost, FaultPlan, InlineTransport, Seat, fingerprint
-from raydr.federation.client import Withheld
+from raydr.federation import ClientHost, FaultPlan, HostedClient, InlineTransport, fingerprint
+from raydr.federation.client import HostSecrets
 from raydr.journal import Journal, Listener, unheard
 from raydr.methods.joining import MEMBER, ScaledBy, admit, require_admissible
 from raydr.methods.outcome import Placed
@@ -85,7 +85,7 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
     if rooted is not None:
         # One of the run's clients gives the shared secret to the site; its rows are not requested.
         hosts.append(
-            _host(MEMBER, table.rows[:0], plan, Withheld({MEMBER: client_secret(rooted.root, FOUNDER)}))
+            _host(MEMBER, table.rows[:0], plan, HostSecrets({MEMBER: client_secret(rooted.root, FOUNDER)}))
         )
     model = {key: values for key, values in placing.model.arrays.items() if key not in _PREPARATION}
     prepared = None if sealed is not None else placing.common
@@ -120,14 +120,14 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
     return shown(folder, listener)
 
 
-def _host(client: int, rows: FloatArray, plan: Plan, withheld: Withheld | None = None) -> ClientHost:
-    """Return the host of one client; its secret is drawn unless ``withheld`` has one."""
+def _host(client: int, rows: FloatArray, plan: Plan, host_secrets: HostSecrets | None = None) -> ClientHost:
+    """Return the host of one client; its secret is drawn unless ``host_secrets`` has one."""
     return ClientHost(
-        seats=[Seat(client, rows, fingerprint(rows))],
+        hosted=[HostedClient(client, rows, fingerprint(rows))],
         seed=plan.seed,
         faults=FaultPlan(),
         run=plan.run,
-        withheld=withheld,
+        host_secrets=host_secrets,
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.extras import require_packages
-from raydr.federation.client import Withheld
+from raydr.federation.client import HostSecrets
 from raydr.federation.replay import Replay
 from raydr.federation.transcript import Transcript
 from raydr.journal import Event, Journal, Listener, RoundEnded
@@ -101,7 +101,9 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
         holdings.parts,
         replace(plan, run=rooted.name, checkpoint_every=0),
         listener=lambda event: _passed_on(event, listener),
-        withheld=Withheld.derived(rooted.root, range(len(holdings.names)), reserve, holdings.own_classes),
+        host_secrets=HostSecrets.derived(
+            rooted.root, range(len(holdings.names)), reserve, holdings.own_classes
+        ),
     )
     for entry in holdings.surveyed:
         served.ledger.record(entry)

@@ -17,7 +17,7 @@ import numpy as np
 from raydr.actors.capacity import Capacity, Machine, this_machine
 from raydr.actors.packing import Seating, pack, seating
 from raydr.data import DATASETS
-from raydr.federation import Crowd
+from raydr.federation import RehearsalClients
 from raydr.methods.serving import Rehearsed, rehearse
 from raydr.metrics import default_metrics
 from raydr.privacy.accounting import Adversary
@@ -274,16 +274,18 @@ def _rehearsed(scenario: Scenario, prospect: Prospect, actors: int) -> Rehearsed
     if plan.harmonize is not None and plan.harmonize.covariates.classes:
         # The assignment of rows to classes does not affect any count.
         classes = np.arange(len(prospect.sample)) % plan.harmonize.covariates.classes
-    crowd = Crowd(
-        sizes=prospect.sizes,
-        sample=prospect.sample,
-        homes=homes,
-        seed=scenario.seed,
-        faults=plan.faults,
-        reserve=reserve,
-        classes=classes,
+    return rehearse(
+        RehearsalClients(
+            sizes=prospect.sizes,
+            sample=prospect.sample,
+            homes=homes,
+            seed=scenario.seed,
+            faults=plan.faults,
+            reserve=reserve,
+            classes=classes,
+        ),
+        plan,
     )
-    return rehearse(crowd, plan)
 
 
 def _load(

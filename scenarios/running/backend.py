@@ -12,9 +12,9 @@ from raydr.arrays import FloatArray
 from raydr.data import Census, Layout, Site, SiteFile, census
 from raydr.data.site import laid_out
 from raydr.device import Found, computing_on
-from raydr.federation import ClientHost, InlineTransport, Seat, fingerprint
+from raydr.federation import ClientHost, HostedClient, InlineTransport, fingerprint
 from raydr.federation.checkpoint import Checkpoint
-from raydr.federation.client import Withheld
+from raydr.federation.client import HostSecrets
 from raydr.federation.transcript import Transcript
 from raydr.journal import Journal, Listener
 from raydr.methods.serving import Plan, Served, serve
@@ -36,13 +36,13 @@ class Backend(Protocol):
         plan: Plan,
         *,
         listener: Listener,
-        withheld: Withheld | None = None,
+        host_secrets: HostSecrets | None = None,
         checkpoint: bytes | None = None,
         released: Sequence[str] = (),
     ) -> Served:
         """Run clients and server; ``parts`` has each client's rows, or the place of its file.
 
-        Each host gets the part of ``withheld`` for its clients; by default secrets are drawn. ``released`` has the
+        Each host gets the part of ``host_secrets`` for its clients; by default secrets are drawn. ``released`` has the
         lines about releases that the run has already charged.
         """
 
@@ -79,24 +79,24 @@ class InlineBackend:
         plan: Plan,
         *,
         listener: Listener,
-        withheld: Withheld | None = None,
+        host_secrets: HostSecrets | None = None,
         checkpoint: bytes | None = None,
         released: Sequence[str] = (),
     ) -> Served:
         """Run clients and server in this process; ``hosts`` has the hosts of the run afterwards."""
-        withheld = withheld or Withheld.derived(Secret.drawn(), range(len(parts)))
+        host_secrets = host_secrets or HostSecrets.derived(Secret.drawn(), range(len(parts)))
         read = [part.file.read().rows if isinstance(part, Site) else part for part in parts]
-        seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(read)]
+        hosted = [HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(read)]
         # One host for each client if a crash must affect only one, or if the transcript must have each summand.
         apart = bool(plan.faults.crashes) or self.transcript is not None
-        groups = [[seat] for seat in seats] if apart else [seats]
+        groups = [[each] for each in hosted] if apart else [hosted]
         hosts = [
             ClientHost(
-                seats=group,
+                hosted=group,
                 seed=plan.seed,
                 faults=plan.faults,
                 run=plan.run,
-                withheld=withheld.at(seat.index for seat in group),
+                host_secrets=host_secrets.at(each.index for each in group),
             )
             for group in groups
         ]

@@ -16,7 +16,7 @@ from raydr.arrays import Float64Array
 from raydr.data import Provenance, Table
 from raydr.data.notices import of_spreads
 from raydr.errors import FeatureError
-from raydr.federation.client import Withheld
+from raydr.federation.client import HostSecrets
 from raydr.journal import Charged, CheckpointTaken, Event, IncidentEvent, Journal, Listener, RoundEnded
 from raydr.memory import peak_memory_bytes
 from raydr.methods.serving import Served
@@ -118,7 +118,7 @@ def _served(
                 start=beginning.start,
                 geometry=_recovery_is_asked_for(scenario),
             ),
-            withheld=Withheld.derived(
+            host_secrets=HostSecrets.derived(
                 beginning.run.root, range(len(holdings.names)), reserve, holdings.own_classes
             ),
             listener=hear,

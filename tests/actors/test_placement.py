@@ -44,7 +44,7 @@ def test_clients_live_in_order_each_with_its_own_rows(cluster: None, clients: in
     assert max(sizes := [len(placement.clients) for placement in placements]) - min(sizes) <= 1
     for placement in placements:
         for client, rows, known in zip(
-            placement.clients, ray.get(placement.partitions), ray.get(placement.withheld[-1]), strict=True
+            placement.clients, ray.get(placement.partitions), ray.get(placement.host_secrets[-1]), strict=True
         ):
             np.testing.assert_array_equal(rows, parts[client])
             assert known == fingerprint(parts[client])
@@ -61,5 +61,5 @@ def test_each_site_has_an_actor_of_its_own_in_order(cluster: None) -> None:
     placements = place(sites, 3, Room(cores=2))
     assert [placement.clients for placement in placements] == [(0,), (1,), (2,)]
     assert [placement.partitions for placement in placements] == [site.file for site in sites]
-    known = [ray.get(placement.withheld[-1]) for placement in placements]
+    known = [ray.get(placement.host_secrets[-1]) for placement in placements]
     assert known == [("west",), ("east",), ("north",)]

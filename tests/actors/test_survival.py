@@ -19,7 +19,7 @@ from requests_for_tests import Gate
 
 import raydr
 from raydr.federation import FailurePolicy
-from raydr.federation.client import Withheld
+from raydr.federation.client import HostSecrets
 from raydr.federation.releases import by_name
 from raydr.journal import Charged, Event, IncidentEvent, RoundEnded
 from raydr.methods.landmarks.maps import FedTSNE
@@ -57,7 +57,7 @@ def test_a_coordinator_that_is_killed_goes_on_from_its_checkpoint_and_forgets_no
     gate = Gate(round=8, opened_by=str(tmp_path / "open"))
     noise = Coverage(GaussianNoise(on="gradient", multiplier=20.0, per="sum"))
     how: dict[str, Any] = {"coverage": noise, "policy": FailurePolicy(quorum=quorum)}
-    withheld = Withheld.derived(KNOWN, range(len(rows())))
+    host_secrets = HostSecrets.derived(KNOWN, range(len(rows())))
     killed, written, heard = list[int](), list[str](), list[Event]()
 
     def kill_after_round_7(event: Event) -> None:
@@ -71,9 +71,9 @@ def test_a_coordinator_that_is_killed_goes_on_from_its_checkpoint_and_forgets_no
             Path(gate.opened_by).touch()
 
     served = RayBackend(packing=1).serve(
-        rows(), plan(faults=gate, **how), listener=kill_after_round_7, withheld=withheld
+        rows(), plan(faults=gate, **how), listener=kill_after_round_7, host_secrets=host_secrets
     )
-    whole = InlineBackend().serve(rows(), plan(**how), listener=unheard, withheld=withheld)
+    whole = InlineBackend().serve(rows(), plan(**how), listener=unheard, host_secrets=host_secrets)
     assert killed
     assert any(isinstance(event, IncidentEvent) and "last checkpoint" in event.text for event in heard)
     releases = sum(served.ledger.charges.values())

@@ -17,7 +17,7 @@ from raydr.attacks.per_record import replied
 from raydr.attacks.scoring import judged
 from raydr.attacks.verdicts import Audit, Verdict
 from raydr.errors import RunError
-from raydr.federation import ClientHost, Request, Seat, fingerprint
+from raydr.federation import ClientHost, HostedClient, Request, fingerprint
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.transcript import Seen, Transcript
 from raydr.federation.wire import Call
@@ -353,7 +353,7 @@ def test_a_client_measures_its_records_by_one_set_of_points() -> None:
 
 
 def test_a_refused_request_is_a_failure_by_name_and_a_restarted_client_answers_the_same_again() -> None:
-    host = ClientHost(seats=[Seat(0, ROWS, fingerprint(ROWS))], seed=0)
+    host = ClientHost(hosted=[HostedClient(0, ROWS, fingerprint(ROWS))], seed=0)
 
     def answered(points: np.ndarray) -> Any:
         return host.ask(

@@ -15,7 +15,7 @@ from inline_federations import known
 from raydr.arrays import Float64Array, FloatArray
 from raydr.attacks import NotApplicableError, Side, View, canary
 from raydr.attacks.canary import WHOLE, Flock, Noise, bounds
-from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
+from raydr.federation import ClientHost, Context, Federation, HostedClient, InlineTransport, fingerprint
 from raydr.federation.blurring import blur_records
 from raydr.federation.replay import Replay
 from raydr.federation.transcript import Release, Transcript
@@ -42,8 +42,8 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def replay_of(*multipliers: float, rows: Sequence[FloatArray] = ROWS, **noise: Any) -> Replay:
     """One release of second moments with each of these noises: each client's upload, or the mean of all."""
-    seats = [Seat(index, part, fingerprint(part)) for index, part in enumerate(rows)]
-    hosts = [ClientHost(seats=[seat], seed=0, withheld=known([seat])) for seat in seats]
+    hosted = [HostedClient(index, part, fingerprint(part)) for index, part in enumerate(rows)]
+    hosts = [ClientHost(hosted=[each], seed=0, host_secrets=known([each])) for each in hosted]
     steps: list[Call | Release] = []
     for multiplier in multipliers:  # in a federation of its own, since one asks for nothing twice in a round
         transcript = Transcript()
@@ -344,8 +344,8 @@ def test_where_clients_are_protected_a_client_of_one_record_again_and_again_stan
 
 def test_a_record_that_is_absent_pulls_no_landmark() -> None:
     """Of a gradient, a canary adds what the kernel of its distance to each landmark does."""
-    seats = [Seat(index, part, fingerprint(part)) for index, part in enumerate(ROWS)]
-    hosts = [ClientHost(seats=[seat], seed=0, withheld=known([seat])) for seat in seats]
+    hosted = [HostedClient(index, part, fingerprint(part)) for index, part in enumerate(ROWS)]
+    hosts = [ClientHost(hosted=[each], seed=0, host_secrets=known([each])) for each in hosted]
     transcript = Transcript()
     federation = Federation(InlineTransport(hosts), len(ROWS), Context(seed=0), transcript=transcript)
     landmarks, gamma = np.array([[5.0, -2.0, 1.0], [4.0, -1.0, 0.0]]), 0.1

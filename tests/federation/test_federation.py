@@ -38,10 +38,10 @@ from raydr.federation import (
     FailurePolicy,
     FaultPlan,
     Federation,
+    HostedClient,
     InlineTransport,
     Liars,
     QuorumError,
-    Seat,
     answers_jointly,
     fingerprint,
 )
@@ -68,8 +68,8 @@ def partitions() -> list[Any]:
 
 def transport(actors: int, parts: Sequence[Any], seed: int, faults: FaultPlan, timeout_s: float) -> Any:
     if actors == 0:
-        seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
-        return InlineTransport([ClientHost(seats=[seat], seed=seed, faults=faults) for seat in seats])
+        hosted = [HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
+        return InlineTransport([ClientHost(hosted=[each], seed=seed, faults=faults) for each in hosted])
     from raydr.actors.placement import place
     from raydr.actors.resources import Room
     from raydr.actors.transport import RayTransport
@@ -382,9 +382,9 @@ class TestRayOnly:
 
         carrier = transport(1, partitions(), 0, FaultPlan(), 60.0)
         placement = carrier.placements[0]
-        *secrets, known = placement.withheld
+        *secrets, known = placement.host_secrets
         others = ray.put(("0" * 32, *ray.get(known)[1:]))
-        carrier.placements = [dataclasses.replace(placement, withheld=(*secrets, others))]
+        carrier.placements = [dataclasses.replace(placement, host_secrets=(*secrets, others))]
         with pytest.raises(Exception, match="client 0 was restarted with different rows"):
             federation_over(carrier, CLIENTS, seed=0)
         carrier.close()
@@ -617,7 +617,9 @@ def test_a_process_that_dies_sets_no_state_twice(make: Make, moment: Any) -> Non
 
 def test_a_client_that_is_asked_twice_follows_once() -> None:
     rows = np.arange(6.0).reshape(2, 3)
-    host = ClientHost(seats=[Seat(0, rows, fingerprint(rows)), Seat(1, rows, fingerprint(rows))], seed=0)
+    host = ClientHost(
+        hosted=[HostedClient(0, rows, fingerprint(rows)), HostedClient(1, rows, fingerprint(rows))], seed=0
+    )
 
     def shifted(client: int) -> float:
         (answer,) = host.ask(
@@ -684,7 +686,7 @@ def test_replay_computes_with_one_blas_thread(monkeypatch: pytest.MonkeyPatch) -
         seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
         return part(client, request)
 
-    host = ClientHost(seats=[Seat(0, rows, fingerprint(rows))], seed=0)
+    host = ClientHost(hosted=[HostedClient(0, rows, fingerprint(rows))], seed=0)
     monkeypatch.setattr(Shift, "client_part", staticmethod(watched))
     with threadpool_limits(2, user_api="blas"):
         host.restore([Call(request=Shift(1.0), number=1, round=0, attempt=0, clients=(0,), in_rounds=False)])
@@ -801,8 +803,8 @@ def test_only_calls_that_set_state_are_remembered_and_only_for_those_who_followe
 
 
 def hosted(**options: Any) -> Federation:
-    seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(partitions())]
-    return federation_over(InlineTransport([ClientHost(seats=seats, seed=0)]), CLIENTS, seed=0, **options)
+    hosted = [HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(partitions())]
+    return federation_over(InlineTransport([ClientHost(hosted=hosted, seed=0)]), CLIENTS, seed=0, **options)
 
 
 def test_clients_that_answer_as_one_are_asked_as_one() -> None:
@@ -813,8 +815,8 @@ def test_clients_that_answer_as_one_are_asked_as_one() -> None:
 
 @pytest.mark.parametrize("asked", [(3,), (1, 3)])
 def test_two_are_asked_as_one_and_one_is_not(asked: tuple[int, ...]) -> None:
-    seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(partitions())]
-    together = ClientHost(seats=seats, seed=0).ask(
+    hosted = [HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(partitions())]
+    together = ClientHost(hosted=hosted, seed=0).ask(
         Call(request=TogetherRequest(FEATURES), number=1, round=0, attempt=0, clients=asked, in_rounds=False)
     )
     for answer in together:

@@ -28,11 +28,11 @@ from raydr.federation import (
     Crash,
     FaultPlan,
     Granularity,
+    HostedClient,
     Liars,
     Range,
     Reply,
     Request,
-    Seat,
     answers,
     fingerprint,
 )
@@ -58,8 +58,10 @@ EVERYBODY = tuple(range(len(SIZES)))
 
 def hosted(faults: FaultPlan | None = None, clients: Sequence[int] = EVERYBODY, **options: Any) -> ClientHost:
     """All clients in one host."""
-    seats = [Seat(client, PARTS[client], fingerprint(PARTS[client])) for client in clients]
-    return ClientHost(seats=seats, seed=0, faults=faults or FaultPlan(), withheld=known(seats), **options)
+    hosted = [HostedClient(client, PARTS[client], fingerprint(PARTS[client])) for client in clients]
+    return ClientHost(
+        hosted=hosted, seed=0, faults=faults or FaultPlan(), host_secrets=known(hosted), **options
+    )
 
 
 def asking(request: Request[Any], clients: tuple[int, ...] = EVERYBODY, **options: Any) -> Call:
@@ -220,9 +222,12 @@ def test_nothing_goes_wrong_on_purpose_with_other_rows_and_the_client_stays_as_i
 
 
 def test_rows_that_are_not_those_of_their_fingerprint_are_refused() -> None:
-    seats = [Seat(1, PARTS[1], fingerprint(PARTS[1])), Seat(3, PARTS[3] + 1.0, fingerprint(PARTS[3]))]
+    hosted = [
+        HostedClient(1, PARTS[1], fingerprint(PARTS[1])),
+        HostedClient(3, PARTS[3] + 1.0, fingerprint(PARTS[3])),
+    ]
     with pytest.raises(RunError, match=r"client 3 was restarted with different rows: .* has changed since"):
-        ClientHost(seats=seats, seed=0)
+        ClientHost(hosted=hosted, seed=0)
 
 
 # ------------------------------------------------------------------------------------- sums
@@ -403,9 +408,9 @@ def shift_by_class(client: Client, request: ClassShift) -> Shifted:
 
 def test_a_client_part_is_shown_the_classes_of_its_client_where_it_says_that_it_reads_them() -> None:
     SHOWN.clear()
-    seats = [Seat(client, PARTS[client], fingerprint(PARTS[client])) for client in (1, 4)]
+    hosted = [HostedClient(client, PARTS[client], fingerprint(PARTS[client])) for client in (1, 4)]
     classes = {client: np.full(SIZES[client], client) for client in (1, 4)}
-    host = ClientHost(seats=seats, seed=0, withheld=replace(known(seats), classes=classes))
+    host = ClientHost(hosted=hosted, seed=0, host_secrets=replace(known(hosted), classes=classes))
     host.ask(asking(ClassShift(1.0, reads=True), (1, 4)))
     host.ask(asking(ClassShift(1.0, reads=False), (1, 4), number=2))
     assert SHOWN[0] is classes[1]

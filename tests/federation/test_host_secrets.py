@@ -13,9 +13,17 @@ from inline_federations import GROUP, KNOWN, known
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import RaydrError, RunError
-from raydr.federation import ClientError, ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
+from raydr.federation import (
+    ClientError,
+    ClientHost,
+    Context,
+    Federation,
+    HostedClient,
+    InlineTransport,
+    fingerprint,
+)
 from raydr.federation.agreement import OpenRequest, OpenRequests, SealedSecret
-from raydr.federation.client import Withheld
+from raydr.federation.client import HostSecrets
 from raydr.federation.secure import SecureSums
 from raydr.federation.sums import Total
 from raydr.federation.wire import Answer, Answered, Call, SumCall, history_at
@@ -71,9 +79,9 @@ class Watched(InlineTransport):
 
 def apart(parts: list[FloatArray] = PARTS, **options: Any) -> Watched:
     """A host for each client."""
-    seats = [Seat(client, rows, fingerprint(rows)) for client, rows in enumerate(parts)]
+    hosted = [HostedClient(client, rows, fingerprint(rows)) for client, rows in enumerate(parts)]
     return Watched(
-        [ClientHost(seats=[seat], seed=0, run=RUN, withheld=known([seat])) for seat in seats], **options
+        [ClientHost(hosted=[each], seed=0, run=RUN, host_secrets=known([each])) for each in hosted], **options
     )
 
 
@@ -106,10 +114,10 @@ class Release:
         """What a client of that secret would add to the mean, for somebody who knows its rows: they name its noise."""
         rows, call = PARTS[client], replace(self.call, request=request)
         host = ClientHost(
-            seats=[Seat(client, rows, fingerprint(rows))],
+            hosted=[HostedClient(client, rows, fingerprint(rows))],
             seed=0,
             run=RUN,
-            withheld=Withheld({client: secret}),
+            host_secrets=HostSecrets({client: secret}),
         )
         total = Total()
         total.add(host.sum(replace(call, clients=(client,), masks=None)))
@@ -213,19 +221,19 @@ def test_no_host_is_given_or_told_what_others_secrets_follow_from() -> None:
 
 
 def test_a_host_refuses_what_is_not_its_clients() -> None:
-    seats = [Seat(client, rows, fingerprint(rows)) for client, rows in enumerate(PARTS)]
+    hosted = [HostedClient(client, rows, fingerprint(rows)) for client, rows in enumerate(PARTS)]
     with pytest.raises(TypeError, match=r"host of clients \[0\] was given the secrets of clients \[0, 1\]"):
-        ClientHost(seats=seats[:1], seed=0, withheld=known(seats[:2]))
+        ClientHost(hosted=hosted[:1], seed=0, host_secrets=known(hosted[:2]))
     with pytest.raises(TypeError, match=r"host of clients \[0, 1\] was given the secrets of clients \[0\]"):
-        ClientHost(seats=seats[:2], seed=0, withheld=known(seats[:1]))
+        ClientHost(hosted=hosted[:2], seed=0, host_secrets=known(hosted[:1]))
     classes = {1: np.zeros(21, np.int64)}
     with pytest.raises(TypeError, match="was given"):
-        ClientHost(seats=seats[:1], seed=0, withheld=replace(known(seats[:1]), classes=classes))
+        ClientHost(hosted=hosted[:1], seed=0, host_secrets=replace(known(hosted[:1]), classes=classes))
 
 
 def test_what_is_withheld_is_cut_for_each_host() -> None:
     classes, reserve = [np.full(3, client) for client in range(3)], np.ones((2, 2))
-    every = Withheld.derived(KNOWN, range(3), reserve, classes)
+    every = HostSecrets.derived(KNOWN, range(3), reserve, classes)
     part = every.at((2, 0))
     assert part.secrets == {client: client_secret(KNOWN, client) for client in (2, 0)}
     assert part.classes.keys() == {0, 2}

@@ -24,10 +24,10 @@ from raydr.federation import (
     ClientHost,
     Federation,
     Granularity,
+    HostedClient,
     Range,
     Reply,
     Request,
-    Seat,
     answers,
     answers_jointly,
     fingerprint,
@@ -130,7 +130,7 @@ def test_noise_on_records_is_drawn_once_whatever_the_round() -> None:
 @pytest.mark.parametrize("strength", [{"multiplier": 2.0, "clip": 1.0}, {"level": 0.5}])
 def test_noise_on_rows_that_have_changed_is_drawn_again_only_where_it_claims_nothing(strength: Any) -> None:
     rows = parts()[0]
-    host = ClientHost(seats=[Seat(0, rows, fingerprint(rows))], seed=0)
+    host = ClientHost(hosted=[HostedClient(0, rows, fingerprint(rows))], seed=0)
     request = LengthRequest(GaussianNoise(on="data", **strength))
 
     def asked(question: Any, number: int) -> Any:

@@ -23,12 +23,12 @@ from raydr.federation import (
     FaultPlan,
     Federation,
     Granularity,
+    HostedClient,
     InlineTransport,
     QuorumError,
     Range,
     Reply,
     Request,
-    Seat,
     answers,
     fingerprint,
 )
@@ -105,9 +105,11 @@ class Losing(InlineTransport):
 def losing(
     count: int, quorum: float, at: dict[str, frozenset[int]], *, apart: bool = False
 ) -> tuple[Federation, Losing]:
-    seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(count))]
-    groups = [[seat] for seat in seats] if apart else [seats]
-    transport = Losing([ClientHost(seats=group, seed=0, withheld=known(group)) for group in groups], at=at)
+    hosted = [HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(count))]
+    groups = [[each] for each in hosted] if apart else [hosted]
+    transport = Losing(
+        [ClientHost(hosted=group, seed=0, host_secrets=known(group)) for group in groups], at=at
+    )
     context = Context(
         seed=0, policy=FailurePolicy(quorum=quorum), secure=SecureSums(dropping=round(1.0 - quorum, 9))
     )
@@ -123,8 +125,8 @@ def test_simulated_faults_strike_no_preparation_of_a_secure_sum() -> None:
             return super().ask(call)
 
     asked: list[tuple[str, bool]] = []
-    seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(4))]
-    host = ClientHost(seats=seats, seed=0, withheld=known(seats))
+    hosted = [HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(4))]
+    host = ClientHost(hosted=hosted, seed=0, host_secrets=known(hosted))
     federation = Federation(Noting([host]), 4, Context(seed=0, secure=SecureSums()))
     for _ in federation.rounds(1, {}):
         federation.mean(VectorsRequest())
@@ -214,7 +216,7 @@ def test_what_leaves_a_host_is_uniform(apart: bool) -> None:
     hidden, transport = losing(5, 1.0, {}, apart=apart)
     assert statistic(hidden, transport) < 430
     transport.seen.clear()
-    hidden._exchange._secretariat = None
+    hidden._exchange._secure_sums = None
     assert statistic(hidden, transport) > 430
 
 
@@ -265,8 +267,8 @@ def test_a_fifth_may_collude_and_nobody_be_lost_unless_it_is_said() -> None:
 
 
 def test_a_server_of_another_run_is_refused_by_name() -> None:
-    seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(3))]
-    transport = InlineTransport([ClientHost(seats=seats, seed=0, run="one run")])
+    hosted = [HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(3))]
+    transport = InlineTransport([ClientHost(hosted=hosted, seed=0, run="one run")])
     federation = Federation(transport, 3, Context(seed=0, run="another", secure=SecureSums()))
     with pytest.raises(RaydrError, match="have different runs or seeds"):
         federation.sum(VectorsRequest())
@@ -276,8 +278,10 @@ def test_crashes_and_retries_change_no_bit() -> None:
     """A host that is restarted has forgotten its agreements, and finds them again."""
     found = []
     for plan, hidden in ((FaultPlan(), False), (crashing(), True)):
-        seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(6))]
-        hosts = [ClientHost(seats=[seat], seed=0, faults=plan, withheld=known([seat])) for seat in seats]
+        hosted = [HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(6))]
+        hosts = [
+            ClientHost(hosted=[each], seed=0, faults=plan, host_secrets=known([each])) for each in hosted
+        ]
         context = Context(seed=0, secure=SecureSums() if hidden else None)
         federation = Federation(InlineTransport(hosts), 6, context)
         found.append([as_arrays(federation.mean(VectorsRequest())) for _ in federation.rounds(3, {})])

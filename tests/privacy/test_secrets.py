@@ -18,8 +18,8 @@ from processes import simulation_processes
 from tiny import tiny, tiny_run
 
 from raydr.errors import DataError, OutputError, RaydrError, RunError
-from raydr.federation import ClientHost, Crash, FailurePolicy, Seat, fingerprint
-from raydr.federation.client import Withheld
+from raydr.federation import ClientHost, Crash, FailurePolicy, HostedClient, fingerprint
+from raydr.federation.client import HostSecrets
 from raydr.federation.simulated.faults import FaultPlan
 from raydr.journal import CheckpointTaken, Event, RoundEnded
 from raydr.methods.landmarks.maps import FedTSNE
@@ -301,8 +301,8 @@ def test_runs_that_differ_share_no_noise(tmp_path: Path) -> None:
 def test_what_follows_from_the_seed_alone_seals_and_hides_nothing() -> None:
     """Of two hosts with one seed and secrets of their own, no client has a key or noise of the other's."""
     rows = np.zeros((2, 2))
-    seat = Seat(0, rows, fingerprint(rows))
-    hosts = [ClientHost(seats=[seat], seed=7), ClientHost(seats=[seat], seed=7)]
+    each = HostedClient(0, rows, fingerprint(rows))
+    hosts = [ClientHost(hosted=[each], seed=7), ClientHost(hosted=[each], seed=7)]
     clients = [host._clients[0] for host in hosts]
     assert clients[0].stream("batches").random() == clients[1].stream("batches").random()
     assert clients[0].secret.key("sealing") != clients[1].secret.key("sealing")
@@ -436,7 +436,7 @@ def test_each_process_holds_the_secrets_of_its_own_clients_alone(cluster: None) 
         parts,
         plan,
         listener=search,
-        withheld=Withheld.derived(root, range(2)),
+        host_secrets=HostSecrets.derived(root, range(2)),
     )
     group, one, other = 1, 2, 3
     assert hashes == {"CoordinatorProcess": [0], "ClientProcess": [1, 1]}

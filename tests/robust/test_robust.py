@@ -25,10 +25,10 @@ from raydr.federation import (
     FailurePolicy,
     FaultPlan,
     Federation,
+    HostedClient,
     InlineTransport,
     Liars,
     QuorumError,
-    Seat,
     attackers,
     fingerprint,
 )
@@ -349,9 +349,9 @@ def partitions() -> list[Float64Array]:
 
 def transport(actors: int, parts: Sequence[Any], seed: int, faults: FaultPlan) -> Any:
     if actors <= 0:
-        seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
-        groups = [seats] if actors == 0 else [[seat] for seat in seats]
-        return InlineTransport([ClientHost(seats=group, seed=seed, faults=faults) for group in groups])
+        hosted = [HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
+        groups = [hosted] if actors == 0 else [[each] for each in hosted]
+        return InlineTransport([ClientHost(hosted=group, seed=seed, faults=faults) for group in groups])
     from raydr.actors.placement import place
     from raydr.actors.resources import Room
     from raydr.actors.transport import RayTransport

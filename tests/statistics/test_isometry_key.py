@@ -17,7 +17,7 @@ from tiny import tiny, tiny_scenario
 import raydr
 from raydr.arrays import Float64Array
 from raydr.errors import DataError, RaydrError, RunError, ScenarioError
-from raydr.federation import Client, ClientHost, Federation, InlineTransport, Seat, fingerprint
+from raydr.federation import Client, ClientHost, Federation, HostedClient, InlineTransport, fingerprint
 from raydr.federation.pads import pad
 from raydr.geometry.points import squared_distances
 from raydr.methods.sense.server import SENSE, completed
@@ -221,8 +221,8 @@ def test_what_is_sealed_are_the_moments_of_the_pooled_rows(scale: KeyedScale) ->
 
 
 def test_the_sealed_scaling_opens_for_its_run_alone() -> None:
-    seats = [Seat(0, rows(), fingerprint(rows()))]
-    host = ClientHost(seats=seats, seed=0, run="this run", withheld=known(seats))
+    hosted = [HostedClient(0, rows(), fingerprint(rows()))]
+    host = ClientHost(hosted=hosted, seed=0, run="this run", host_secrets=known(hosted))
     federation = federation_over(InlineTransport([host]), 1, seed=0, run="this run")
     sealed = key_rows(federation, "standard", 0)
     assert opened(sealed, GROUP, "this run", "standard").unit == 1.0

@@ -8,7 +8,7 @@ from inline_federations import cut, federate
 
 from raydr.arrays import FloatArray
 from raydr.federation import Client, Context
-from raydr.federation.rehearsal import Crowd, Rehearsal
+from raydr.federation.rehearsal import Rehearsal, RehearsalClients
 from raydr.methods.fedne.encoder import Architecture, initial_weights, place, principal_weights
 from raydr.statistics.principal_axes import (
     CovarianceProduct,
@@ -105,7 +105,7 @@ def test_six_sums_are_taken_of_as_many_directions_as_axes() -> None:
     sums = [entry for entry in federation.ledger.entries.values() if entry.kind == "CovarianceProduct"]
     assert [(entry.count, entry.bytes) for entry in sums] == [(6 * 5, 6 * 5 * 12 * 3 * 8)]
     rehearsal = Rehearsal(
-        Crowd(sizes=(5,) * 5, sample=np.zeros((1, 12)), homes=((0, 1, 2, 3, 4),)), Context(seed=0)
+        RehearsalClients(sizes=(5,) * 5, sample=np.zeros((1, 12)), homes=((0, 1, 2, 3, 4),)), Context(seed=0)
     )
     rehearse_axes(rehearsal, np.ones(12), 3)
     planned = [entry for entry in rehearsal.ledger.entries.values() if entry.kind == "CovarianceProduct"]

@@ -12,7 +12,15 @@ from requests_for_tests import HandOver
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError
-from raydr.federation import Client, ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
+from raydr.federation import (
+    Client,
+    ClientHost,
+    Context,
+    Federation,
+    HostedClient,
+    InlineTransport,
+    fingerprint,
+)
 from raydr.geometry.points import value_blocks
 from raydr.statistics.scaling import (
     Scale,
@@ -56,7 +64,7 @@ def data(request: pytest.FixtureRequest) -> tuple[Float64Array, Int64Array]:
 def scaled_at_clients(parts: list[FloatArray], scale: Scale) -> tuple[FloatArray, FloatArray]:
     """Rows as every client holds them afterwards, and as the scaling that the server learnt makes them."""
     host = ClientHost(
-        seats=[Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)], seed=0
+        hosted=[HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)], seed=0
     )
     federation = Federation(InlineTransport([host]), len(parts), Context(seed=0))
     scaling = fit_scaling(federation, scale)

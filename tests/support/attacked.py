@@ -11,7 +11,7 @@ from inline_federations import known
 from raydr.arrays import Float64Array, FloatArray
 from raydr.attacks import Side, View
 from raydr.attacks.scoring import AttackErrors, Truth
-from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
+from raydr.federation import ClientHost, Context, Federation, HostedClient, InlineTransport, fingerprint
 from raydr.federation.transcript import Transcript
 
 
@@ -19,13 +19,13 @@ def federation_seen(
     parts: Sequence[FloatArray], *, packed: bool = False, seed: int = 0, **context: Any
 ) -> tuple[Federation, Transcript]:
     """A federation of these partitions, and what its server sees; ``packed`` puts all clients into one host."""
-    seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
-    groups = [seats] if packed else [[seat] for seat in seats]
-    hosts = [ClientHost(seats=group, seed=seed, withheld=known(group)) for group in groups]
+    hosted = [HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
+    groups = [hosted] if packed else [[each] for each in hosted]
+    hosts = [ClientHost(hosted=group, seed=seed, host_secrets=known(group)) for group in groups]
     transcript = Transcript()
     context = {"seed": seed} | context
     return Federation(
-        InlineTransport(hosts), len(seats), Context(**context), transcript=transcript
+        InlineTransport(hosts), len(hosted), Context(**context), transcript=transcript
     ), transcript
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from raydr.arrays import FloatArray, Int64Array
-from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
+from raydr.federation import ClientHost, Context, Federation, HostedClient, InlineTransport, fingerprint
 from raydr.federation.checkpoint import Checkpoint
-from raydr.federation.client import Withheld
+from raydr.federation.client import HostSecrets
 from raydr.federation.transport import Transport
 from raydr.journal import Journal
 from raydr.privacy.secrets import FOUNDER, Secret, client_secret, group_secret
@@ -23,9 +23,9 @@ GROUP = group_secret(client_secret(KNOWN, FOUNDER))
 """What they share, once they have agreed on it."""
 
 
-def known(seats: Sequence[Seat]) -> Withheld:
+def known(hosted: Sequence[HostedClient]) -> HostSecrets:
     """What the host of these clients is given of the known root."""
-    return Withheld.derived(KNOWN, [seat.index for seat in seats])
+    return HostSecrets.derived(KNOWN, [each.index for each in hosted])
 
 
 def federate(
@@ -42,17 +42,17 @@ def federate(
     **context: Any,
 ) -> Federation:
     """One client for each partition; ``packing`` gives the number of clients in each host (default: one host)."""
-    seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(partitions)]
-    ends = np.cumsum(packing if packing is not None else [len(seats)])
-    assert ends[-1] == len(seats)
-    groups = np.split(np.array(seats, object), ends[:-1])
-    withheld = Withheld.derived(root or KNOWN, range(len(seats)), reserve, classes)
+    hosted = [HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(partitions)]
+    ends = np.cumsum(packing if packing is not None else [len(hosted)])
+    assert ends[-1] == len(hosted)
+    groups = np.split(np.array(hosted, object), ends[:-1])
+    host_secrets = HostSecrets.derived(root or KNOWN, range(len(hosted)), reserve, classes)
     hosts = [
-        ClientHost(seats=list(group), seed=seed, withheld=withheld.at(seat.index for seat in group))
+        ClientHost(hosted=list(group), seed=seed, host_secrets=host_secrets.at(each.index for each in group))
         for group in groups
     ]
     transport, said = InlineTransport(hosts), Context(seed=seed, **context)
-    return Federation(transport, len(seats), said, journal=journal, resume=resume, released=released)
+    return Federation(transport, len(hosted), said, journal=journal, resume=resume, released=released)
 
 
 def federation_over(

@@ -20,7 +20,7 @@ from raydr.arrays import FloatArray, Int64Array
 from raydr.data import load
 from raydr.device import ArrayDevice, computing_at
 from raydr.errors import DataError, OutputError, RunError, ScenarioError
-from raydr.federation import Client, ClientHost, Federation, InlineTransport, Seat, fingerprint
+from raydr.federation import Client, ClientHost, Federation, HostedClient, InlineTransport, fingerprint
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.failures import Failure, FailurePolicy
 from raydr.federation.simulated.faults import FaultPlan
@@ -353,10 +353,10 @@ def test_the_servers_control_variate_is_the_mean_of_the_clients_own() -> None:
         if isinstance(event, CheckpointTaken):
             taken.append(Checkpoint.from_bytes(event.content))
 
-    seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
+    hosted = [HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
     federation = federation_over(
-        InlineTransport([ClientHost(seats=seats, seed=0, withheld=known(seats))]),
-        len(seats),
+        InlineTransport([ClientHost(hosted=hosted, seed=0, host_secrets=known(hosted))]),
+        len(hosted),
         seed=0,
         journal=Journal(hear),
         checkpoint_every=1,
@@ -511,10 +511,10 @@ def test_what_networks_cost_grows_with_clients_and_the_field_does_not() -> None:
 def lossy(
     parts: Sequence[FloatArray], settings: ContrastiveEncoder, *, participation: float, dropout: float
 ) -> tuple[Outcome, Federation]:
-    seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
-    transport = InlineTransport([ClientHost(seats=seats, seed=0, faults=FaultPlan(dropout=dropout))])
+    hosted = [HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
+    transport = InlineTransport([ClientHost(hosted=hosted, seed=0, faults=FaultPlan(dropout=dropout))])
     federation = federation_over(
-        transport, len(seats), seed=0, policy=FailurePolicy(quorum=0.2), participation=participation
+        transport, len(hosted), seed=0, policy=FailurePolicy(quorum=0.2), participation=participation
     )
     return METHODS[settings.kind].serve(federation, settings), federation  # type: ignore[attr-defined]
 
@@ -547,10 +547,10 @@ def test_a_resumed_run_has_the_same_bits(name: str) -> None:
             taken.append(event.content)
 
     def run(resume: Checkpoint | None) -> bytes:
-        seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
+        hosted = [HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
         federation = federation_over(
-            InlineTransport([ClientHost(seats=seats, seed=0, withheld=known(seats))]),
-            len(seats),
+            InlineTransport([ClientHost(hosted=hosted, seed=0, host_secrets=known(hosted))]),
+            len(hosted),
             seed=0,
             journal=Journal(hear),
             checkpoint_every=1,
@@ -662,7 +662,7 @@ def test_one_bad_client_does_not_spoil_the_others_of_its_host() -> None:
     """Where the joint part fails, each answers for itself, and the one at fault is named."""
     parts = [part.astype(np.float32) for part in blobs([20, 20, 20])]
     host = ClientHost(
-        seats=[Seat(index, part, fingerprint(part)) for index, part in enumerate(parts)], seed=0
+        hosted=[HostedClient(index, part, fingerprint(part)) for index, part in enumerate(parts)], seed=0
     )
     everybody = {"round": 1, "attempt": 0, "clients": (0, 1, 2), "in_rounds": True}
     away = OwnShift(np.array([0.0, np.inf, 0.0]))

@@ -15,7 +15,7 @@ from tiny import tiny_scenario
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding.placing import conditional
 from raydr.federation import Client, Context, Request
-from raydr.federation.rehearsal import Crowd, Rehearsal
+from raydr.federation.rehearsal import Rehearsal, RehearsalClients
 from raydr.methods import METHODS
 from raydr.methods.private_map import cells as cells_room
 from raydr.methods.private_map import frame as frame_room
@@ -603,7 +603,7 @@ def test_a_rehearsal_counts_operations_messages_and_charges_as_the_run_does() ->
     """Products of 900 rows of 6 features with themselves and with 8, 8 and 20 cells along 3 axes."""
     method = settings_of(epsilon=1e4, rounds=3, axes=3, cells=20, early_iterations=7)
     rehearsal = Rehearsal(
-        Crowd(sizes=(600, 300), sample=np.zeros((1, 6)), homes=((0,), (1,))), Context(seed=0)
+        RehearsalClients(sizes=(600, 300), sample=np.zeros((1, 6)), homes=((0,), (1,))), Context(seed=0)
     )
     method.rehearse(rehearsal)
     efforts = {stage: (each.at_clients, each.at_server) for stage, each in rehearsal.efforts.items() if stage}

@@ -12,7 +12,7 @@ from scipy.spatial.distance import pdist
 
 from raydr.arrays import Float64Array
 from raydr.errors import DataError, ScenarioError
-from raydr.federation import ClientHost, Federation, InlineTransport, Seat, fingerprint
+from raydr.federation import ClientHost, Federation, HostedClient, InlineTransport, fingerprint
 from raydr.geometry.hyperbolic import Hyperboloid
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points
@@ -352,7 +352,9 @@ class TestAnchors:
 def test_rows_set_apart_are_scaled_as_the_clients_own(scale: Any) -> None:
     parts, public = multisite(), 7.0 + 3.0 * rows(30, seed=50)
     hosts = [
-        ClientHost(seats=[Seat(index, part, fingerprint(part)) for index, part in enumerate(parts)], seed=0)
+        ClientHost(
+            hosted=[HostedClient(index, part, fingerprint(part)) for index, part in enumerate(parts)], seed=0
+        )
     ]
     settings = SENSE(anchors=5, embedder=QUICK)
     plan = Plan(method="sense", settings=settings, scale=scale, seed=0, public=public)
