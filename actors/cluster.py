@@ -15,10 +15,10 @@ import ray
 
 from raydr.actors.address import cluster_asked_for, require_answer
 from raydr.actors.authentication import closed_to_others, environment_of_ray, forget, require_closed
-from raydr.actors.leftovers import INSIDE, MARK, end_processes, groups_of_ray, logs_in, new_folder
 from raydr.actors.ray_health import require_worker
 from raydr.actors.ray_patches import store_within, well_behaved, without_dashboard
 from raydr.actors.ray_private import require_tested_ray
+from raydr.actors.ray_processes import INSIDE, MARK, end_processes, groups_of_ray, logs_in, new_folder
 from raydr.actors.search_path import LikeTheDriver
 from raydr.errors import OutputError, RunError
 from raydr.memory import address_space_bytes

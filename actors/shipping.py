@@ -90,7 +90,7 @@ def own_files() -> dict[str, Path | bytes]:
     described = distribution("raydr")
     name = f"raydr-{described.version}.dist-info"
     files[f"{name}/METADATA"] = f"Metadata-Version: 2.1\nName: raydr\nVersion: {described.version}\n".encode()
-    files["start.py"] = _ROOT / "actors" / "first_look.py"
+    files["start.py"] = _ROOT / "actors" / "node_check.py"
     return files
 
 

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 
 @dataclass(frozen=True)
-class OfFile:
+class PathMark:
     """Mark a key whose text is the path of a file, so that paths are resolved for every such key.
 
     ``elsewhere`` names a key of the same section. If that key has a value, the file is on another machine,
@@ -25,10 +25,10 @@ class OfFile:
     secret: bool = False
 
 
-LocalPath: TypeAlias = Annotated[str, OfFile()]
+LocalPath: TypeAlias = Annotated[str, PathMark()]
 """Path of a file on this machine."""
 
-SecretPath: TypeAlias = Annotated[str, OfFile(secret=True)]
+SecretPath: TypeAlias = Annotated[str, PathMark(secret=True)]
 """Path of a file on this machine that is never sent to another machine."""
 
 
@@ -79,14 +79,14 @@ def require_in_order(bounds: tuple[float, float] | None) -> None:
 
 
 @cache
-def _marks(model: type[Settings]) -> dict[str, OfFile | None]:
+def _marks(model: type[Settings]) -> dict[str, PathMark | None]:
     return {name: path_mark(field) for name, field in model.model_fields.items()}
 
 
-def path_mark(field: FieldInfo) -> OfFile | None:
+def path_mark(field: FieldInfo) -> PathMark | None:
     """Return the mark of a key that is the path of a file, or None."""
     return next(
-        (found for found in (*field.metadata, *_metadata(field.annotation)) if isinstance(found, OfFile)),
+        (found for found in (*field.metadata, *_metadata(field.annotation)) if isinstance(found, PathMark)),
         None,
     )
 

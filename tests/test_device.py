@@ -205,11 +205,11 @@ def test_a_run_on_a_gpu_is_another_runs_study_and_is_not_attacked_by_repetition(
 def test_a_run_that_began_on_a_gpu_does_not_go_on_without_one() -> None:
     asked = {"data": {"source": "iris"}, "clients": {"count": 3}, "method": {"kind": "fed-tsne"}}
     scenario = read({"name": "there", **asked})
-    holdings = dealt_out(scenario, None)
-    began, now = (Identity.of(scenario, holdings, device) for device in ("cuda", "cpu"))
+    client_data = dealt_out(scenario, None)
+    began, now = (Identity.of(scenario, client_data, device) for device in ("cuda", "cpu"))
     with pytest.raises(ScenarioError, match=r"runtime\.device was \"cuda\" and is missing"):
         now.require(began)
-    began.require(Identity.of(scenario, holdings, "cuda"))
+    began.require(Identity.of(scenario, client_data, "cuda"))
     assert began.study != now.study, "noise by a client's secret is not shared with messages of other bits"
 
 

@@ -23,7 +23,7 @@ _UNKNOWN = RunCost(None, 0.0, 1.0, None, None)
 
 
 @dataclass
-class Purse:
+class SweepBudget:
     """The privacy budget of a sweep.
 
     Attributes
@@ -45,8 +45,8 @@ class Purse:
     _planned: dict[str, RunCost] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, sweep: Sweep, folder: Path, data_dir: Path | None) -> Purse:
-        """Return the purse of a sweep in its folder."""
+    def of(cls, sweep: Sweep, folder: Path, data_dir: Path | None) -> SweepBudget:
+        """Return the budget of a sweep in its folder."""
         privacy = sweep.scenario.get("privacy") or {}
         delta = privacy.get("delta", PrivacySettings.model_fields["delta"].default)
         return cls(folder, delta, sweep.epsilon_max, data_dir)

@@ -14,16 +14,15 @@ from pydantic import ValidationError
 from raydr.errors import OutputError, ScenarioError
 from raydr.registry import extensions
 from raydr.runfolder.records import SWEEP
-from raydr.scenarios.schema.document_store import Shelf
+from raydr.scenarios.schema.document_store import DocumentStore
 from raydr.scenarios.schema.problems import ROOT as SCENARIO_ROOT
 from raydr.scenarios.schema.problems import Section, problems, truth_values, unwritable_text
-from raydr.scenarios.schema.reading import SHELF as SCENARIOS
-from raydr.scenarios.schema.reading import copied, dump_yaml, override
-from raydr.settings import OfFile, path_mark
+from raydr.scenarios.schema.reading import SCENARIOS, copied, dump_yaml, override
+from raydr.settings import PathMark, path_mark
 from raydr.tune.schema import Axis, Optuna, Quick, RandomSearch, Sweep
 from raydr.tune.tables import TableSearch
 
-SHELF = Shelf(
+SWEEPS = DocumentStore(
     resources.files("raydr.tune") / "shipped", "sweep", "raydr sweep", SWEEP, "name, base and space"
 )
 ROOT = Section((), (Sweep,), "a sweep")
@@ -31,7 +30,7 @@ VERSION = "raydr"
 """Extra key of a stored sweep: the version of raydr that started it."""
 
 
-PAPERS = Shelf(
+PAPERS = DocumentStore(
     resources.files("raydr.scenarios") / "papers",
     "table",
     "raydr reproduce",
@@ -43,7 +42,7 @@ PAPERS = Shelf(
 
 def shipped() -> dict[str, str]:
     """Return the names of the shipped sweeps, each with the comment on its first line."""
-    return SHELF.names()
+    return SWEEPS.names()
 
 
 def is_sweep(content: Mapping[str, Any]) -> bool:
@@ -57,7 +56,7 @@ def names_sweep(document: str) -> bool:
     if not path.is_file():
         return document in shipped() and document not in SCENARIOS.names()
     try:
-        return is_sweep(SHELF.parse(path))
+        return is_sweep(SWEEPS.parse(path))
     except ScenarioError:
         return False
 
@@ -67,7 +66,7 @@ def read_sweep(
     overrides: Mapping[str, Any] | None = None,
     *,
     quick: bool = False,
-    shelf: Shelf = SHELF,
+    store: DocumentStore = SWEEPS,
     only: tuple[str, ...] = (),
 ) -> Sweep:
     """Read and check a sweep.
@@ -80,7 +79,7 @@ def read_sweep(
         Values of the base by dotted key.
     quick : bool
         Whether to apply the section ``quick``.
-    shelf : Shelf
+    store : DocumentStore
         The shipped documents.
     only : tuple of str
         Rows or groups of rows of a published table; empty for all.
@@ -98,7 +97,7 @@ def read_sweep(
     if isinstance(sweep, Mapping):
         where, content, folder = "the sweep", copied(sweep), Path()
     else:
-        where, content, folder = str(sweep), shelf.parse(sweep), Path(sweep).expanduser().parent
+        where, content, folder = str(sweep), store.parse(sweep), Path(sweep).expanduser().parent
     checked = _checked(where, content)
     base = _base(checked, folder)
     changed: dict[str, Any] = {}
@@ -198,7 +197,7 @@ def _resolved_at(key: str, value: Any) -> Any:
     return paths_resolved({last: value}, section)[last]
 
 
-def _mark(section: Section, key: Any) -> OfFile | None:
+def _mark(section: Section, key: Any) -> PathMark | None:
     fields = (model.model_fields[key] for model in section.models if key in model.model_fields)
     return next((mark for field in fields if (mark := path_mark(field)) is not None), None)
 
@@ -218,7 +217,7 @@ def read_stored(path: Path) -> Sweep:
     ScenarioError
         If the file is not a valid sweep.
     """
-    content = SHELF.parse(path)
+    content = SWEEPS.parse(path)
     began = content.pop(VERSION, None)
     if began != _version():
         raise OutputError(

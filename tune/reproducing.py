@@ -42,7 +42,7 @@ def read_table(
     ScenarioError
         If the table is invalid, or is a sweep of another kind.
     """
-    asked = read_sweep(table, overrides, quick=quick, shelf=PAPERS, only=only)
+    asked = read_sweep(table, overrides, quick=quick, store=PAPERS, only=only)
     if not isinstance(asked.search, TableSearch):
         raise ScenarioError(
             f"{asked.name} is a sweep without a published table. Run it with `raydr sweep`; a table has"
@@ -106,8 +106,8 @@ def results(folder: Path | None = None) -> dict[str, PaperTable]:
 
 def shipped_results() -> list[Path]:
     """Return the files of the shipped results."""
-    with resources.as_file(resources.files("raydr.scenarios") / "papers") as shelf:
-        return sorted(shelf.glob("*.parquet"))
+    with resources.as_file(resources.files("raydr.scenarios") / "papers") as folder:
+        return sorted(folder.glob("*.parquet"))
 
 
 def _in(folder: Path | None) -> Iterator[Path]:

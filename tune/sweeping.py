@@ -17,7 +17,7 @@ from raydr.runfolder import records
 from raydr.runfolder.making import default_folder, incomplete, taken_up, target_of, unwritable
 from raydr.runfolder.records import TrialRow
 from raydr.signals import signals_deferred
-from raydr.tune.composition import Purse
+from raydr.tune.composition import SweepBudget
 from raydr.tune.folder import SweepWork, TableWork
 from raydr.tune.ledger import TrialLedger
 from raydr.tune.reading import read_stored, stored
@@ -172,16 +172,16 @@ class _RunningSweep:
         """Run the remaining trials and write the results."""
         journal = Journal(self.listener)
         data_dir = data_dir.expanduser().absolute() if data_dir is not None else None
-        self.purse = Purse.of(self.asked, self.work.folder, data_dir)
+        self.budget = SweepBudget.of(self.asked, self.work.folder, data_dir)
         if len(self.ledger.rows) < self.total:
             if not self.search.learns:
-                self.purse.require(self._left(), self._trial_of)
+                self.budget.require(self._left(), self._trial_of)
             self._run(journal, address, data_dir)
         if self._failure is not None:
             raise self._failure
         with unwritable(self.work.folder), journal.stage("results"):
             self.ledger.write()
-            total = self.purse.total(self._trial_of)
+            total = self.budget.total(self._trial_of)
             write_results(self.work.folder, self.ledger.ordered, self.keys, self.asked.objectives, total)
             if isinstance(self.asked.search, TableSearch):
                 write_paper_table(self.work.folder, self.asked, self.ledger.ordered)
@@ -248,14 +248,14 @@ class _RunningSweep:
         """Return whether a trial may run. Proposed points are checked against the budget here, listed ones before."""
         if self.search.learns:
             try:
-                self.purse.require([trial], self._trial_of)
+                self.budget.require([trial], self._trial_of)
             except ScenarioError as error:
                 self._cut = True
                 self.listener(IncidentEvent(f"No further trial starts: {error}"))
                 return False
         try:
             with unwritable(self.work.folder):
-                self.purse.start(trial)
+                self.budget.start(trial)
         except RaydrError as error:
             self._failure = self._failure or error
             return False
@@ -313,7 +313,7 @@ class _RunningSweep:
 
     def again(self, trial: Trial) -> None:
         """Record the restart of a trial whose process or node was lost."""
-        self.purse.start(trial)
+        self.budget.start(trial)
 
     def started(self, trial: Trial) -> None:
         """Report the start of a trial."""

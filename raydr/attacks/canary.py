@@ -78,18 +78,18 @@ def bounds(replay: Replay, delta: float) -> Iterator[Bounded]:
     for kind in dict.fromkeys(release.charge.kind for release in releases):
         groups[kind] = np.array([release.charge.kind == kind for release in releases])
     with one_blas_thread():
-        flock = Flock.of(replay)
-        pairs = {name: flock.worst(chosen) for name, chosen in groups.items()}
+        canaries = CanaryCandidates.of(replay)
+        pairs = {name: canaries.worst(chosen) for name, chosen in groups.items()}
         shifts = [
-            {name: flock.shift(index, *pair) for name, pair in pairs.items() if groups[name][index]}
+            {name: canaries.shift(index, *pair) for name, pair in pairs.items() if groups[name][index]}
             for index in range(len(releases))
         ]
-        draws = flock.draws
-        noise = [Noise.of(flock, index, draws, shift) for index, shift in enumerate(shifts)]
+        draws = canaries.draws
+        noise = [Noise.of(canaries, index, draws, shift) for index, shift in enumerate(shifts)]
     tests = sum(len(one.squares) + len(one.along) for one in noise)
     for name, chosen in groups.items():
         some = [one for one, there in zip(noise, chosen, strict=True) if there]
-        yield _bounded(name, some, tests, draws, flock.client, delta)
+        yield _bounded(name, some, tests, draws, canaries.client, delta)
 
 
 def _bounded(name: str, noise: Sequence[Noise], tests: int, draws: int, client: int, delta: float) -> Bounded:
@@ -151,16 +151,16 @@ class Noise:
     along: dict[str, Float64Array]
 
     @classmethod
-    def of(cls, flock: Flock, index: int, draws: int, shifts: dict[str, Fields]) -> Noise:
+    def of(cls, canaries: CanaryCandidates, index: int, draws: int, shifts: dict[str, Fields]) -> Noise:
         """Draw the noise of a release."""
-        parts, release = flock.seen(index), flock.replay.releases[index]
-        unit = flock.replay.deviation(release, parts[0].client.index)
+        parts, release = canaries.seen(index), canaries.replay.releases[index]
+        unit = canaries.replay.deviation(release, parts[0].client.index)
         along = {name: np.zeros(draws) for name in shifts}
         squares = {name: np.zeros(draws) for name in parts[0].clean}
         for draw in range(draws):
             noise = {name: np.zeros_like(values) for name, values in parts[0].clean.items()}
             for part in parts:
-                weight = flock.replay.weight(release, part.client.index) / unit
+                weight = canaries.replay.weight(release, part.client.index) / unit
                 for name, values in part.noise("canary", draw).items():
                     noise[name] += weight * values
             for name, values in noise.items():
@@ -189,7 +189,7 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Flock:
+class CanaryCandidates:
     """Candidates for a canary of one client, as they are at each release.
 
     Attributes
@@ -210,7 +210,7 @@ class Flock:
     _known: dict[int, Float64Array] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, replay: Replay) -> Flock:
+    def of(cls, replay: Replay) -> CanaryCandidates:
         """Replay the run with the client's own rows, and with candidates for rows."""
         costs = np.zeros(len(replay.sizes))
         for release in replay.releases:

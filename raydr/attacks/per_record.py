@@ -14,7 +14,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.attacks.contract import NotApplicableError, View
-from raydr.federation import ClientHost, HostedClient, Reply, Request, Tells, fingerprint
+from raydr.federation import ClientHost, HostedClient, RecordContent, Reply, Request, fingerprint
 from raydr.federation.client import HostSecrets
 from raydr.federation.failures import Failure
 from raydr.federation.transcript import Seen
@@ -25,7 +25,7 @@ from raydr.methods.sense.clients import AnchorDistances, AnchorRequest
 from raydr.privacy.ledger import Granularity
 from raydr.privacy.secrets import Secret
 
-_OF_THE_ROW_ALONE = (Tells.DISTANCES, Tells.PROJECTIONS, Tells.VALUES)
+_OF_THE_ROW_ALONE = (RecordContent.DISTANCES, RecordContent.PROJECTIONS, RecordContent.VALUES)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Block:
     @property
     def is_place(self) -> bool:
         """Whether it gives a record's place on the map."""
-        return self.kind is None or self.kind.tells is Tells.PLACES
+        return self.kind is None or self.kind.tells is RecordContent.PLACES
 
     @property
     def can_be_imitated(self) -> bool:

@@ -21,7 +21,7 @@ from raydr.federation.ring import RangeError
 from raydr.federation.simulated.faults import Crash, FaultPlan
 from raydr.federation.simulated.lying import Liars, attackers
 from raydr.federation.transport import Transport
-from raydr.privacy.ledger import Fixed, Granularity, Public, Tells
+from raydr.privacy.ledger import DeterminedRecords, Granularity, Public, RecordContent
 from raydr.privacy.mechanism import Bound
 
 __all__ = [
@@ -31,11 +31,11 @@ __all__ = [
     "ClientHost",
     "Context",
     "Crash",
+    "DeterminedRecords",
     "Effort",
     "FailurePolicy",
     "FaultPlan",
     "Federation",
-    "Fixed",
     "Granularity",
     "HostedClient",
     "InlineTransport",
@@ -44,12 +44,12 @@ __all__ = [
     "QuorumError",
     "Range",
     "RangeError",
+    "RecordContent",
     "RefusedReplyError",
     "Rehearsal",
     "RehearsalClients",
     "Reply",
     "Request",
-    "Tells",
     "Transport",
     "answers",
     "answers_jointly",

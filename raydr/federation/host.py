@@ -36,7 +36,7 @@ from raydr.federation.simulated.faults import (
     corrupted,
 )
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, by_protection, weight_of
-from raydr.privacy.ledger import Tells
+from raydr.privacy.ledger import RecordContent
 from raydr.privacy.mechanism import Mechanism, Quantity
 from raydr.privacy.secrets import Secret
 from raydr.threads import one_blas_thread
@@ -337,7 +337,7 @@ class ClientHost:
         again with other points learns the rest. A repeated identical request, such as after a time-out, gets the same
         answer.
         """
-        if type(reply).tells not in (Tells.DISTANCES, Tells.PROJECTIONS) or type(reply).stays:
+        if type(reply).tells not in (RecordContent.DISTANCES, RecordContent.PROJECTIONS) or type(reply).stays:
             return
         asked = boundary.digest_of(request)
         if self._measured.setdefault(client, asked) != asked:

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Float64Array
 from raydr.errors import RunError
-from raydr.privacy.ledger import Fixed, Granularity, Public, Tells
+from raydr.privacy.ledger import DeterminedRecords, Granularity, Public, RecordContent
 from raydr.privacy.mechanism import Bound, Mechanism, Quantity
 from raydr.settings import Settings
 
@@ -157,7 +157,7 @@ class Reply(ABC):
     stays : bool
         Whether its client keeps it. The ledger lists it as simulation-only, because only a simulation lets the
         evaluation see it.
-    tells : Tells or None
+    tells : RecordContent or None
         What a per-record reply reveals about each record; the report uses this to state what the server knows.
     """
 
@@ -166,7 +166,7 @@ class Reply(ABC):
     public: ClassVar[Public | None]
     covers: ClassVar[tuple[str, ...]]
     stays: ClassVar[bool]
-    tells: ClassVar[Tells | None]
+    tells: ClassVar[RecordContent | None]
 
     def __init_subclass__(
         cls,
@@ -176,7 +176,7 @@ class Reply(ABC):
         public: Public | None = None,
         covers: tuple[str, ...] = (),
         stays: bool = False,
-        tells: Tells | None = None,
+        tells: RecordContent | None = None,
     ) -> None:
         super().__init_subclass__()
         cls.granularity = granularity
@@ -205,7 +205,7 @@ class Reply(ABC):
             One for every field.
         """
 
-    def fixed(self, request: Any) -> Fixed | None:
+    def fixed(self, request: Any) -> DeterminedRecords | None:
         """Return how far the reply determines the client's records by linear equations; None if unknown.
 
         Parameters
@@ -215,7 +215,7 @@ class Reply(ABC):
 
         Returns
         -------
-        fixed : Fixed or None
+        fixed : DeterminedRecords or None
             The value for a reply without noise; the ledger states the mechanism.
         """
         return None

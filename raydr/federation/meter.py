@@ -13,7 +13,7 @@ from raydr.federation.failures import Decision, Failure, Incident
 from raydr.federation.messages import Reply, Request, payload_bytes
 from raydr.federation.wire import Call, Sent
 from raydr.journal import IncidentEvent, Journal, RoundEnded
-from raydr.privacy.ledger import Entry, Fixed, Granularity, Ledger
+from raydr.privacy.ledger import DeterminedRecords, Entry, Granularity, Ledger
 from raydr.privacy.mechanism import Mechanism
 
 _LOGGER = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ class Meter:
 
     def fixed(self, answers: Iterable[tuple[Reply, Request[Any], Mechanism | None]]) -> None:
         """Record how far the replies of one call, with their requests and mechanisms, determine the records."""
-        found: dict[tuple[str, Mechanism | None], Fixed] = {}
+        found: dict[tuple[str, Mechanism | None], DeterminedRecords] = {}
         for reply, request, protection in answers:
             one = None if reply.stays else reply.fixed(request)
             if one is None:

@@ -119,9 +119,9 @@ def map(  # noqa: A001  raydr.map
     from raydr.front.own_data import own_data
     from raydr.scenarios.runner import run as run_scenario
 
-    taken = own_data(data, site=site, label=label, method=method, overrides=_dotted(overrides))
+    own = own_data(data, site=site, label=label, method=method, overrides=_dotted(overrides))
     with _showing_progress(listener, verbose) as hear_both:
-        folder = run_scenario(taken.scenario, out=_path(out), address=address, listener=hear_both)
+        folder = run_scenario(own.scenario, out=_path(out), address=address, listener=hear_both)
     return Result(folder)
 
 

@@ -17,7 +17,7 @@ from raydr.errors import OutputError
 from raydr.front import process
 from raydr.front.commands import folders, lists, runs, sweeps
 from raydr.front.jobs import jobs
-from raydr.front.streams import Results
+from raydr.front.streams import StrictStream
 
 
 class _InOrder(click.Group):
@@ -89,7 +89,7 @@ def status(arguments: Sequence[str]) -> int:
 
     def command() -> None:
         # click's own main converts some errors, differently in each version.
-        with redirect_stdout(Results(sys.stdout)), app.make_context("raydr", list(arguments)) as context:
+        with redirect_stdout(StrictStream(sys.stdout)), app.make_context("raydr", list(arguments)) as context:
             app.invoke(context)
             sys.stdout.flush()
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from raydr.front.streams import Remarks
+from raydr.front.streams import BestEffortStream
 from raydr.plain import plain
 
 
@@ -25,7 +25,7 @@ def logged_on_terminal() -> Iterator[None]:
 
 def print_paragraph(text: str) -> None:
     """Print a paragraph on standard error: wrapped between words on a terminal, one line elsewhere."""
-    console_on(Remarks(sys.stderr)).print(one_line(text))
+    console_on(BestEffortStream(sys.stderr)).print(one_line(text))
 
 
 def one_line(text: str) -> Text:
@@ -33,7 +33,7 @@ def one_line(text: str) -> Text:
     return Text(plain(" ".join(part.strip() for part in text.splitlines())))
 
 
-def console_on(stream: IO[str] | Remarks) -> Console:
+def console_on(stream: IO[str] | BestEffortStream) -> Console:
     """Return a console that does not colour numbers and paths, and does not wrap lines outside a terminal."""
     file = cast("IO[str]", stream)
     console = _Console(file=file, highlight=False)

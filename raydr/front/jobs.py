@@ -17,7 +17,7 @@ import click
 
 from raydr.errors import OutputError, RunError
 from raydr.front import options
-from raydr.front.streams import noting
+from raydr.front.streams import note_on_error
 
 if TYPE_CHECKING:
     from raydr.actors.job_log import Failed
@@ -190,7 +190,7 @@ def _brought_back(head: Head, job: Job, out: Path | None, quiet: bool) -> None:
     report = target / page
     if not quiet:
         printed(target)
-    with noting(f"The folder of the job is complete in {target}."):
+    with note_on_error(f"The folder of the job is complete in {target}."):
         click.echo(report if report.exists() else target)
 
 

@@ -24,7 +24,7 @@ from raydr.plain import listed, plain
 from raydr.report.run.mapped import Fact, facts, hashes
 from raydr.runfolder.records import SCENARIO
 from raydr.scenarios.running.backend import InlineBackend
-from raydr.scenarios.running.client_data import Holdings, dealt_out, from_sites
+from raydr.scenarios.running.client_data import ClientData, dealt_out, from_sites
 from raydr.scenarios.schema import reading
 from raydr.scenarios.schema.document_store import FOR_ROWS, kind_of_object
 from raydr.scenarios.schema.scenario import Scenario
@@ -40,7 +40,7 @@ _MOST_SITES = 20  # listed in one line
 
 
 @dataclass(frozen=True)
-class Taken:
+class OwnData:
     """A user's own data and the scenario that maps them.
 
     Attributes
@@ -67,7 +67,7 @@ def own_data(
     overrides: Mapping[str, Any] | None = None,
     site_needed: bool = True,
     progress: Progress = unheard,
-) -> Taken:
+) -> OwnData:
     """Read all data and make the scenario that maps them; arguments as for :func:`raydr.map`.
 
     By default, missing values are filled in with the median, text columns of few words become zeros and ones, and
@@ -115,12 +115,14 @@ def own_data(
             + ". Leave --site out."
         )  # fmt: skip
     with _options_in_errors():
-        holdings = held(_read_all(content), progress=progress)
-    if "data.missing" not in asked and not _lacks(holdings):
+        client_data = held(_read_all(content), progress=progress)
+    if "data.missing" not in asked and not _lacks(client_data):
         del content["data"]["missing"]
     scenario = reading.read(content)
-    scenario.method.check(holdings.rows, holdings.features)
-    return Taken(scenario, content, described(scenario, replace(holdings, filling=scenario.data.filling)))
+    scenario.method.check(client_data.rows, client_data.features)
+    return OwnData(
+        scenario, content, described(scenario, replace(client_data, filling=scenario.data.filling))
+    )
 
 
 @contextmanager
@@ -134,7 +136,7 @@ def _options_in_errors() -> Iterator[None]:
         raise DataError(text) from error.__cause__
 
 
-def held(scenario: Scenario, data_dir: Path | None = None, *, progress: Progress = unheard) -> Holdings:
+def held(scenario: Scenario, data_dir: Path | None = None, *, progress: Progress = unheard) -> ClientData:
     """Read the data that a run of the scenario would read, and start nothing.
 
     Raises
@@ -144,47 +146,49 @@ def held(scenario: Scenario, data_dir: Path | None = None, *, progress: Progress
     """
     require_packages(scenario)
     if not scenario.clients.sites:
-        holdings = dealt_out(scenario, data_dir, progress=progress)
+        client_data = dealt_out(scenario, data_dir, progress=progress)
     else:
         away = [site for site in scenario.clients.sites if not Path(site.path).expanduser().exists()]
         if away and all(site.node is not None for site in away):
             raise DataError(f"{away[0].path} is on the node {away[0].node}: run the command on that node.")
-        holdings = from_sites(scenario, InlineBackend())
-    scenario.require_clients(len(holdings.names))
-    scenario.method.check(holdings.rows, holdings.features)
-    return holdings
+        client_data = from_sites(scenario, InlineBackend())
+    scenario.require_clients(len(client_data.names))
+    scenario.method.check(client_data.rows, client_data.features)
+    return client_data
 
 
-def described(scenario: Scenario, holdings: Holdings) -> tuple[Fact, ...]:
+def described(scenario: Scenario, client_data: ClientData) -> tuple[Fact, ...]:
     """Return how raydr interprets the data, one fact for each aspect."""
-    sizes = np.bincount(holdings.client_of_row, minlength=len(holdings.names))
-    each = [f"{name} {size:,}" for name, size in zip(holdings.names, sizes, strict=True)]
+    sizes = np.bincount(client_data.client_of_row, minlength=len(client_data.names))
+    each = [f"{name} {size:,}" for name, size in zip(client_data.names, sizes, strict=True)]
     partition = scenario.clients.partition
     column = getattr(partition, "column", None)
     by = "one file each" if scenario.clients.sites else f"column {column}" if column else f"{partition.kind}"
     found = [Fact("Sites", f"{len(each):,} by {by}: {listed(each, _MOST_SITES)}")]
-    if holdings.labels is None:
+    if client_data.labels is None:
         found.append(Fact("Label", "none: the map is coloured by site"))
     else:
         name = scenario.data.label or "the data's own"
-        counts = np.bincount(holdings.labels, minlength=len(holdings.label_names))
+        counts = np.bincount(client_data.labels, minlength=len(client_data.label_names))
         classes = [
-            f"{label} {count:,}" for label, count in zip(holdings.label_names, counts, strict=True) if count
+            f"{label} {count:,}"
+            for label, count in zip(client_data.label_names, counts, strict=True)
+            if count
         ]
         found.append(Fact("Label", f"{name}: {listed(classes, _MOST_SITES)}"))
-    if holdings.words:
-        words = [f"{column} ({listed(each, 6)})" for column, each in holdings.words.items()]
+    if client_data.words:
+        words = [f"{column} ({listed(each, 6)})" for column, each in client_data.words.items()]
         found.append(Fact("Text as zeros and ones", listed(words, _MOST_SITES)))
     paths = [site.path for site in scenario.clients.sites] or [path for path in [scenario.data.path] if path]
     texts = [Path(path).expanduser() for path in paths if ending(Path(path)) in TEXTS]
     dialects = {str(Dialect.of(path)) for path in texts}
     if dialects:
         found.append(Fact("Written", "; ".join(sorted(dialects))))
-    data = holdings.provenance(scenario.data.scale)
+    data = client_data.provenance(scenario.data.scale)
     return (*found, *facts(data), *hashes(data), Fact("Method", scenario.method.kind))
 
 
-def commented(taken: Taken) -> str:
+def commented(taken: OwnData) -> str:
     """Return a scenario as YAML, with comments on the data and on keys to change."""
     content = dict(taken.content)
     # Column names may contain line breaks, which would end a comment.
@@ -238,13 +242,13 @@ def _site(
     return found
 
 
-def _lacks(holdings: Holdings) -> bool:
+def _lacks(client_data: ClientData) -> bool:
     """Return whether a value or a label is missing, in rows of clients or in any others."""
-    held_out = None if holdings.held_out is None else holdings.held_out.rows
-    others = [holdings.public, held_out]
-    if holdings.labels is not None and NO_LABEL in holdings.label_names:
+    held_out = None if client_data.held_out is None else client_data.held_out.rows
+    others = [client_data.public, held_out]
+    if client_data.labels is not None and NO_LABEL in client_data.label_names:
         return True
-    return any(lacking.any() for lacking in holdings.gaps) or any(
+    return any(lacking.any() for lacking in client_data.gaps) or any(
         rows is not None and bool(np.isnan(rows).any()) for rows in others
     )
 

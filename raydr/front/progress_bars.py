@@ -17,7 +17,7 @@ from rich.text import Text
 
 from raydr import journal
 from raydr.front.console import console_on, logged, one_line
-from raydr.front.streams import Remarks
+from raydr.front.streams import BestEffortStream
 from raydr.front.sweeps import SweepTable
 from raydr.geometry.points import Progress
 from raydr.report import wording
@@ -55,7 +55,7 @@ def heard_on_terminal(
     if quiet:
         yield journal.unheard
         return
-    console = console_on(Remarks(sys.stderr))
+    console = console_on(BestEffortStream(sys.stderr))
     if not _draws_bars(console):
         lines = _PlainLines(console, passing=passing)
         with logged(lines.say) if logs else nullcontext():

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from raydr.actors.job_log import Failed, Kept, Told, line_of
 from raydr.errors import RaydrError
 from raydr.front import process
-from raydr.front.streams import Remarks
+from raydr.front.streams import BestEffortStream
 from raydr.front.submission import DATA, SCENARIO, SUBMISSION, SWEEP, localised
 from raydr.journal import Event, IncidentEvent, Progress
 
@@ -100,7 +100,7 @@ class _Paced:
 def _log(event: Told) -> None:
     line = line_of(event)
     if line is not None:
-        log = Remarks(sys.stdout)
+        log = BestEffortStream(sys.stdout)
         log.write(f"{line}\n")
         log.flush()
 

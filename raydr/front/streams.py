@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from raydr.errors import RunError
 
 
-class Results:
+class StrictStream:
     """Standard output that raises RunError if it is full, gone or closed.
 
     A broken pipe stays a BrokenPipeError. Python represents a standard output that was closed at the start as None,
@@ -56,7 +56,7 @@ class Results:
             ) from None
 
 
-class Remarks:
+class BestEffortStream:
     """Standard error that ignores failed writes: it may be full, gone or closed, and the run continues."""
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -88,7 +88,7 @@ class Remarks:
 
 
 @contextmanager
-def noting(note: str) -> Iterator[None]:
+def note_on_error(note: str) -> Iterator[None]:
     """Add a note to a RunError; the error message shows it."""
     try:
         yield

@@ -17,7 +17,7 @@ from rich.text import Text
 from raydr.front.console import console_on as _console
 from raydr.front.console import one_line as _line
 from raydr.front.console import table_of as _table
-from raydr.front.streams import Remarks
+from raydr.front.streams import BestEffortStream
 from raydr.front.sweeps import paper_table, sweep_table
 from raydr.report import RunComparison, wording
 from raydr.report.run import audited, mapped, metric_rows, privacy_summary
@@ -60,7 +60,7 @@ def print_result(folder: Path, *, verbose: bool = False) -> None:
     ``verbose`` adds what the report also has: the data, their hashes, an example record, privacy notices.
     """
     run = read_run(folder)
-    console = _console(Remarks(sys.stderr))
+    console = _console(BestEffortStream(sys.stderr))
     console.print()
     console.print(_line(wording.summary(run)))
     console.print(_line(mapped.line(run.data)))
@@ -144,7 +144,7 @@ def print_joined(folder: Path) -> None:
     from raydr.runfolder.joined import read_joined
 
     site = read_joined(folder)[-1]
-    console = _console(Remarks(sys.stderr))
+    console = _console(BestEffortStream(sys.stderr))
     console.print(_line(f"{site.site}: {said(site)}"))
     for entry in left(site):
         console.print(
@@ -164,7 +164,7 @@ def print_interpretation(scenario: Scenario, facts: Sequence[Fact], *, verbose: 
 
     Facts that the result shows with ``--verbose`` are left out. The run prints notices itself.
     """
-    console = _console(Remarks(sys.stderr))
+    console = _console(BestEffortStream(sys.stderr))
     console.print(_line(title_of(scenario)))
     for fact in facts:
         in_result = fact.name in _IN_RESULT or fact.name.startswith("SHA-256")
@@ -174,7 +174,7 @@ def print_interpretation(scenario: Scenario, facts: Sequence[Fact], *, verbose: 
 
 def print_sweep(folder: Path) -> None:
     """Print the points of a sweep with their results, best first, and errors, to standard error."""
-    console = _console(Remarks(sys.stderr))
+    console = _console(BestEffortStream(sys.stderr))
     console.print()
     for part in sweep_table(folder):
         console.print(part)
@@ -183,7 +183,7 @@ def print_sweep(folder: Path) -> None:
 
 def print_paper_table(folder: Path) -> None:
     """Print a paper's table, its numbers next to raydr's, to standard error."""
-    console = _console(Remarks(sys.stderr))
+    console = _console(BestEffortStream(sys.stderr))
     console.print()
     for part in paper_table(folder):
         console.print(part)

@@ -37,7 +37,7 @@ BLOCK_VALUES = 2**25
 
 
 @dataclass(frozen=True, eq=False)
-class Around:
+class SampleNeighbors:
     """The nearest rows of some rows, without themselves.
 
     Attributes
@@ -73,7 +73,7 @@ def nearest_to(
     *,
     threads: int | None = None,
     progress: Progress = unheard,
-) -> Around:
+) -> SampleNeighbors:
     """Find the exact ``k`` nearest rows, from 1 to rows - 1, of rows ``own`` (sampled,), ascending, among all.
 
     ``progress`` is in blocks of ``own``.
@@ -93,7 +93,7 @@ def nearest_to(
         indices[part], squared[part] = search(own[part])
 
     run_threaded(look, row_blocks(own.size, rows), threads, progress)
-    return Around(own, indices, squared, geometry.rows)
+    return SampleNeighbors(own, indices, squared, geometry.rows)
 
 
 def squared_distances_of(geometry: Geometry, own: Int64Array) -> Float64Array:

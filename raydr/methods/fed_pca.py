@@ -23,14 +23,14 @@ from pydantic import Field, model_validator
 from raydr.arrays import Float64Array, FloatArray, shaped
 from raydr.federation import (
     Client,
+    DeterminedRecords,
     Federation,
-    Fixed,
     Granularity,
     Range,
+    RecordContent,
     Rehearsal,
     Reply,
     Request,
-    Tells,
     answers,
 )
 from raydr.geometry.blocks import in_blocks
@@ -93,9 +93,9 @@ class FedPCA(MethodSettings):
         """Return what is sent without noise: positions, unless clients keep them."""
         return None if self.keeps_places else "the position of every record along the principal axes"
 
-    def unkeyable(self) -> str | None:
+    def why_no_key(self) -> str | None:
         """Return why rows may not be rotated: bounds limit the original features."""
-        return self.frame.unkeyable()
+        return self.frame.why_no_key()
 
     def central(
         self, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
@@ -156,7 +156,7 @@ class Components(
     granularity=Granularity.PER_RECORD,
     what="the position of every record along the first principal axes of all rows, which is its"
     " position on the map",
-    tells=Tells.PROJECTIONS,
+    tells=RecordContent.PROJECTIONS,
 ):
     """``places`` (rows, dimensions) float64."""
 
@@ -167,11 +167,11 @@ class Components(
         """Return the range: one number for each row and axis."""
         return {"places": Range((rows, request.axes.shape[1]))}
 
-    def fixed(self, request: ComponentRequest | ComponentsAtHomeRequest) -> Fixed:
+    def fixed(self, request: ComponentRequest | ComponentsAtHomeRequest) -> DeterminedRecords:
         """Return one coordinate along each axis: the whole record if there are as many axes as features."""
         rows, (features, axes) = len(self.places), request.axes.shape
         span = int(np.linalg.matrix_rank(request.axes))
-        return Fixed(
+        return DeterminedRecords(
             records=rows,
             exact=rows if span == features else 0,
             dimensions=span,

@@ -116,7 +116,7 @@ def placed(settings: MethodSettings, model: Mapping[str, FloatArray], rows: Floa
     ScenarioError
         If maps under these settings take no new rows.
     """
-    reason = settings.unplaceable()
+    reason = settings.why_no_new_rows()
     if reason is not None:
         raise ScenarioError(f"New rows cannot be placed on this map: {reason}.")
     with np.errstate(over="ignore", invalid="ignore"):

@@ -123,7 +123,7 @@ class MethodSettings(Settings):
         """
         return 1
 
-    def unpayable(self, noise: Mechanism) -> str | None:
+    def why_no_budget(self, noise: Mechanism) -> str | None:
         """Return a clause on why a mechanism does not work with these settings; None if it does."""
         return None
 
@@ -131,7 +131,7 @@ class MethodSettings(Settings):
         """Return a clause on record data that leave their client with noise on data at most; None for no such data."""
         return None
 
-    def unkeyable(self) -> str | None:
+    def why_no_key(self) -> str | None:
         """Return a clause on why an isometry key does not work with these settings; None if it does.
 
         A key works if all results depend on distances alone, or rotate with the rows.
@@ -161,7 +161,7 @@ class MethodSettings(Settings):
         """
         return None
 
-    def unplaceable(self) -> str | None:
+    def why_no_new_rows(self) -> str | None:
         """Return a clause on why maps under these settings take no new rows; None if they do."""
         if self.offers("transform"):
             return None

@@ -13,7 +13,7 @@ from raydr.arrays import Float64Array, FloatArray, Int64Array, IntArray
 from raydr.errors import DataError
 from raydr.geometry.neighbors import NeighborGraph, nearest_neighbors
 from raydr.geometry.points import Geometry, Points, Progress, common_shift, unheard
-from raydr.geometry.sample_neighbors import Around, nearest_to
+from raydr.geometry.sample_neighbors import SampleNeighbors, nearest_to
 from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS, Sample, SampledGroups, drawn, drawn_by_group
 from raydr.metrics.ties import Rounded
 
@@ -159,7 +159,7 @@ class SharedGraph:
         self.rows = len(truth) if isinstance(truth, np.ndarray) else truth.rows
         self._truth, self._neighbors, self._threads = truth, neighbors, threads
         self._found: NeighborGraph | None = None
-        self._around: Around | None = None
+        self._sample_neighbors: SampleNeighbors | None = None
 
     def graph(self, progress: Progress) -> NeighborGraph:
         """Return the graph. ``progress`` of a search is in blocks."""
@@ -169,15 +169,15 @@ class SharedGraph:
             )
         return self._found
 
-    def around(self, geometry: Geometry, own: Int64Array, progress: Progress) -> Around:
+    def sample_neighbors(self, geometry: Geometry, own: Int64Array, progress: Progress) -> SampleNeighbors:
         """Return the neighbours of the rows ``own`` (sampled,) alone.
 
         ``geometry`` is the caller's copy of the truth.
         """
-        if self._around is None or not np.array_equal(self._around.own, own):
+        if self._sample_neighbors is None or not np.array_equal(self._sample_neighbors.own, own):
             size = min(self._neighbors, self.rows - 1)
-            self._around = nearest_to(geometry, own, size, threads=self._threads, progress=progress)
-        return self._around
+            self._sample_neighbors = nearest_to(geometry, own, size, threads=self._threads, progress=progress)
+        return self._sample_neighbors
 
 
 @dataclass(kw_only=True, frozen=True, eq=False)
@@ -333,19 +333,19 @@ class Examination:
         return self._graph(self.embedding if mapped is None else mapped)
 
     @cached_property
-    def around_in_truth(self) -> Around:
+    def sample_row_neighbors(self) -> SampleNeighbors:
         """Neighbours of the sampled rows in the data."""
         given, own = self.evidence.row_neighbors, self.sampled
         if isinstance(given, SharedGraph):
-            return given.around(self.truth, own, self.progress)
-        return self.around(self.truth)
+            return given.sample_neighbors(self.truth, own, self.progress)
+        return self.sample_neighbors(self.truth)
 
     @cached_property
-    def around_on_map(self) -> Around:
+    def sample_map_neighbors(self) -> SampleNeighbors:
         """Neighbours of the sampled rows in the map."""
-        return self.around(self.mapped)
+        return self.sample_neighbors(self.mapped)
 
-    def around(self, geometry: Geometry) -> Around:
+    def sample_neighbors(self, geometry: Geometry) -> SampleNeighbors:
         """Return the neighbours of the sampled rows, among all rows of a geometry."""
         size = min(self.neighbors, self.count - 1)
         return nearest_to(geometry, self.sampled, size, threads=self.threads, progress=self.progress)

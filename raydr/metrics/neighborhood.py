@@ -10,11 +10,11 @@ import numpy as np
 from raydr.arrays import Float64Array, Int64Array, IntArray
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Geometry, map_threaded
-from raydr.geometry.sample_neighbors import Around
+from raydr.geometry.sample_neighbors import SampleNeighbors
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric_by_k
 from raydr.metrics.sampling import SampledValue
-from raydr.metrics.ties import Nearest, Rounded, expected_hits, shared_by_ties, tied_around, tied_rows
+from raydr.metrics.ties import Nearest, Rounded, expected_hits, shared_by_ties, tied_neighbors, tied_rows
 
 NEIGHBORS = (1, 10, 50)
 """Numbers of neighbours of the listed metrics, as in P1."""
@@ -45,10 +45,15 @@ def kept_neighbors(
 
 
 def kept_by_sample(
-    true: Around, truth: Geometry, found: Around, geometry: Geometry, k: int, threads: int | None
+    true: SampleNeighbors,
+    truth: Geometry,
+    found: SampleNeighbors,
+    geometry: Geometry,
+    k: int,
+    threads: int | None,
 ) -> Float64Array:
     """Return `kept_neighbors` (sampled,) for the rows of a sample alone: the same numbers."""
-    tied = tied_around(true, k) | tied_around(found, k)
+    tied = tied_neighbors(true, k) | tied_neighbors(found, k)
     kept = np.zeros(len(true.own))
     kept[~tied] = shared_neighbors(true.indices[~tied, :k], found.indices[~tied, :k])
 
@@ -114,8 +119,10 @@ def neighbor_preservation(examination: Examination, k: int) -> float | SampledVa
     """
     if examination.sample is not None:
         examination.require_neighbors(k)
-        around, shown = examination.around_in_truth, examination.around_on_map
-        counts = kept_by_sample(around, examination.truth, shown, examination.mapped, k, examination.threads)
+        neighbors, shown = examination.sample_row_neighbors, examination.sample_map_neighbors
+        counts = kept_by_sample(
+            neighbors, examination.truth, shown, examination.mapped, k, examination.threads
+        )
         return examination.sample.mean(counts / k)
     data, mapped = examination.true_neighbors(k), examination.map_neighbors(k)
     truth, places = examination.rounded_truth, examination.rounded_map

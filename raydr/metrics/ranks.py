@@ -17,14 +17,14 @@ from raydr.arrays import Float64Array, Int64Array
 from raydr.geometry.neighbors import NeighborGraph, measured_pairs
 from raydr.geometry.points import Geometry, Points, map_threaded, row_blocks
 from raydr.geometry.sample_neighbors import (
-    Around,
+    SampleNeighbors,
     count_nearer,
     squared_distances_of,
 )
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric_by_k
 from raydr.metrics.sampling import Sample, SampledValue
-from raydr.metrics.ties import Nearest, Rounded, rounding_margins, tied_around, tied_rows
+from raydr.metrics.ties import Nearest, Rounded, rounding_margins, tied_neighbors, tied_rows
 
 NEIGHBORS = 5
 """Default number of neighbours to rank, as in scikit-learn. P2 and the authors of P3 use 7."""
@@ -52,9 +52,9 @@ def trustworthiness(examination: Examination, k: int) -> float | SampledValue:
     """
     _require_ranks(examination, k)
     if examination.sample is not None:
-        around = examination.around_on_map
+        neighbors = examination.sample_map_neighbors
         geometries = examination.mapped, examination.truth
-        return _estimated(examination, examination.sample, around, *geometries, k)
+        return _estimated(examination, examination.sample, neighbors, *geometries, k)
     graph, mapped = examination.map_neighbors(k), examination.rounded_map
     return _one_minus_penalty(graph, mapped, examination.rounded_truth, k, examination.threads)
 
@@ -74,9 +74,9 @@ def continuity(examination: Examination, k: int) -> float | SampledValue:
     """
     _require_ranks(examination, k)
     if examination.sample is not None:
-        around = examination.around_in_truth
+        neighbors = examination.sample_row_neighbors
         geometries = examination.truth, examination.mapped
-        return _estimated(examination, examination.sample, around, *geometries, k, in_favour=True)
+        return _estimated(examination, examination.sample, neighbors, *geometries, k, in_favour=True)
     graph, truth = examination.true_neighbors(k), examination.rounded_truth
     return _one_minus_penalty(graph, truth, examination.rounded_map, k, examination.threads, in_favour=True)
 
@@ -163,7 +163,7 @@ def _pair_penalties(
 def _estimated(
     examination: Examination,
     sample: Sample,
-    around: Around,
+    neighbors: SampleNeighbors,
     near: Geometry,
     ranking: Geometry,
     k: int,
@@ -172,12 +172,12 @@ def _estimated(
 ) -> SampledValue:
     """Return the same as `_one_minus_penalty` from the sampled rows, each ranked among all."""
     threads = examination.threads
-    own, tied = around.own, tied_around(around, k)
+    own, tied = neighbors.own, tied_neighbors(neighbors, k)
     nothing = np.zeros(0, np.int64)
     nearest = [
-        Nearest.among(near, around, place, k)
+        Nearest.among(near, neighbors, place, k)
         if tied[place]
-        else Nearest(around.indices[place, :k], nothing, k)
+        else Nearest(neighbors.indices[place, :k], nothing, k)
         for place in range(own.size)
     ]
     others = [np.concatenate([one.surely, one.tied]) for one in nearest]

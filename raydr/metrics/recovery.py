@@ -84,8 +84,8 @@ def f_score(examination: Examination, k: int) -> float | SampledValue:
     recovered = examination.recovered
     if examination.sample is not None:
         examination.require_neighbors(k)
-        around, near = examination.around_in_truth, examination.around(recovered)
-        counts = kept_by_sample(around, examination.truth, near, recovered, k, examination.threads)
+        neighbors, near = examination.sample_row_neighbors, examination.sample_neighbors(recovered)
+        counts = kept_by_sample(neighbors, examination.truth, near, recovered, k, examination.threads)
         return examination.sample.mean(counts / k)
     true, found = examination.true_neighbors(k), examination.evidence.recovered_neighbors
     wanted = min(k + 1, examination.count - 1)  # one more shows whether the last is tied

@@ -58,7 +58,7 @@ def site_mixing(examination: Examination, k: int) -> float | SampledValue:
     sites = examination.sites
     if examination.sample is not None:
         examination.require_neighbors(k)
-        own, near = examination.sampled, examination.around_on_map.indices[:, :k]
+        own, near = examination.sampled, examination.sample_map_neighbors.indices[:, :k]
         apart = np.mean(sites[near] != sites[own, None], axis=1)
         return examination.sample.mean(apart, scale=1.0 / _by_chance(sites))
     return _mixing(examination.map_neighbors(k).nearest(k).indices, sites)

@@ -19,7 +19,7 @@ import numpy as np
 from raydr.arrays import BoolArray, Float64Array, Int64Array
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Geometry, Points, map_threaded
-from raydr.geometry.sample_neighbors import Around, norms_of, squared_distances_of
+from raydr.geometry.sample_neighbors import SampleNeighbors, norms_of, squared_distances_of
 
 BLOCK_ROWS = 64
 NEARLY = 1e-6
@@ -121,13 +121,13 @@ class Nearest:
         return self.k - self.surely.size
 
     @classmethod
-    def among(cls, geometry: Geometry, around: Around, place: int, k: int) -> Nearest:
+    def among(cls, geometry: Geometry, neighbors: SampleNeighbors, place: int, k: int) -> Nearest:
         """Return the nearest rows of the searched row at ``place``, from its found neighbours if possible."""
-        indices, squared = around.indices[place], around.squared[place]
+        indices, squared = neighbors.indices[place], neighbors.squared[place]
         last = squared[k - 1]
-        if squared[-1] <= last * (1.0 + ROUNDING) and around.k < around.rows - 1:
+        if squared[-1] <= last * (1.0 + ROUNDING) and neighbors.k < neighbors.rows - 1:
             # More rows than were searched can be equally near.
-            indices, squared = _as_near(geometry, around, place)
+            indices, squared = _as_near(geometry, neighbors, place)
         surely = squared < last * (1.0 - ROUNDING)
         return cls(indices[surely], indices[(squared <= last * (1.0 + ROUNDING)) & ~surely], k)
 
@@ -212,23 +212,23 @@ def shared_by_ties(
     return np.array([hits for part in map_threaded(counted, groups, threads) for hits in part])
 
 
-def _as_near(geometry: Geometry, around: Around, place: int) -> tuple[Int64Array, Float64Array]:
+def _as_near(geometry: Geometry, neighbors: SampleNeighbors, place: int) -> tuple[Int64Array, Float64Array]:
     """Return all rows as near as the last one searched, and their squared distances. The search runs once."""
-    if place in around.as_near:
-        return around.as_near[place]
-    whole = squared_distances_of(geometry, around.own[place : place + 1])[0]
-    indices = np.flatnonzero(whole <= around.squared[place, -1] * (1.0 + ROUNDING))
+    if place in neighbors.as_near:
+        return neighbors.as_near[place]
+    whole = squared_distances_of(geometry, neighbors.own[place : place + 1])[0]
+    indices = np.flatnonzero(whole <= neighbors.squared[place, -1] * (1.0 + ROUNDING))
     found = indices, whole[indices]
     if indices.size <= MOST_KEPT:
-        around.as_near[place] = found
+        neighbors.as_near[place] = found
     return found
 
 
-def tied_around(around: Around, k: int) -> BoolArray:
+def tied_neighbors(neighbors: SampleNeighbors, k: int) -> BoolArray:
     """Return the rows (sampled,) whose ``k``-th neighbour is as near as the next."""
-    if around.k == k:  # no further neighbours are known
-        return np.full(len(around.own), around.k < around.rows - 1)
-    return np.asarray(around.squared[:, k] <= around.squared[:, k - 1] * (1.0 + ROUNDING))
+    if neighbors.k == k:  # no further neighbours are known
+        return np.full(len(neighbors.own), neighbors.k < neighbors.rows - 1)
+    return np.asarray(neighbors.squared[:, k] <= neighbors.squared[:, k - 1] * (1.0 + ROUNDING))
 
 
 def expected_hits(true: Nearest, found: Nearest) -> float:

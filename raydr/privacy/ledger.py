@@ -37,7 +37,7 @@ class Public(StrEnum):
     APART = "apart"
 
 
-class Tells(StrEnum):
+class RecordContent(StrEnum):
     """The content of a per-record message about each record."""
 
     VALUES = "values"
@@ -51,7 +51,7 @@ class Tells(StrEnum):
 
 
 @dataclass(kw_only=True, frozen=True)
-class Fixed:
+class DeterminedRecords:
     """How far per-record messages and their requests determine the records, by linear equations alone.
 
     Attributes
@@ -75,9 +75,9 @@ class Fixed:
     points: int
     among: bool = False
 
-    def __add__(self, other: Fixed) -> Fixed:
+    def __add__(self, other: DeterminedRecords) -> DeterminedRecords:
         """Return the value for the records of both."""
-        return Fixed(
+        return DeterminedRecords(
             records=self.records + other.records,
             exact=self.exact + other.exact,
             dimensions=max(self.dimensions, other.dimensions),
@@ -115,9 +115,9 @@ class Entry:
         Whether they describe rows under an isometry key, which no accountant counts as protection.
     secure : bool
         Whether the server learnt only their sum, by secure aggregation.
-    tells : Tells or None
+    tells : RecordContent or None
         What they reveal about each record; None if they are not per record or their type does not state it.
-    fixed : Fixed or None
+    fixed : DeterminedRecords or None
         How far the messages determine the records; None if their type does not state it.
     """
 
@@ -134,8 +134,8 @@ class Entry:
     public: Public | None = None
     keyed: bool = False
     secure: bool = False
-    tells: Tells | None = None
-    fixed: Fixed | None = None
+    tells: RecordContent | None = None
+    fixed: DeterminedRecords | None = None
 
     @property
     def exposes_records(self) -> bool:
@@ -151,7 +151,7 @@ class Entry:
             name: value.model_dump(mode="json")
             if isinstance(value, Mechanism)
             else asdict(value)
-            if isinstance(value, Fixed)
+            if isinstance(value, DeterminedRecords)
             else value
             for name, value in vars(self).items()
         }
@@ -172,7 +172,7 @@ class Ledger:
             entry = replace(before, count=before.count + entry.count, bytes=before.bytes + entry.bytes)
         self.entries[key] = entry
 
-    def fix(self, kind: str, protection: Mechanism | None, fixed: Fixed) -> None:
+    def fix(self, kind: str, protection: Mechanism | None, fixed: DeterminedRecords) -> None:
         """Add how far one call's messages determine the records; the most revealing call is kept."""
         for key, entry in self.entries.items():
             if (entry.kind, entry.direction, entry.protection) == (kind, "up", protection) and (

@@ -13,7 +13,7 @@ from raydr.privacy.ledger import Entry, Granularity
 from raydr.privacy.statement import Statement
 
 
-class Left(StrEnum):
+class Exposure(StrEnum):
     """The most revealing kind of data that left the clients without a claim."""
 
     RECORDS = "records"
@@ -32,7 +32,7 @@ class PrivacyVerdict:
 
     Attributes
     ----------
-    left : Left
+    exposure : Exposure
         What left without a claim.
     epsilon : float or None
         Epsilon of the whole run at ``delta``; None if it is infinite.
@@ -43,7 +43,7 @@ class PrivacyVerdict:
         Whether all uploads describe records under an isometry key.
     """
 
-    left: Left
+    exposure: Exposure
     epsilon: float | None
     delta: float
     noisy: bool
@@ -55,12 +55,12 @@ def verdict(ledger: Sequence[Entry], cost: Statement) -> PrivacyVerdict:
     up = [entry for entry in ledger if entry.direction == "up" and entry.public is None]
     bare = [entry for entry in up if entry.epsilon is None]
     if any(entry.granularity == Granularity.PER_RECORD for entry in bare):
-        left = Left.RECORDS
+        exposure = Exposure.RECORDS
     elif any(not entry.secure for entry in bare):
-        left = Left.UPLOADS
+        exposure = Exposure.UPLOADS
     else:
-        left = Left.SUMS if bare else Left.NOTHING
+        exposure = Exposure.SUMS if bare else Exposure.NOTHING
     noisy = any(release.releases > 0 for release in cost.releases)
     return PrivacyVerdict(
-        left, cost.epsilon, cost.delta, noisy, bool(up) and all(entry.keyed for entry in up)
+        exposure, cost.epsilon, cost.delta, noisy, bool(up) and all(entry.keyed for entry in up)
     )

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from raydr.errors import ScenarioError
-from raydr.privacy.ledger import Entry, Public, Tells
+from raydr.privacy.ledger import Entry, Public, RecordContent
 from raydr.runfolder.reading import RunFolder
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ def _points_used(run: RunFolder) -> int:
         (
             entry.fixed.points
             for entry in run.ledger
-            if entry.direction == "up" and entry.tells == Tells.DISTANCES and entry.fixed is not None
+            if entry.direction == "up" and entry.tells == RecordContent.DISTANCES and entry.fixed is not None
         ),
         default=0,
     )

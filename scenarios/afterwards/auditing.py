@@ -29,7 +29,7 @@ from raydr.runfolder import read_run, records
 from raydr.runfolder.manifest import seal
 from raydr.runfolder.records import is_incomplete
 from raydr.scenarios.afterwards.repetition import Repetition, repeated
-from raydr.scenarios.running.client_data import Holdings, read_table
+from raydr.scenarios.running.client_data import ClientData, read_table
 from raydr.scenarios.schema.audit import AuditSettings
 from raydr.scenarios.schema.reading import read
 from raydr.scenarios.schema.scenario import Scenario
@@ -132,7 +132,7 @@ class Case:
 def audited(repetition: Repetition, case: Case, settings: AuditSettings, journal: Journal) -> Audit:
     """Run all attacks, or those that the settings name, and return the verdicts."""
     counts = Counter({entry.kind: entry.count for entry in repetition.run.ledger if entry.direction == "up"})
-    columns = repetition.holdings.feature_names
+    columns = repetition.client_data.feature_names
     image = picture(columns)
     verdicts = []
     for name in settings.attacks if settings.attacks is not None else tuple(ATTACKS):
@@ -150,13 +150,13 @@ def audited(repetition: Repetition, case: Case, settings: AuditSettings, journal
 
 def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, data_dir: Path | None) -> Case:
     """Return view, side knowledge and truth of a repetition."""
-    scenario, holdings, served = repetition.scenario, repetition.holdings, repetition.served
-    order = np.argsort(holdings.client_of_row, kind="stable")
+    scenario, client_data, served = repetition.scenario, repetition.client_data, repetition.served
+    order = np.argsort(client_data.client_of_row, kind="stable")
     prepared = served.prepared
-    rows = prepared.applied(holdings.pooled(), holdings.client_of_row, holdings.kept_classes)[order]
-    sizes = np.bincount(holdings.client_of_row, minlength=len(holdings.names))
+    rows = prepared.applied(client_data.pooled(), client_data.client_of_row, client_data.kept_classes)[order]
+    sizes = np.bincount(client_data.client_of_row, minlength=len(client_data.names))
     keyed = scenario.privacy.isometry_key
-    own = None if holdings.public is None or keyed else prepared.applied(holdings.public)
+    own = None if client_data.public is None or keyed else prepared.applied(client_data.public)
     view = View(
         transcript=repetition.transcript,
         sizes=tuple(int(size) for size in sizes),
@@ -169,7 +169,7 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
         colluding=scenario.privacy.colluding,
         replay=repetition.replay,
     )
-    apart = rows_apart(scenario, holdings, data_dir)
+    apart = rows_apart(scenario, client_data, data_dir)
     shuffled = stream(scenario.seed, "audit").permutation(len(apart))
     apart = prepared.applied(apart[shuffled])  # not adjusted for a site: the server does not know one
     others, apart = _candidates(apart, len(rows))
@@ -179,12 +179,12 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
     inside = np.arange(len(candidates)) < len(members)
     mixed = stream(scenario.seed, "audit candidates").permutation(len(candidates))
     side = replace(side, candidates=candidates[mixed])
-    names = [str(holdings.ids[row]) for row in order]
+    names = [str(client_data.ids[row]) for row in order]
     classes = np.zeros(0, np.int64)
-    if holdings.labels is not None:
-        classes = np.unique(holdings.labels[order], return_inverse=True)[1].astype(np.int64)
+    if client_data.labels is not None:
+        classes = np.unique(client_data.labels[order], return_inverse=True)[1].astype(np.int64)
         side = replace(side, classes=classes[side.known])
-    columns = holdings.feature_names
+    columns = client_data.feature_names
     return Case(
         view,
         side,
@@ -214,11 +214,11 @@ def _side(
     file: Path | None,
 ) -> Side:
     """Return the public rows and the records that the server knows."""
-    scenario, holdings, prepared = repetition.scenario, repetition.holdings, repetition.served.prepared
+    scenario, client_data, prepared = repetition.scenario, repetition.client_data, repetition.served.prepared
     spared = np.zeros(0, np.int64)
     wanted = settings.public_rows
     if file is not None:
-        table = load(path=file, layout=holdings.layout, for_map=False)
+        table = load(path=file, layout=client_data.layout, for_map=False)
         given = prepared.applied(table.rows)[:wanted]
         origin = f"{len(given):,} rows of {file.name}"
     else:
@@ -257,17 +257,17 @@ def _side(
     )
 
 
-def rows_apart(scenario: Scenario, holdings: Holdings, data_dir: Path | None) -> FloatArray:
+def rows_apart(scenario: Scenario, client_data: ClientData, data_dir: Path | None) -> FloatArray:
     """Return the table's rows that are neither mapped nor public, as read; none if clients have their own files.
 
     Rows equal to a row of the run are left out too, because they are not outside it.
     """
     if scenario.clients.sites or scenario.data.graph is not None:
-        return np.zeros((0, holdings.features))
+        return np.zeros((0, client_data.features))
     table = read_table(scenario, data_dir)
-    used = {row.tobytes() for row in holdings.pooled()}
-    if holdings.public is not None:
-        used |= {row.tobytes() for row in holdings.public.astype(table.rows.dtype)}
+    used = {row.tobytes() for row in client_data.pooled()}
+    if client_data.public is not None:
+        used |= {row.tobytes() for row in client_data.public.astype(table.rows.dtype)}
     fresh = np.array([row.tobytes() not in used for row in table.rows], np.bool_)
     return np.asarray(table.rows[fresh])
 

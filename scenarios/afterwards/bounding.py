@@ -126,22 +126,22 @@ def _learnt(folder: Path, data_dir: Path | None) -> _Learnt:
             " learnt none: give a run that learns landmarks, such as one of fed-tsne."
         )
     sites = scenario.clients.sites
-    holdings = from_sites(scenario, InlineBackend()) if sites else dealt_out(scenario, data_dir)
-    require_same_data(run, holdings, scenario.data.scale)
+    client_data = from_sites(scenario, InlineBackend()) if sites else dealt_out(scenario, data_dir)
+    require_same_data(run, client_data, scenario.data.scale)
     prepared = preparation_of(folder, model, scenario.data.scale, scenario.data.harmonizing)
-    rows = prepared.applied(holdings.pooled(), holdings.client_of_row, holdings.kept_classes)
+    rows = prepared.applied(client_data.pooled(), client_data.client_of_row, client_data.kept_classes)
     random = np.random.default_rng((scenario.seed, SAMPLE))
     drawn = np.sort(random.choice(len(rows), min(SAMPLE, len(rows)), replace=False))
-    owners = holdings.client_of_row[drawn]
+    owners = client_data.client_of_row[drawn]
     return _Learnt(
         run=run,
         scenario=scenario,
         landmarks=np.asarray(model.arrays["landmarks"], np.float64),
         gamma=float(model.arrays["gamma"][0]),
         parts=tuple(
-            rows[drawn[owners == client]].astype(np.float64) for client in range(len(holdings.names))
+            rows[drawn[owners == client]].astype(np.float64) for client in range(len(client_data.names))
         ),
-        sizes=tuple(np.bincount(holdings.client_of_row, minlength=len(holdings.names)).tolist()),
+        sizes=tuple(np.bincount(client_data.client_of_row, minlength=len(client_data.names)).tolist()),
     )
 
 

@@ -23,7 +23,7 @@ from raydr.registry import extensions
 from raydr.runfolder import RunFolder, read_run
 from raydr.runfolder.records import SCENARIO
 from raydr.scenarios.running.backend import InlineBackend
-from raydr.scenarios.running.client_data import Holdings, dealt_out, from_sites, with_public_file
+from raydr.scenarios.running.client_data import ClientData, dealt_out, from_sites, with_public_file
 from raydr.scenarios.running.environment import versions
 from raydr.scenarios.running.federation_plan import plan_of, with_public, with_scaling
 from raydr.scenarios.running.identity import Identity, origin_of
@@ -44,7 +44,7 @@ class Repetition:
         The run.
     scenario : Scenario
         Its scenario.
-    holdings : Holdings
+    client_data : ClientData
         Client data.
     served : Served
         Result of the server, with rows in client order.
@@ -56,7 +56,7 @@ class Repetition:
 
     run: RunFolder
     scenario: Scenario
-    holdings: Holdings
+    client_data: ClientData
     served: Served
     transcript: Transcript
     replay: Replay
@@ -83,36 +83,38 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
     journal = Journal(listener)
     with journal.stage("data"):
         sites = scenario.clients.sites
-        holdings = (
+        client_data = (
             from_sites(scenario, InlineBackend())
             if sites
             else dealt_out(scenario, data_dir, progress=journal.progress)
         )
-        require_same_data(run, holdings, scenario.data.scale)
+        require_same_data(run, client_data, scenario.data.scale)
         public = scenario.method.public_file
         if public is not None:
-            holdings = with_public_file(holdings, public)
+            client_data = with_public_file(client_data, public)
     transcript = Transcript()
-    plan, reserve = with_public(plan_of(scenario, len(holdings.names), holdings.harmonizing), holdings.public)
+    plan, reserve = with_public(
+        plan_of(scenario, len(client_data.names), client_data.harmonizing), client_data.public
+    )
     # With another secret, noise and messages would differ.
-    rooted = origin_of(scenario).again(Identity.of(scenario, holdings).study, run.environment.run)
+    rooted = origin_of(scenario).again(Identity.of(scenario, client_data).study, run.environment.run)
     backend = InlineBackend(transcript=transcript)
     served = backend.serve(
-        holdings.parts,
+        client_data.parts,
         replace(plan, run=rooted.name, checkpoint_every=0),
         listener=lambda event: _passed_on(event, listener),
         host_secrets=HostSecrets.derived(
-            rooted.root, range(len(holdings.names)), reserve, holdings.own_classes
+            rooted.root, range(len(client_data.names)), reserve, client_data.own_classes
         ),
     )
-    for entry in holdings.surveyed:
+    for entry in client_data.surveyed:
         served.ledger.record(entry)
-    _require_same_outcome(run, served.reordered(holdings.in_table_order))
+    _require_same_outcome(run, served.reordered(client_data.in_table_order))
     served = with_scaling(served, rooted, scenario)
     return Repetition(
         run=run,
         scenario=scenario,
-        holdings=holdings,
+        client_data=client_data,
         served=served,
         transcript=transcript,
         replay=Replay(backend.hosts, transcript.steps),
@@ -154,9 +156,9 @@ def require_repeatable(run: RunFolder, scenario: Scenario) -> None:
         )
 
 
-def require_same_data(run: RunFolder, holdings: Holdings, scaling: str) -> None:
+def require_same_data(run: RunFolder, client_data: ClientData, scaling: str) -> None:
     """Raise DataError unless the data are those of the run, according to data.json."""
-    now, then = holdings.provenance(scaling), run.data
+    now, then = client_data.provenance(scaling), run.data
     changed = [
         one.name
         for one, other in zip(now.sources, then.sources, strict=False)

@@ -260,7 +260,7 @@ def placing_of(folder: Path, data: str) -> Placing:
         raise OutputError(f"{folder} is not a run folder: it has no scenario.yaml. Give the folder of a run.")
     require_unchanged(folder, SCENARIO, CARD, ARRAYS, ENCODER)
     scenario = read(folder / SCENARIO)
-    reason = scenario.method.unplaceable()
+    reason = scenario.method.why_no_new_rows()
     wanted, placing = scenario.data.harmonize, Placing(folder, scenario, read_model(folder))
     if wanted is not None and wanted.kind != "center" and placing.keeps_classes:
         reason = "it adjusted sites and kept the effect of the label (data.harmonize.keep), but new rows have no label"

@@ -22,7 +22,7 @@ SAMPLED_NUMBERS = 4_000_000
 
 
 @dataclass(kw_only=True, frozen=True)
-class Prospect:
+class DataSizes:
     """Sizes of the clients' data.
 
     Attributes
@@ -83,7 +83,7 @@ class Prospect:
         return bool(self.sizes)
 
 
-def prospect_of(scenario: Scenario, data_dir: Path | None) -> Prospect:
+def sizes_of_data(scenario: Scenario, data_dir: Path | None) -> DataSizes:
     """Read the data sizes of a scenario for a plan.
 
     Raises
@@ -93,34 +93,34 @@ def prospect_of(scenario: Scenario, data_dir: Path | None) -> Prospect:
     """
     if scenario.clients.sites:
         return _of_sites(scenario)
-    holdings = dealt_out(scenario, data_dir)
-    rows = holdings.pooled()
-    scenario.require_clients(len(holdings.names))
-    scenario.method.check(holdings.rows, holdings.features)
+    client_data = dealt_out(scenario, data_dir)
+    rows = client_data.pooled()
+    scenario.require_clients(len(client_data.names))
+    scenario.method.check(client_data.rows, client_data.features)
     public = scenario.method.public_file
     if public is not None:
-        holdings = with_public_file(holdings, public)
-    return Prospect(
+        client_data = with_public_file(client_data, public)
+    return DataSizes(
         sizes=tuple(
-            int(count) for count in np.bincount(holdings.client_of_row, minlength=len(holdings.names))
+            int(count) for count in np.bincount(client_data.client_of_row, minlength=len(client_data.names))
         ),
-        features=holdings.features,
+        features=client_data.features,
         itemsize=rows.dtype.itemsize,
         sample=sampled(rows, scenario.seed),
         whole=rows.size <= SAMPLED_NUMBERS,
-        labelled=holdings.labels is not None,
-        public=holdings.public,
-        names=holdings.names,
-        read=max(0, *(source.rows for source in holdings.sources))
-        if scenario.method.offers("public_rows") or holdings.held_out is not None
+        labelled=client_data.labels is not None,
+        public=client_data.public,
+        names=client_data.names,
+        read=max(0, *(source.rows for source in client_data.sources))
+        if scenario.method.offers("public_rows") or client_data.held_out is not None
         else 0,
-        held_out=0 if holdings.held_out is None else len(holdings.held_out.rows),
-        agreement=agreement_on(holdings.agreed, len(holdings.names)),
-        harmonizing=holdings.harmonizing,
+        held_out=0 if client_data.held_out is None else len(client_data.held_out.rows),
+        agreement=agreement_on(client_data.agreed, len(client_data.names)),
+        harmonizing=client_data.harmonizing,
     )
 
 
-def of_so_many(prospect: Prospect, rows: int) -> Prospect:
+def resized(data: DataSizes, rows: int) -> DataSizes:
     """Return the sizes for this many rows of the same kind, with the same share for each client.
 
     Rows that are read but not mapped, and held-out rows, grow in proportion.
@@ -130,23 +130,23 @@ def of_so_many(prospect: Prospect, rows: int) -> Prospect:
     ScenarioError
         If the number of rows is unknown, or a client would have no rows.
     """
-    if not prospect.known:
+    if not data.known:
         raise ScenarioError(
             "--rows scales data on this machine, but these are elsewhere: name a file with similar rows in data.path."
         )
-    ends = (np.cumsum((0, *prospect.sizes)) * (rows / prospect.rows)).round().astype(int)
+    ends = (np.cumsum((0, *data.sizes)) * (rows / data.rows)).round().astype(int)
     sizes = tuple(map(int, np.diff(ends)))
-    if any(now == 0 < then for now, then in zip(sizes, prospect.sizes, strict=True)):
+    if any(now == 0 < then for now, then in zip(sizes, data.sizes, strict=True)):
         raise ScenarioError(
             f"--rows {rows} leaves some of the {len(sizes)} clients without rows: choose a larger number."
         )
-    larger = rows / prospect.rows
+    larger = rows / data.rows
     return replace(
-        prospect,
+        data,
         sizes=sizes,
         whole=False,
-        read=round(prospect.read * larger),
-        held_out=round(prospect.held_out * larger),
+        read=round(data.read * larger),
+        held_out=round(data.held_out * larger),
     )
 
 
@@ -163,7 +163,7 @@ def sampled(rows: FloatArray, seed: int) -> FloatArray:
     return np.concatenate([rows[np.sort(chosen)], np.fmin.reduce(rows)[None], np.fmax.reduce(rows)[None]])
 
 
-def _of_sites(scenario: Scenario) -> Prospect:
+def _of_sites(scenario: Scenario) -> DataSizes:
     """Return the sizes of clients' own files; if one cannot be read here, sizes are unknown."""
     data, sites = scenario.data, scenario.clients.sites
     names = tuple(site.name or Path(site.path).stem for site in sites)
@@ -176,7 +176,7 @@ def _of_sites(scenario: Scenario) -> Prospect:
             " where the files are, or plan with a table of the same size.",
         )
         empty = np.zeros((0, 0), np.float32)
-        return Prospect(
+        return DataSizes(
             sizes=(),
             features=0,
             itemsize=4,
@@ -201,7 +201,7 @@ def _of_sites(scenario: Scenario) -> Prospect:
     rows = np.concatenate([table.rows for table in tables])
     classes = {name for table in tables for name in present(table.labels, table.label_names)}
     scenario.method.check(len(rows), rows.shape[1])
-    return Prospect(
+    return DataSizes(
         sizes=tuple(len(table.rows) for table in tables),
         features=rows.shape[1],
         itemsize=rows.dtype.itemsize,

@@ -24,7 +24,7 @@ from raydr.privacy.accounting import Adversary
 from raydr.privacy.ledger import Granularity, Ledger
 from raydr.privacy.mechanism import Relation, Unit
 from raydr.privacy.statement import Against, statement
-from raydr.scenarios.planning.data_sizes import Prospect, of_so_many, prospect_of
+from raydr.scenarios.planning.data_sizes import DataSizes, resized, sizes_of_data
 from raydr.scenarios.planning.remedies import NodeNeed, Remedy, needs_of, remedies
 from raydr.scenarios.planning.run_memory import Load, ProcessMemory, footprint
 from raydr.scenarios.planning.run_time import StageTime, stage_times
@@ -198,47 +198,45 @@ def plan_of_scenario(
     ScenarioError, DataError
         If the run would be refused.
     """
-    prospect = prospect_of(scenario, data_dir)
+    data = sizes_of_data(scenario, data_dir)
     if rows is not None:
-        prospect = of_so_many(prospect, rows)
-        scenario.method.check(prospect.rows, prospect.features)
-    return plan_of_prospect(scenario, prospect, capacity or this_machine())
+        data = resized(data, rows)
+        scenario.method.check(data.rows, data.features)
+    return plan_of_data(scenario, data, capacity or this_machine())
 
 
-def plan_of_prospect(scenario: Scenario, prospect: Prospect, capacity: Capacity) -> RunPlan:
+def plan_of_data(scenario: Scenario, data: DataSizes, capacity: Capacity) -> RunPlan:
     """Plan one scenario from the sizes of its data."""
-    clients = len(prospect.sizes) or len(scenario.clients.sites)
-    sizes = prospect.sizes
-    seats = _seating(scenario, prospect, clients, capacity)
-    rehearsed = _rehearsed(scenario, prospect, seats.actors)
+    clients = len(data.sizes) or len(scenario.clients.sites)
+    sizes = data.sizes
+    seats = _seating(scenario, data, clients, capacity)
+    rehearsed = _rehearsed(scenario, data, seats.actors)
     ledger = rehearsed.ledger if rehearsed is not None else Ledger()
-    for entry in prospect.agreement if rehearsed is not None else ():
+    for entry in data.agreement if rehearsed is not None else ():
         ledger.record(entry)
-    load = _load(scenario, prospect, clients, seats.actors, ledger, capacity.machines[0])
-    nodes = (
-        needs_of(load, _hosted(seats.actors, prospect.nodes, capacity), capacity) if prospect.known else ()
-    )
+    load = _load(scenario, data, clients, seats.actors, ledger, capacity.machines[0])
+    nodes = needs_of(load, _hosted(seats.actors, data.nodes, capacity), capacity) if data.known else ()
     efforts = rehearsed.efforts if rehearsed is not None else {}
     stages: tuple[StageTime, ...] = ()
-    if prospect.known:
+    if data.known:
         stages = stage_times(
             load,
             efforts,
             scenario.method,
             capacity.cores,
             capacity.machines[0].cores,
-            scenario.method.central_operations(prospect.rows, prospect.features),
+            scenario.method.central_operations(data.rows, data.features),
         )
     short = any(not node.fits for node in nodes)
     return RunPlan(
         scenario=scenario.name,
         method=scenario.method.kind,
-        rows=prospect.rows,
-        features=prospect.features,
+        rows=data.rows,
+        features=data.features,
         clients=clients,
         smallest=min(sizes, default=0),
         largest=max(sizes, default=0),
-        held_out=prospect.held_out,
+        held_out=data.held_out,
         federation=scenario.runtime.federation,
         actors=seats.actors,
         seating=seats.line if seats.actors else "everything in one process",
@@ -246,38 +244,38 @@ def plan_of_prospect(scenario: Scenario, prospect: Prospect, capacity: Capacity)
         messages=_messages(ledger, rehearsed),
         bytes_up=ledger.bytes("up"),
         bytes_down=ledger.bytes("down"),
-        privacy=_privacy(ledger, scenario, prospect, rehearsed) if rehearsed is not None else None,
-        memory=footprint(load) if prospect.known else (),
+        privacy=_privacy(ledger, scenario, data, rehearsed) if rehearsed is not None else None,
+        memory=footprint(load) if data.known else (),
         nodes=nodes,
-        remedies=remedies(load, scenario, bool(prospect.nodes), capacity) if short else (),
+        remedies=remedies(load, scenario, bool(data.nodes), capacity) if short else (),
         stages=stages,
-        notes=_notes(scenario, prospect, rehearsed),
+        notes=_notes(scenario, data, rehearsed),
     )
 
 
-def _seating(scenario: Scenario, prospect: Prospect, clients: int, capacity: Capacity) -> Seating:
+def _seating(scenario: Scenario, data: DataSizes, clients: int, capacity: Capacity) -> Seating:
     if scenario.runtime.federation == "inline":
         return Seating(clients, 0)
     packing = "per-client" if scenario.clients.sites else scenario.runtime.actors
-    table = 0 if scenario.clients.sites else prospect.rows * prospect.features * prospect.itemsize
+    table = 0 if scenario.clients.sites else data.rows * data.features * data.itemsize
     return seating(clients, packing, max(1, capacity.cores), capacity.memory_bytes, table)
 
 
-def _rehearsed(scenario: Scenario, prospect: Prospect, actors: int) -> Rehearsed | None:
-    if not prospect.known:
+def _rehearsed(scenario: Scenario, data: DataSizes, actors: int) -> Rehearsed | None:
+    if not data.known:
         return None
-    clients = len(prospect.sizes)
-    plan, reserve = with_public(plan_of(scenario, clients, prospect.harmonizing), prospect.public)
+    clients = len(data.sizes)
+    plan, reserve = with_public(plan_of(scenario, clients, data.harmonizing), data.public)
     # As in the backends: inline, a crash affects only one client.
     homes = pack(clients, actors or clients)
     classes = None
     if plan.harmonize is not None and plan.harmonize.covariates.classes:
         # The assignment of rows to classes does not affect any count.
-        classes = np.arange(len(prospect.sample)) % plan.harmonize.covariates.classes
+        classes = np.arange(len(data.sample)) % plan.harmonize.covariates.classes
     return rehearse(
         RehearsalClients(
-            sizes=prospect.sizes,
-            sample=prospect.sample,
+            sizes=data.sizes,
+            sample=data.sample,
             homes=homes,
             seed=scenario.seed,
             faults=plan.faults,
@@ -290,7 +288,7 @@ def _rehearsed(scenario: Scenario, prospect: Prospect, actors: int) -> Rehearsed
 
 def _load(
     scenario: Scenario,
-    prospect: Prospect,
+    data: DataSizes,
     clients: int,
     actors: int,
     ledger: Ledger,
@@ -308,27 +306,25 @@ def _load(
     if metrics == "default":
         metrics = default_metrics()
     return Load(
-        rows=prospect.rows,
-        features=prospect.features,
-        itemsize=prospect.itemsize,
+        rows=data.rows,
+        features=data.features,
+        itemsize=data.itemsize,
         clients=clients,
-        largest=max(prospect.sizes, default=0),
+        largest=max(data.sizes, default=0),
         actors=actors,
         posted=posted,
         message=max(shared, default=0),
         embedder=_kind_of(embedder),
-        neighbours=embedder.neighbors_needed(prospect.rows) if embedder is not None and prospect.known else 0,
+        neighbours=embedder.neighbors_needed(data.rows) if embedder is not None and data.known else 0,
         torch=scenario.method.package == "torch",
         central="central" in scenario.compare,
         metrics=metrics,
         threads=machine.cores,
         bundled=source is not None and DATASETS[source].origin == "bundled",
-        read=prospect.read * prospect.features * prospect.itemsize,
-        held_out=prospect.held_out,
+        read=data.read * data.features * data.itemsize,
+        held_out=data.held_out,
         copies=scenario.method.coordinate_copies,
-        server=scenario.method.server_bytes(prospect.rows, prospect.features, clients)
-        if prospect.known
-        else 0,
+        server=scenario.method.server_bytes(data.rows, data.features, clients) if data.known else 0,
     )
 
 
@@ -377,8 +373,8 @@ def _messages(ledger: Ledger, rehearsed: Rehearsed | None) -> tuple[PlannedMessa
     )
 
 
-def _privacy(ledger: Ledger, scenario: Scenario, prospect: Prospect, rehearsed: Rehearsed) -> PlannedPrivacy:
-    cost = statement(ledger, scenario.privacy.budget, prospect.sizes)
+def _privacy(ledger: Ledger, scenario: Scenario, data: DataSizes, rehearsed: Rehearsed) -> PlannedPrivacy:
+    cost = statement(ledger, scenario.privacy.budget, data.sizes)
     return PlannedPrivacy(
         epsilon=cost.epsilon if rehearsed.whole else None,
         accounted=cost.epsilon_accounted if ledger.charges else None,
@@ -392,8 +388,8 @@ def _privacy(ledger: Ledger, scenario: Scenario, prospect: Prospect, rehearsed: 
     )
 
 
-def _notes(scenario: Scenario, prospect: Prospect, rehearsed: Rehearsed | None) -> tuple[str, ...]:
-    notes = list(prospect.unknown)
+def _notes(scenario: Scenario, data: DataSizes, rehearsed: Rehearsed | None) -> tuple[str, ...]:
+    notes = list(data.unknown)
     if rehearsed is None:
         return tuple(notes)
     if rehearsed.failure is not None:
@@ -404,7 +400,7 @@ def _notes(scenario: Scenario, prospect: Prospect, rehearsed: Rehearsed | None) 
             " plan counts only what comes before it: its messages and rounds are not in memory and time."
         )
     notes += [f"{kind} is estimated: {why}." for kind, why in rehearsed.guesses.items()]
-    if not prospect.whole:
+    if not data.whole:
         notes.append("Where the data decide the number of requests, the plan used a sample of the rows.")
     if scenario.audit is not None:
         notes.append(

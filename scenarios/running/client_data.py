@@ -116,7 +116,7 @@ def _read_only(rows: FloatArray) -> FloatArray:
 
 
 @dataclass(kw_only=True, frozen=True)
-class Holdings:
+class ClientData:
     """Clients and their rows; arrays over rows are in the table's order, or site by site.
 
     Attributes
@@ -272,7 +272,7 @@ def _by_client(client_of_row: Int64Array) -> Int64Array:
 
 def dealt_out(
     scenario: Scenario, data_dir: Path | None, given: Table | None = None, *, progress: Progress = unheard
-) -> Holdings:
+) -> ClientData:
     """Read the scenario's table, or use ``given``, and deal its rows to clients."""
     data, clients = scenario.data, scenario.clients
     apart = scenario.method.offers("public_rows")
@@ -300,7 +300,7 @@ def dealt_out(
     notices = of_columns(table.features, looks(table.rows), table.constant_features) if looked else ()
     # A table that was read here may be sorted in place.
     dealt = Dealt(table.rows, partition.client_of_row, partition.count, taken=given is None)
-    return Holdings(
+    return ClientData(
         names=partition.names,
         held=dealt,
         client_of_row=partition.client_of_row,
@@ -356,13 +356,13 @@ def read_table(
     )
 
 
-def with_public_file(holdings: Holdings, path: str) -> Holdings:
+def with_public_file(client_data: ClientData, path: str) -> ClientData:
     """Add the rows of a file as public rows; it must have the columns of the data, in the same units."""
-    table = load(path=path, layout=holdings.layout, for_map=False)
-    return replace(holdings, public=table.rows, anchors=table.source)
+    table = load(path=path, layout=client_data.layout, for_map=False)
+    return replace(client_data, public=table.rows, anchors=table.source)
 
 
-def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
+def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
     """Read sizes and names from the clients' own files; their rows stay where they are.
 
     Raises
@@ -404,7 +404,7 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
         label_names, labels = tuple(map(str, names)), codes.astype(np.int64)
     sizes = [len(census.ids) for census in censuses]
     clients = tuple(site.name or Path(site.path).stem for site in described)
-    return Holdings(
+    return ClientData(
         names=clients,
         held=sites,
         client_of_row=np.repeat(np.arange(len(sizes)), sizes),

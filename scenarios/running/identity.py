@@ -19,7 +19,7 @@ from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.plain import listed
 from raydr.privacy.secrets import Origin
 from raydr.registry import extensions
-from raydr.scenarios.running.client_data import Holdings
+from raydr.scenarios.running.client_data import ClientData
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.settings import path_mark
 
@@ -58,7 +58,7 @@ class Identity:
     secret: str = ""
 
     @classmethod
-    def of(cls, scenario: Scenario, holdings: Holdings, device: Found = "cpu") -> Identity:
+    def of(cls, scenario: Scenario, client_data: ClientData, device: Found = "cpu") -> Identity:
         """Return the identity of a run of the scenario with these data on this device."""
         settings = scenario.resolved().model_dump(mode="json")
         # Clients that are trained together have results that differ in rounding.
@@ -68,16 +68,16 @@ class Identity:
             settings["runtime"]["device"] = device
         data = {
             f"the rows of client {name}": part.fingerprint if isinstance(part, Site) else fingerprint(part)
-            for name, part in zip(holdings.names, holdings.parts, strict=True)
+            for name, part in zip(client_data.names, client_data.parts, strict=True)
         }
-        data["the rows' identities"] = fingerprint(np.asarray(holdings.ids))
-        data["which client holds which row"] = fingerprint(holdings.client_of_row)
-        data["the features' names"] = _digest(holdings.feature_names)
-        labels = None if holdings.labels is None else fingerprint(holdings.labels)
-        data["the labels"] = _digest([labels, holdings.label_names])
-        data["the public rows"] = "" if holdings.public is None else fingerprint(holdings.public)
-        if holdings.held_out is not None:
-            new = holdings.held_out
+        data["the rows' identities"] = fingerprint(np.asarray(client_data.ids))
+        data["which client holds which row"] = fingerprint(client_data.client_of_row)
+        data["the features' names"] = _digest(client_data.feature_names)
+        labels = None if client_data.labels is None else fingerprint(client_data.labels)
+        data["the labels"] = _digest([labels, client_data.label_names])
+        data["the public rows"] = "" if client_data.public is None else fingerprint(client_data.public)
+        if client_data.held_out is not None:
+            new = client_data.held_out
             labels = None if new.labels is None else fingerprint(new.labels)
             data["the rows held out"] = _digest([fingerprint(new.rows), fingerprint(new.ids), labels])
         origin = origin_of(scenario)

@@ -40,11 +40,11 @@ from raydr.runfolder.writing import (
 )
 from raydr.scenarios.running.backend import Backend
 from raydr.scenarios.running.checkpoints import Checkpoints
-from raydr.scenarios.running.client_data import Dealt, Holdings
+from raydr.scenarios.running.client_data import ClientData, Dealt
 from raydr.scenarios.running.environment import environment
 from raydr.scenarios.running.evaluation import Findings, NewRows, Question, examine
 from raydr.scenarios.running.federation_plan import plan_of, with_public, with_scaling
-from raydr.scenarios.running.start import Beginning, begin, held_by
+from raydr.scenarios.running.start import StartedRun, begin, held_by
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.statistics.keying import keyed_rows, keyed_scale
 
@@ -59,14 +59,14 @@ def simulate(
     table: Table | None = None,
 ) -> None:
     """Run a scenario in an existing folder; resume from its checkpoint if it has one."""
-    started = datetime.now().astimezone()
+    now = datetime.now().astimezone()
     journal, checkpoints = Journal(listener), Checkpoints(folder)
-    with held_by(scenario, data_dir, table, address, journal) as (backend, holdings):
-        beginning = begin(scenario, holdings, checkpoints, backend.device)
-        served, findings = _served(scenario, beginning, backend, journal, checkpoints)
+    with held_by(scenario, data_dir, table, address, journal) as (backend, client_data):
+        started = begin(scenario, client_data, checkpoints, backend.device)
+        served, findings = _served(scenario, started, backend, journal, checkpoints)
         described = environment(
-            run=beginning.run.name,
-            started=started,
+            run=started.run.name,
+            started=now,
             federation=backend.name,
             actors=backend.actors,
             device=backend.device,
@@ -74,20 +74,20 @@ def simulate(
         )
     with unwritable(folder):
         with journal.stage("run folder"):
-            _write(folder, scenario, holdings, served, findings, journal)
+            _write(folder, scenario, client_data, served, findings, journal)
         seconds = {stage: round(seconds, 4) for stage, seconds in journal.seconds.items()}
         write_json(folder / records.ENVIRONMENT, asdict(replace(described, seconds=seconds)))
 
 
 def _served(
     scenario: Scenario,
-    beginning: Beginning,
+    started: StartedRun,
     backend: Backend,
     journal: Journal,
     checkpoints: Checkpoints,
 ) -> tuple[Served, Findings]:
     """Run the federation and evaluate it; all results are in the table's order."""
-    method, holdings, resumption = scenario.method, beginning.holdings, beginning.resumption
+    method, client_data, resumption = scenario.method, started.client_data, started.resumption
     if resumption is not None:
         for damage in resumption.damaged:
             journal.tell(IncidentEvent(f"{damage}; using the previous checkpoint"))
@@ -108,39 +108,41 @@ def _served(
                     checkpoints.charge(event)
         journal.tell(event)
 
-    plan, reserve = with_public(plan_of(scenario, len(holdings.names), holdings.harmonizing), holdings.public)
-    with _features_named(scenario, holdings):
+    plan, reserve = with_public(
+        plan_of(scenario, len(client_data.names), client_data.harmonizing), client_data.public
+    )
+    with _features_named(scenario, client_data):
         served = backend.serve(
-            holdings.parts,
+            client_data.parts,
             replace(
                 plan,
-                run=beginning.run.name,
-                start=beginning.start,
+                run=started.run.name,
+                start=started.start,
                 geometry=_recovery_is_asked_for(scenario),
             ),
             host_secrets=HostSecrets.derived(
-                beginning.run.root, range(len(holdings.names)), reserve, holdings.own_classes
+                started.run.root, range(len(client_data.names)), reserve, client_data.own_classes
             ),
             listener=hear,
             checkpoint=resumption.content if resumption is not None else None,
             released=resumption.released if resumption is not None else (),
         )
-    for entry in holdings.surveyed:
+    for entry in client_data.surveyed:
         served.ledger.record(entry)
-    served = with_scaling(served.reordered(holdings.in_table_order), beginning.run, scenario)
+    served = with_scaling(served.reordered(client_data.in_table_order), started.run, scenario)
     names = scenario.metrics
     if names == "default":
         # Leave out metrics that need clusters, held-out rows or real sites if the run has none.
         has: dict[Need, bool] = {
             "clusters": served.outcome.clusters is not None,
-            "new": holdings.held_out is not None,
+            "new": client_data.held_out is not None,
             "sites": scenario.clients.natural,
         }
         names = default_metrics({need for need, there in has.items() if not there})
     compared = "central" in scenario.compare
     question = Question(
-        pooled=holdings.pooled,
-        labels=holdings.labels,
+        pooled=client_data.pooled,
+        labels=client_data.labels,
         outcome=served.outcome,
         prepared=served.prepared,
         method=method,
@@ -148,15 +150,15 @@ def _served(
         metrics=names,
         seed=scenario.seed,
         snapshots=served.outcome.snapshots,
-        client_of_row=holdings.client_of_row,
-        new=new_rows(holdings, served, beginning.run, scenario),
-        classes=holdings.kept_classes,
+        client_of_row=client_data.client_of_row,
+        new=new_rows(client_data, served, started.run, scenario),
+        classes=client_data.kept_classes,
         scale=scenario.data.scale,
-        show=[holdings.feature_names.index(column) for column in scenario.show],
+        show=[client_data.feature_names.index(column) for column in scenario.show],
     )
     if not question.asks:  # then the rows are not pooled
         unseen = scenario.data.scale == "none" and _summed_deviation(scenario, served) is None
-        own = holdings.parts if unseen and isinstance(holdings.held, Dealt) else ()
+        own = client_data.parts if unseen and isinstance(client_data.held, Dealt) else ()
         return served, Findings.of_parts(
             [part for part in own if isinstance(part, np.ndarray)], served.prepared
         )
@@ -190,30 +192,30 @@ def _summed_deviation(scenario: Scenario, served: Served) -> Float64Array | None
 
 
 @contextmanager
-def _features_named(scenario: Scenario, holdings: Holdings) -> Iterator[None]:
+def _features_named(scenario: Scenario, client_data: ClientData) -> Iterator[None]:
     """Replace feature numbers with column names in errors, unless an isometry key rotates the features."""
     try:
         yield
     except FeatureError as error:
         if scenario.privacy.isometry_key:
             raise
-        raise error.of(holdings.feature_names) from None
+        raise error.of(client_data.feature_names) from None
 
 
-def new_rows(holdings: Holdings, served: Served, run: RootedRun, scenario: Scenario) -> NewRows | None:
+def new_rows(client_data: ClientData, served: Served, run: RootedRun, scenario: Scenario) -> NewRows | None:
     """Return the held-out rows, also transformed by the run's isometry key if it has one."""
-    held_out, sealed, keyed = holdings.held_out, served.sealed_scaling, None
+    held_out, sealed, keyed = client_data.held_out, served.sealed_scaling, None
     if held_out is None:
         return None
     if sealed is not None:
         keyed = keyed_rows(held_out.rows, sealed, run.shared, run.name, keyed_scale(scenario.data.scale))
-    owners = None if holdings.harmonizing is None else holdings.sites_of(held_out)
+    owners = None if client_data.harmonizing is None else client_data.sites_of(held_out)
     return NewRows(held_out.rows, held_out.labels, keyed, owners)
 
 
-def _mapped(scenario: Scenario, holdings: Holdings, served: Served, findings: Findings) -> Provenance:
+def _mapped(scenario: Scenario, client_data: ClientData, served: Served, findings: Findings) -> Provenance:
     """Return the provenance of the mapped data with the findings of the run."""
-    data = holdings.provenance(scenario.data.scale)
+    data = client_data.provenance(scenario.data.scale)
     if data.harmonized is not None and served.prepared.harmonization is not None:
         adjusted = served.prepared.harmonization.common.adjusted
         unchanged = tuple(name for name, changed in zip(data.columns, adjusted, strict=True) if not changed)
@@ -235,18 +237,20 @@ def _mapped(scenario: Scenario, holdings: Holdings, served: Served, findings: Fi
 def _write(
     folder: Path,
     scenario: Scenario,
-    holdings: Holdings,
+    client_data: ClientData,
     served: Served,
     findings: Findings,
     journal: Journal,
 ) -> None:
-    write_embedding(folder / records.EMBEDDING, holdings, served.outcome, findings.federated.faithfulness)
-    if holdings.held_out is not None and findings.placed is not None:
-        write_held_out(folder / records.HELD_OUT, holdings.held_out, findings.placed)
+    write_embedding(folder / records.EMBEDDING, client_data, served.outcome, findings.federated.faithfulness)
+    if client_data.held_out is not None and findings.placed is not None:
+        write_held_out(folder / records.HELD_OUT, client_data.held_out, findings.placed)
     if findings.pooled is not None and findings.central is not None:
-        write_central(folder / records.CENTRAL, holdings, findings.pooled, findings.central.faithfulness)
+        write_central(folder / records.CENTRAL, client_data, findings.pooled, findings.central.faithfulness)
     if findings.shown is not None:
-        write_shown(folder / records.SHOWN, holdings, dict(zip(scenario.show, findings.shown.T, strict=True)))
+        write_shown(
+            folder / records.SHOWN, client_data, dict(zip(scenario.show, findings.shown.T, strict=True))
+        )
     measures = Measures(
         federated=findings.federated.values,
         central=findings.central.values if findings.central else {},
@@ -266,9 +270,9 @@ def _write(
         scores = {round: found.scores.values for round, found in findings.along.items()}
         write_json(folder / records.PROGRESS, scores)
         maps = {round: found.embedding for round, found in findings.along.items()}
-        write_progress(folder / records.PROGRESS_MAPS, holdings, maps)
+        write_progress(folder / records.PROGRESS_MAPS, client_data, maps)
     write_json(folder / records.LEDGER, served.ledger.as_list())
-    sizes = np.bincount(holdings.client_of_row, minlength=len(holdings.names)).tolist()
+    sizes = np.bincount(client_data.client_of_row, minlength=len(client_data.names)).tolist()
     write_json(folder / records.PRIVACY, asdict(statement(served.ledger, scenario.privacy.budget, sizes)))
     if served.outcome.stress is not None:
         write_json(folder / records.STRESS, served.outcome.stress.tolist())
@@ -277,7 +281,7 @@ def _write(
     write_rounds(folder / records.ROUNDS, journal.rounds)
     sealed = served.sealed_scaling
     prepared: Mapping[str, NDArray[Any]] = served.prepared.arrays if sealed is None else {KEYED: sealed}
-    data = _mapped(scenario, holdings, served, findings)
+    data = _mapped(scenario, client_data, served, findings)
     write_data(folder, data)
     own = served.prepared.kept_at_sites
-    write_model(folder, {**served.outcome.model, **prepared}, data, sites=holdings.names, own=own)
+    write_model(folder, {**served.outcome.model, **prepared}, data, sites=client_data.names, own=own)

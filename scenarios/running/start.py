@@ -18,7 +18,7 @@ from raydr.privacy.secrets import RootedRun
 from raydr.runfolder.making import unwritable
 from raydr.scenarios.running.backend import Backend, InlineBackend
 from raydr.scenarios.running.checkpoints import Checkpoints, Resumption
-from raydr.scenarios.running.client_data import Holdings, dealt_out, from_sites, with_public_file
+from raydr.scenarios.running.client_data import ClientData, dealt_out, from_sites, with_public_file
 from raydr.scenarios.running.identity import Identity, origin_of
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.signals import signals_deferred
@@ -28,60 +28,60 @@ _LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
-class Beginning:
+class StartedRun:
     """Checked data, the run's name and secrets, and where to resume.
 
     ``start`` identifies this start of the run; it is empty for the first.
     """
 
-    holdings: Holdings
+    client_data: ClientData
     run: RootedRun
     resumption: Resumption | None
     start: str = ""
 
 
 def begin(
-    scenario: Scenario, holdings: Holdings, checkpoints: Checkpoints, device: Found = "cpu"
-) -> Beginning:
+    scenario: Scenario, client_data: ClientData, checkpoints: Checkpoints, device: Found = "cpu"
+) -> StartedRun:
     """Create the run's name and secrets, or read those of the run to resume."""
-    identity = Identity.of(scenario, holdings, device)
+    identity = Identity.of(scenario, client_data, device)
     origin = origin_of(scenario)
     with unwritable(checkpoints.folder):
         resumption = checkpoints.resumption(identity, origin)
         if resumption is not None:
-            return Beginning(holdings, resumption.run, resumption, start=token_hex(8))
+            return StartedRun(client_data, resumption.run, resumption, start=token_hex(8))
         run = origin.begin(identity.study, repeatable=scenario.runtime.quorum == 1)
         checkpoints.begin(identity, run.name)
-    return Beginning(holdings, run, None)
+    return StartedRun(client_data, run, None)
 
 
 @contextmanager
 def held_by(
     scenario: Scenario, data_dir: Path | None, given: Table | None, address: str | None, journal: Journal
-) -> Iterator[tuple[Backend, Holdings]]:
+) -> Iterator[tuple[Backend, ClientData]]:
     """Yield backend and client data. A table is read while Ray starts; clients' own files are read by Ray."""
 
-    def table(progress: Progress) -> Holdings:
+    def table(progress: Progress) -> ClientData:
         return _usable(scenario, dealt_out(scenario, data_dir, given, progress=progress))
 
     with ExitStack() as connection:
         if scenario.clients.sites:
             backend = connection.enter_context(_backend(scenario, address, journal))
             with journal.stage("data"):
-                holdings = _usable(scenario, from_sites(scenario, backend))
+                client_data = _usable(scenario, from_sites(scenario, backend))
         elif scenario.runtime.federation == "inline":
             backend = connection.enter_context(_backend(scenario, address, journal))
             with journal.stage("data"):
-                holdings = table(journal.progress)
+                client_data = table(journal.progress)
         else:
             reached = _Reached()
             with done_ahead(lambda: table(reached.note)) as reading:
                 backend = connection.enter_context(_backend(scenario, address, journal, reading))
                 with journal.stage("data"):  # wait for the rest
-                    holdings = reached.awaited(reading, journal)
-        for notice in holdings.notices:
+                    client_data = reached.awaited(reading, journal)
+        for notice in client_data.notices:
             journal.tell(IncidentEvent(notice))
-        yield backend, holdings
+        yield backend, client_data
 
 
 @dataclass
@@ -94,33 +94,33 @@ class _Reached:
     def note(self, done: float, total: int) -> None:
         self.done, self.total = done, total
 
-    def awaited(self, reading: Future[Holdings], journal: Journal) -> Holdings:
+    def awaited(self, reading: Future[ClientData], journal: Journal) -> ClientData:
         """Wait for the data and report progress to the journal."""
         while not wait([reading], timeout=_LOOK_S).done:
             journal.progress(self.done, self.total)
         return reading.result()
 
 
-def _usable(scenario: Scenario, holdings: Holdings) -> Holdings:
+def _usable(scenario: Scenario, client_data: ClientData) -> ClientData:
     """Raise ScenarioError or DataError if the data or the clients do not fit the scenario."""
-    scenario.require_clients(len(holdings.names))
-    scenario.method.check(holdings.rows, holdings.features)
-    scenario.require_columns(holdings.feature_names)
-    harmonizing = holdings.harmonizing
+    scenario.require_clients(len(client_data.names))
+    scenario.method.check(client_data.rows, client_data.features)
+    scenario.require_columns(client_data.feature_names)
+    harmonizing = client_data.harmonizing
     if scenario.privacy.strict and harmonizing is not None and harmonizing.covariates.classes:
         raise ScenarioError(
             "data.harmonize.keep names the label, but privacy.strict requires noise on every message, and noise on data"
             " does not cover the classes of records. Leave the label out of keep, or leave privacy.strict out."
         )
-    if harmonizing is not None and holdings.held_out is not None:
-        holdings.sites_of(holdings.held_out)
+    if harmonizing is not None and client_data.held_out is not None:
+        client_data.sites_of(client_data.held_out)
     public = scenario.method.public_file
-    return holdings if public is None else with_public_file(holdings, public)
+    return client_data if public is None else with_public_file(client_data, public)
 
 
 @contextmanager
 def _backend(
-    scenario: Scenario, address: str | None, journal: Journal, reading: Future[Holdings] | None = None
+    scenario: Scenario, address: str | None, journal: Journal, reading: Future[ClientData] | None = None
 ) -> Iterator[Backend]:
     """Yield the backend. Ray does not start if the data, read meanwhile, turn out to be unusable."""
     runtime = scenario.runtime

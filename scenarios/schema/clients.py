@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from raydr.partition import IID, PARTITIONS, Dealing
-from raydr.settings import OfFile, Settings
+from raydr.settings import PathMark, Settings
 
 if TYPE_CHECKING:
     AnyPartition: TypeAlias = Dealing
@@ -19,7 +19,7 @@ else:
 class SiteSettings(Settings):
     """A client with its own file."""
 
-    path: Annotated[str, OfFile(elsewhere="node")] = Field(description="path of its file on its node")
+    path: Annotated[str, PathMark(elsewhere="node")] = Field(description="path of its file on its node")
     node: str | None = Field(
         None,
         description="a node's custom resource, or LABEL=VALUE; default: any node, so all must see the file",

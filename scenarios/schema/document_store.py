@@ -25,7 +25,7 @@ LARGEST = 4 * MEGABYTE
 
 
 @dataclass(frozen=True)
-class Shelf:
+class DocumentStore:
     """All documents of one sort.
 
     Attributes

@@ -15,18 +15,18 @@ from raydr.documents import DocumentError, parse_yaml
 from raydr.errors import ScenarioError
 from raydr.metrics import metric_named
 from raydr.runfolder.records import SCENARIO
-from raydr.scenarios.schema.document_store import Shelf
+from raydr.scenarios.schema.document_store import DocumentStore
 from raydr.scenarios.schema.problems import in_yaml, problems, truth_values, unwritable_text
 from raydr.scenarios.schema.scenario import Scenario
 
-SHELF = Shelf(
+SCENARIOS = DocumentStore(
     resources.files("raydr.scenarios") / "shipped", "scenario", "raydr run", SCENARIO, "name, data and method"
 )
 
 
 def shipped() -> dict[str, str]:
     """Return the names of shipped scenarios, each with the comment on its first line."""
-    return SHELF.names()
+    return SCENARIOS.names()
 
 
 def read(scenario: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Scenario:
@@ -73,7 +73,7 @@ def content_of(
     ScenarioError
         If the scenario does not exist, is not YAML, or a key cannot be set.
     """
-    content = copied(scenario) if isinstance(scenario, Mapping) else SHELF.parse(scenario)
+    content = copied(scenario) if isinstance(scenario, Mapping) else SCENARIOS.parse(scenario)
     for key, value in (overrides or {}).items():
         override(content, key, value)
     return content

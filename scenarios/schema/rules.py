@@ -48,7 +48,7 @@ def rows_that_can_be_held_out(scenario: Sections) -> Problem | None:
             "data.holdout cannot hold out rows of the files of clients.sites: leave it out, keep the new rows in a"
             " separate file, and place them with raydr transform"
         )
-    reason = scenario.method.unplaceable()
+    reason = scenario.method.why_no_new_rows()
     return None if reason is None else f"data.holdout: {reason}"
 
 
@@ -113,7 +113,7 @@ def noise_that_the_method_offers(scenario: Sections) -> Problem | None:
 def noise_that_can_be_paid(scenario: Sections) -> Problem | None:
     """Refuse noise whose cost the method cannot account for."""
     noise = scenario.privacy.noise
-    reason = None if noise is None else scenario.method.unpayable(noise)
+    reason = None if noise is None else scenario.method.why_no_budget(noise)
     return None if noise is None or reason is None else f"privacy.noise.on is {noise.on!r}, and {reason}"
 
 
@@ -214,7 +214,7 @@ def _why_rows_cannot_be_keyed(scenario: Sections) -> Problem | None:
         )
     if scenario.evaluate_every:
         return "evaluate_every draws maps from rows without the key: leave out evaluate_every"
-    return scenario.method.unkeyable()
+    return scenario.method.why_no_key()
 
 
 @rule

@@ -44,7 +44,7 @@ from sweeps import inline
 from sweeps import table as swept
 from tiny import tiny, tiny_file, tiny_scenario
 
-from raydr.actors import first_look, job_artifacts, jobs, shipping
+from raydr.actors import job_artifacts, jobs, node_check, shipping
 from raydr.actors.authentication import environment_of_ray, forget
 from raydr.actors.job_log import Failed, Kept, line_of, told_in
 from raydr.errors import DataError, OutputError, RunError, ScenarioError
@@ -870,17 +870,17 @@ def test_a_folder_that_cannot_be_kept_leaves_no_parts(
 def test_an_environment_that_lacks_something_is_told_by_name() -> None:
     import ray
 
-    assert first_look.wrong(shipping.requirements(), ray.__version__) is None
-    assert first_look.lacking(["numpy>=1", "no-such-thing>=2", "click>=99", "absent; extra == 'dev'"]) == [
+    assert node_check.wrong(shipping.requirements(), ray.__version__) is None
+    assert node_check.lacking(["numpy>=1", "no-such-thing>=2", "click>=99", "absent; extra == 'dev'"]) == [
         "no-such-thing is not installed",
         f"click is {__import__('importlib.metadata').metadata.version('click')}, not >=99",
     ]
-    assert "not the head's 1.0" in str(first_look.wrong([], "1.0"))
+    assert "not the head's 1.0" in str(node_check.wrong([], "1.0"))
 
 
 def test_a_python_that_is_too_old_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_look, "OLDEST", (4, 0))
-    assert "raydr needs 4.0 or newer" in str(first_look.wrong([], ""))
+    monkeypatch.setattr(node_check, "OLDEST", (4, 0))
+    assert "raydr needs 4.0 or newer" in str(node_check.wrong([], ""))
 
 
 def test_a_sweep_that_cannot_be_run_is_refused_before_anything_is_sent(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from ray._private.utils import validate_socket_filepath
 
-from raydr.actors import leftovers
+from raydr.actors import ray_processes
 from raydr.errors import OutputError
 
 SOCKET = "session_2026-01-31_12-00-00_123456_4194304/sockets/plasma_store"
@@ -36,9 +36,9 @@ def long(folder: Path, length: int) -> Path:
 
 
 def made() -> Path:
-    folder = leftovers.new_folder()
+    folder = ray_processes.new_folder()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    validate_socket_filepath(str(folder / leftovers.INSIDE / SOCKET))
+    validate_socket_filepath(str(folder / ray_processes.INSIDE / SOCKET))
     folder.rmdir()
     return folder.parent
 
@@ -55,14 +55,14 @@ def test_a_rays_folder_lies_where_temporary_files_are_to_lie(
 def test_a_path_that_is_too_long_for_sockets_is_passed_over(
     short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    longest = leftovers._LONGEST_PLACE
+    longest = ray_processes._LONGEST_PLACE
     monkeypatch.setenv("TMPDIR", str(long(short, longest)))
     assert made() == long(short, longest), "of the longest that will do"
     for length in (longest + 1, 40, 90):
         monkeypatch.setenv("TMPDIR", str(long(short, length)))
         assert made() == Path("/tmp")
     with pytest.raises(OSError, match="AF_UNIX"):
-        validate_socket_filepath(f"{long(short, longest + 1)}/raydr-12345678/{leftovers.INSIDE}/{SOCKET}")
+        validate_socket_filepath(f"{long(short, longest + 1)}/raydr-12345678/{ray_processes.INSIDE}/{SOCKET}")
 
 
 def test_no_place_for_it_is_an_error_that_helps(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,14 +76,14 @@ def test_no_place_for_it_is_an_error_that_helps(short: Path, monkeypatch: pytest
     monkeypatch.setenv("TMPDIR", str(long(short, 60)))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
     with pytest.raises(OutputError, match="Set TMPDIR to such a folder") as refused:
-        leftovers.new_folder()
+        ray_processes.new_folder()
     assert tried == ["/tmp", str(short)]
     assert refused.value.exit_code == 2
 
 
 def test_logs_are_named_as_far_as_there_are_any(tmp_path: Path) -> None:
-    assert leftovers.logs_in(tmp_path) == tmp_path
-    logs = tmp_path / leftovers.INSIDE / "session_2026-01-31_12-00-00_123456_7" / "logs"
+    assert ray_processes.logs_in(tmp_path) == tmp_path
+    logs = tmp_path / ray_processes.INSIDE / "session_2026-01-31_12-00-00_123456_7" / "logs"
     logs.mkdir(parents=True)
-    (tmp_path / leftovers.INSIDE / "session_latest").symlink_to(logs.parent)
-    assert leftovers.logs_in(tmp_path) == logs
+    (tmp_path / ray_processes.INSIDE / "session_latest").symlink_to(logs.parent)
+    assert ray_processes.logs_in(tmp_path) == logs

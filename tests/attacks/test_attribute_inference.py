@@ -26,7 +26,7 @@ from raydr.methods.landmarks.spectral import KernelRequest
 from raydr.methods.sense.clients import AnchorRequest
 from raydr.methods.sense.spaces import EuclideanSpace
 from raydr.privacy.gaussian import GaussianNoise
-from raydr.privacy.ledger import Tells
+from raydr.privacy.ledger import RecordContent
 from raydr.report.run.audited import lines
 from raydr.report.run.server_knowledge import columns_told
 from raydr.runfolder import read_run
@@ -400,6 +400,8 @@ def test_honest_runs_measure_records_once(method: dict[str, Any], tmp_path: Path
     )
     folder = run(scenario, out=tmp_path / "run", report=False)
     measured = [
-        entry for entry in read_run(folder).ledger if entry.tells in (Tells.DISTANCES, Tells.PROJECTIONS)
+        entry
+        for entry in read_run(folder).ledger
+        if entry.tells in (RecordContent.DISTANCES, RecordContent.PROJECTIONS)
     ]
     assert [entry.count for entry in measured] == [3]

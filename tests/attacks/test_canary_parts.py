@@ -14,7 +14,7 @@ from inline_federations import known
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.attacks import NotApplicableError, Side, View, canary
-from raydr.attacks.canary import WHOLE, Flock, Noise, bounds
+from raydr.attacks.canary import WHOLE, CanaryCandidates, Noise, bounds
 from raydr.federation import ClientHost, Context, Federation, HostedClient, InlineTransport, fingerprint
 from raydr.federation.blurring import blur_records
 from raydr.federation.replay import Replay
@@ -110,8 +110,8 @@ def test_candidates_are_made_of_the_first_rows_of_each_client() -> None:
 def test_the_canary_is_put_where_the_releases_protect_a_record_least() -> None:
     replay = replay_of(1.0, 1.0)
     deviations = [replay.deviation(replay.releases[0], client) for client in range(3)]
-    assert Flock.of(replay).client == int(np.argmin(deviations))
-    assert Flock.of(told(told(replay, 0, (2,)), 1, (2,))).client == 2
+    assert CanaryCandidates.of(replay).client == int(np.argmin(deviations))
+    assert CanaryCandidates.of(told(told(replay, 0, (2,)), 1, (2,))).client == 2
 
 
 @pytest.mark.parametrize(("deviation", "client"), [(1.35, 1), (1.7, 0)])
@@ -121,27 +121,29 @@ def test_two_releases_of_more_noise_may_protect_less_than_one(
     """By the sum of one over the squared deviation: 2 / 1.35^2 is above 1, 2 / 1.7^2 below."""
     replay = told(told(replay_of(1.0, 1.0), 0, (0, 1)), 1, (1,))
     monkeypatch.setattr(Replay, "deviation", lambda self, release, client: deviation if client else 1.0)
-    assert Flock.of(replay).client == client
+    assert CanaryCandidates.of(replay).client == client
 
 
 def test_all_candidates_are_followed_through_the_run() -> None:
     """Also those that are more than the client has rows, in their order."""
     replay = replay_of(1.0)
-    np.testing.assert_allclose(Flock.of(replay).candidates[0], canary._candidates(replay), rtol=1e-6)
+    np.testing.assert_allclose(
+        CanaryCandidates.of(replay).candidates[0], canary._candidates(replay), rtol=1e-6
+    )
 
 
 def test_a_client_without_rows_holds_no_canary() -> None:
     rows = [np.zeros((0, 3)), *ROWS[1:]]
-    assert Flock.of(replay_of(1.0, rows=rows)).client != 0
+    assert CanaryCandidates.of(replay_of(1.0, rows=rows)).client != 0
 
 
 def test_distances_between_candidates_are_those_of_their_shifts() -> None:
-    flock = Flock.of(replay_of(2.0))
-    count = len(flock.candidates[0])
-    found = flock._distances(0)
+    canaries = CanaryCandidates.of(replay_of(2.0))
+    count = len(canaries.candidates[0])
+    found = canaries._distances(0)
     assert found.shape == (count + 1, count + 1)
     for one, other in ((0, count), (3, 7), (count, 5), (12, 12), (1, 40)):
-        shift = flock.shift(0, one, other)
+        shift = canaries.shift(0, one, other)
         assert found[one, other] == pytest.approx(canary._dot(shift, shift), rel=1e-6, abs=1e-9)
 
 
@@ -149,14 +151,14 @@ def test_distances_between_candidates_are_those_of_their_shifts() -> None:
 def test_the_canary_chosen_moves_the_releases_most_of_all(relation: str) -> None:
     """A release asked of others than its client moves by nothing; several count by their sum."""
     replay = told(replay_of(2.0, 1.0, 3.0, relation=relation), 1, (1, 2))
-    flock = Flock.of(replay)
-    absent = len(flock.candidates[0])
+    canaries = CanaryCandidates.of(replay)
+    absent = len(canaries.candidates[0])
     moved = np.zeros((absent + 1, absent + 1))
     for index in range(3):
-        shifts = [flock.shift(index, candidate, absent)["packed"] for candidate in range(absent + 1)]
+        shifts = [canaries.shift(index, candidate, absent)["packed"] for candidate in range(absent + 1)]
         moved += ((np.stack(shifts)[:, None] - np.stack(shifts)) ** 2).sum(axis=2)
     allowed = moved[:absent, :absent] if relation == "replace-one" else moved[absent]
-    one, other = flock.worst(np.ones(3, np.bool_))
+    one, other = canaries.worst(np.ones(3, np.bool_))
     assert (absent in (one, other)) == (relation == "zero-out")
     assert moved[one, other] == pytest.approx(allowed.max(), rel=1e-6)
 
@@ -164,44 +166,44 @@ def test_the_canary_chosen_moves_the_releases_most_of_all(relation: str) -> None
 def test_a_canary_is_chosen_by_the_first_the_middle_and_the_last_release_of_a_kind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    flock = Flock.of(replay_of(*[1.0] * 7))
+    canaries = CanaryCandidates.of(replay_of(*[1.0] * 7))
     compared: list[int] = []
-    distances = flock._distances
-    monkeypatch.setattr(Flock, "_distances", lambda self, index: compared.append(index) or distances(index))
-    flock.worst(np.ones(7, np.bool_))
+    distances = canaries._distances
+    monkeypatch.setattr(CanaryCandidates, "_distances", lambda self, index: compared.append(index) or distances(index))
+    canaries.worst(np.ones(7, np.bool_))
     assert compared == [0, 3, 6]
 
 
 def test_a_release_without_the_canarys_client_is_not_moved() -> None:
-    client = Flock.of(replay_of(1.0)).client
-    flock = Flock.of(told(replay_of(1.0, 100.0), 1, ((client + 1) % 3,)))
-    assert flock.client == client
-    there, absent = flock.shift(0, 3, 5), flock.shift(1, 3, 5)
+    client = CanaryCandidates.of(replay_of(1.0)).client
+    canaries = CanaryCandidates.of(told(replay_of(1.0, 100.0), 1, ((client + 1) % 3,)))
+    assert canaries.client == client
+    there, absent = canaries.shift(0, 3, 5), canaries.shift(1, 3, 5)
     assert there["packed"].any()
     assert absent["packed"].shape == there["packed"].shape
     assert not absent["packed"].any()
 
 
 def test_another_record_is_chosen_however_little_it_moves_the_releases() -> None:
-    flock = Flock.of(replay_of(1e4, relation="replace-one"))
-    assert flock._distances(0).max() < 1.0
-    assert len(flock.candidates[0]) not in flock.worst(np.ones(1, np.bool_))
+    canaries = CanaryCandidates.of(replay_of(1e4, relation="replace-one"))
+    assert canaries._distances(0).max() < 1.0
+    assert len(canaries.candidates[0]) not in canaries.worst(np.ones(1, np.bool_))
 
 
 def test_the_only_record_of_a_client_leaves_nothing_when_it_is_absent() -> None:
     replay = told(replay_of(1.0, rows=[ROWS[0][:1], ROWS[1]]), 0, (0,))
-    flock = Flock.of(replay)
-    absent = len(flock.candidates[0])
-    assert not flock._value(0, absent)["packed"].any()
-    assert flock._value(0, 0)["packed"].any()
+    canaries = CanaryCandidates.of(replay)
+    absent = len(canaries.candidates[0])
+    assert not canaries._value(0, absent)["packed"].any()
+    assert canaries._value(0, 0)["packed"].any()
 
 
 def test_a_shift_is_the_change_of_the_upload_over_the_deviation_that_is_charged() -> None:
     replay = replay_of(2.0)
-    flock = Flock.of(replay)
-    rows, client = replay.rows(flock.client), flock.client
+    canaries = CanaryCandidates.of(replay)
+    rows, client = replay.rows(canaries.client), canaries.client
     release = replay.releases[0]
-    absent = len(flock.candidates[0])
+    absent = len(canaries.candidates[0])
 
     def moments(of: FloatArray) -> Float64Array:
         request = release.call.request
@@ -211,20 +213,20 @@ def test_a_shift_is_the_change_of_the_upload_over_the_deviation_that_is_charged(
         return np.concatenate([clipped.sum(axis=0), square[np.triu_indices(3)]]) / len(rows)
 
     candidate = 5
-    held = np.concatenate([rows[:-1], flock.candidates[0][candidate][None]])
+    held = np.concatenate([rows[:-1], canaries.candidates[0][candidate][None]])
     change = moments(held) - moments(rows[:-1])
-    shift = flock.shift(0, candidate, absent)["packed"]
+    shift = canaries.shift(0, candidate, absent)["packed"]
     np.testing.assert_allclose(shift, change / replay.deviation(release, client), rtol=1e-4, atol=1e-6)
 
 
-def noise_of(flock: Flock, draws: int) -> tuple[Noise, dict[str, Any]]:
-    shifts = {"far": flock.shift(0, 3, len(flock.candidates[0]))}
-    return Noise.of(flock, 0, draws, shifts), shifts["far"]
+def noise_of(canaries: CanaryCandidates, draws: int) -> tuple[Noise, dict[str, Any]]:
+    shifts = {"far": canaries.shift(0, 3, len(canaries.candidates[0]))}
+    return Noise.of(canaries, 0, draws, shifts), shifts["far"]
 
 
 def test_noise_is_measured_in_units_of_what_is_charged() -> None:
-    flock = Flock.of(replay_of(2.0))
-    noise, shift = noise_of(flock, DRAWS)
+    canaries = CanaryCandidates.of(replay_of(2.0))
+    noise, shift = noise_of(canaries, DRAWS)
     ((squares, count),) = noise.squares.values()
     size = shift["packed"].size
     assert count == DRAWS * size
@@ -242,14 +244,14 @@ def test_noise_that_is_half_of_what_is_charged_is_measured_as_half() -> None:
     replay = replay_of(2.0)
     (release,) = replay.releases
     half = replace(release, mechanism=HalfTheNoise.model_construct(**dict(release.mechanism)))
-    flock = Flock.of(Replay(replay.hosts, [half]))
-    noise, _ = noise_of(flock, DRAWS)
+    canaries = CanaryCandidates.of(Replay(replay.hosts, [half]))
+    noise, _ = noise_of(canaries, DRAWS)
     ((squares, count),) = noise.squares.values()
-    (first,) = noise_of(flock, DRAWS // 2)[0].squares.values()
+    (first,) = noise_of(canaries, DRAWS // 2)[0].squares.values()
     assert noise.pilot == pytest.approx(most_deviation(*first), rel=1e-9)
     assert noise.most(1) == pytest.approx(most_deviation(squares, count), rel=1e-9)
     assert noise.most(1) < noise.most(1000) < 0.6
-    found = {one.variant: one for one in bounds(flock.replay, DELTA)}
+    found = {one.variant: one for one in bounds(canaries.replay, DELTA)}
     claimed = found[WHOLE].claimed
     assert claimed == pytest.approx(gaussian_epsilon(2.0, DELTA), rel=1e-6)
     tests = 2 + 1
@@ -259,10 +261,10 @@ def test_noise_that_is_half_of_what_is_charged_is_measured_as_half() -> None:
 
 def test_the_bound_is_the_shift_over_the_deviation_of_the_best_statistic() -> None:
     """Of two releases: weights by the first half of the draws, the deviation by the second."""
-    flock = Flock.of(replay_of(2.0, 4.0))
-    pair = flock.worst(np.ones(2, np.bool_))
-    shifts = [{WHOLE: flock.shift(index, *pair)} for index in range(2)]
-    noise = [Noise.of(flock, index, DRAWS, shift) for index, shift in enumerate(shifts)]
+    canaries = CanaryCandidates.of(replay_of(2.0, 4.0))
+    pair = canaries.worst(np.ones(2, np.bool_))
+    shifts = [{WHOLE: canaries.shift(index, *pair)} for index in range(2)]
+    noise = [Noise.of(canaries, index, DRAWS, shift) for index, shift in enumerate(shifts)]
     lengths = [one.shifts[WHOLE] for one in noise]
     statistic = sum(one.along[WHOLE][DRAWS // 2 :] / one.pilot**2 for one in noise)
     moved = sum(length / one.pilot**2 for length, one in zip(lengths, noise, strict=True))
@@ -272,15 +274,15 @@ def test_the_bound_is_the_shift_over_the_deviation_of_the_best_statistic() -> No
 
 
 def test_draws_are_even_and_as_many_as_replies_and_numbers_allow(monkeypatch: pytest.MonkeyPatch) -> None:
-    flock = Flock.of(replay_of(2.0, 2.0, 2.0))
-    assert flock.draws == DRAWS // 3
+    canaries = CanaryCandidates.of(replay_of(2.0, 2.0, 2.0))
+    assert canaries.draws == DRAWS // 3
     monkeypatch.setattr(canary, "_REPLIES", DRAWS + 9)
-    assert flock.draws == (DRAWS + 9) // 3 // 2 * 2
+    assert canaries.draws == (DRAWS + 9) // 3 // 2 * 2
     numbers = 3 * 9  # of three releases: means, and a triangle of 3 x 3
     monkeypatch.setattr(canary, "_NUMBERS", numbers * 101)
-    assert flock.draws == 100
+    assert canaries.draws == 100
     monkeypatch.setattr(canary, "_NUMBERS", numbers)
-    assert flock.draws == 32, "the fewest that bound a deviation"
+    assert canaries.draws == 32, "the fewest that bound a deviation"
 
 
 def test_bounds_say_of_what_they_are() -> None:
@@ -305,20 +307,20 @@ def test_of_a_sum_the_shares_that_colluders_know_are_left_out() -> None:
     """Not that of the canary's client; and one share is left however many collude."""
 
     def seen(clients: tuple[int, ...], colluding: int) -> list[int]:
-        flock = Flock.of(summed(replay_of(2.0), clients, colluding))
-        return [part.client.index for part in flock.seen(0)]
+        canaries = CanaryCandidates.of(summed(replay_of(2.0), clients, colluding))
+        return [part.client.index for part in canaries.seen(0)]
 
     assert seen((0, 1, 2), 0) == [0, 1, 2]
     assert seen((0, 1, 2), 1) == [0, 2]
     assert seen((0, 1, 2), 5) == [0]
     assert len(seen((1, 2), 5)) == 1
     replay = summed(replay_of(2.0), (1, 2), 2)
-    elsewhere = replace(Flock.of(replay), client=0)
+    elsewhere = replace(CanaryCandidates.of(replay), client=0)
     assert [part.client.index for part in elsewhere.seen(0)] == [2]
     (release,) = summed(replay_of(2.0), (0, 1, 2), 2).releases
     without_sharing = replace(release, call=replace(release.call, sharing=None))
-    flock = Flock.of(Replay(replay.hosts, [without_sharing]))
-    assert [part.client.index for part in flock.seen(0)] == [0, 1, 2]
+    canaries = CanaryCandidates.of(Replay(replay.hosts, [without_sharing]))
+    assert [part.client.index for part in canaries.seen(0)] == [0, 1, 2]
 
 
 def test_where_clients_are_protected_a_client_of_one_record_again_and_again_stands_for_it() -> None:
@@ -326,8 +328,8 @@ def test_where_clients_are_protected_a_client_of_one_record_again_and_again_stan
     replay = replay_of(2.0)
     (release,) = replay.releases
     protected = replace(release, charge=replace(release.charge, unit="client"))
-    flock = Flock.of(Replay(replay.hosts, [protected]))
-    rows, absent = replay.rows(0), len(flock.candidates[0])
+    canaries = CanaryCandidates.of(Replay(replay.hosts, [protected]))
+    rows, absent = replay.rows(0), len(canaries.candidates[0])
     unit = replay.deviation(release, 0)
 
     def moments(of: FloatArray) -> Float64Array:
@@ -335,11 +337,11 @@ def test_where_clients_are_protected_a_client_of_one_record_again_and_again_stan
         return np.concatenate([cut.mean(axis=0), (cut.T @ cut / len(of))[np.triu_indices(3)]])
 
     def value(candidate: int) -> Float64Array:
-        return flock._value(0, candidate)["packed"] * unit
+        return canaries._value(0, candidate)["packed"] * unit
 
     assert not value(absent).any()
     np.testing.assert_allclose(value(0), moments(rows), rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(value(4), moments(flock.candidates[0][4][None]), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(value(4), moments(canaries.candidates[0][4][None]), rtol=1e-4, atol=1e-6)
 
 
 def test_a_record_that_is_absent_pulls_no_landmark() -> None:
@@ -362,15 +364,15 @@ def test_a_record_that_is_absent_pulls_no_landmark() -> None:
         )
     )
     replay = Replay(hosts, transcript.steps)
-    flock = Flock.of(replay)
-    (release,), client = replay.releases, flock.client
-    absent = len(flock.candidates[0])
+    canaries = CanaryCandidates.of(replay)
+    (release,), client = replay.releases, canaries.client
+    absent = len(canaries.candidates[0])
     for candidate in (0, 3, 9):
-        towards = landmarks - flock.candidates[0][candidate]
+        towards = landmarks - canaries.candidates[0][candidate]
         kernel = np.exp(-gamma * (towards**2).sum(axis=1))
         # P1's gradient of -2 mean_ij k(x_i, y_j) over m landmarks, for one of n records
         pull = 4.0 * gamma * kernel[:, None] * towards / (len(replay.rows(client)) * len(landmarks))
-        (moved,) = flock.shift(0, candidate, absent).values()
+        (moved,) = canaries.shift(0, candidate, absent).values()
         np.testing.assert_allclose(
             moved * replay.deviation(release, client), pull, rtol=1e-4, atol=1e-6 * abs(pull).max()
         )
@@ -384,12 +386,14 @@ def test_of_noisy_records_a_record_that_is_absent_is_zero() -> None:
     blur_records(federation, noise, 1.0)
     federation.ask(SecondMomentsRequest(np.zeros(3), 9.0))
     replay = Replay(hosts, transcript.steps)
-    flock = Flock.of(replay)
+    canaries = CanaryCandidates.of(replay)
     (release,) = replay.releases
     assert release.charge.kind == RECORDS
     for candidate in (0, 5):
-        row = flock.candidates[0][candidate]
-        moved = flock.shift(0, candidate, len(flock.candidates[0]))["records"] * release.charge.deviation
+        row = canaries.candidates[0][candidate]
+        moved = (
+            canaries.shift(0, candidate, len(canaries.candidates[0]))["records"] * release.charge.deviation
+        )
         np.testing.assert_allclose(moved[:-1], 0.0, atol=1e-9)
         np.testing.assert_allclose(moved[-1], row * min(1.0, 4.0 / np.linalg.norm(row)), rtol=1e-5, atol=1e-6)
 
@@ -404,17 +408,17 @@ def test_few_of_many_releases_count_for_all_of_their_kind(
         replace(step, charge=replace(step.charge, kind="other")) if index == 5 else step
         for index, step in enumerate(replay.releases)
     ]
-    flock = Flock.of(Replay(replay.hosts, steps))
-    absent = len(flock.candidates[0])
+    canaries = CanaryCandidates.of(Replay(replay.hosts, steps))
+    absent = len(canaries.candidates[0])
 
-    def distances(self: Flock, index: int) -> Float64Array:
+    def distances(self: CanaryCandidates, index: int) -> Float64Array:
         found = np.zeros((absent + 1, absent + 1))
         found[3 if index == 5 else 7, absent] = moved if index == 5 else 1.0
         return found
 
-    monkeypatch.setattr(Flock, "_distances", distances)
-    assert flock.worst(np.ones(6, np.bool_)) == (chosen, absent)
-    assert flock.worst(np.arange(6) < 5) == (7, absent)
+    monkeypatch.setattr(CanaryCandidates, "_distances", distances)
+    assert canaries.worst(np.ones(6, np.bool_)) == (chosen, absent)
+    assert canaries.worst(np.arange(6) < 5) == (7, absent)
 
 
 def drawn(**more: Any) -> Noise:

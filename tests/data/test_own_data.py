@@ -68,16 +68,16 @@ def sites(patients: Path) -> Path:
     return folder
 
 
-def said(taken: Any) -> dict[str, str]:
-    return {fact.name: fact.text for fact in taken.facts}
+def said(own: Any) -> dict[str, str]:
+    return {fact.name: fact.text for fact in own.facts}
 
 
 MAPPED = "5: age, bmi, smoker=former, smoker=no, smoker=yes"
 
 
 def test_a_table_is_taken_for_what_it_is(patients: Path) -> None:
-    taken = own_data(patients, site="hospital", label="diagnosis")
-    facts = said(taken)
+    own = own_data(patients, site="hospital", label="diagnosis")
+    facts = said(own)
     assert facts["Sites"] == "3 by column hospital: east 20, north 20, west 20"
     assert facts["Label"] == "diagnosis: ill 30, well 30"
     assert facts["Columns mapped"] == MAPPED
@@ -89,16 +89,16 @@ def test_a_table_is_taken_for_what_it_is(patients: Path) -> None:
     assert facts["Missing values filled in"] == (
         "9 by the median of all clients: bmi 9 (east 3, north 3, west 3)"
     )
-    assert taken.content["data"] == {
+    assert own.content["data"] == {
         "path": str(patients), "label": "diagnosis", "scale": "standard", "missing": "median", "categories": "one-hot",
     }  # fmt: skip
-    assert taken.scenario == read(dict(taken.content))
+    assert own.scenario == read(dict(own.content))
 
 
 def test_nothing_is_filled_in_where_nothing_is_missing(patients: Path) -> None:
-    taken = own_data(patients, site="hospital", overrides={"data.features": ["age", "smoker"]})
-    assert "missing" not in taken.content["data"]
-    assert "Missing values filled in" not in said(taken)
+    own = own_data(patients, site="hospital", overrides={"data.features": ["age", "smoker"]})
+    assert "missing" not in own.content["data"]
+    assert "Missing values filled in" not in said(own)
     kept = own_data(patients, site="hospital", overrides={"data.features": ["age"], "data.missing": "mean"})
     assert kept.scenario.data.missing == "mean"
 
@@ -110,21 +110,21 @@ def test_overrides_come_last(patients: Path) -> None:
         "clients": {"count": 4},
         "data.id": "patient_id",
     }
-    taken = own_data(patients, overrides=overrides)
-    assert (taken.scenario.method.kind, taken.scenario.data.scale) == ("fed-tsne", "minmax")
-    assert said(taken)["Sites"].startswith("4 by iid: ")
+    own = own_data(patients, overrides=overrides)
+    assert (own.scenario.method.kind, own.scenario.data.scale) == ("fed-tsne", "minmax")
+    assert said(own)["Sites"].startswith("4 by iid: ")
     # Dealt at random, hospitals are a column like any other.
-    assert "hospital (east, north, west)" in said(taken)["Text as zeros and ones"]
+    assert "hospital (east, north, west)" in said(own)["Text as zeros and ones"]
 
 
 @pytest.mark.parametrize("how", ["folder", "pattern"])
 def test_a_file_for_each_site_stays_where_it_is(sites: Path, how: str) -> None:
     data = str(sites) if how == "folder" else str(sites / "*.csv")
-    taken = own_data(data, label="diagnosis")
-    assert [site.path for site in taken.scenario.clients.sites] == [
+    own = own_data(data, label="diagnosis")
+    assert [site.path for site in own.scenario.clients.sites] == [
         str(sites / f"{name}.csv") for name in ("east", "north", "west")
     ]
-    facts = said(taken)
+    facts = said(own)
     assert facts["Sites"] == "3 by one file each: east 20, north 20, west 20"
     assert facts["Columns mapped"] == MAPPED
     assert "hospital (one word in all rows of each site: it names the site," in facts["Columns left out"]
@@ -248,10 +248,10 @@ def test_init_writes_a_scenario_that_is_the_map_s(patients: Path, capsys: pytest
     assert capsys.readouterr().out.strip() == "patients.yaml"
     text = Path("patients.yaml").read_text()
     assert f"# Columns mapped: {MAPPED}\n" in text
-    taken = own_data("patients.csv", label="diagnosis")
-    assert text == commented(taken)
+    own = own_data("patients.csv", label="diagnosis")
+    assert text == commented(own)
     assert "\n# show: [COLUMN]" in text, "only the user can choose the columns that the page shows"
-    assert read("patients.yaml") == taken.scenario
+    assert read("patients.yaml") == own.scenario
     assert status(arguments) == 2
     assert "already exists and was not changed" in capsys.readouterr().err
     assert status([*arguments, "--out", "other.yaml"]) == 0
@@ -360,10 +360,10 @@ def test_an_npz_names_its_sites_too(tmp_path: Path) -> None:
     rows = random.normal(size=(40, 3))
     rows[3, 1] = np.nan
     np.savez(tmp_path / "x.npz", X=rows, y=np.arange(40) % 2, client=np.arange(40) % 4)
-    taken = own_data(tmp_path / "x.npz")
-    assert said(taken)["Sites"] == "4 by column client: 0 10, 1 10, 2 10, 3 10"
-    assert taken.scenario.data.missing == "median"
-    assert said(taken)["Label"].startswith("the data's own: 0 20, 1 20")
+    own = own_data(tmp_path / "x.npz")
+    assert said(own)["Sites"] == "4 by column client: 0 10, 1 10, 2 10, 3 10"
+    assert own.scenario.data.missing == "median"
+    assert said(own)["Label"].startswith("the data's own: 0 20, 1 20")
 
 
 def test_only_annotated_matrices_have_a_choice(patients: Path) -> None:
@@ -423,9 +423,9 @@ class TestAnnotatedMatrices:
             load(path=cells, label="kind")
 
     def test_donors_are_sites(self, cells: Path) -> None:
-        taken = own_data(cells, site="donor", overrides={"data.matrix": "layers/log"})
-        assert said(taken)["Sites"] == "2 by column donor: d1 2, d2 2"
-        assert taken.scenario.data.matrix == "layers/log"
+        own = own_data(cells, site="donor", overrides={"data.matrix": "layers/log"})
+        assert said(own)["Sites"] == "2 by column donor: d1 2, d2 2"
+        assert own.scenario.data.matrix == "layers/log"
 
     def test_what_is_no_such_file_is_refused(self, cells: Path) -> None:
         cells.write_bytes(b"PK junk")

@@ -47,7 +47,7 @@ from raydr.federation.wire import Answered, Call, Sent, Sharing, SumCall
 from raydr.methods.landmarks.maps import DistanceRequest, Distances
 from raydr.privacy import Mechanism, Quantity
 from raydr.privacy.gaussian import GaussianNoise
-from raydr.privacy.ledger import Tells
+from raydr.privacy.ledger import RecordContent
 from raydr.privacy.secrets import client_secret
 
 FEATURES = 3
@@ -347,7 +347,7 @@ def test_each_client_is_measured_by_its_own_points_once() -> None:
 
 
 @dataclass(frozen=True)
-class Located(Reply, granularity=Granularity.PER_RECORD, what="distances", tells=Tells.PROJECTIONS):
+class Located(Reply, granularity=Granularity.PER_RECORD, what="distances", tells=RecordContent.PROJECTIONS):
     distances: Float64Array
 
     @staticmethod
@@ -356,12 +356,14 @@ class Located(Reply, granularity=Granularity.PER_RECORD, what="distances", tells
 
 
 @dataclass(frozen=True)
-class Kept(Located, granularity=Granularity.PER_RECORD, what="distances", tells=Tells.DISTANCES, stays=True):
+class Kept(
+    Located, granularity=Granularity.PER_RECORD, what="distances", tells=RecordContent.DISTANCES, stays=True
+):
     pass
 
 
 @dataclass(frozen=True)
-class Placed(Located, granularity=Granularity.PER_RECORD, what="places", tells=Tells.PLACES):
+class Placed(Located, granularity=Granularity.PER_RECORD, what="places", tells=RecordContent.PLACES):
     pass
 
 

@@ -138,7 +138,7 @@ def test_two_maps_are_judged_at_the_same_rows_by_one_search(monkeypatch: pytest.
         for places in (evidence.embedding, evidence.embedding[:, ::-1] ** 2)
     )
     assert np.array_equal(one.sampled, other.sampled)
-    assert one.around_in_truth is other.around_in_truth
+    assert one.sample_row_neighbors is other.sample_row_neighbors
 
 
 def test_bits_of_a_sample_do_not_depend_on_threads() -> None:

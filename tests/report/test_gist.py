@@ -14,9 +14,9 @@ from tiny import tiny_run
 from raydr.attacks.verdicts import Audit, EpsilonBound, Errors, Membership, Quantiles, ShareErrors, Verdict
 from raydr.privacy.accounting import Budget, Charge, gaussian_epsilon
 from raydr.privacy.gaussian import GaussianNoise
-from raydr.privacy.ledger import RECORDS, Entry, Fixed, Granularity, Ledger, Public
+from raydr.privacy.ledger import RECORDS, DeterminedRecords, Entry, Granularity, Ledger, Public
 from raydr.privacy.statement import Statement, statement
-from raydr.privacy.verdict import Left, verdict
+from raydr.privacy.verdict import Exposure, verdict
 from raydr.report import write_report
 from raydr.report.run.privacy_summary import points, recovered
 from raydr.runfolder.reading import read_run
@@ -45,21 +45,21 @@ def entry(granularity: Granularity = Granularity.AGGREGATE, **values: Any) -> En
 
 
 @pytest.mark.parametrize(
-    ("entries", "left"),
+    ("entries", "exposure"),
     [
-        ([], Left.NOTHING),
-        ([entry(Granularity.PER_CLIENT, public=Public.SHAPES)], Left.NOTHING),
-        ([entry(secure=True)], Left.SUMS),
-        ([entry(secure=True), entry()], Left.UPLOADS),
-        ([entry(Granularity.PER_CLIENT)], Left.UPLOADS),
-        ([entry(epsilon=1.0), entry(secure=True, epsilon=1.0)], Left.NOTHING),
-        ([entry(secure=True), entry(Granularity.PER_RECORD)], Left.RECORDS),
-        ([entry(Granularity.PER_RECORD, epsilon=1.0)], Left.NOTHING),
-        ([entry(Granularity.PER_RECORD, direction="simulation-only")], Left.NOTHING),
+        ([], Exposure.NOTHING),
+        ([entry(Granularity.PER_CLIENT, public=Public.SHAPES)], Exposure.NOTHING),
+        ([entry(secure=True)], Exposure.SUMS),
+        ([entry(secure=True), entry()], Exposure.UPLOADS),
+        ([entry(Granularity.PER_CLIENT)], Exposure.UPLOADS),
+        ([entry(epsilon=1.0), entry(secure=True, epsilon=1.0)], Exposure.NOTHING),
+        ([entry(secure=True), entry(Granularity.PER_RECORD)], Exposure.RECORDS),
+        ([entry(Granularity.PER_RECORD, epsilon=1.0)], Exposure.NOTHING),
+        ([entry(Granularity.PER_RECORD, direction="simulation-only")], Exposure.NOTHING),
     ],
 )
-def test_what_left_is_the_most_revealing_of_all_messages(entries: list[Entry], left: Left) -> None:
-    assert verdict(entries, COST).left is left
+def test_what_left_is_the_most_revealing_of_all_messages(entries: list[Entry], exposure: Exposure) -> None:
+    assert verdict(entries, COST).exposure is exposure
 
 
 def test_a_key_is_told_where_all_is_under_it() -> None:
@@ -157,18 +157,18 @@ def test_what_is_fixed_is_that_of_the_call_that_fixes_most() -> None:
     for each in (entry(), entry(direction="down"), entry(kind="L"), entry(protection=WEAKER)):
         ledger.record(each)
     seen = [
-        Fixed(records=9, exact=3, dimensions=2, features=4, points=5),
-        Fixed(records=10, exact=3, dimensions=2, features=4, points=5),
-        Fixed(records=10, exact=3, dimensions=1, features=1, points=1),
-        Fixed(records=99, exact=2, dimensions=2, features=4, points=5),
+        DeterminedRecords(records=9, exact=3, dimensions=2, features=4, points=5),
+        DeterminedRecords(records=10, exact=3, dimensions=2, features=4, points=5),
+        DeterminedRecords(records=10, exact=3, dimensions=1, features=1, points=1),
+        DeterminedRecords(records=99, exact=2, dimensions=2, features=4, points=5),
     ]
     for fixed in seen:
         ledger.fix("K", None, fixed)
     assert [each.fixed for each in ledger.entries.values()] == [seen[1], None, None, None]
-    both = Fixed(records=9, exact=3, dimensions=2, features=4, points=5) + Fixed(
+    both = DeterminedRecords(records=9, exact=3, dimensions=2, features=4, points=5) + DeterminedRecords(
         records=10, exact=1, dimensions=3, features=1, points=6, among=True
     )
-    assert both == Fixed(records=19, exact=4, dimensions=3, features=4, points=6, among=True)
+    assert both == DeterminedRecords(records=19, exact=4, dimensions=3, features=4, points=6, among=True)
     assert not (seen[0] + seen[1]).among
 
 

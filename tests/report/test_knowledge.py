@@ -30,7 +30,7 @@ from raydr.front.exports import picture
 from raydr.front.terminal import print_comparison, print_result
 from raydr.geometry.trilateration import fixed_rows, trilateration
 from raydr.methods import METHODS
-from raydr.privacy.ledger import Entry, Fixed, Granularity, Ledger, Tells, read_entries
+from raydr.privacy.ledger import DeterminedRecords, Entry, Granularity, Ledger, RecordContent, read_entries
 from raydr.report import compare, write_comparison, write_report
 from raydr.report.run.server_knowledge import NOT_AUDITED, example, knowledge
 from raydr.report.wording import meaning
@@ -274,7 +274,7 @@ def test_attacks_have_the_last_word(
 
 
 def test_what_attacks_recover_counts_where_equations_fix_nothing(determined: RunFolder) -> None:
-    ledger = tuple(replace(entry, fixed=None, tells=Tells.PLACES) for entry in determined.ledger)
+    ledger = tuple(replace(entry, fixed=None, tells=RecordContent.PLACES) for entry in determined.ledger)
     found = knowledge(replace(determined, ledger=ledger, audit=_audit(PART, NEAR)))
     assert "can reconstruct 15 of the 60 records that the audit scored, feature by feature" in found.text
     assert "with half of the records known to within 10.0" in found.text
@@ -315,7 +315,7 @@ def test_sums_of_which_one_is_bare_are_not_said_to_hide_clients(determined: RunF
 
 
 def test_a_client_of_one_record_is_mentioned_where_its_part_is_read(determined: RunFolder) -> None:
-    place = replace(BARE, kind="P", granularity=Granularity.PER_RECORD, tells=Tells.PLACES)
+    place = replace(BARE, kind="P", granularity=Granularity.PER_RECORD, tells=RecordContent.PLACES)
     said = {
         1: "(1 of them holds one record, so its result is about that record alone)",
         2: "(2 of them hold one record each, so their results are about that record alone)",
@@ -347,7 +347,8 @@ def determined(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 def test_what_is_fixed_comes_back_from_the_file_and_from_a_checkpoint() -> None:
     entry = Entry(
         kind="K", what="w", direction="up", granularity=Granularity.PER_RECORD, seen_by="s", count=1, bytes=8,
-        tells=Tells.DISTANCES, fixed=Fixed(records=9, exact=3, dimensions=2, features=4, points=5, among=True),
+        tells=RecordContent.DISTANCES,
+        fixed=DeterminedRecords(records=9, exact=3, dimensions=2, features=4, points=5, among=True),
     )  # fmt: skip
     (back,) = read_entries([entry.as_dict()])
     assert back == entry
@@ -372,9 +373,9 @@ def test_of_two_calls_that_fix_the_same_records_one_counts() -> None:
         )
     )
     for exact in (3, 7, 5):
-        ledger.fix("K", None, Fixed(records=9, exact=exact, dimensions=2, features=4, points=5))
+        ledger.fix("K", None, DeterminedRecords(records=9, exact=exact, dimensions=2, features=4, points=5))
     (entry,) = ledger.entries.values()
-    assert entry.fixed == Fixed(records=9, exact=7, dimensions=2, features=4, points=5)
+    assert entry.fixed == DeterminedRecords(records=9, exact=7, dimensions=2, features=4, points=5)
 
 
 def test_a_perfect_error_also_measures_leakage() -> None:

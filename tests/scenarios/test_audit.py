@@ -229,7 +229,7 @@ def test_an_audit_knows_which_row_is_whose_where_clients_are_mixed_in_the_table(
 
     place_of = {str(patient): place for place, patient in enumerate(wards.ids)}
     places = np.array([place_of[name] for name in truth.names])
-    names = repetition.holdings.names
+    names = repetition.client_data.names
     assert wards.wards[places].tolist() == np.repeat(names, view.sizes).tolist()
     for client in range(len(names)):  # each client's own in the table's order
         assert (np.diff(places[view.rows_of(client)]) > 0).all()
@@ -261,9 +261,9 @@ def test_an_audit_knows_which_row_is_whose_where_clients_are_mixed_in_the_table(
 
 def test_rows_that_are_left_over_are_nobodys(tmp_path: Path) -> None:
     scenario = tiny_scenario(data__rows=ROWS)
-    holdings = dealt_out(scenario, None)
-    apart = rows_apart(scenario, holdings, None)
-    inside = {row.tobytes() for row in holdings.pooled()}
+    client_data = dealt_out(scenario, None)
+    apart = rows_apart(scenario, client_data, None)
+    inside = {row.tobytes() for row in client_data.pooled()}
     assert 40 < len(apart) <= 60
     assert not any(row.tobytes() in inside for row in apart)
 

@@ -113,7 +113,7 @@ def test_neighbours_are_those_of_the_run_without_the_key(keyed: Path, tmp_path: 
 def seen(folder: Path) -> Float64Array:
     """Records as the server has them at the end of a run, in whatever frame."""
     again = repeated(folder, None, unheard)
-    sizes = tuple(np.bincount(again.holdings.client_of_row).tolist())
+    sizes = tuple(np.bincount(again.client_data.client_of_row).tolist())
     return cloud(
         View(transcript=again.transcript, sizes=sizes, embedding=again.served.outcome.embedding)
     ).points
@@ -127,7 +127,7 @@ def distances(rows: Float64Array) -> Float64Array:
 
 def test_without_rows_of_like_data_a_keyed_run_leaves_nothing_to_guess_by(keyed: Path) -> None:
     again = repeated(keyed, None, unheard)
-    sizes = tuple(np.bincount(again.holdings.client_of_row).tolist())
+    sizes = tuple(np.bincount(again.client_data.client_of_row).tolist())
     for is_keyed in (True, False):
         view = View(
             transcript=again.transcript, sizes=sizes, embedding=again.served.outcome.embedding, keyed=is_keyed

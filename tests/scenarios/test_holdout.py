@@ -174,10 +174,10 @@ def test_marked_rows_are_held_out_or_in_none_of_the_two(marks: list[int], data: 
 def test_a_client_whose_rows_are_all_marked_is_none_of_the_run(tmp_path: Path) -> None:
     file = write(tmp_path / "rows.csv", range(90))
     holdout = {"column": "hospital", "value": "west"}
-    holdings = dealt_out(read(tiny() | sections(file, holdout=holdout)), None)
-    assert holdings.names == ("east", "north")
-    assert holdings.held_out is not None
-    assert holdings.rows + len(holdings.held_out.rows) == 90
+    client_data = dealt_out(read(tiny() | sections(file, holdout=holdout)), None)
+    assert client_data.names == ("east", "north")
+    assert client_data.held_out is not None
+    assert client_data.rows + len(client_data.held_out.rows) == 90
     table = made([0] * 9, [0, 0, 1] * 3)
     assert hold_out(table, "test", seed=0)[0].client_names == ("north", "east")
     table = replace(table, client_names=("south", "north", "east", "west"), client_keys=table.ids % 3 + 1)
@@ -190,9 +190,9 @@ def test_a_client_whose_rows_are_all_marked_is_none_of_the_run(tmp_path: Path) -
 def test_a_part_is_taken_by_the_decimal_as_it_is_written(tmp_path: Path) -> None:
     """In binary, 0.14 * 50 is 7.000000000000001."""
     file = write(tmp_path / "rows.csv", range(90))
-    holdings = dealt_out(read(tiny() | sections(file, holdout=0.14, rows=50)), None)
-    assert holdings.held_out is not None
-    assert len(holdings.held_out.rows) == 7
+    client_data = dealt_out(read(tiny() | sections(file, holdout=0.14, rows=50)), None)
+    assert client_data.held_out is not None
+    assert len(client_data.held_out.rows) == 7
 
 
 @pytest.mark.parametrize("kind", ["fed-tsne", "sense"])
@@ -200,22 +200,24 @@ def test_a_part_is_taken_by_the_decimal_as_it_is_written(tmp_path: Path) -> None
 def test_rows_are_those_of_both(tmp_path: Path, kind: str, holdout: Any) -> None:
     """And of a sub-sample no row is on both sides, nor among the anchors."""
     file = write(tmp_path / "rows.csv", range(90))
-    holdings = dealt_out(read(tiny() | sections(file, kind, holdout=holdout, rows=60)), None)
-    assert holdings.held_out is not None
-    assert len(holdings.held_out.rows) == {"0.25": 15, "15": 15}.get(str(holdout), 12)
-    assert holdings.rows + len(holdings.held_out.rows) == 60
-    assert not set(holdings.ids) & set(holdings.held_out.ids)
-    held = {row.tobytes() for row in holdings.held_out.rows}
-    assert not held & {row.tobytes() for row in holdings.pooled()}
+    client_data = dealt_out(read(tiny() | sections(file, kind, holdout=holdout, rows=60)), None)
+    assert client_data.held_out is not None
+    assert len(client_data.held_out.rows) == {"0.25": 15, "15": 15}.get(str(holdout), 12)
+    assert client_data.rows + len(client_data.held_out.rows) == 60
+    assert not set(client_data.ids) & set(client_data.held_out.ids)
+    held = {row.tobytes() for row in client_data.held_out.rows}
+    assert not held & {row.tobytes() for row in client_data.pooled()}
     if kind == "sense":
-        assert holdings.public is not None
-        assert not held & {row.tobytes() for row in holdings.public.astype(holdings.held_out.rows.dtype)}
-    data = holdings.provenance("none")
-    assert (data.held_out, data.mapped) == (len(holdings.held_out.rows), holdings.rows)
+        assert client_data.public is not None
+        assert not held & {
+            row.tobytes() for row in client_data.public.astype(client_data.held_out.rows.dtype)
+        }
+    data = client_data.provenance("none")
+    assert (data.held_out, data.mapped) == (len(client_data.held_out.rows), client_data.rows)
     assert data.not_drawn == 30 - data.set_apart
     if holdout is MARKED:
-        assert set(holdings.held_out.ids) <= set(HELD)
-        assert not set(holdings.ids) & set(HELD)
+        assert set(client_data.held_out.ids) <= set(HELD)
+        assert not set(client_data.ids) & set(HELD)
 
 
 @pytest.mark.parametrize(
@@ -316,11 +318,11 @@ def test_metrics_are_those_of_the_places(held: Path) -> None:
     _, positions = places(held / "held_out.parquet")
     classifier = KNeighborsClassifier(7).fit(embedding, np.array(mapped) % 3)
     assert told["federated"]["knn_accuracy"] == pytest.approx(classifier.score(positions, HELD % 3))
-    holdings = dealt_out(read(held / "scenario.yaml"), None)
-    assert holdings.held_out is not None
-    rows = holdings.held_out.rows
+    client_data = dealt_out(read(held / "scenario.yaml"), None)
+    assert client_data.held_out is not None
+    rows = client_data.held_out.rows
     if read(held / "scenario.yaml").data.scale == "standard":
-        pooled = holdings.pooled()
+        pooled = client_data.pooled()
         rows = (rows - pooled.mean(axis=0)) / pooled.std(axis=0)
     expected = trustworthiness(rows, positions, n_neighbors=5)
     # Rows in one place have no order, and each ranks them in its own.

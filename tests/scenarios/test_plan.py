@@ -19,8 +19,8 @@ from tiny import tiny, tiny_file, tiny_run, tiny_scenario
 from raydr.actors.capacity import Capacity, Machine, capacity_at
 from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status
-from raydr.scenarios.planning.data_sizes import Prospect, sampled
-from raydr.scenarios.planning.plan import RunPlan, plan_of_prospect, plan_of_scenario
+from raydr.scenarios.planning.data_sizes import DataSizes, sampled
+from raydr.scenarios.planning.plan import RunPlan, plan_of_data, plan_of_scenario
 from raydr.scenarios.planning.run_memory import Load, _of_evaluation
 from raydr.scenarios.runner import run
 from raydr.scenarios.schema.reading import dump, read
@@ -342,38 +342,38 @@ def test_memory_of_a_run_in_one_process_is_within_the_stated_factor(tmp_path: Pa
     assert 1 / MEMORY_FACTOR < peaks["driver"] / driver.bytes < MEMORY_FACTOR
 
 
-def prospect(rows: int, features: int, clients: int) -> Prospect:
+def data_sizes(rows: int, features: int, clients: int) -> DataSizes:
     """Made-up data of any size, that need no memory."""
     sample = np.random.default_rng(0).normal(size=(100, features)).astype(np.float32)
     sizes = tuple(rows // clients + (client < rows % clients) for client in range(clients))
-    return Prospect(sizes=sizes, features=features, itemsize=4, sample=sample, whole=False, labelled=True)
+    return DataSizes(sizes=sizes, features=features, itemsize=4, sample=sample, whole=False, labelled=True)
 
 
 def test_ten_thousand_processes_do_not_fit_and_fewer_actors_mend_it() -> None:
     capacity = Capacity((Machine("laptop", 8, 16 * GIGABYTE),))
     scenario = tiny_scenario(runtime__federation="ray", runtime__actors="per-client", clients__count=10_000)
-    plan = plan_of_prospect(scenario, prospect(50_000, 4, 10_000), capacity)
+    plan = plan_of_data(scenario, data_sizes(50_000, 4, 10_000), capacity)
     assert plan.actors == 10_000
     assert not plan.fits
     (actors,) = [remedy for remedy in plan.remedies if remedy.keys[0][0] == "runtime.actors"]
     fewer = tiny_scenario(
         runtime__federation="ray", runtime__actors=int(actors.keys[0][1]), clients__count=10_000
     )
-    assert plan_of_prospect(fewer, prospect(50_000, 4, 10_000), capacity).fits
+    assert plan_of_data(fewer, data_sizes(50_000, 4, 10_000), capacity).fits
     more = tiny_scenario(
         runtime__federation="ray", runtime__actors=int(actors.keys[0][1]) + 1, clients__count=10_000
     )
-    assert not plan_of_prospect(more, prospect(50_000, 4, 10_000), capacity).fits
+    assert not plan_of_data(more, data_sizes(50_000, 4, 10_000), capacity).fits
 
 
 def test_five_million_rows_do_not_fit_and_fewer_rows_mend_it() -> None:
     capacity = Capacity((Machine("laptop", 8, 16 * GIGABYTE),))
     scenario = tiny_scenario(runtime__federation="ray", clients__count=10)
-    plan = plan_of_prospect(scenario, prospect(5_000_000, 200, 10), capacity)
+    plan = plan_of_data(scenario, data_sizes(5_000_000, 200, 10), capacity)
     assert not plan.fits
     keys = dict(key for remedy in plan.remedies for key in remedy.keys)
     assert 10_000 < int(keys["data.rows"]) < 5_000_000
-    assert plan_of_prospect(scenario, prospect(int(keys["data.rows"]), 200, 10), capacity).fits
+    assert plan_of_data(scenario, data_sizes(int(keys["data.rows"]), 200, 10), capacity).fits
 
 
 @pytest.mark.parametrize("memory", [2.3, 1.6, 1.3, 1.0])
@@ -397,7 +397,7 @@ def json_or_text(value: str) -> Any:
 def test_memory_never_falls_as_rows_clients_or_actors_grow() -> None:
     def needed(rows: int, actors: int) -> int:
         scenario = tiny_scenario(runtime__federation="ray", clients__count=20, runtime__actors=actors)
-        return plan_of_prospect(scenario, prospect(rows, 16, 20), ROOMY).nodes[0].needed
+        return plan_of_data(scenario, data_sizes(rows, 16, 20), ROOMY).nodes[0].needed
 
     by_rows = [needed(rows, 4) for rows in (200, 2_000, 20_000, 200_000)]
     by_actors = [needed(20_000, actors) for actors in (1, 2, 8, 20)]
@@ -411,7 +411,7 @@ def test_a_cluster_is_planned_node_by_node() -> None:
         Machine("worker", 2, GIGABYTE, driver=False),
     )
     scenario = tiny_scenario(runtime__federation="ray", runtime__actors=20, clients__count=20)
-    plan = plan_of_prospect(scenario, prospect(2_000, 8, 20), Capacity(machines, cluster=True))
+    plan = plan_of_data(scenario, data_sizes(2_000, 8, 20), Capacity(machines, cluster=True))
     assert [(node.name, node.actors) for node in plan.nodes] == [("head", 10), ("worker", 10)]
     assert [node.fits for node in plan.nodes] == [True, False]
 
@@ -469,10 +469,12 @@ def test_a_sample_keeps_the_extremes() -> None:
 def test_a_sample_answers_as_all_rows_would_and_the_plan_says_so() -> None:
     rng = np.random.default_rng(0)
     rows = (rng.normal(size=(60_000, 70)) * np.exp(rng.normal(size=70))).astype(np.float32)
-    whole = Prospect(sizes=(30_000, 30_000), features=70, itemsize=4, sample=rows, whole=True, labelled=False)
+    whole = DataSizes(
+        sizes=(30_000, 30_000), features=70, itemsize=4, sample=rows, whole=True, labelled=False
+    )
     part = replace(whole, sample=sampled(rows, 0), whole=False)
     scenario = tiny_scenario(clients__count=2, method__landmarks=20, data__scale="standard")
-    of_all, of_some = (plan_of_prospect(scenario, each, ROOMY) for each in (whole, part))
+    of_all, of_some = (plan_of_data(scenario, each, ROOMY) for each in (whole, part))
     assert planned(of_all) == planned(of_some)
     assert any("sample" in note for note in of_some.notes)
     assert not any("sample" in note for note in of_all.notes)

@@ -430,40 +430,43 @@ def test_a_key_named_on_is_a_name_and_no_truth_value(tmp_path: Path) -> None:
 
 
 def test_clients_and_the_evaluation_hold_the_same_rows_each_in_its_order() -> None:
-    holdings = dealt_out(tiny_scenario(seed=3), None)
+    client_data = dealt_out(tiny_scenario(seed=3), None)
     truth = load(source="iris").rows
-    assert not np.array_equal(np.sort(holdings.client_of_row), holdings.client_of_row)
+    assert not np.array_equal(np.sort(client_data.client_of_row), client_data.client_of_row)
     for _ in range(2):  # before the rows are pooled and after
-        for client, part in enumerate(holdings.parts):
+        for client, part in enumerate(client_data.parts):
             assert isinstance(part, np.ndarray)
-            np.testing.assert_array_equal(part, truth[holdings.client_of_row == client])
+            np.testing.assert_array_equal(part, truth[client_data.client_of_row == client])
             with pytest.raises(ValueError, match="read-only"):
                 part[0] = 0.0
         np.testing.assert_array_equal(
-            np.concatenate([np.asarray(part) for part in holdings.parts])[holdings.in_table_order], truth
+            np.concatenate([np.asarray(part) for part in client_data.parts])[client_data.in_table_order],
+            truth,
         )
-        np.testing.assert_array_equal(holdings.pooled(), truth)
+        np.testing.assert_array_equal(client_data.pooled(), truth)
 
 
 def test_each_client_is_told_the_classes_of_its_own_rows(tmp_path: Path) -> None:
     """Where harmonizing keeps what goes with them; clients' rows are mixed in the table."""
     wards = Wards.drawn()
     keep = {"kind": "combat", "keep": ["diagnosis"]}
-    holdings = dealt_out(tiny_scenario(**wards.written(tmp_path / "wards.csv", harmonize=keep)), None)
-    assert holdings.names == wards.names
+    client_data = dealt_out(tiny_scenario(**wards.written(tmp_path / "wards.csv", harmonize=keep)), None)
+    assert client_data.names == wards.names
     for _ in range(2):  # before the rows are pooled and after
-        for name, part, classes in zip(holdings.names, holdings.parts, holdings.own_classes, strict=True):
+        for name, part, classes in zip(
+            client_data.names, client_data.parts, client_data.own_classes, strict=True
+        ):
             assert isinstance(part, np.ndarray)
             np.testing.assert_array_equal(part, wards.rows[wards.of(name)])
             np.testing.assert_array_equal(classes, part[:, 3])
-        np.testing.assert_array_equal(holdings.kept_classes, holdings.pooled()[:, 3])
+        np.testing.assert_array_equal(client_data.kept_classes, client_data.pooled()[:, 3])
 
 
 def test_rows_that_are_pooled_are_in_memory_once() -> None:
-    holdings = dealt_out(tiny_scenario(), None)
-    bases = {id(part.base): part.base for part in holdings.parts if isinstance(part, np.ndarray)}
+    client_data = dealt_out(tiny_scenario(), None)
+    bases = {id(part.base): part.base for part in client_data.parts if isinstance(part, np.ndarray)}
     (dealt,) = (weakref.ref(base) for base in bases.values() if base is not None)
     bases.clear()
     assert dealt() is not None
-    assert holdings.pooled() is holdings.pooled()
+    assert client_data.pooled() is client_data.pooled()
     assert dealt() is None

@@ -183,8 +183,8 @@ def sites(nodes: dict[str, Any]) -> None:
             refuse,
         )  # of this process alone: workers have their own
         backend = RayBackend()
-        holdings = from_sites(scenario, backend)
-        served = backend.serve(holdings.parts, PLAN, listener=lambda event: None)
+        client_data = from_sites(scenario, backend)
+        served = backend.serve(client_data.parts, PLAN, listener=lambda event: None)
         raydr.data.site.load = load
         assert served.outcome.embedding.tobytes() == expected.outcome.embedding.tobytes()
 
@@ -205,7 +205,7 @@ def site_lost(cluster: Any, nodes: dict[str, Any]) -> None:
     """A site whose only node is lost cannot be done without, and the error says which client it was."""
     with tempfile.TemporaryDirectory() as name:
         backend = RayBackend()
-        holdings = from_sites(read(described(Path(name))), backend)
+        client_data = from_sites(read(described(Path(name))), backend)
         lost = False
 
         def lose_the_site(event: Event) -> None:
@@ -215,7 +215,7 @@ def site_lost(cluster: Any, nodes: dict[str, Any]) -> None:
                 cluster.remove_node(nodes["south"], allow_graceful=False)
 
         try:
-            backend.serve(holdings.parts, PLAN, listener=lose_the_site)
+            backend.serve(client_data.parts, PLAN, listener=lose_the_site)
         except RunError as error:
             assert lost
             assert "Client 1" in str(error), error

@@ -33,7 +33,7 @@ def said_what_for(document: str, command: str) -> Iterator[None]:
 def _command_for(document: str) -> str | None:
     """Return the command that takes a file or a shipped name; None if that is not clear."""
     from raydr.front.own_data import is_data
-    from raydr.scenarios.schema.reading import SHELF
+    from raydr.scenarios.schema.reading import SCENARIOS
     from raydr.tune.reading import PAPERS, is_sweep, names_sweep
 
     path = Path(document).expanduser()
@@ -44,9 +44,9 @@ def _command_for(document: str) -> str | None:
     if not path.is_file():
         if names_sweep(document):
             return "sweep"
-        return "run" if document in SHELF.names() else None
+        return "run" if document in SCENARIOS.names() else None
     try:
-        content = SHELF.parse(path)
+        content = SCENARIOS.parse(path)
     except ScenarioError:
         return None
     if is_sweep(content):

@@ -11,7 +11,7 @@ import click
 from raydr.front import options
 from raydr.front.commands.misplaced import said_what_for
 from raydr.front.jobs import address_option, submit_file
-from raydr.front.streams import noting
+from raydr.front.streams import note_on_error
 
 
 @click.command()
@@ -58,7 +58,7 @@ def run(
             folder = runner.run(checked, out=out, address=address, data_dir=data_dir, listener=listener)
     if not quiet:
         print_result(folder, verbose=verbose)
-    with noting(f"The run is complete in {folder}."):
+    with note_on_error(f"The run is complete in {folder}."):
         click.echo(folder / REPORT)
 
 
@@ -100,19 +100,19 @@ def map_(
     options.require_one_of(quiet, verbose)
     overrides = options.with_inline(overrides, inline, address)
     with said_what_for(data, "map"), reading_on_terminal(quiet=quiet, logs=False) as progress:
-        taken = own_data(data, site=site, label=label, method=method, overrides=overrides, progress=progress)
+        own = own_data(data, site=site, label=label, method=method, overrides=overrides, progress=progress)
     if not quiet:
-        print_interpretation(taken.scenario, taken.facts, verbose=verbose)
+        print_interpretation(own.scenario, own.facts, verbose=verbose)
     with heard_on_terminal(quiet=quiet) as listener:
-        folder = runner.run(taken.scenario, out=out, address=address, listener=listener)
+        folder = runner.run(own.scenario, out=out, address=address, listener=listener)
     if not quiet:
         print_result(folder, verbose=verbose)
-    if not set(hashes(read_run(folder).data)) <= set(taken.facts):
+    if not set(hashes(read_run(folder).data)) <= set(own.facts):
         changed = (
             f"raydr: {data} changed during the run. {folder} describes the mapped data, with their SHA-256"
         )
         click.echo(changed + ("." if quiet else "; the description before the run is out of date."), err=True)
-    with noting(f"The run is complete in {folder}."):
+    with note_on_error(f"The run is complete in {folder}."):
         click.echo(folder / REPORT)
     if open_:
         import webbrowser
@@ -191,7 +191,7 @@ def init(
     from raydr.front.progress_bars import reading_on_terminal
 
     with reading_on_terminal() as progress:
-        taken = own_data(
+        own = own_data(
             data,
             site=site,
             label=label,
@@ -200,7 +200,7 @@ def init(
             site_needed=False,
             progress=progress,
         )
-    click.echo(write_new(out or Path(f"{taken.scenario.name}.yaml"), commented(taken)))
+    click.echo(write_new(out or Path(f"{own.scenario.name}.yaml"), commented(own)))
 
 
 @click.command()

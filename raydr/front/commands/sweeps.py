@@ -10,7 +10,7 @@ import click
 
 from raydr.front import options
 from raydr.front.commands.misplaced import said_what_for
-from raydr.front.streams import noting
+from raydr.front.streams import note_on_error
 
 if TYPE_CHECKING:
     from raydr.tune.schema import Sweep
@@ -148,5 +148,5 @@ def _swept(
     table = (whole / TABLE).exists()
     if not quiet:
         (print_paper_table if table else print_sweep)(whole)
-    with noting(f"The {'table' if table else 'sweep'} is complete in {whole}."):
+    with note_on_error(f"The {'table' if table else 'sweep'} is complete in {whole}."):
         click.echo(whole / (TABLE_REPORT if table else SWEEP_REPORT))

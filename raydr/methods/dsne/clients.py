@@ -9,7 +9,7 @@ import numpy as np
 
 from raydr.arrays import BoolArray, Float64Array
 from raydr.errors import RunError
-from raydr.federation import Client, Granularity, Public, Range, Reply, Request, Tells, answers
+from raydr.federation import Client, Granularity, Public, Range, RecordContent, Reply, Request, answers
 from raydr.methods.dsne.forces import Moving, affinities, forces
 from raydr.methods.dsne.settings import DsneSettings
 
@@ -187,7 +187,7 @@ class SitePlaces(
     Reply,
     granularity=Granularity.PER_RECORD,
     what="the position of every record on the map",
-    tells=Tells.PLACES,
+    tells=RecordContent.PLACES,
 ):
     """``places`` (rows, dimensions) float64."""
 

@@ -108,7 +108,7 @@ class DSNE(DsneSettings):
         """Return what is sent without noise: positions."""
         return "the position of every record on the map"
 
-    def unkeyable(self) -> None:
+    def why_no_key(self) -> None:
         """Return None: the key may rotate rows, because all results depend on distances alone."""
 
     def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:

@@ -10,14 +10,14 @@ import numpy as np
 from raydr.arrays import Float32Array
 from raydr.federation import (
     Client,
+    DeterminedRecords,
     Federation,
-    Fixed,
     Granularity,
     Range,
+    RecordContent,
     Rehearsal,
     Reply,
     Request,
-    Tells,
     answers,
 )
 from raydr.federation.streams import client_stream
@@ -150,7 +150,7 @@ class Rows(
     Reply,
     granularity=Granularity.PER_RECORD,
     what="every record itself, which a real federation would not allow",
-    tells=Tells.VALUES,
+    tells=RecordContent.VALUES,
 ):
     """``rows`` (rows, features) float32."""
 
@@ -161,10 +161,10 @@ class Rows(
         """Return the range of all rows."""
         return {"rows": Range((rows, request.features), dtype="float32")}
 
-    def fixed(self, request: RowsRequest) -> Fixed:
+    def fixed(self, request: RowsRequest) -> DeterminedRecords:
         """Return all records: nothing is hidden."""
         rows, features = self.rows.shape
-        return Fixed(records=rows, exact=rows, dimensions=features, features=features, points=0)
+        return DeterminedRecords(records=rows, exact=rows, dimensions=features, features=features, points=0)
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ class LandmarkNE(SharedEncoder):
         """Return what is sent without noise: every distance."""
         return POSTED
 
-    def unkeyable(self) -> None:
+    def why_no_key(self) -> None:
         """Return None: the key may rotate rows, because all results depend on distances alone."""
 
     def rehearse(self, federation: Rehearsal) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from raydr.arrays import Float32Array, FloatArray
-from raydr.federation import Client, Granularity, Range, Reply, Request, Tells, answers
+from raydr.federation import Client, Granularity, Range, RecordContent, Reply, Request, answers
 
 if TYPE_CHECKING:
     from raydr.methods.fedne.encoder import Architecture
@@ -31,7 +31,7 @@ class Positions(
     Reply,
     granularity=Granularity.PER_RECORD,
     what="the position of every record on the map",
-    tells=Tells.PLACES,
+    tells=RecordContent.PLACES,
 ):
     """``places`` (rows, 2) float32."""
 

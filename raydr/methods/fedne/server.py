@@ -141,7 +141,7 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
         spent = self.rounds + (DENSITY_SHARE * self.field_rounds if self.has_field else 0.0)
         return spent / (1.0 - moments_part(self))
 
-    def unpayable(self, noise: Mechanism) -> str | None:
+    def why_no_budget(self, noise: Mechanism) -> str | None:
         """Return why a mechanism does not work with these settings; None if it does."""
         if noise.on != "update":
             return None
@@ -164,7 +164,7 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
         """Return what is sent without noise: positions, unless clients keep them."""
         return None if self.keeps_places else "the position of every record on the map"
 
-    def unkeyable(self) -> str | None:
+    def why_no_key(self) -> str | None:
         """Return why rows may not be rotated: bounds limit the original features."""
         if self.bounds is None:
             return None

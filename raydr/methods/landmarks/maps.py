@@ -24,14 +24,14 @@ from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding import TSNE, UMAP
 from raydr.federation import (
     Client,
+    DeterminedRecords,
     Federation,
-    Fixed,
     Granularity,
     Range,
+    RecordContent,
     Rehearsal,
     Reply,
     Request,
-    Tells,
     answers,
 )
 from raydr.geometry.blocks import in_blocks
@@ -186,7 +186,7 @@ class Distances(
     Reply,
     granularity=Granularity.PER_RECORD,
     what=POSTED,
-    tells=Tells.DISTANCES,
+    tells=RecordContent.DISTANCES,
 ):
     """Squared distances of one client's rows to the landmarks, (rows, landmarks) float64.
 
@@ -201,7 +201,7 @@ class Distances(
         """Return the range: one number for each row and landmark."""
         return {"squared": Range((rows, request.landmarks.shape[0]))}
 
-    def fixed(self, request: DistanceRequest) -> Fixed:
+    def fixed(self, request: DistanceRequest) -> DeterminedRecords:
         """Return the coordinates in the landmarks' hull that the distances determine."""
         return fixed_by(request.solver, self.squared)
 
@@ -218,12 +218,12 @@ class DistanceRequest(Request[Distances], what="the landmarks"):
         return solver_of(self.landmarks)
 
 
-def fixed_by(solver: Trilateration | None, squared: Float64Array) -> Fixed:
+def fixed_by(solver: Trilateration | None, squared: Float64Array) -> DeterminedRecords:
     """Return what squared distances (rows, landmarks) determine about rows."""
     rows, landmarks = squared.shape
     if solver is None:
-        return Fixed(records=rows, exact=0, dimensions=0, features=0, points=landmarks)
-    return Fixed(
+        return DeterminedRecords(records=rows, exact=0, dimensions=0, features=0, points=landmarks)
+    return DeterminedRecords(
         records=rows,
         exact=fixed_rows(solver, squared),
         dimensions=solver.rank,

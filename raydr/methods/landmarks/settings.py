@@ -134,7 +134,7 @@ class DistributionLearning(Settings):
             return 0
         return 1 + (self.frequencies_in == "principal") if self.share == "embedding" else self.steps
 
-    def unkeyable(self) -> str | None:
+    def why_no_key(self) -> str | None:
         """Return why rows may not be rotated: bounds limit the original features."""
         if self.bounds is None:
             return None

@@ -31,14 +31,14 @@ from raydr.embedding import COSNE, TSNE
 from raydr.errors import ScenarioError
 from raydr.federation import (
     Client,
+    DeterminedRecords,
     Federation,
-    Fixed,
     Granularity,
     Range,
+    RecordContent,
     Rehearsal,
     Reply,
     Request,
-    Tells,
     answers,
 )
 from raydr.geometry.points import Points
@@ -256,7 +256,7 @@ class Kernels(
     granularity=Granularity.PER_RECORD,
     what="the kernel value of every record with every landmark, which gives its distance to each (d²"
     " = −ln K / γ)",
-    tells=Tells.DISTANCES,
+    tells=RecordContent.DISTANCES,
 ):
     """K_{X_p,Y} of one client, (rows, landmarks) float64.
 
@@ -271,7 +271,7 @@ class Kernels(
         """Return the range: 0 to 1 for each row and landmark."""
         return {"values": Range((rows, request.landmarks.shape[0]), 1.0)}
 
-    def fixed(self, request: KernelRequest) -> Fixed:
+    def fixed(self, request: KernelRequest) -> DeterminedRecords:
         """Return the coordinates in the landmarks' hull, for rows whose values all give a distance."""
         posted = self.values[(self.values >= _LEAST).all(axis=1)]
         found = fixed_by(request.solver, -np.log(posted) / request.gamma)

@@ -88,7 +88,7 @@ class PrivateMap(PrivateMapSettings):
         """True."""
         return True
 
-    def unkeyable(self) -> str:
+    def why_no_key(self) -> str:
         """Return why rows may not be rotated: clip and bounds limit the original features."""
         return (
             "clip and bounds limit the original features, which the key rotates, and noise protects more than a key:"

@@ -10,7 +10,16 @@ import numpy as np
 
 from raydr.arrays import Float64Array
 from raydr.errors import DataError
-from raydr.federation import Client, Fixed, Granularity, Range, Reply, Request, Tells, answers
+from raydr.federation import (
+    Client,
+    DeterminedRecords,
+    Granularity,
+    Range,
+    RecordContent,
+    Reply,
+    Request,
+    answers,
+)
 from raydr.geometry.trilateration import TOLD
 from raydr.methods.sense.frames import Frame, residual_factor
 from raydr.methods.sense.spaces import Space
@@ -23,7 +32,7 @@ class AnchorDistances(
     granularity=Granularity.PER_RECORD,
     what="the distance of every record to every anchor that its client sees, and the distances"
     " between the client's own records",
-    tells=Tells.DISTANCES,
+    tells=RecordContent.DISTANCES,
 ):
     """One client's part of the observed distances.
 
@@ -53,7 +62,7 @@ class AnchorDistances(
             "noise": Range(()),
         }
 
-    def fixed(self, request: AnchorRequest) -> Fixed | None:
+    def fixed(self, request: AnchorRequest) -> DeterminedRecords | None:
         """Return the coordinates in the anchors' hull."""
         (rows, anchors), features = self.squared.shape, request.anchors.shape[1]
         try:
@@ -62,7 +71,7 @@ class AnchorDistances(
             return None
         exact = int((beside**2 <= TOLD**2 * ((coordinates**2).sum(axis=1) + beside**2)).sum())
         frame = request.frame
-        return Fixed(
+        return DeterminedRecords(
             records=rows,
             exact=exact if frame.codimension else rows,
             dimensions=frame.rank,

@@ -263,7 +263,7 @@ class SENSE(SenseSettings):
         """Path of the file of anchors."""
         return self.anchor_path
 
-    def unkeyable(self) -> str | None:
+    def why_no_key(self) -> str | None:
         """Return why rows may not be keyed: a key also shifts them."""
         if self.geometry == "euclidean":
             return None

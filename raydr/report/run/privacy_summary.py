@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from raydr.attacks.verdicts import Audit, Verdict
-from raydr.privacy.verdict import Left, verdict
+from raydr.privacy.verdict import Exposure, verdict
 from raydr.report import wording
 from raydr.report.run.audited import enough_public_rows
 from raydr.report.run.server_knowledge import SOMETHING, columns_told, most_exact, no_better
@@ -17,12 +17,13 @@ from raydr.runfolder.reading import RunFolder
 
 Tone = Literal["good", "bad", "open"]
 
-LEFT = {
-    Left.RECORDS: "Every record sent data to the server without a privacy guarantee.",
-    Left.UPLOADS: "Without noise, no single record left its client, but the server could read what each client computed"
-    " from its records.",
-    Left.SUMS: "Without noise, only sums over clients left. The server could not read a single client's part of them.",
-    Left.NOTHING: "Apart from data that are declared public, nothing left a client.",
+EXPOSURES = {
+    Exposure.RECORDS: "Every record sent data to the server without a privacy guarantee.",
+    Exposure.UPLOADS: "Without noise, no single record left its client, but the server could read what each client"
+    " computed from its records.",
+    Exposure.SUMS: "Without noise, only sums over clients left. The server could not read a single client's part of"
+    " them.",
+    Exposure.NOTHING: "Apart from data that are declared public, nothing left a client.",
 }
 _UNDER_NOISE = (
     "Apart from data that are declared public, accounted noise covers everything that left a client."
@@ -51,16 +52,16 @@ class SummaryLine:
 def points(run: RunFolder) -> tuple[SummaryLine, ...]:
     """Return the lines of the summary: what left, its privacy cost, an isometry key, and attacks."""
     found = verdict(run.ledger, run.privacy)
-    tones: dict[Left, Tone] = {
-        Left.RECORDS: "bad",
-        Left.UPLOADS: "open",
-        Left.SUMS: "open",
-        Left.NOTHING: "good",
+    tones: dict[Exposure, Tone] = {
+        Exposure.RECORDS: "bad",
+        Exposure.UPLOADS: "open",
+        Exposure.SUMS: "open",
+        Exposure.NOTHING: "good",
     }
-    figure, text = found.left.value, LEFT[found.left]
-    if found.left is Left.NOTHING and found.noisy:
+    figure, text = found.exposure.value, EXPOSURES[found.exposure]
+    if found.exposure is Exposure.NOTHING and found.noisy:
         figure, text = "under noise", _UNDER_NOISE
-    left = SummaryLine("What left", figure, text, tones[found.left])
+    left = SummaryLine("What left", figure, text, tones[found.exposure])
     at = f"δ = {found.delta:g}".replace("-", "−")
     if found.epsilon is None:
         some = " The cost of the noisy releases is given below." if found.noisy else ""

@@ -13,8 +13,8 @@ from typing import Literal
 
 from raydr.attacks.verdicts import Audit, Verdict
 from raydr.plain import plain
-from raydr.privacy.ledger import Entry, Fixed, Granularity, Tells
-from raydr.privacy.verdict import Left, PrivacyVerdict, verdict
+from raydr.privacy.ledger import DeterminedRecords, Entry, Granularity, RecordContent
+from raydr.privacy.verdict import Exposure, PrivacyVerdict, verdict
 from raydr.report import wording
 from raydr.report.run.audited import Gallery, galleries
 from raydr.runfolder.reading import RunFolder
@@ -113,13 +113,13 @@ def _held(run: RunFolder, given: PrivacyVerdict) -> _Held:
         )
     contents = {entry.tells for entry in bare}
     for tells, describe in (
-        (Tells.VALUES, _values),
-        (Tells.DISTANCES, _distances),
-        (Tells.PROJECTIONS, _projections),
+        (RecordContent.VALUES, _values),
+        (RecordContent.DISTANCES, _distances),
+        (RecordContent.PROJECTIONS, _projections),
     ):
         if tells in contents:
             return describe(run, [entry for entry in bare if entry.tells is tells])
-    if contents == {Tells.PLACES}:
+    if contents == {RecordContent.PLACES}:
         where = f"knows where each of {_rows(run)} lies on the map{_blurred(bare)}"
         others = [entry for entry in up if entry.granularity != Granularity.PER_RECORD]
         return _Held(f"{where}{_besides_places(run, others)}", "bad")
@@ -190,7 +190,7 @@ def _projections(run: RunFolder, sent: list[Entry]) -> _Held:
     )
 
 
-def _exactly(run: RunFolder, fixed: Fixed, by: str, can: str) -> _Held:
+def _exactly(run: RunFolder, fixed: DeterminedRecords, by: str, can: str) -> _Held:
     """Describe what the equations determine of records without noise."""
     every = fixed.dimensions >= fixed.features
     others = ""
@@ -204,7 +204,7 @@ def _exactly(run: RunFolder, fixed: Fixed, by: str, can: str) -> _Held:
     return _Held(clause, "bad", fixed.exact, fixed.records, by)
 
 
-def _others(fixed: Fixed) -> str:
+def _others(fixed: DeterminedRecords) -> str:
     """Describe what the equations tell about records that they do not determine."""
     which = "each of the others" if fixed.exact else f"each of {wording.plural(fixed.records, 'record')}"
     if fixed.dimensions == fixed.features - 1:
@@ -214,7 +214,7 @@ def _others(fixed: Fixed) -> str:
 
 def _together(run: RunFolder, given: PrivacyVerdict, up: list[Entry]) -> _Held:
     """Describe a run in which no client sent data about a single record."""
-    if given.left is Left.NOTHING:
+    if given.exposure is Exposure.NOTHING:
         each = f"sums over {_clients(run)}"
         if not all(entry.secure for entry in up):
             each = f"sums that each of {_clients(run)} computed over its records"
@@ -250,9 +250,9 @@ def _besides_places(run: RunFolder, others: list[Entry]) -> str:
     return f", and what each of {_clients(run)} computed from all its records{_single(run)}"
 
 
-def _parted(sent: list[Entry]) -> tuple[Fixed, Fixed, str]:
+def _parted(sent: list[Entry]) -> tuple[DeterminedRecords, DeterminedRecords, str]:
     """Return what messages without noise determine, what noisy ones determine, and a description of the noise."""
-    plain = covered = Fixed(records=0, exact=0, dimensions=0, features=0, points=0)
+    plain = covered = DeterminedRecords(records=0, exact=0, dimensions=0, features=0, points=0)
     words: dict[str, None] = {}
     for entry in sent:
         if entry.protection is not None:

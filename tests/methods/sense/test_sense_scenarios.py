@@ -464,10 +464,10 @@ def test_notes_say_that_anchors_of_ones_own_tell_of_each_other(tmp_path: Path) -
     from raydr.methods.sense.server import completed
 
     checked = read(content)
-    holdings = dealt_out(checked, None)
-    federation = federate(holdings.parts, seed=checked.seed, public=holdings.public)
+    client_data = dealt_out(checked, None)
+    federation = federate(client_data.parts, seed=checked.seed, public=client_data.public)
     known = completed(federation, checked.method)
-    off = np.linalg.norm(known.space.rows(known.points) - np.concatenate(holdings.parts), axis=1)
+    off = np.linalg.norm(known.space.rows(known.points) - np.concatenate(client_data.parts), axis=1)
     assert np.median(off) < 1e-9
 
 
