@@ -39,7 +39,7 @@ class Kept:
     size: int
 
 
-Told: TypeAlias = Event | Failed | Kept
+JobMessage: TypeAlias = Event | Failed | Kept
 _KINDS: dict[str, TypeAdapter[Any]] = {
     kind.__name__: TypeAdapter(kind)
     for kind in (
@@ -58,7 +58,7 @@ _KINDS: dict[str, TypeAdapter[Any]] = {
 """Kinds of events in the log. Rounds are left out: there may be a million, and the run folder has them."""
 
 
-def line_of(event: Told) -> str | None:
+def line_of(event: JobMessage) -> str | None:
     """Return an event as a line; None for an event that the log leaves out.
 
     >>> line_of(Incident("client 3 is late"))
@@ -68,19 +68,19 @@ def line_of(event: Told) -> str | None:
     return json.dumps({_KEY: kind, **asdict(event)}) if kind in _KINDS else None
 
 
-def told_in(line: str) -> Told | None:
+def message_in(line: str) -> JobMessage | None:
     """Return the event in a line of a log; None for a line that raydr did not write.
 
-    >>> told_in('{"raydr": "Progress", "stage": "rounds", "done": 3, "total": 50}')
+    >>> message_in('{"raydr": "Progress", "stage": "rounds", "done": 3, "total": 50}')
     Progress(stage='rounds', done=3, total=50)
-    >>> told_in("(raylet) node 3 joined") is None
+    >>> message_in("(raylet) node 3 joined") is None
     True
     """
     if not line.startswith("{"):
         return None
     try:
         content = json.loads(line)
-        event: Told = _KINDS[content.pop(_KEY)].validate_python(content)
+        event: JobMessage = _KINDS[content.pop(_KEY)].validate_python(content)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ValidationError):
         return None
     return event

@@ -130,8 +130,8 @@ def last_words(logs: Path) -> str | None:
         with log.open("rb") as file:
             lines = file.read(_LOG_BYTES).decode(errors="replace").splitlines()
         fatal = [found[1] for line in lines if (found := _FATAL.match(line))]
-        if said := [line.strip() for line in fatal[:1] or lines if line.strip()]:
-            return f"{said[-1]} ({log})"
+        if messages := [line.strip() for line in fatal[:1] or lines if line.strip()]:
+            return f"{messages[-1]} ({log})"
     return None
 
 

@@ -148,7 +148,7 @@ class RayTransport:
         Each result is fetched after the previous one is consumed. Large results stay in the object store until then.
         """
         asked = asked_at(call, (placement.clients for placement in self.placements))
-        alike = call.told(call.clients[0]) is call.request
+        alike = call.request_for(call.clients[0]) is call.request
         envelope = _envelope(replace(call, clients=())) if alike else None
         sent = {}
         for index, clients in enumerate(asked):

@@ -148,7 +148,9 @@ def best_of(case: str, audit: Any) -> Iterator[Line]:
     for verdict, line in best.values():
         found = line.error
         if verdict.columns:
-            found = f"{len(verdict.told)} of {len(verdict.columns)} columns, the first {line.error}"
+            found = (
+                f"{len(verdict.inferred_columns)} of {len(verdict.columns)} columns, the first {line.error}"
+            )
         if verdict.errors is not None and verdict.errors.exact:
             found += f", {line.exact} exact"
         attack = f"{line.attack}: {line.variant}" if line.variant else line.attack
@@ -163,7 +165,7 @@ def _figures(verdict: Any) -> tuple[float, float]:
     if verdict.shares is not None:
         return verdict.shares.error, verdict.shares.guess
     if verdict.columns:
-        return float(len(verdict.told)), float(len(verdict.columns))
+        return float(len(verdict.inferred_columns)), float(len(verdict.columns))
     return verdict.bound.epsilon, verdict.bound.claimed
 
 

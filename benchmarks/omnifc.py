@@ -39,7 +39,7 @@ class Cost:
         l, the maximum for the number of clients.
     replies : int
         2 (l + t - 1) + 1, the replies that are needed for a distance.
-    shared, told : float
+    shared, uploaded : float
         Bytes that all clients send to each other, and that one client sends to the server.
     multiplications : float
         Field multiplications of each client, for the distances of coded rows.
@@ -50,7 +50,7 @@ class Cost:
     segments: int
     replies: int
     shared: float
-    told: float
+    uploaded: float
     multiplications: float
     decoding: float
 
@@ -66,7 +66,7 @@ def cost(rows: int, features: int, clients: int, colluding: int = 1) -> Cost:
     Examples
     --------
     >>> found = cost(1797, 64, 10)
-    >>> found.segments, found.replies, round(found.told / 1e6, 1)
+    >>> found.segments, found.replies, round(found.uploaded / 1e6, 1)
     (4, 9, 12.9)
     """
     segments = (clients + 1) // 2 - colluding
@@ -111,7 +111,7 @@ def main() -> None:
         cells = (
             f"{rows:,}, {features}",
             f"{found.shared / 1e6:,.0f} MB",
-            f"{found.told / 1e6:,.0f} MB",
+            f"{found.uploaded / 1e6:,.0f} MB",
             f"{found.multiplications:.1e}",
             f"{found.decoding:.1e}",
             f"{posted / 1e6:,.0f} MB",

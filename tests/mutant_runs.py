@@ -99,7 +99,7 @@ class Measured:
     lines: dict[str, list[int]]
 
 
-Told = Callable[[Mutant, Outcome], None]
+JobMessage = Callable[[Mutant, Outcome], None]
 
 
 @dataclass
@@ -322,7 +322,7 @@ def _holds(file: Path, digests: dict[str, str]) -> bool:
 
 
 def run_all(
-    mutants: list[Mutant], tests: list[str], reach: Reach, jobs: int, scratch: Path, told: Told
+    mutants: list[Mutant], tests: list[str], reach: Reach, jobs: int, scratch: Path, told: JobMessage
 ) -> None:
     """Tell of every mutant what became of it, as they end."""
     inside: list[Mutant] = []
@@ -344,7 +344,7 @@ def _all_of(
     jobs: int,
     scratch: Path,
     run: Callable[[Mutant, list[str]], int],
-    told: Told,
+    told: JobMessage,
 ) -> None:
     waiting, running = list(reversed(mutants)), dict[int, tuple[Mutant, float]]()
     while waiting or running:

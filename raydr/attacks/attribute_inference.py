@@ -170,8 +170,8 @@ def fitted_to_the_rest(values: FloatArray, posted: Float64Array | None) -> FromT
     rows, columns = values.shape
     joint = np.asarray(values, np.float64) if posted is None else np.hstack([values, posted])
     shift, deviation = joint.mean(axis=0), joint.std(axis=0)
-    told = deviation > 1e-12 * np.maximum(np.abs(shift), np.finfo(np.float64).tiny)
-    factor = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=told)
+    varies = deviation > 1e-12 * np.maximum(np.abs(shift), np.finfo(np.float64).tiny)
+    factor = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=varies)
     standard = (joint - shift) * factor
     squares, axes = np.linalg.eigh(standard.T @ standard)
     squares = np.maximum(squares, 0.0)

@@ -250,8 +250,8 @@ class CanaryCandidates:
             there = [client for client in release.call.clients if self.replay.weight(release, client)]
             # Colluders reveal their shares of the noise. The charge does not include these shares.
             others = [client for client in there if client != self.client]
-            told = others[: min(self._colluding(release), len(there) - 1)]
-            there = [client for client in there if client not in told]
+            colluding = others[: min(self._colluding(release), len(there) - 1)]
+            there = [client for client in there if client not in colluding]
         elif self.client in release.call.clients:
             there = [self.client]
         else:
@@ -332,8 +332,8 @@ class CanaryCandidates:
             # Like the mean over the public number of rows, of which one adds nothing.
             held, kept = rows if len(rows) else now.rows, 0.0
             if len(rows):
-                told = release.call.told(self.client)
-                kept = told.sensitivity(len(now.rows)) / told.sensitivity(len(rows))
+                request = release.call.request_for(self.client)
+                kept = request.sensitivity(len(now.rows)) / request.sensitivity(len(rows))
         part = Part(release, replace(now, rows=np.ascontiguousarray(held), memory={}))
         return {name: kept * unit * values for name, values in part.clean.items()}
 

@@ -92,15 +92,15 @@ class View:
     @cached_property
     def own_scaling(self) -> Scaling | None:
         """The scaling that the method itself requested after ``data.scale``, or None if it requested none."""
-        told = list(
+        requests = list(
             {
                 seen.number: seen.request for seen in self.transcript if isinstance(seen.request, ScaleRows)
             }.values()
         )[int(self.scaled) :]
-        if not told:
+        if not requests:
             return None
-        last = told[-1]
-        if len(told) > 1 or last.unit:
+        last = requests[-1]
+        if len(requests) > 1 or last.unit:
             raise NotApplicableError(
                 "the method scaled the rows more than once, which no attack can undo yet."
             )

@@ -38,11 +38,11 @@ def membership(view: View, side: Side) -> Iterator[Scored]:
         )
     found = False
     for source in SOURCES:
-        told = source(view, side.candidates)
-        if told is None:
+        scored = source(view, side.candidates)
+        if scored is None:
             continue
         found = True
-        variant, uses, scores = told
+        variant, uses, scores = scored
         yield Scored(
             uses=uses,
             knows=f"{len(side.candidates):,} records of similar data, some of them in the run",

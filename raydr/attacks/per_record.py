@@ -103,8 +103,8 @@ def per_record(view: View) -> list[Posts]:
     groups: dict[Hashable, list[int]] = {}
     for client, size in enumerate(view.sizes):
         if size:
-            told = tuple((kind, _content(seen.request)) for kind, seen in sent.get(client, {}).items())
-            groups.setdefault(told, []).append(client)
+            received = tuple((kind, _content(seen.request)) for kind, seen in sent.get(client, {}).items())
+            groups.setdefault(received, []).append(client)
     together = [_together(view, clients, sent) for clients in groups.values()]
     found = [posts for posts in together if posts.blocks]
     if not found:

@@ -18,15 +18,15 @@ from raydr.methods.fed_pca import ComponentRequest, Components
 @attack("projection", "records from their coordinates along principal axes that the server knows")
 def projection(view: View, side: Side) -> Iterator[Reconstruction]:
     """Estimate every record by its nearest point in the span of the axes, through the mean."""
-    told = [
+    posted = [
         (seen.client, seen.request, reply)
         for seen, reply in view.transcript.of(Components)
         if isinstance(seen.request, ComponentRequest) and seen.client is not None
     ]
-    if not told:
+    if not posted:
         raise NotApplicableError("no client posted the coordinates of its records along axes.")
-    mean, axes = told[0][1].mean, told[0][1].axes
-    pieces = tuple(Piece(view.rows_of(client), mean, reply.places, axes.T) for client, _, reply in told)
+    mean, axes = posted[0][1].mean, posted[0][1].axes
+    pieces = tuple(Piece(view.rows_of(client), mean, reply.places, axes.T) for client, _, reply in posted)
     yield Reconstruction(
         uses=(Components,),
         knows="the mean and the axes" + (", under a key that it does not have" if view.keyed else ""),

@@ -35,9 +35,9 @@ def property_inference(view: View, side: Side) -> Iterator[GroupShares]:
         columns = np.sort(np.argsort(-values.std(axis=0), kind="stable")[:MOST_COLUMNS])
         thresholds, what = values.mean(axis=0)[columns], "what was posted about them"
         belongs = values[:, columns] > thresholds
-    told = belongs.astype(np.float64)
-    shares = np.tile(told.mean(axis=0), (len(view.sizes), 1))
-    read = [posts for posts in groups if _read(view, side, posts, told, shares)]
+    labels = belongs.astype(np.float64)
+    shares = np.tile(labels.mean(axis=0), (len(view.sizes), 1))
+    read = [posts for posts in groups if _read(view, side, posts, labels, shares)]
     if not read:
         raise NotApplicableError("no clients with the same requests have enough known records.")
     yield GroupShares(
@@ -46,22 +46,22 @@ def property_inference(view: View, side: Side) -> Iterator[GroupShares]:
         variant="classes" if columns is None else "columns above their mean",
         numbers={"known_records": count},
         shares=shares,
-        guess=told.mean(axis=0),
+        guess=labels.mean(axis=0),
         columns=columns,
         thresholds=thresholds,
     )
 
 
-def _read(view: View, side: Side, posts: Posts, told: Float64Array, shares: Float64Array) -> bool:
+def _read(view: View, side: Side, posts: Posts, labels: Float64Array, shares: Float64Array) -> bool:
     """Fill in the shares of the clients of some posts. Return whether enough of their records are known."""
     place = np.full(view.rows, -1)
-    place[side.known[: len(told)]] = np.arange(len(told))
+    place[side.known[: len(labels)]] = np.arange(len(labels))
     known = np.flatnonzero(place[posts.rows] >= 0)
     if len(known) < LEAST_ROWS:
         return False
     posted = posts.values
-    found = predicted(fitted(posted[known], told[place[posts.rows[known]]], side.seed), posted)
-    found[known] = told[place[posts.rows[known]]]
+    found = predicted(fitted(posted[known], labels[place[posts.rows[known]]], side.seed), posted)
+    found[known] = labels[place[posts.rows[known]]]
     client = np.searchsorted(view.firsts, posts.rows, side="right") - 1
     for one in np.unique(client):
         shares[one] = np.clip(found[client == one].mean(axis=0), 0.0, 1.0)

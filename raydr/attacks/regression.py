@@ -108,8 +108,8 @@ class _Units:
     def of(cls, posts: Float64Array) -> _Units:
         shift = posts.mean(axis=0)
         deviation = posts.std(axis=0)
-        told = deviation > 1e-12 * np.maximum(np.abs(shift), np.finfo(np.float64).tiny)
-        return cls(shift, np.divide(1.0, deviation, out=np.zeros_like(deviation), where=told))
+        varies = deviation > 1e-12 * np.maximum(np.abs(shift), np.finfo(np.float64).tiny)
+        return cls(shift, np.divide(1.0, deviation, out=np.zeros_like(deviation), where=varies))
 
     def __call__(self, posts: FloatArray) -> Float64Array:
         return np.asarray((np.asarray(posts, np.float64) - self.shift) * self.factor)

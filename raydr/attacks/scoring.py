@@ -292,8 +292,8 @@ def column_errors(finding: ColumnEstimates, truth: Truth, spared: Int64Array) ->
         right: list[float | None] = [None, None]
         if len(values) == 2:
             above = true[:, place] == values[1]
-            said = [one[:, place] > values.mean() for one in (estimates, guesses)]
-            right = [float((one[above].mean() + (~one[~above]).mean()) / 2.0) for one in said]
+            above_mean = [one[:, place] > values.mean() for one in (estimates, guesses)]
+            right = [float((one[above].mean() + (~one[~above]).mean()) / 2.0) for one in above_mean]
         found.append(
             ColumnErrors(
                 column=str(truth.columns[column]) if len(truth.columns) else str(column),

@@ -66,11 +66,11 @@ def surrogate_inversion(view: View, side: Side) -> Iterator[Unordered]:
 def _places(seen: Seen, count: int, seed: int) -> Float64Array:
     """Estimate the places (records, 2) of a client's records on the map."""
     match seen.request, seen.reply:
-        case DensityRequest() as asked, Density() as told:
-            axis = np.linspace(-asked.reach, asked.reach, asked.nodes)
-            return _drawn_from(told.share, axis, count)
-        case SurrogateRequest() as asked, Surrogate() as told:
-            return _of_network(told, count, seed, asked.softening)
+        case DensityRequest() as request, Density() as density:
+            axis = np.linspace(-request.reach, request.reach, request.nodes)
+            return _drawn_from(density.share, axis, count)
+        case SurrogateRequest() as request, Surrogate() as surrogate:
+            return _of_network(surrogate, count, seed, request.softening)
     raise TypeError(f"{type(seen.reply).__name__} is not a surrogate")
 
 
@@ -91,14 +91,14 @@ def _drawn_from(share: Float64Array, axis: Float64Array, count: int) -> Float64A
     return places
 
 
-def _of_network(told: Surrogate, count: int, seed: int, softening: float) -> Float64Array:
+def _of_network(surrogate: Surrogate, count: int, seed: int, softening: float) -> Float64Array:
     """Return places whose mean repulsion is nearest to a network's, by gradient descent from where it repels most."""
     import torch
 
     from raydr.methods.fedne.loss import repulsion, squared_distance
     from raydr.methods.fedne.networks import together
 
-    network = together(told.parameters[None], np.ones((1, 1), np.float32))
+    network = together(surrogate.parameters[None], np.ones((1, 1), np.float32))
     wide = torch.linspace(-30.0, 30.0, 4 * _QUERIES)
     coarse = torch.cartesian_prod(wide, wide)
     with torch.no_grad():

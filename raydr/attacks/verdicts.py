@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 TELLING_AUC = 0.6
-"""AUC above which members count as told apart from others."""
+"""AUC above which members count as distinguished from others."""
 TELLING_TPR, LEAST_FOUND = 0.01, 15
-"""Share and number of the members found at one false alarm in 1,000 above which they count as told apart."""
+"""Share and number of the members found at one false alarm in 1,000 above which they count as distinguished."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Certificate:
 
 @dataclass(frozen=True, kw_only=True)
 class Membership:
-    """How well members are told apart from others.
+    """How well members are distinguished from others.
 
     ``auc`` is the probability that a member has the higher score. ``tpr`` is the share of the members that
     are found with at most one false alarm in 1,000 others, rounded down.
@@ -75,7 +75,7 @@ class Membership:
 
     @property
     def tells_apart(self) -> bool:
-        """Whether members are told apart from others, on the whole or for some of them.
+        """Whether members are distinguished from others, on the whole or for some of them.
 
         An attack that is sure of a few members has an AUC of hardly more than 0.5. By chance, 15 members come
         before the third of the same number of others once in 200 audits.
@@ -225,7 +225,7 @@ class Verdict:
     seconds: float = 0.0
 
     @property
-    def told(self) -> tuple[ColumnErrors, ...]:
+    def inferred_columns(self) -> tuple[ColumnErrors, ...]:
         """Columns that the messages predict better than a guess, first those where they add most."""
         return tuple(one for one in self.columns if one.beats_guessing)
 
@@ -305,8 +305,8 @@ class Audit:
     @property
     def attributes(self) -> Verdict | None:
         """The attempt that predicts most columns better than a guess, by a server that follows the protocol."""
-        found = [one for one in self.verdicts if one.told and not one.departs]
-        return max(found, key=lambda one: len(one.told), default=None)
+        found = [one for one in self.verdicts if one.inferred_columns and not one.departs]
+        return max(found, key=lambda one: len(one.inferred_columns), default=None)
 
     @property
     def reconstructions(self) -> int:

@@ -116,7 +116,7 @@ class Accounts:
         if kind.public or kind.stays or not call.clients:
             return Due()
         claims = [claim_of(call, request, rows, records) for request, rows in told_of(call, sizes) if rows]
-        mechanism = call.told(call.clients[0]).covering(records)
+        mechanism = call.request_for(call.clients[0]).covering(records)
         if mechanism is None or None in claims or not claims:  # clients without rows reveal nothing
             if claims:
                 self._refuse_bare(kind.granularity, kind.what)
@@ -190,7 +190,7 @@ class Accounts:
 
 def _due(call: Call, mechanism: Mechanism, worst: Claim, secure: bool) -> Due:
     """Return the cost of a reply whose least protected client has claim ``worst``."""
-    name, request = type(call.request).reply.__name__, call.told(call.clients[0])
+    name, request = type(call.request).reply.__name__, call.request_for(call.clients[0])
     charge = Charge(
         kind=name,
         deviation=worst.deviation,
@@ -210,9 +210,9 @@ def _due(call: Call, mechanism: Mechanism, worst: Claim, secure: bool) -> Due:
 
 def told_of(call: Call, sizes: Sequence[int]) -> list[tuple[Request[Any], int]]:
     """Return each client's request and row count, once for clients with the same pair."""
-    if call.told(call.clients[0]) is call.request:
+    if call.request_for(call.clients[0]) is call.request:
         return [(call.request, rows) for rows in sorted({sizes[client] for client in call.clients})]
-    return [(call.told(client), sizes[client]) for client in call.clients]
+    return [(call.request_for(client), sizes[client]) for client in call.clients]
 
 
 def claim_of(call: Call, request: Request[Any], rows: int, records: Mechanism | None = None) -> Claim | None:

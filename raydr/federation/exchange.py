@@ -129,7 +129,7 @@ class Exchange:
                 sent = by_protection((answer.protection, payload_bytes(answer.reply)) for answer in fresh)
                 self.meter.received(kind, sent, seen_by, finest or kind.granularity)
                 for answer in fresh if not kind.stays else ():
-                    own = call.told(answer.client)
+                    own = call.request_for(answer.client)
                     self._record(call, own, answer.client, answer.reply, answer.protection)
             return failures + _missing(attempt, replies, failures)
 
@@ -140,7 +140,8 @@ class Exchange:
         )
         self._note(call, charge, replies)
         self.meter.fixed(
-            (reply, call.told(client), protections[client]) for client, reply in sorted(replies.items())
+            (reply, call.request_for(client), protections[client])
+            for client, reply in sorted(replies.items())
         )
         return cast(dict[int, R], replies)
 
@@ -238,7 +239,7 @@ class Exchange:
             self._advertised(len(self.sizes)),
             lambda request, asked: self.relayed(request, asked, droppable),
         )
-        self.meter.sent(prepared.masks.told(), tuple(sorted(prepared.shared)))
+        self.meter.sent(prepared.masks.for_ledger(), tuple(sorted(prepared.shared)))
         return prepared
 
     def relayed(
@@ -332,7 +333,7 @@ class Exchange:
         alone.add(part)
         reply = alone.decoded(call, max(1, part.weight))
         protection = part.sent[0].protection if part.sent else None
-        self._record(call, call.told(client), client, reply, protection)
+        self._record(call, call.request_for(client), client, reply, protection)
 
     def _number(self) -> int:
         self._calls += 1

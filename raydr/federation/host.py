@@ -135,7 +135,7 @@ class ClientHost:
             for call in history:
                 for index in call.clients:
                     if index in self._clients:
-                        self._compute(self._clients[index], call, call.told(index))
+                        self._compute(self._clients[index], call, call.request_for(index))
 
     def with_rows(self, rows: FloatArray) -> ClientHost:
         """Return a host of the same client with other initial rows, without simulated faults."""
@@ -173,7 +173,7 @@ class ClientHost:
                         call.number,
                         call.round,
                         reply,
-                        protection_of(self._clients[index], call.told(index)),
+                        protection_of(self._clients[index], call.request_for(index)),
                     )
                 )
         self._plan_crash_after(call)
@@ -224,7 +224,7 @@ class ClientHost:
                 for name, kept in sealed.items():
                     kept[index] = getattr(reply, name)
                 summed.append(index)
-                protections.append(protection_of(client, call.told(index)))
+                protections.append(protection_of(client, call.request_for(index)))
                 total_weight += weight
                 del reply  # so that the next reply reuses its memory, which is in the cache
         self._plan_crash_after(call)
@@ -255,7 +255,7 @@ class ClientHost:
             if self.faults.drops_out(self.seed, client.index, call.round):
                 return Failure(client.index, Kind.DROPPED_OUT, "simulated drop-out")
         try:
-            request = call.told(client.index)
+            request = call.request_for(client.index)
             joint = self._joint.pop(client.index, None)
             if isinstance(joint, Failure):
                 return joint
@@ -290,7 +290,7 @@ class ClientHost:
         if part is None or not call.request.jointly or len(call.clients) < 2:
             return
         clients = [self._clients[index] for index in call.clients]
-        requests = [call.told(index) for index in call.clients]
+        requests = [call.request_for(index) for index in call.clients]
         for client, request in zip(clients, requests, strict=True):
             self._ready(client, call, request)
         try:

@@ -101,7 +101,7 @@ class Masks:
         member = member_of(client, group, self.keys[client.index])
         return masking.mask(member, self.label, named(self.shared), vector)
 
-    def told(self) -> MasksTold:
+    def for_ledger(self) -> MasksTold:
         """Return the part that no other message contains, for the ledger."""
         return MasksTold(self.label, self.shared)
 

@@ -96,16 +96,16 @@ class RehearsalClients:
         failed = self._failures(call)
         # One client stands for all, so all have the same secret from the start.
         if type(call.request).sets_state and not isinstance(call.request, (HandOutRequest, OpenRequests)):
-            follow(self.everybody, call.told(call.clients[0]))
+            follow(self.everybody, call.request_for(call.clients[0]))
         return [failed.get(client) or self._answered(client, call) for client in call.clients]
 
     def sum(self, call: SumCall) -> Iterator[PartialSum]:
         """Yield one partial sum with the clients that answer and no values."""
         failed = self._failures(call)
         clients = tuple(client for client in call.clients if client not in failed)
-        first = call.told(call.clients[0])  # in a sum all declare the same
+        first = call.request_for(call.clients[0])  # in a sum all declare the same
         size = sum(map(_summand_bytes, declared_ranges(type(first).reply, first, 0).values()))
-        requests = (first if first is call.request else call.told(client) for client in clients)
+        requests = (first if first is call.request else call.request_for(client) for client in clients)
         sent = by_protection((protection_of(self.everybody, each), size) for each in requests)
         yield PartialSum(
             number=call.number,
@@ -122,7 +122,7 @@ class RehearsalClients:
         raise TypeError("a rehearsal does not run the server's work")
 
     def _answered(self, client: int, call: Call) -> Answered:
-        request = call.told(client)
+        request = call.request_for(client)
         if isinstance(request, Enrol):
             reply: Reply = Enrolment(self.sizes[client], self.sample.shape[1])
         elif type(request).reply.public is Public.APART:
@@ -231,7 +231,7 @@ class RehearsedExchange(Exchange):
 
     def padded(self, total: Total, call: SumCall) -> dict[str, Int64Array]:
         """Return the sample's own reply for all clients, under the pads that it will remove."""
-        request, everybody = call.told(call.clients[0]), self._clients.everybody
+        request, everybody = call.request_for(call.clients[0]), self._clients.everybody
         reply = type(request).client_part(everybody, request)
         padded = {}
         for name, declared in declared_ranges(type(reply), request, 0).items():
@@ -248,8 +248,8 @@ class RehearsedExchange(Exchange):
         if not total.clients:
             return total.decoded(call)  # which raises
         if not self.by_sample:
-            return as_declared(call.told(call.clients[0]), 0, len(total.clients))
-        return self._sampled(call.told(call.clients[0]), 1 if mean else len(total.clients))
+            return as_declared(call.request_for(call.clients[0]), 0, len(total.clients))
+        return self._sampled(call.request_for(call.clients[0]), 1 if mean else len(total.clients))
 
     def combined(self, replies: Sequence[R], rule: RobustRule, request: Request[R]) -> R:
         """Return a robust mean of the declared shape, or the sample's reply."""

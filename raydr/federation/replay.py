@@ -99,7 +99,7 @@ class Replay:
         return min(there, key=lambda client: self._claim(release, client).multiplier)
 
     def _claim(self, release: Release, client: int) -> Claim:
-        found = claim_of(release.call, release.call.told(client), self.sizes[client])
+        found = claim_of(release.call, release.call.request_for(client), self.sizes[client])
         if found is None:
             raise RunError(f"{release.charge.kind} was charged, but client {client} claims no epsilon for it")
         return found
@@ -117,13 +117,13 @@ class Part:
     client: Client
 
     @cached_property
-    def told(self) -> Request[Any]:
+    def request(self) -> Request[Any]:
         """The request as the client received it."""
-        return self.release.call.told(self.client.index)
+        return self.release.call.request_for(self.client.index)
 
     @cached_property
     def _reply(self) -> Reply:
-        request = self.told
+        request = self.request
         return type(request).client_part(shown(self.client, request), request)
 
     @cached_property
@@ -158,6 +158,6 @@ class Part:
 
         if self.release.charge.kind == RECORDS:
             return records
-        request = replace(self.told, mechanism=mechanism)  # type: ignore[type-var]
+        request = replace(self.request, mechanism=mechanism)  # type: ignore[type-var]
         cover = Cover.of(mechanism, self._reply, self.client, request, self.release.call)
         return fields

@@ -102,7 +102,7 @@ class Transcript:
         if type(call.request).sets_state and call.clients:
             self.steps.append(call)
         if charge is not None:
-            mechanism = call.told(call.clients[0]).covering(accounts.records)
+            mechanism = call.request_for(call.clients[0]).covering(accounts.records)
             if mechanism is None:
                 raise TypeError(f"{charge.kind} is charged, but no mechanism covers it")
             shared = isinstance(call, SumCall) and call.sharing is not None

@@ -51,12 +51,12 @@ class Call:
 
     def cut(self, clients: tuple[int, ...]) -> Self:
         """Return the call for the host of these clients, all of which it asks."""
-        parts = {client: self.told(client) for client in clients}
+        parts = {client: self.request_for(client) for client in clients}
         if not self.parts and all(part is self.request for part in parts.values()):
             return replace(self, clients=clients)
         return replace(self, request=parts[clients[0]], clients=clients, parts=parts)
 
-    def told(self, client: int) -> Request[Any]:
+    def request_for(self, client: int) -> Request[Any]:
         """Return the request for one client."""
         return self.parts[client] if self.parts else self.request.addressed_to(client)
 

@@ -143,14 +143,14 @@ def _followed(head: Head, job: str, quiet: bool) -> None:
 
 
 def _hear_out(head: Head, job: str, listener: Listener) -> None:
-    from raydr.actors.job_log import Failed, Kept, told_in
+    from raydr.actors.job_log import Failed, Kept, message_in
 
     failed: list[Failed] = []
     last = ""
 
     def hear(line: str) -> None:
         nonlocal last
-        match told_in(line):
+        match message_in(line):
             case None:
                 last = line.strip() or last
                 logger.info("%s", line.replace("\t", " "))

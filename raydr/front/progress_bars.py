@@ -103,9 +103,9 @@ def _titled(title: str, say: Callable[[str], None], hear: journal.Listener) -> j
 def reading_on_terminal(*, quiet: bool = False, logs: bool = True) -> Iterator[Progress]:
     """Yield a callback that shows the progress of reading data if it takes long; ``logs`` also prints raydr's log."""
     with heard_on_terminal(quiet=quiet, passing=True, logs=logs) as listener:
-        story = journal.Journal(listener)
-        with story.stage(READING):
-            yield story.progress
+        reading = journal.Journal(listener)
+        with reading.stage(READING):
+            yield reading.progress
 
 
 def _draws_bars(console: Console) -> bool:
@@ -175,7 +175,7 @@ class Pace:
             return None
         return (now - leg.began) * (leg.total - leg.done) / (leg.done - leg.first)
 
-    def said(self, stage: str) -> str:
+    def time_left(self, stage: str) -> str:
         """Return the time left in words; an empty string if unknown."""
         left = self.left_s(stage)
         return "" if left is None else f"about {wording.duration(max(round(left), 1))} left"
@@ -254,7 +254,7 @@ class _Left(ProgressColumn):
         self._pace = pace
 
     def render(self, task: Task) -> RenderableType:
-        return Text() if task.finished else Text(self._pace.said(task.description), "cyan")
+        return Text() if task.finished else Text(self._pace.time_left(task.description), "cyan")
 
 
 class _PlainLines:
@@ -274,12 +274,12 @@ class _PlainLines:
             case journal.StageEnded(stage, seconds) if not self._passing:
                 self.say(f"{stage}: {seconds:.1f} s")
             case journal.Progress(stage, done, total) if done < total and self._silent_s() > PATIENCE_S:
-                left = self._pace.said(stage)
+                left = self._pace.time_left(stage)
                 self.say(f"{stage}: {_counted(done, total)}{left and f', {left}'}")
             case journal.IncidentEvent(text) | journal.Seated(text):
                 self.say(text)
             case journal.SweepBegan() | journal.TrialEnded():
-                self.say(self._sweep.said(event))
+                self.say(self._sweep.line_for(event))
 
     def say(self, text: str) -> None:
         self._console.print(one_line(text))

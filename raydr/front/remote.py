@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
-from raydr.actors.job_log import Failed, Kept, Told, line_of
+from raydr.actors.job_log import Failed, JobMessage, Kept, line_of
 from raydr.errors import RaydrError
 from raydr.front import process
 from raydr.front.streams import BestEffortStream
@@ -97,7 +97,7 @@ class _Paced:
         _log(event)
 
 
-def _log(event: Told) -> None:
+def _log(event: JobMessage) -> None:
     line = line_of(event)
     if line is not None:
         log = BestEffortStream(sys.stdout)

@@ -69,7 +69,7 @@ class SweepTable:
             return None
         return (time.monotonic() - self._began) / ended * (self.trials - self.ended)
 
-    def said(self, event: journal.SweepBegan | journal.TrialEnded) -> str:
+    def line_for(self, event: journal.SweepBegan | journal.TrialEnded) -> str:
         """Return a line about an event."""
         if isinstance(event, journal.SweepBegan):
             before = f", {event.done} already ended" if event.done else ""

@@ -140,12 +140,12 @@ def _print_details(console: Console, run: RunFolder) -> None:
 
 def print_joined(folder: Path) -> None:
     """Print where the rows of the site that joined last went, and what left it, to standard error."""
-    from raydr.report.run.joined import left, said
+    from raydr.report.run.joined import description, left
     from raydr.runfolder.joined import read_joined
 
     site = read_joined(folder)[-1]
     console = _console(BestEffortStream(sys.stderr))
-    console.print(_line(f"{site.site}: {said(site)}"))
+    console.print(_line(f"{site.site}: {description(site)}"))
     for entry in left(site):
         console.print(
             _line(f"left {site.site}: {entry.what} ({wording.size(entry.bytes)}; {wording.promise(entry)})")
@@ -239,7 +239,7 @@ def print_audit(audit: Audit) -> None:
     lines = audited.lines(audit)
     for line in filter(lambda line: line.applies, lines):
         name = _line(f"{line.attack}: {line.variant}" if line.variant else line.attack)
-        notes = [f"knows {line.knows}"] * bool(line.knows) + [line.said] * bool(line.said)
+        notes = [f"knows {line.knows}"] * bool(line.knows) + [line.details] * bool(line.details)
         numbers = [
             Text(value, "bold" if line.beats else "") for value in (line.error, line.guess, line.exact)
         ]
@@ -248,8 +248,8 @@ def print_audit(audit: Audit) -> None:
     width = min(console.width, PAGE_WIDTH)
     if table.rows:
         console.print(table)
-    for why in dict.fromkeys(line.said for line in lines if not line.applies):
-        names = ", ".join(line.attack for line in lines if not line.applies and line.said == why)
+    for why in dict.fromkeys(line.details for line in lines if not line.applies):
+        names = ", ".join(line.attack for line in lines if not line.applies and line.details == why)
         console.print(_line(f"Not applicable: {names}: {why}"), width=width)
     if enough := audited.enough_public_rows(audit):
         console.print(_line(enough), width=width)

@@ -69,7 +69,7 @@ class Found:
     looked_at: float = 1.0
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """A description of the search, or an empty string if it was exact."""
         if self.looked_at == 1.0:
             return ""

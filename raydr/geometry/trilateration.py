@@ -24,7 +24,7 @@ from raydr.device import workplace
 from raydr.errors import DataError
 from raydr.threads import one_blas_thread
 
-TOLD = 1e-3
+EXACT_SHARE = 1e-3
 """Up to this share of its distance from the anchors' or landmarks' mean, a record counts as known: a thousandth."""
 _BLOCK = 8192
 
@@ -82,7 +82,7 @@ def solver_of(landmarks: Float64Array) -> Trilateration | None:
 
 
 def fixed_rows(solver: Trilateration, squared_distances: Float64Array) -> int:
-    """Count the rows that squared distances (rows, landmarks) determine in every feature, up to :data:`TOLD`."""
+    """Count the rows that squared distances (rows, landmarks) determine in every feature, up to :data:`EXACT_SHARE`."""
     if solver.rank == solver.centre.size:
         return len(squared_distances)
     if (
@@ -95,7 +95,7 @@ def fixed_rows(solver: Trilateration, squared_distances: Float64Array) -> int:
             block = squared_distances[start : start + _BLOCK]
             coordinates = solver.coordinates(block)
             residuals = solver.squared_residuals(block, coordinates)
-            fixed += int((residuals <= TOLD**2 * ((coordinates**2).sum(axis=1) + residuals)).sum())
+            fixed += int((residuals <= EXACT_SHARE**2 * ((coordinates**2).sum(axis=1) + residuals)).sum())
     return fixed
 
 

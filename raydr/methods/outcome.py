@@ -143,4 +143,6 @@ def draw_map(
     with journal.stage("embedding"):
         start = principal_components(coordinates, dimensions)
         embedding = embedder.embed(found.graph, start, seed=seed, threads=cores(), progress=journal.progress)
-    return Drawn(embedding, found.graph, (Note("Nearest neighbours", found.said),) if found.said else ())
+    return Drawn(
+        embedding, found.graph, (Note("Nearest neighbours", found.description),) if found.description else ()
+    )

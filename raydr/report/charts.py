@@ -27,12 +27,12 @@ class LineChart:
     """Layout of a line chart for the template.
 
     ``line`` is the path of the line, and ``points`` are positions with a tooltip each. ``level`` is the height of a
-    value to compare with. ``said`` describes the line in words.
+    value to compare with. ``description`` describes the line in words.
     """
 
     line: str
     points: tuple[tuple[float, float, str], ...]
-    said: str
+    description: str
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
     level: float | None = None
@@ -78,24 +78,24 @@ def line_chart(
     return LineChart(
         line="M" + "L".join(f"{across(x)} {down(y)}" for x, y in pairs),
         points=tuple((across(x), down(y), f"{name} {y:.6g} in {step} {x:g}") for x, y in pairs),
-        said=_said(pairs, level, step),
+        description=_description(pairs, level, step),
         x_ticks=tuple(Tick(across(x), f"{x:g}") for x in x_marks),
         y_ticks=tuple(Tick(down(y), f"{y:.12g}".replace("-", "−")) for y in y_marks),
         level=next(map(down, compared), None),
     )
 
 
-def _said(pairs: Sequence[tuple[float, float]], level: float | None, step: str) -> str:
+def _description(pairs: Sequence[tuple[float, float]], level: float | None, step: str) -> str:
     """Describe where a line starts and ends, and its lowest and highest values if they are in between."""
     (first, begins), (last, ends) = pairs[0], pairs[-1]
-    said = f"from {_short(begins)} in {step} {first:g} to {_short(ends)} in {step} {last:g}"
+    text = f"from {_short(begins)} in {step} {first:g} to {_short(ends)} in {step} {last:g}"
     for word, (x, y) in (
         ("lowest", min(pairs, key=lambda pair: pair[1])),
         ("highest", max(pairs, key=lambda pair: pair[1])),
     ):
         if x not in (first, last):
-            said += f", {word} {_short(y)} in {step} {x:g}"
-    return said + (f"; the dashed line is at {_short(level)}" if level is not None else "")
+            text += f", {word} {_short(y)} in {step} {x:g}"
+    return text + (f"; the dashed line is at {_short(level)}" if level is not None else "")
 
 
 def _short(value: float) -> str:

@@ -340,8 +340,8 @@ def key_rows(federation: Federation, scale: KeyedScale, hidden: int) -> UInt8Arr
     replies = federation.ask(KeyRows(features, scale, mean, variance))
     federation.keyed()
     if hidden:
-        told = federation.ask(DiscloseRequest(hidden, features))
-        federation.disclose_public(told[0].rows)
+        disclosed = federation.ask(DiscloseRequest(hidden, features))
+        federation.disclose_public(disclosed[0].rows)
     sealed = replies[0].scaling
     if any(not np.array_equal(reply.scaling, sealed) for reply in replies):
         raise RunError("clients scaled by different sums, or have different secrets. Start the run again.")

@@ -46,7 +46,7 @@ from tiny import tiny, tiny_file, tiny_scenario
 
 from raydr.actors import job_artifacts, jobs, node_check, shipping
 from raydr.actors.authentication import environment_of_ray, forget
-from raydr.actors.job_log import Failed, Kept, line_of, told_in
+from raydr.actors.job_log import Failed, Kept, line_of, message_in
 from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.front import submission
 from raydr.front.cli import status
@@ -410,7 +410,7 @@ def test_a_head_that_goes_away_while_it_is_followed_is_told_and_one_that_comes_b
 
     def hear(line: str) -> None:
         lines.append(line)
-        match told_in(line):
+        match message_in(line):
             case StageEnded("data"):
                 way.interrupt()
             case StageEnded("scaling"):
@@ -419,7 +419,7 @@ def test_a_head_that_goes_away_while_it_is_followed_is_told_and_one_that_comes_b
     try:
         with head.heard(way.url) as dashboard, pytest.raises(RunError, match="has not answered for"):
             dashboard.follow(job, hear)
-        told = [told_in(line) for line in lines]
+        told = [message_in(line) for line in lines]
         assert [event.stage for event in told if isinstance(event, StageStarted)][:2] == ["data", "clients"]
         assert len([line for line in lines if "Running entrypoint" in line]) == 1, "nothing is heard twice"
     finally:
@@ -616,7 +616,7 @@ def test_what_is_told_is_heard(told: Any) -> None:
     line = line_of(told)
     assert line is not None
     assert "\n" not in line
-    assert told_in(line) == told
+    assert message_in(line) == told
 
 
 @pytest.mark.parametrize(
@@ -635,7 +635,7 @@ def test_what_is_told_is_heard(told: Any) -> None:
     ],
 )
 def test_other_lines_of_a_log_tell_nothing(line: str) -> None:
-    assert told_in(line) is None
+    assert message_in(line) is None
 
 
 def test_rounds_and_checkpoints_are_not_for_a_log() -> None:

@@ -167,7 +167,7 @@ def test_bare_distances_tell_a_column_that_the_others_do_not(request_: Request[A
 def test_a_map_of_noise_adds_nothing() -> None:
     places = np.random.default_rng(1).normal(size=(RECORDS, 2))
     (verdict,) = verdicts("attribute-inference", seen(places=places))
-    assert not verdict.told
+    assert not verdict.inferred_columns
     assert columns_told(audit_of(verdict)) == ""
 
 
@@ -265,7 +265,7 @@ def test_columns_stand_in_the_table_and_the_sentence_the_worst_first() -> None:
     assert gains == sorted(gains, reverse=True)
     (line,) = lines(audit_of(verdict))
     assert line.beats
-    assert f"{len(verdict.told)} of 7 columns inferred better than by guessing" in line.said
+    assert f"{len(verdict.inferred_columns)} of 7 columns inferred better than by guessing" in line.details
     assert (
         f"of 7 columns of a record were inferred better than from its other columns alone:"
         f" {verdict.columns[0].column} to within" in (columns_told(audit_of(verdict)))
@@ -275,7 +275,7 @@ def test_columns_stand_in_the_table_and_the_sentence_the_worst_first() -> None:
 def test_what_a_server_learns_that_departs_from_the_protocol_is_no_part_of_the_sentence() -> None:
     (verdict,) = verdicts("chosen-landmarks", seen(DistanceRequest(POINTS)))
     assert verdict.departs
-    assert verdict.told
+    assert verdict.inferred_columns
     assert columns_told(audit_of(verdict)) == ""
     assert audit_of(verdict).leakage == 0.0
 

@@ -479,7 +479,7 @@ def test_an_audit_tells_the_worst_of_every_sort() -> None:
     )
     assert (found.membership_auc, found.members, found.shares) == (0.7, as_good, shares[1])
     assert found.attributes is not None
-    assert (found.attributes.variant, found.attributes.told) == ("two", columns[:2])
+    assert (found.attributes.variant, found.attributes.inferred_columns) == ("two", columns[:2])
 
 
 def test_an_audit_that_found_nothing_says_nothing() -> None:

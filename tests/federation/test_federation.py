@@ -791,9 +791,9 @@ def test_only_calls_that_set_state_are_remembered_and_only_for_those_who_followe
         remember(history, call, followed)
     assert [(call.number, call.clients) for call in history] == [(1, (1, 3)), (4, (0, 1))]
     (own,) = history_at(history, (2, 3))
-    assert (own.number, own.clients, own.told(3)) == (1, (3,), OwnShift(np.array([3.0])))
+    assert (own.number, own.clients, own.request_for(3)) == (1, (3,), OwnShift(np.array([3.0])))
     first, second = history_at(history, (1, 2))
-    assert (first.told(1), second.told(1)) == (OwnShift(np.array([1.0])), Shift(2.0))
+    assert (first.request_for(1), second.request_for(1)) == (OwnShift(np.array([1.0])), Shift(2.0))
     assert (list(first.parts), second.parts) == ([1], {}), (
         "the part of client 3 stays away from the host of 1"
     )

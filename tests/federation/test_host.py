@@ -289,7 +289,7 @@ def test_each_client_of_a_host_is_held_to_what_it_was_told_itself() -> None:
     """Replies have as many numbers as the client was told words; told another's, they would be refused."""
     words = np.random.default_rng(0).normal(size=(len(SIZES), len(SIZES)))
     call = asking(WordRequest(words)).cut(EVERYBODY)
-    assert call.request is call.told(0)
+    assert call.request is call.request_for(0)
     found = replies(hosted().ask(call))
     assert {client: reply.values.shape for client, reply in found.items()} == {
         client: (client + 1,) for client in EVERYBODY

@@ -318,7 +318,7 @@ def test_boxes_that_the_server_swaps_are_refused() -> None:
 
 
 def test_keys_that_are_not_the_others_are_refused() -> None:
-    """Told its own key for another's, or one twice, a founder would seal for whoever has that one."""
+    """JobMessage its own key for another's, or one twice, a founder would seal for whoever has that one."""
     keys = [bytes([client]) * 32 for client in range(3)]
     public = [advertise(key, RUN, client) for client, key in enumerate(keys)]
     for others in ({1: public[0]}, {1: public[2], 2: public[2]}):

@@ -83,7 +83,7 @@ class Losing(InlineTransport):
     seen: list[tuple[tuple[int, ...], dict[str, Int64Array]]] = field(default_factory=list)
 
     def ask(self, call: Call) -> list[Answer]:
-        return self._without(call, type(call.told(call.clients[0])).__name__, super().ask)
+        return self._without(call, type(call.request_for(call.clients[0])).__name__, super().ask)
 
     def sum(self, call: SumCall) -> Iterator[PartialSum]:
         gone = self.at.get("sum", frozenset()).intersection(call.clients) if call.in_rounds else frozenset()
@@ -121,7 +121,7 @@ def test_simulated_faults_strike_no_preparation_of_a_secure_sum() -> None:
 
     class Noting(InlineTransport):
         def ask(self, call: Call) -> list[Answer]:
-            asked.append((type(call.told(call.clients[0])).__name__, call.in_rounds))
+            asked.append((type(call.request_for(call.clients[0])).__name__, call.in_rounds))
             return super().ask(call)
 
     asked: list[tuple[str, bool]] = []
@@ -241,7 +241,7 @@ def test_a_client_reveals_once() -> None:
     ask = transport.ask
 
     def keeping(call: Call) -> list[Answer]:
-        told = call.told(call.clients[0])
+        told = call.request_for(call.clients[0])
         if isinstance(told, RevealRequest):
             asked.append(told)
         return ask(call)

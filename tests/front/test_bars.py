@@ -104,9 +104,9 @@ def test_short_stages_are_left_alone(clock: Callable[[float], None]) -> None:
     pace = Pace()
     young = (0.0, StageStarted("rounds")), (0.0, Progress("rounds", 0, 4)), (1.9, Progress("rounds", 2, 4))
     assert told(pace, clock, *young) is None
-    assert pace.said("rounds") == ""
+    assert pace.time_left("rounds") == ""
     assert told(pace, clock, (2.1, Progress("rounds", 3, 4))) == pytest.approx(0.2)
-    assert pace.said("rounds").startswith("about 1")
+    assert pace.time_left("rounds").startswith("about 1")
 
 
 def test_plain_lines_say_how_much_longer_and_at_most_one_in_ten_seconds(

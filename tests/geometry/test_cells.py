@@ -220,7 +220,7 @@ def test_50000_rows_are_compared_with_all(monkeypatch: pytest.MonkeyPatch) -> No
 def test_where_cells_are_of_no_help_the_search_is_exact() -> None:
     points = Points(np.random.default_rng(0).normal(size=(5_000, 200)))
     found = neighbors_by_cells(points, 5, recall=0.99)
-    assert (found.recall, found.looked_at, found.said) == (1.0, 1.0, "")
+    assert (found.recall, found.looked_at, found.description) == (1.0, 1.0, "")
     np.testing.assert_array_equal(found.graph.indices, nearest_neighbors(points, 5).indices)
 
 
@@ -245,8 +245,8 @@ def test_few_rows_all_neighbours_and_geometries_without_coordinates_are_searched
 
 def test_what_was_not_compared_is_said() -> None:
     found = neighbors_by_cells(Points(clustered(9_000, 3)), 10, recall=0.9)
-    assert f"{found.recall:.1%} of the true 10 neighbours" in found.said
-    assert f"{found.looked_at:.1%} of all" in found.said
+    assert f"{found.recall:.1%} of the true 10 neighbours" in found.description
+    assert f"{found.looked_at:.1%} of all" in found.description
 
 
 def test_progress_ends_whole() -> None:

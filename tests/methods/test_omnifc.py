@@ -49,7 +49,7 @@ def test_as_many_replies_as_are_counted_bring_all_distances_and_one_fewer_do_not
         )
     assert found.shared == (clients - 1) * sum(map(len, coded[0])) * ELEMENT
 
-    def told(client: int, one: int, other: int) -> int:
+    def uploaded(client: int, one: int, other: int) -> int:
         pairs = zip(coded[client][one], coded[client][other], strict=True)
         return sum((a - b) ** 2 for a, b in pairs) % PRIME
 
@@ -57,7 +57,7 @@ def test_as_many_replies_as_are_counted_bring_all_distances_and_one_fewer_do_not
         chosen, total = points[:replies], 0
         for segment in range(found.segments):
             weights = lagrange(chosen, at[segment])
-            total += sum(weight * told(client, one, other) for client, weight in enumerate(weights))
+            total += sum(weight * uploaded(client, one, other) for client, weight in enumerate(weights))
         return total % PRIME
 
     true = ((rows[0, : found.segments * width] - rows[1, : found.segments * width]) ** 2).sum()
@@ -72,7 +72,7 @@ def test_more_clients_that_collude_leave_fewer_segments_and_too_many_none() -> N
         cost(100, 60, 10, 5)
 
 
-def test_told_bytes_grow_with_the_square_of_the_rows_and_shares_with_rows() -> None:
+def test_uploaded_bytes_grow_with_the_square_of_the_rows_and_shares_with_rows() -> None:
     few, many = cost(1000, 50, 10), cost(2000, 50, 10)
-    assert many.told / few.told == pytest.approx(4.0, rel=1e-2)
+    assert many.uploaded / few.uploaded == pytest.approx(4.0, rel=1e-2)
     assert many.shared == 2 * few.shared

@@ -70,7 +70,7 @@ def packed() -> dict[str, Any]:
         "scripts": [
             [f"map/{name}.js" for name in re.findall(r'"(\w+)"', listed[1])],
             ["sweep/scales.js", "sweep/sweep.js"],
-            ["run/story.js"],
+            ["run/sections.js"],
         ],
         "codes": found,
         "numbers": {

@@ -244,12 +244,12 @@ def test_it_can_be_read_aloud(audited: Path) -> None:
 def test_a_chart_is_told_in_words() -> None:
     chart = line_chart([1, 2, 3, 4], [2.0, 0.5, 3.0, 1.0], "objective", 0.25)
     assert chart is not None
-    assert chart.said == (
+    assert chart.description == (
         "from 2 in round 1 to 1 in round 4, lowest 0.5 in round 2, highest 3 in round 3; the dashed line is at 0.25"
     )
     falling = line_chart([1, 2, 3], [3.0, 2.0, 1.0], "stress", step="iteration")
     assert falling is not None
-    assert falling.said == "from 3 in iteration 1 to 1 in iteration 3"
+    assert falling.description == "from 3 in iteration 1 to 1 in iteration 3"
 
 
 def _variables(block: str) -> dict[str, str]:
@@ -323,7 +323,8 @@ def test_paper_has_the_map_as_a_picture_and_nothing_that_is_folded(audited: Path
     script = """<script>addEventListener("load", () => {
       const there = (one) => getComputedStyle(one).display !== "none";
       const shown = (selector) => [...document.querySelectorAll(selector)].filter(there).length;
-      document.body.dataset.shown = [".maps", "details", ".on-paper img", "nav.story", ".screen"].map(shown).join(" ");
+      document.body.dataset.shown =
+        [".maps", "details", ".on-paper img", "nav.sections", ".screen"].map(shown).join(" ");
     });</script></body>"""
     page.write_text(raw.replace("</body>", script), encoding="utf-8")
     assert asked in raw

@@ -182,7 +182,7 @@ def _tape_releases(patch: pytest.MonkeyPatch, tape: Tape, *, strict: bool | str)
     reply_of = ClientHost._reply
 
     def posted(self: ClientHost, client: Any, boundary: Any) -> Any:
-        reply, told = reply_of(self, client, boundary), boundary.call.told(client.index)
+        reply, told = reply_of(self, client, boundary), boundary.call.request_for(client.index)
         if isinstance(reply, Failure) or reply.stays:
             return reply
         bare = not reply.public and not protection_of(client, told)

@@ -37,7 +37,7 @@ from raydr.federation import (
 from raydr.geometry.blocks import in_blocks
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Geometry, Points, Progress, squared_distances, unheard
-from raydr.geometry.trilateration import TOLD, Trilateration, fixed_rows, solver_of, trilaterate
+from raydr.geometry.trilateration import EXACT_SHARE, Trilateration, fixed_rows, solver_of, trilaterate
 from raydr.journal import Journal
 from raydr.methods.landmarks.frames import frame, known_spread, rehearse_frame
 from raydr.methods.landmarks.kmeans import k_means, rehearse_k_means
@@ -362,15 +362,15 @@ def trilaterated(squared: Sequence[Float64Array], landmarks: Float64Array) -> tu
     coordinates, solver = trilaterate(landmarks, squared)
     near = coordinates.astype(np.float32)
     ends = np.cumsum([len(block) for block in squared])[:-1]
-    beside = map(solver.squared_residuals, squared, np.split(coordinates, ends))
-    return Recovered(Points(near), near, solver, solver.points, np.concatenate(list(beside))), solver
+    outside = map(solver.squared_residuals, squared, np.split(coordinates, ends))
+    return Recovered(Points(near), near, solver, solver.points, np.concatenate(list(outside))), solver
 
 
 def landmarks_note(found: Recovered, solver: Trilateration, origin: str, *, keyed: bool, noisy: bool) -> Note:
     """Return a note on how much of each record its distances reveal."""
     squared = (found.coordinates.astype(np.float64) ** 2).sum(axis=1) + found.squared_residuals
-    beside = np.sqrt(found.squared_residuals / np.where(squared > 0.0, squared, 1.0))
-    within, (span, features) = int((beside < TOLD).sum()), solver.basis.shape
+    outside = np.sqrt(found.squared_residuals / np.where(squared > 0.0, squared, 1.0))
+    within, (span, features) = int((outside < EXACT_SHARE).sum()), solver.basis.shape
     written = (
         "knows which, but not how the clients' key rotated them"
         if keyed
@@ -382,8 +382,8 @@ def landmarks_note(found: Recovered, solver: Trilateration, origin: str, *, keye
         f"Each client sent the server the distance of every record to {len(solver.squared_norms)}"
         f" landmarks ({origin}), which span {span} of {features} dimensions. Within the span, the"
         f" server can compute each record's coordinates by solving linear equations. Here {within:,} of"
-        f" {len(beside):,} records ({within / len(beside):.0%}) lie within {TOLD:.1%} of the span: the"
+        f" {len(outside):,} records ({within / len(outside):.0%}) lie within {EXACT_SHARE:.1%} of the span: the"
         f" server {written}. The part of a record outside the span is not in the map's distances. For"
-        f" the median record it is {np.median(beside):.2%} of its distance from the landmarks' mean. If"
+        f" the median record it is {np.median(outside):.2%} of its distance from the landmarks' mean. If"
         " that share is large, more landmarks make the map more faithful, and reveal more.",
     )

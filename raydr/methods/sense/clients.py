@@ -20,7 +20,7 @@ from raydr.federation import (
     Request,
     answers,
 )
-from raydr.geometry.trilateration import TOLD
+from raydr.geometry.trilateration import EXACT_SHARE
 from raydr.methods.sense.frames import Frame, residual_factor
 from raydr.methods.sense.spaces import Space
 from raydr.privacy.mechanism import Mechanism, Quantity
@@ -66,10 +66,10 @@ class AnchorDistances(
         """Return the coordinates in the anchors' hull."""
         (rows, anchors), features = self.squared.shape, request.anchors.shape[1]
         try:
-            coordinates, beside = request.frame.located(self.squared)
+            coordinates, outside = request.frame.located(self.squared)
         except DataError:  # the server's own part reports it
             return None
-        exact = int((beside**2 <= TOLD**2 * ((coordinates**2).sum(axis=1) + beside**2)).sum())
+        exact = int((outside**2 <= EXACT_SHARE**2 * ((coordinates**2).sum(axis=1) + outside**2)).sum())
         frame = request.frame
         return DeterminedRecords(
             records=rows,

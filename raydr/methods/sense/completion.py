@@ -15,7 +15,7 @@ import numpy as np
 from raydr.arrays import Float64Array, Int64Array
 from raydr.federation import Federation
 from raydr.geometry.points import Progress
-from raydr.geometry.trilateration import TOLD
+from raydr.geometry.trilateration import EXACT_SHARE
 from raydr.methods.outcome import Note
 from raydr.methods.sense.algorithm_2 import VisibleAnchors, algorithm_2
 from raydr.methods.sense.alignment import SWEEPS, Aligned, align
@@ -453,7 +453,7 @@ def notes(
         )
     ]
     share = known.open_share[~np.isnan(known.open_share)]
-    within = int((share < TOLD).sum())
+    within = int((share < EXACT_SHARE).sum())
     if coverage is not None:
         paragraphs.append(
             f"{coverage.mechanism.words} was added by {coverage.count(len(observations.sizes))} of"
@@ -465,7 +465,7 @@ def notes(
         paragraphs.append(
             f"Here {within:,} of {len(share):,} records ({within / len(share):.0%})"
             + (" of clients without noise" if spoilt else "")
-            + f" lie within {TOLD:.1%} of the span. The server knows which, and can reconstruct them, feature by"
+            + f" lie within {EXACT_SHARE:.1%} of the span. The server knows which, and can reconstruct them, feature by"
             + " feature"
             + (", including their noise" if coverage is not None and coverage.mechanism.on == "data" else "")
             + f". For the median record, {np.median(share):.2%} of its distance from the anchors' mean is left open."

@@ -39,7 +39,7 @@ class AttemptRow:
         Median error of the recovered records, and of guessing.
     exact : str
         Share of the records that are known to 1e-3.
-    said : str
+    details : str
         Further results, or why the attack does not apply.
     beats : bool
         Whether the attempt is better than guessing.
@@ -54,7 +54,7 @@ class AttemptRow:
     error: str
     guess: str
     exact: str
-    said: str
+    details: str
     beats: bool
     applies: bool
 
@@ -113,7 +113,7 @@ def _line(verdict: Verdict) -> AttemptRow:
         )
     if verdict.columns:
         first = verdict.columns[0]
-        error, guess, beats = _error(first.error), _error(first.guess), bool(verdict.told)
+        error, guess, beats = _error(first.error), _error(first.guess), bool(verdict.inferred_columns)
         details = by_column(verdict)
     if verdict.bound is not None:
         bound = verdict.bound
@@ -135,7 +135,7 @@ def _line(verdict: Verdict) -> AttemptRow:
         error=error,
         guess=guess,
         exact=exact,
-        said=details,
+        details=details,
         beats=beats,
         applies=not verdict.why,
     )
@@ -143,7 +143,7 @@ def _line(verdict: Verdict) -> AttemptRow:
 
 def by_column(verdict: Verdict) -> str:
     """Describe how many columns were inferred, with the error and the guess of those to which messages add most."""
-    inferred, every = len(verdict.told), wording.plural(len(verdict.columns), "column")
+    inferred, every = len(verdict.inferred_columns), wording.plural(len(verdict.columns), "column")
     listed = []
     for one in verdict.columns[:MOST_LISTED]:
         text = f"{plain(one.column)} {_error(one.error)} (guessing {_error(one.guess)}"
@@ -211,7 +211,7 @@ def curve(audit: Audit) -> charts.LineChart | None:
     return replace(
         chart,
         points=tuple((x, y, text) for (x, y, _), text in zip(chart.points, texts, strict=True)),
-        said=f"{texts[0]}, {texts[-1]}; guessing: {_error(float(guess or 0.0))}",
+        details=f"{texts[0]}, {texts[-1]}; guessing: {_error(float(guess or 0.0))}",
         x_ticks=tuple(
             charts.Tick(min(x, chart.right - 14.0), f"{count:,}")
             for (x, _, _), count in zip(chart.points, counts, strict=True)

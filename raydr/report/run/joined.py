@@ -17,14 +17,14 @@ class SiteSection:
     """The page's section on one site: its name, a sentence, facts and messages."""
 
     site: str
-    said: str
+    description: str
     facts: list[Fact]
     left: tuple[Entry, ...]
 
 
 def sections(joined: Sequence[Joined]) -> list[SiteSection]:
     """Return a section for each site that joined."""
-    return [SiteSection(site.site, said(site), mapped.facts(site.data), left(site)) for site in joined]
+    return [SiteSection(site.site, description(site), mapped.facts(site.data), left(site)) for site in joined]
 
 
 def left(site: Joined) -> tuple[Entry, ...]:
@@ -32,7 +32,7 @@ def left(site: Joined) -> tuple[Entry, ...]:
     return tuple(sorted(site.left, key=wording.by_revelation))
 
 
-def said(site: Joined) -> str:
+def description(site: Joined) -> str:
     """Describe when the site joined, and that no other site took part."""
     return (
         f"{wording.plural(len(site.points), 'row')}, placed on the existing map on {wording.moment(site.how.started)}."

@@ -9,7 +9,7 @@ from raydr.files import write_whole
 from raydr.report.map.atlas import map_of_run
 from raydr.report.map.later import later_rows
 from raydr.report.run import joined
-from raydr.report.run.page_content import story
+from raydr.report.run.page_content import page_values
 from raydr.report.templates import part, templates
 from raydr.runfolder.joined import read_joined
 from raydr.runfolder.reading import ELSEWHERE, RunFolder, read_run
@@ -32,10 +32,10 @@ def write_report(folder: Path) -> Path:
 def _content(run: RunFolder) -> dict[str, Any]:
     sites = read_joined(run.path)
     later = later_rows(run, sites)
-    return story(run, later) | {
+    return page_values(run, later) | {
         "run": run,
         "style": part("report.css"),
-        "story_script": part("run/story.js"),
+        "sections_script": part("run/sections.js"),
         "atlas": map_of_run(run, later),
         "joined": joined.sections(sites),
     }

@@ -22,7 +22,7 @@ MOST_DRAWN, INCHES = 20_000, 4.4  # rows and side of the printed map
 MOST_PROCESSES = 12  # bars of memory; of more processes, the largest are shown
 
 
-def story(run: RunFolder, later: Later) -> dict[str, Any]:
+def page_values(run: RunFolder, later: Later) -> dict[str, Any]:
     """Return the values for the header and all sections, by their names in the templates."""
     return _header(run, later) | _faithful(run) | _left(run) | _attacked(run) | _took(run) | _scenario(run)
 
@@ -78,7 +78,7 @@ def _left(run: RunFolder) -> dict[str, Any]:
         for way in ("up", "down", "simulation-only")
     )
     return {
-        "gist": privacy_summary.points(run),
+        "privacy_summary": privacy_summary.points(run),
         "up": up,
         "down": down,
         "simulated": simulated,

@@ -381,9 +381,10 @@ def columns_told(audit: Audit) -> str:
     found = audit.attributes
     if found is None:
         return ""
-    first, every = found.told[0], wording.plural(len(found.columns), "column")
+    inferred, every = found.inferred_columns, wording.plural(len(found.columns), "column")
+    first = inferred[0]
     return (
-        f"{len(found.told):,} of {every} of a record were inferred better than from its other columns alone:"
+        f"{len(inferred):,} of {every} of a record were inferred better than from its other columns alone:"
         f" {plain(first.column)} to within {wording.percent(first.error)} of its standard deviation (other columns"
         f" alone: {wording.percent(first.guess)})"
     )

@@ -192,7 +192,7 @@ def test_no_prose_has_a_part_in_it(tmp_path: Path) -> None:
 
 def first_screen(folder: Path) -> str:
     page = write_report(folder).read_text(encoding="utf-8")
-    found = re.search(r'<dl class="gist".*?</dl>', page, re.DOTALL)
+    found = re.search(r'<dl class="key-points".*?</dl>', page, re.DOTALL)
     assert found is not None
     return found.group()
 
