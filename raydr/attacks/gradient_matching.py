@@ -181,10 +181,10 @@ def _from_encoder(
     if not len(units):
         return None
     candidates = (weights[:, units] / offsets[units]).T
-    return view.unfed(_most_said(candidates, view.sizes[client]))
+    return view.unfed(_most_repeated(candidates, view.sizes[client]))
 
 
-def _most_said(candidates: Float64Array, count: int) -> Float64Array:
+def _most_repeated(candidates: Float64Array, count: int) -> Float64Array:
     """Return ``count`` of the candidates (units, features): the most repeated, each unlike those before it."""
     from scipy.spatial.distance import cdist
 

@@ -62,7 +62,7 @@ def turned(
 
     These leave a rotation open. Use the one that is nearest to the guessed records (rows, features).
     """
-    left, _, right = np.linalg.svd(inside.T @ frame.beside(guessed), full_matrices=False)
+    left, _, right = np.linalg.svd(inside.T @ frame.outside(guessed), full_matrices=False)
     return frame.points(frame.solver.coordinates(squared), inside @ (left @ right))
 
 

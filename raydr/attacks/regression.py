@@ -123,7 +123,7 @@ class _Targets:
     mean: Float64Array
     basis: Float64Array | None
     coordinates: Float64Array
-    beside: Float64Array
+    outside: Float64Array
 
     @classmethod
     def of(cls, values: FloatArray, seed: int) -> _Targets:
@@ -135,12 +135,12 @@ class _Targets:
         lengths = np.zeros(len(values))
         for start in range(0, len(values), _BLOCK):
             lengths[start : start + _BLOCK] = ((values[start : start + _BLOCK] - axes.mean) ** 2).sum(axis=1)
-        beside = np.maximum(lengths - (coordinates**2).sum(axis=1), 0.0)
-        return cls(values, axes.mean, axes.basis, coordinates, beside)
+        outside = np.maximum(lengths - (coordinates**2).sum(axis=1), 0.0)
+        return cls(values, axes.mean, axes.basis, coordinates, outside)
 
     def error(self, rows: Int64Array, misses: Float64Array) -> float:
         """Return the median error of rows whose coordinates are off by ``misses`` (rows, axes)."""
-        return float(np.median(np.sqrt((misses**2).sum(axis=1) + self.beside[rows])))
+        return float(np.median(np.sqrt((misses**2).sum(axis=1) + self.outside[rows])))
 
 
 @dataclass(kw_only=True, frozen=True)

@@ -132,7 +132,7 @@ def _verdict(
             scored = AttackErrors.of(matched, finding.guess, truth, side.spared)
             errors, examples = scored.errors, scored.examples(matched, truth)
         case Scored():
-            membership = told_apart(finding.scores, truth.members)
+            membership = membership_of(finding.scores, truth.members)
         case GroupShares():
             shares = share_errors(finding, view, truth)
         case ColumnEstimates():
@@ -232,10 +232,10 @@ class AttackErrors:
         )
 
 
-def told_apart(scores: Float64Array, members: BoolArray) -> Membership:
+def membership_of(scores: Float64Array, members: BoolArray) -> Membership:
     """Return the area under the curve, and the share of members found at one false alarm in 1,000.
 
-    >>> told_apart(np.array([3.0, 2.0, 1.0, 0.0]), np.array([True, False, True, False])).auc
+    >>> membership_of(np.array([3.0, 2.0, 1.0, 0.0]), np.array([True, False, True, False])).auc
     0.75
     """
     from scipy.stats import rankdata

@@ -39,11 +39,11 @@ def trilateration(view: View, side: Side) -> Iterator[Reconstruction]:
         raise NotApplicableError("the server does not know the points to which distances were posted.")
     found = [located(message) for message in messages]
     estimate = Estimate(tuple(piece for pieces, _ in found for piece in pieces))
-    beside = np.concatenate([heights for _, heights in found])
+    outside = np.concatenate([heights for _, heights in found])
     noisy = any(message.covered for message in messages)
     certain = None
     if not noisy and not view.keyed:  # for keyed records, the server assumes a frame that is wrong
-        certain = beside <= _SURE * np.hypot(estimate.lengths(estimate.mean()), beside)
+        certain = outside <= _SURE * np.hypot(estimate.lengths(estimate.mean()), outside)
     points = np.concatenate([message.points for message in messages if message.points is not None])
     count = len(np.unique(points, axis=0))
     knows = f"the {count:,} points to which distances were posted"
@@ -72,15 +72,15 @@ def located(message: Posted) -> tuple[list[Piece], Float64Array]:
         hull = message.space.frame(message.points - origin, noise)
         coordinates = hull.solver.coordinates(message.squared)
         piece = Piece(message.rows, hull.solver.centre + origin, coordinates, hull.solver.basis)
-        return [piece], _beside(hull, message.squared, coordinates)
+        return [piece], _distances_from(hull, message.squared, coordinates)
     frame = message.space.frame(message.space.points(message.points), noise)
-    coordinates, beside = frame.located(message.squared)
+    coordinates, outside = frame.located(message.squared)
     placed = frame.points(coordinates, np.zeros((len(coordinates), 0)))
     rows = np.asarray(message.space.rows(message.space.chart(placed)))
-    return list(Estimate.of(message.rows, rows).pieces), beside
+    return list(Estimate.of(message.rows, rows).pieces), outside
 
 
-def _beside(frame: AffineFrame, squared: Float64Array, coordinates: Float64Array) -> Float64Array:
+def _distances_from(frame: AffineFrame, squared: Float64Array, coordinates: Float64Array) -> Float64Array:
     """Return the distances (rows,) from the hull. If a square is negative, its absolute value is used."""
     heights = squared.mean(axis=1) - frame.solver.squared_norms.mean() - (coordinates**2).sum(axis=1)
     return np.asarray(np.sqrt(np.abs(heights)))

@@ -21,12 +21,12 @@ from raydr.data.categories import (
     Kind,
     Survey,
     agree,
+    common_words,
     indicators,
     kind_of_texts,
     kind_of_words,
     named_as_numbering,
     numbers_rows,
-    words_to_tell,
 )
 from raydr.data.columns import (
     NOT_LISTED,
@@ -351,7 +351,7 @@ def _surveys(
             counts = Counter() if texts is None else Counter(texts[rows].tolist())
             del counts[""]
             kind = kinds[place][feature] = kind_of_words(counts) if whole in TEXT_KINDS else whole
-            if common := words_to_tell(counts, kind, threshold):
+            if common := common_words(counts, kind, threshold):
                 words[place][feature] = common
     return [Survey(*found) for found in zip(kinds, words, strict=True)]
 

@@ -83,7 +83,7 @@ def kind_of_words(counts: Mapping[str, int]) -> Kind:
     return "identity" if 2 * len(counts) > sum(counts.values()) else "text"
 
 
-def words_to_tell(counts: Mapping[str, int], kind: Kind, threshold: Threshold) -> tuple[str, ...]:
+def common_words(counts: Mapping[str, int], kind: Kind, threshold: Threshold) -> tuple[str, ...]:
     """Return the words of a text column that a site may reveal: those that enough of its rows have."""
     if kind not in ("text", "one word"):
         return ()

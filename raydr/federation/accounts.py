@@ -115,7 +115,11 @@ class Accounts:
             self.records = None  # rows that depend on classes reveal more than noisy rows
         if kind.public or kind.stays or not call.clients:
             return Due()
-        claims = [claim_of(call, request, rows, records) for request, rows in told_of(call, sizes) if rows]
+        claims = [
+            claim_of(call, request, rows, records)
+            for request, rows in requests_with_rows(call, sizes)
+            if rows
+        ]
         mechanism = call.request_for(call.clients[0]).covering(records)
         if mechanism is None or None in claims or not claims:  # clients without rows reveal nothing
             if claims:
@@ -208,7 +212,7 @@ def _due(call: Call, mechanism: Mechanism, worst: Claim, secure: bool) -> Due:
     return Due(charge, call.sharing, whole.multiplier, secure)
 
 
-def told_of(call: Call, sizes: Sequence[int]) -> list[tuple[Request[Any], int]]:
+def requests_with_rows(call: Call, sizes: Sequence[int]) -> list[tuple[Request[Any], int]]:
     """Return each client's request and row count, once for clients with the same pair."""
     if call.request_for(call.clients[0]) is call.request:
         return [(call.request, rows) for rows in sorted({sizes[client] for client in call.clients})]

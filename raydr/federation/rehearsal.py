@@ -295,10 +295,10 @@ class Rehearsal(Federation):
 
     @property
     def efforts(self) -> dict[str, Effort]:
-        """Cost of each stage; operations only if the method states them (:meth:`reckon`)."""
+        """Cost of each stage; operations only if the method states them (:meth:`add_operations`)."""
         return self._exchange.efforts
 
-    def reckon(self, *, at_clients: float = 0.0, at_server: float = 0.0) -> None:
+    def add_operations(self, *, at_clients: float = 0.0, at_server: float = 0.0) -> None:
         """Add floating-point operations to the current stage: of all clients together, and of the server."""
         self._exchange.effort.at_clients += at_clients
         self._exchange.effort.at_server += at_server

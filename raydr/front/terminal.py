@@ -83,7 +83,7 @@ def print_result(folder: Path, *, verbose: bool = False) -> None:
 
 def _print_metrics(console: Console, run: RunFolder, verbose: bool) -> None:
     """Print the table of metrics and its footnotes; nothing if no metric was computed."""
-    shown, central = metric_rows.telling(run), run.measures.central
+    shown, central = metric_rows.main_metrics(run), run.measures.central
     if shown:
         table = _table("", "federated", *["pooled data"] * bool(central))
         for name in shown:

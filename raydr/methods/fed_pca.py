@@ -130,7 +130,7 @@ class FedPCA(MethodSettings):
             if asked is not None:
                 require_few_features(features)
                 federation.mean(asked, weights="rows")
-                federation.reckon(
+                federation.add_operations(
                     at_clients=2.0 * federation.rows * features**2, at_server=10.0 * features**3
                 )
             else:
@@ -139,7 +139,7 @@ class FedPCA(MethodSettings):
                     federation.mean(
                         CovarianceRequest(directions, moments.reach, moments.mean), weights="rows"
                     )
-                    federation.reckon(at_clients=4.0 * federation.rows * directions.size)
+                    federation.add_operations(at_clients=4.0 * federation.rows * directions.size)
                 federation.guess(
                     f"{_REHEARSED_SUMS} sums were assumed for the axes to converge",
                     CovarianceRequest,
@@ -147,7 +147,7 @@ class FedPCA(MethodSettings):
                 )
         with federation.stage("map"):
             _places(federation, self, moments.mean, shaped((features, self.dimensions)))
-            federation.reckon(at_clients=2.0 * federation.rows * features * self.dimensions)
+            federation.add_operations(at_clients=2.0 * federation.rows * features * self.dimensions)
 
 
 @dataclass(frozen=True)

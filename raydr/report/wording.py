@@ -288,13 +288,13 @@ def _faithfulness(run: RunFolder) -> str:
         if value is not None and not meaning(name)
     }
     central = run.measures.central
-    telling = [
+    preferred = [
         "npa_10",
         *(name for name in federated if name.startswith("npa_")),
         "trustworthiness",
         *federated,
     ]
-    name = next((name for name in telling if name in federated), None)
+    name = next((name for name in preferred if name in federated), None)
     if name is None:
         return "no metric of the map was computed"
     value, bound = federated[name], central.get(name)

@@ -75,7 +75,7 @@ def leading_axes(product: Product, features: int, count: int) -> Converged:
     axes = basis
     while sums < MOST_SUMS:
         with one_blas_thread():
-            fresh = _beside(basis, fresh, TURNED * scale)
+            fresh = _orthonormal_rest(basis, fresh, TURNED * scale)
         if not fresh.shape[1]:  # the product adds no new direction
             break
         image = product(fresh)
@@ -96,7 +96,7 @@ def leading_axes(product: Product, features: int, count: int) -> Converged:
     return Converged(found, turned, sums)
 
 
-def _beside(basis: Float64Array, directions: Float64Array, least: float) -> Float64Array:
+def _orthonormal_rest(basis: Float64Array, directions: Float64Array, least: float) -> Float64Array:
     """Return orthonormal columns for the parts of directions outside a basis that are longer than ``least``."""
     for _ in range(2):  # twice is enough (Kahan and Parlett)
         directions = directions - basis @ (basis.T @ directions)

@@ -40,7 +40,7 @@ from raydr.runfolder.reading import RunFolder, read_run
 from raydr.runfolder.records import Joining
 from raydr.runfolder.writing import write_data, write_json, write_placed
 from raydr.scenarios.afterwards.showing import shown
-from raydr.scenarios.afterwards.transforming import Placing, placing_of, refuse_nowhere
+from raydr.scenarios.afterwards.transforming import Placing, placing_of, require_positions
 from raydr.scenarios.running.federation_plan import plan_of
 from raydr.statistics.preparing import COMMON
 
@@ -106,7 +106,7 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
             f"The model in {folder / records.MODEL} does not fit method.kind {plan.method!r} ({error!r}): restore the"
             " run folder as the run wrote it, or repeat the run."
         ) from error
-    refuse_nowhere(table, placed.places)
+    require_positions(table, placed.places)
     joining = Joining(
         site=name,
         map=sha256_of_file(folder / records.EMBEDDING),

@@ -218,7 +218,7 @@ class Placing:
     def found(self, table: Table) -> Placed:
         """Place the rows of a table; raise DataError if one has no place."""
         found = self.found_of(self.prepared(table))
-        refuse_nowhere(table, found.places)
+        require_positions(table, found.places)
         return found
 
     def found_of(self, rows: FloatArray) -> Placed:
@@ -278,7 +278,7 @@ def _require_filling(folder: Path, scenario: Scenario, model: Model) -> None:
         )
 
 
-def refuse_nowhere(table: Table, places: FloatArray) -> None:
+def require_positions(table: Table, places: FloatArray) -> None:
     """Raise DataError if a row of a table has no place."""
     nowhere = np.flatnonzero(~np.isfinite(places).all(axis=1))
     if nowhere.size:

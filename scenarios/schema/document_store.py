@@ -96,9 +96,9 @@ class DocumentStore:
         try:
             return read_limited(path, LARGEST).decode("utf-8")
         except FileNotFoundError:
-            beside = [entry.name for entry in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+            files = [entry.name for entry in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
             if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
-                near = did_you_mean(path.name, beside)
+                near = did_you_mean(path.name, files)
                 place = path.parent.absolute()
                 raise ScenarioError(
                     f"There is no file {path.name!r} in {place}{near}: correct the path, or give a name from"
@@ -107,7 +107,7 @@ class DocumentStore:
                     else f"There is no folder {place}: correct the path."
                 ) from None
             raise ScenarioError(
-                f"There is no {self.noun} {str(document)!r}{did_you_mean(path.name, [*names, *beside])}: give a YAML"
+                f"There is no {self.noun} {str(document)!r}{did_you_mean(path.name, [*names, *files])}: give a YAML"
                 f" file, or a shipped {self.noun}: {', '.join(names)}."
             ) from None
         except IsADirectoryError:

@@ -224,9 +224,9 @@ def test_what_lies_outside_the_axes_is_the_rest_of_each_row_and_never_less_than_
     centred = values - values.mean(axis=0)
     outside = np.linalg.svd(centred)[2][4:]
     found = regression._Targets.of(values, 0)
-    np.testing.assert_allclose(found.beside, ((centred @ outside.T) ** 2).sum(axis=1), rtol=1e-9)
+    np.testing.assert_allclose(found.outside, ((centred @ outside.T) ** 2).sum(axis=1), rtol=1e-9)
     within = draw.normal(size=(200, 3)) @ draw.normal(size=(3, 9)) + 4.0
-    beside = regression._Targets.of(within, 0).beside
+    beside = regression._Targets.of(within, 0).outside
     assert (beside >= 0.0).all()
     np.testing.assert_allclose(beside, 0.0, atol=1e-12)
 

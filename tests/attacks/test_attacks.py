@@ -22,7 +22,7 @@ from raydr.attacks.known_sample import known_sample
 from raydr.attacks.membership import membership
 from raydr.attacks.point_cloud import cloud, unfolded
 from raydr.attacks.principal import principal_axes
-from raydr.attacks.scoring import judged, told_apart
+from raydr.attacks.scoring import judged, membership_of
 from raydr.attacks.surrogate_inversion import surrogate_inversion
 from raydr.attacks.trilateration import trilateration
 from raydr.federation.transcript import FIRST_CALLS, Seen, Transcript
@@ -221,7 +221,7 @@ def test_distances_between_rows_that_the_method_scaled_are_the_rows_own() -> Non
     (found,) = trilateration(view, NOTHING)
     assert scored(found, rows).errors.exact == 1.0
     side = Side(public=rows[:0], candidates=np.concatenate([rows, random(40, 5, 2) + 50.0]))
-    assert told_apart(next(membership(view, side)).scores, np.arange(80) < 40).auc == 1.0
+    assert membership_of(next(membership(view, side)).scores, np.arange(80) < 40).auc == 1.0
     other = view_of(cut(rows), ScaleRows(np.full(5, 50.0), uneven, False), DistanceRequest(points))
     with pytest.raises(NotApplicableError, match="scaled features by different factors"):
         list(trilateration(other, NOTHING))
@@ -590,7 +590,7 @@ def test_what_was_posted_of_each_record_tells_who_was_there() -> None:
     rows, others = random(300, 5, 0), random(300, 5, 1)
     side = Side(public=rows[:0], candidates=np.concatenate([rows, others]))
     (found,) = membership(anchored(rows, random(7, 5, 2)), side)
-    told = told_apart(found.scores, np.arange(600) < 300)
+    told = membership_of(found.scores, np.arange(600) < 300)
     assert told.auc > 0.999
     assert told.tpr == 1.0
 
@@ -614,7 +614,7 @@ def test_a_noisy_mean_embedding_does_not_tell_who_was_there_and_a_bare_one_of_fe
             for one in membership(view_of(cut(rows, 2), request, mean=True), side)
             if MeanEmbedding in one.uses
         )
-        aucs[name] = told_apart(found.scores, np.arange(1200) < 200).auc
+        aucs[name] = membership_of(found.scores, np.arange(1200) < 200).auc
     assert aucs["bare"] > 0.75
     assert abs(aucs["noisy"] - 0.5) < 0.1
 
@@ -717,7 +717,7 @@ def test_auc_and_false_alarms_are_those_of_counting() -> None:
     scores, members = np.round(draw.normal(size=400), 1), draw.random(400) < 0.3
     inside, outside = scores[members], scores[~members]
     pairs = np.sign(inside[:, None] - outside[None, :])
-    told = told_apart(scores, members)
+    told = membership_of(scores, members)
     assert told.auc == pytest.approx(float((pairs == 1).mean() + 0.5 * (pairs == 0).mean()))
     assert told.tpr == float((inside > outside.max()).mean())
 

@@ -17,7 +17,7 @@ from raydr.attacks.learnt_inversion import FEW, _surroundings, learnt_inversion,
 from raydr.attacks.per_record import per_record
 from raydr.attacks.property_inference import property_inference
 from raydr.attacks.regression import fitted, predicted
-from raydr.attacks.scoring import judged, share_errors, told_apart
+from raydr.attacks.scoring import judged, membership_of, share_errors
 from raydr.attacks.trilateration import trilateration
 from raydr.federation import Request
 from raydr.federation.transcript import Transcript
@@ -512,4 +512,4 @@ def test_members_are_found_at_one_false_alarm_in_a_thousand(above: int, found: f
     scores = np.where(np.arange(2040) < 10, 2.0, 0.0)
     scores[40 : 40 + above] = 3.0
     scores[10:40] = -1.0
-    assert told_apart(scores, members).tpr == found
+    assert membership_of(scores, members).tpr == found

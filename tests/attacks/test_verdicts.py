@@ -27,7 +27,7 @@ from raydr.attacks.contract import (
     Scored,
     Unordered,
 )
-from raydr.attacks.scoring import AttackErrors, column_errors, judged, share_errors, told_apart
+from raydr.attacks.scoring import AttackErrors, column_errors, judged, membership_of, share_errors
 from raydr.attacks.verdicts import (
     Audit,
     ColumnErrors,
@@ -206,12 +206,12 @@ def test_one_other_in_a_thousand_rounded_down_may_be_taken_for_a_member(
 ) -> None:
     """Two of five members score 2, and so many others 3."""
     scores = np.array([2.0, 2.0, 0.0, 0.0, -1.0, *[3.0] * above, *[0.0] * (others - above)])
-    told = told_apart(scores, np.arange(len(scores)) < 5)
+    told = membership_of(scores, np.arange(len(scores)) < 5)
     assert (told.tpr, told.members, told.others) == (found, 5, others)
 
 
 def test_members_that_score_as_high_as_the_threshold_are_not_found() -> None:
-    told = told_apart(np.array([2.0, 1.0, 2.0, 0.0]), np.array([True, True, False, False]))
+    told = membership_of(np.array([2.0, 1.0, 2.0, 0.0]), np.array([True, True, False, False]))
     assert told.tpr == 0.0
     assert told.auc == (0.5 + 1 + 0 + 1) / 4  # of four pairs two are won, one is even, one is lost
 
@@ -219,7 +219,7 @@ def test_members_that_score_as_high_as_the_threshold_are_not_found() -> None:
 def test_candidates_of_one_sort_alone_are_no_test() -> None:
     for members in (np.ones(4, np.bool_), np.zeros(4, np.bool_)):
         with pytest.raises(NotApplicableError, match="candidates are not of both kinds"):
-            told_apart(np.arange(4.0), members)
+            membership_of(np.arange(4.0), members)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tiny import tiny_run_with_report, tiny_scenario
 
 from raydr.data import categories, load
-from raydr.data.categories import kind_of_texts, words_to_tell
+from raydr.data.categories import common_words, kind_of_texts
 from raydr.data.site import SiteFile, laid_out
 from raydr.data.spelling import Threshold
 from raydr.errors import ScenarioError
@@ -117,7 +117,7 @@ def test_nearly_all_different_is_an_identity_at_any_size(rows: int, data: st.Dat
     else:
         assert kind == "much text"
     expected = {word for word, count in counts.items() if count >= 5} if kind == "text" else set()
-    assert set(words_to_tell(counts, kind, Threshold())) == expected
+    assert set(common_words(counts, kind, Threshold())) == expected
 
 
 def test_one_value_for_every_two_rows_is_no_identity_yet() -> None:

@@ -24,7 +24,7 @@ import raydr
 from raydr.arrays import Float64Array
 from raydr.errors import ScenarioError
 from raydr.federation import Client, ClientError, Federation
-from raydr.federation.accounts import Accounts, Due, claim_of, sharing_of, told_of
+from raydr.federation.accounts import Accounts, Due, claim_of, requests_with_rows, sharing_of
 from raydr.federation.enrolment import Enrol
 from raydr.federation.host import ClientHost
 from raydr.federation.releases import Released
@@ -700,9 +700,9 @@ class TestAccounts:
 
     def test_clients_that_are_told_the_same_and_have_as_many_rows_are_looked_at_once(self) -> None:
         one, own = Shift(1.0), OwnShift(np.arange(4.0))
-        assert told_of(call_for(one), SIZES) == [(one, 0), (one, 4), (one, 10)]
-        assert told_of(call_for(one, (2,)), SIZES) == [(one, 10)]
-        parts = told_of(call_for(own, (2, 3)), SIZES)
+        assert requests_with_rows(call_for(one), SIZES) == [(one, 0), (one, 4), (one, 10)]
+        assert requests_with_rows(call_for(one, (2,)), SIZES) == [(one, 10)]
+        parts = requests_with_rows(call_for(own, (2, 3)), SIZES)
         assert [(told.by.tolist(), rows) for told, rows in parts] == [([2.0], 10), ([3.0], 4)]  # type: ignore[attr-defined]
 
     def test_a_claim_is_that_of_the_answer_whether_it_is_added_up_or_not(self) -> None:

@@ -19,7 +19,7 @@ _OTHERS = {
 
 
 @contextmanager
-def said_what_for(document: str, command: str) -> Iterator[None]:
+def suggesting_command(document: str, command: str) -> Iterator[None]:
     """If a command cannot read a document, raise an error that names the command that can, if there is one."""
     try:
         yield

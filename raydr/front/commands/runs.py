@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from raydr.front import options
-from raydr.front.commands.misplaced import said_what_for
+from raydr.front.commands.misplaced import suggesting_command
 from raydr.front.jobs import address_option, submit_file
 from raydr.front.streams import note_on_error
 
@@ -48,7 +48,7 @@ def run(
     if resume and (overrides or inline or out is not None):
         raise click.UsageError("--resume cannot change a run: leave out --set, --inline and --out")
     options.require_one_of(quiet, verbose)
-    with said_what_for(scenario, "run"):
+    with suggesting_command(scenario, "run"):
         checked = None if resume else read(scenario, options.with_inline(overrides, inline, address))
     title = "" if checked is None else title_of(checked)
     with heard_on_terminal(quiet=quiet, title=title) as listener:
@@ -99,7 +99,7 @@ def map_(
 
     options.require_one_of(quiet, verbose)
     overrides = options.with_inline(overrides, inline, address)
-    with said_what_for(data, "map"), reading_on_terminal(quiet=quiet, logs=False) as progress:
+    with suggesting_command(data, "map"), reading_on_terminal(quiet=quiet, logs=False) as progress:
         own = own_data(data, site=site, label=label, method=method, overrides=overrides, progress=progress)
     if not quiet:
         print_interpretation(own.scenario, own.facts, verbose=verbose)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from raydr.front import options
-from raydr.front.commands.misplaced import said_what_for
+from raydr.front.commands.misplaced import suggesting_command
 from raydr.front.streams import note_on_error
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def sweep(
     from raydr.tune.trackers import trackers
 
     _whether_as_it_was(resume, retry_failed, {"--set": overrides, "--out": out is not None, "--quick": quick})
-    with said_what_for(sweep_, "sweep"):
+    with suggesting_command(sweep_, "sweep"):
         asked = None if resume else read_sweep(sweep_, overrides, quick=quick)
     name = Path(sweep_).name.split(".")[0] if asked is None else asked.name
     _swept(
@@ -91,7 +91,7 @@ def reproduce(
 
     given = {"--set": overrides, "--only": only, "--seeds": seeds, "--no-published": no_published}
     _whether_as_it_was(resume, retry_failed, {**given, "--out": out is not None, "--quick": quick})
-    with said_what_for(table, "reproduce"):
+    with suggesting_command(table, "reproduce"):
         asked = (
             None
             if resume

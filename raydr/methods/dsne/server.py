@@ -126,15 +126,15 @@ class DSNE(DsneSettings):
         if self.shots == "single":
             with federation.stage("sites"):
                 federation.ask(AroundRequest(self, reference, places))
-                federation.reckon(at_clients=pairs * (searched + 10.0 * self.total))
+                federation.add_operations(at_clients=pairs * (searched + 10.0 * self.total))
             return
         with federation.stage("affinities"):
             federation.ask(BeginRequest(self, reference))
-            federation.reckon(at_clients=pairs * searched)
+            federation.add_operations(at_clients=pairs * searched)
         with federation.stage("iterations"):
             for number in federation.rounds(self.total, {}):
                 federation.mean(StepRequest(places, number, self.pace(number)))
-                federation.reckon(at_clients=10.0 * pairs)
+                federation.add_operations(at_clients=10.0 * pairs)
         with federation.stage("map"):
             federation.ask(SitePlacesRequest(dimensions))
 

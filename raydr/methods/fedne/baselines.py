@@ -50,7 +50,9 @@ class LocalNE(PresetSettings, PooledEncoder):
         with federation.stage("rounds"):  # which a run adds to the stage before
             for round in federation.rounds(self.rounds, {}):
                 federation.mean(AloneRequest(self, round), weights="rows")
-                federation.reckon(at_clients=training_operations(self, federation.sizes, federation.features))
+                federation.add_operations(
+                    at_clients=training_operations(self, federation.sizes, federation.features)
+                )
         with federation.stage("map"):
             federation.ask(AlonePositionRequest(self))
 

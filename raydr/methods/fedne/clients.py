@@ -414,12 +414,12 @@ def objective_of(clients: Sequence[Client], requests: Sequence[TrainRequest]) ->
 def others_field(client: Client, request: TrainRequest, grid: Grid) -> Float32Array:
     """Return the field (nodes, nodes) without the client's own density, computed again with the current encoder."""
     from raydr.methods.fedne.field import deposit, repulsion_field
-    from raydr.methods.fedne.surrogates import speaking_rows
+    from raydr.methods.fedne.surrogates import density_rows
 
     share = float(request.spoken[0])
     if not share:
         return request.field
-    places = positions_of(speaking_rows(client), request.weights, request.training.hidden)
+    places = positions_of(density_rows(client), request.weights, request.training.hidden)
     own = repulsion_field(grid, deposit(grid, places) / max(1, len(places)), request.training.softening)
     return (request.field - share * own).astype(np.float32)
 

@@ -262,7 +262,7 @@ class FedNE(AveragedMap):
             rehearse_axes(federation, reach, first_axes(self))
         if self.prototypes is not None:
             federation.ask(PrototypeRequest(self.prototypes, federation.features))
-            federation.reckon(at_server=self.warm_steps * step_operations(self, federation.features))
+            federation.add_operations(at_server=self.warm_steps * step_operations(self, federation.features))
 
     def first_control_variates(self, federation: Federation, parameters: int) -> State:
         """Return zeros, or nothing without control variates.

@@ -83,7 +83,7 @@ class LandmarkNE(SharedEncoder):
             landmarks = rehearse_frame(federation, self.frame)
         with federation.stage("distances"):
             federation.ask(DistanceRequest(landmarks))
-            federation.reckon(at_clients=2.0 * federation.rows * landmarks.size)
+            federation.add_operations(at_clients=2.0 * federation.rows * landmarks.size)
         with federation.stage("training"):
             rehearse_training(federation, self, min(landmarks.shape))
 

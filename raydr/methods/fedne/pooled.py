@@ -97,7 +97,7 @@ def rehearse_training(federation: Rehearsal, settings: ContrastiveEncoder, featu
     """Count the operations of :func:`trained_at_server` for rows with this many features."""
     for _ in federation.rounds(settings.rounds, {}):
         operations = training_operations(settings, [federation.rows], features)
-        federation.reckon(at_server=operations)
+        federation.add_operations(at_server=operations)
 
 
 class PooledEncoder(ContrastiveEncoder):

@@ -216,10 +216,10 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
                     trained = [self.trained_rows(rows) for rows in present]
                     operations = training_operations(self, trained, federation.features)
                     operations += mixing_operations(self, present, federation.features)
-                federation.reckon(at_clients=operations)
+                federation.add_operations(at_clients=operations)
         with federation.stage("map"):
             places_of(federation, self, weights)
-            federation.reckon(at_clients=2.0 * federation.rows * parameters)
+            federation.add_operations(at_clients=2.0 * federation.rows * parameters)
 
 
 def planned_axes(federation: Rehearsal, settings: AveragedEncoder) -> PrincipalAxes | None:

@@ -20,7 +20,7 @@ REACHES: Float64Array = 0.25 * np.exp2(np.arange(129) / 8)
 """Sizes of the map that clients vote on, from 0.25 to 16,384 in steps of 9%."""
 
 
-SPEAKING_ROWS = 256
+DENSITY_ROWS = 256
 """Largest number of rows that represent a client in the field, drawn in each round. The gain of 512 and 1,024
 is smaller than the effect of another seed (MNIST, 60,000 rows, 20 clients)."""
 
@@ -37,7 +37,7 @@ class Density(
     Attributes
     ----------
     share : (nodes, nodes) float64
-        Sums to 1: of the client's rows, or of `SPEAKING_ROWS` of them drawn for the round; without votes, of all.
+        Sums to 1: of the client's rows, or of `DENSITY_ROWS` of them drawn for the round; without votes, of all.
     votes : (sizes,) float64
         For each of :data:`REACHES`, 0 or 1: whether all these rows lie within it; empty if not requested.
     """
@@ -87,18 +87,18 @@ def density(client: Client, request: DensityRequest) -> Density:
     if not request.votes:
         exact = positions_by_row(client.rows, request.weights, request.hidden)
         return Density(deposit(Grid(request.reach, request.nodes), exact) / max(1, len(exact)), np.zeros(0))
-    positions = positions_of(speaking_rows(client), request.weights, request.hidden)
+    positions = positions_of(density_rows(client), request.weights, request.hidden)
     share = deposit(Grid(request.reach, request.nodes), positions) / max(1, len(positions))
     farthest = np.abs(positions).max(initial=0.0)
     return Density(share, (farthest <= REACHES).astype(np.float64))
 
 
-def speaking_rows(client: Client) -> FloatArray:
+def density_rows(client: Client) -> FloatArray:
     """Return the rows (rows, features) that represent a client in the field, the same throughout a round."""
     rows = client.rows
-    if len(rows) <= SPEAKING_ROWS:
+    if len(rows) <= DENSITY_ROWS:
         return rows
-    return rows[client.stream("density").choice(len(rows), SPEAKING_ROWS, replace=False)]
+    return rows[client.stream("density").choice(len(rows), DENSITY_ROWS, replace=False)]
 
 
 def positions_by_row(rows: FloatArray, weights: Float32Array, hidden: tuple[int, ...]) -> Float64Array:

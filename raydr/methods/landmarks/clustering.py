@@ -74,10 +74,10 @@ def unknown_rows(vectors: Float64Array) -> BoolArray:
     return np.asarray(~np.any(vectors, axis=1))
 
 
-def require_places(rows: FloatArray, clusters: int, of: int | None = None) -> None:
+def require_places(rows: FloatArray, clusters: int, count: int | None = None) -> None:
     """Raise DataError if rows (rows, dimensions) have fewer distinct positions than clusters.
 
-    ``of`` counts all rows.
+    ``count`` is the number of all rows.
     """
     places: set[str] = set()
     if len(rows):  # row by row, because a wide row is many numbers
@@ -89,7 +89,7 @@ def require_places(rows: FloatArray, clusters: int, of: int | None = None) -> No
                 return
     if len(places) < clusters:
         raise DataError(
-            f"The kernel separates only {len(places)} of the {of or len(rows)} rows, too few for"
+            f"The kernel separates only {len(places)} of the {count or len(rows)} rows, too few for"
             f" {clusters} clusters. Ask for fewer method.clusters. If the rows do differ, the kernel is"
             " too narrow or too wide for them: leave method.gamma out."
         )

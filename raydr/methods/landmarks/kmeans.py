@@ -155,7 +155,7 @@ def rehearse_k_means(federation: Rehearsal, settings: LandmarkSettings, moments:
     for number in federation.rounds(settings.steps, {}):
         landmarks = shaped((_planned(wanted, settings.steps, number), federation.features))
         federation.sum(_request(federation, landmarks, moments))
-        federation.reckon(at_clients=2.0 * federation.rows * landmarks.size)
+        federation.add_operations(at_clients=2.0 * federation.rows * landmarks.size)
     return shaped((wanted, federation.features))
 
 

@@ -234,7 +234,7 @@ def rehearse_learning(
         average(federation, request, aggregation, weights=weights)
         present = sum(federation.sizes[client] for client in federation.answered)
         of_each = 4 * federation.features + KERNEL_OPERATIONS
-        federation.reckon(
+        federation.add_operations(
             at_clients=float(settings.local_steps) * present * len(course.start) * of_each,
             at_server=float(len(course.start)) ** 2 * of_each,
         )

@@ -135,11 +135,11 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
                 landmarks = rehearse_frame(federation, self)
         with federation.stage("distances"):
             federation.ask(DistanceRequest(landmarks))
-            federation.reckon(at_clients=2.0 * federation.rows * landmarks.size)
+            federation.add_operations(at_clients=2.0 * federation.rows * landmarks.size)
             if self.origin == "k-means":
                 federation.guess("no group was assumed to be dropped", DistanceRequest, Distances)
         with federation.stage("geometry"):
-            federation.reckon(at_server=2.0 * federation.rows * len(landmarks) * min(landmarks.shape))
+            federation.add_operations(at_server=2.0 * federation.rows * len(landmarks) * min(landmarks.shape))
 
     def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
         """Return positions (rows, dimensions) of new rows, locally by :mod:`raydr.methods.references`."""

@@ -158,10 +158,10 @@ def rehearse_embedding(
         similarity = _similarity_request(federation, request)
         average(federation, similarity, settings.aggregation, weights=settings.weights)
     waves = float(request.count) * (federation.features + KERNEL_OPERATIONS)
-    federation.reckon(at_clients=2.0 * federation.rows * waves)
+    federation.add_operations(at_clients=2.0 * federation.rows * waves)
     landmarks = settings.landmark_count(federation.rows, federation.features)
     for _ in federation.rounds(settings.steps, {}):
-        federation.reckon(at_server=4.0 * landmarks * waves)
+        federation.add_operations(at_server=4.0 * landmarks * waves)
 
 
 def _similarity_request(federation: Federation, request: MeanEmbeddingRequest) -> SelfSimilarityRequest:

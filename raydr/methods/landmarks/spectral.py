@@ -237,17 +237,17 @@ class FedSpectral(LandmarkSettings, MethodSettings):
         rows, features, landmarks = federation.rows, federation.features, learnt.points
         with federation.stage("kernels"):
             federation.ask(KernelRequest(landmarks, learnt.gamma))
-            federation.reckon(at_clients=2.0 * rows * landmarks.size)
+            federation.add_operations(at_clients=2.0 * rows * landmarks.size)
             if self.origin == "k-means":
                 federation.guess("no group was assumed to be dropped", KernelRequest, Kernels)
         with federation.stage("geometry"):
-            federation.reckon(at_server=2.0 * rows * len(landmarks) * min(landmarks.shape))
+            federation.add_operations(at_server=2.0 * rows * len(landmarks) * min(landmarks.shape))
         with federation.stage("clusters"):
             if self.estimator == "nystrom":
-                federation.reckon(at_server=4.0 * rows * len(landmarks) ** 2)
+                federation.add_operations(at_server=4.0 * rows * len(landmarks) ** 2)
             else:
                 passes, each = (1, 0) if self.by_neighbors else (_PASSES, KERNEL_OPERATIONS)
-                federation.reckon(at_server=float(passes) * rows**2 * (2 * features + each))
+                federation.add_operations(at_server=float(passes) * rows**2 * (2 * features + each))
 
 
 @dataclass(frozen=True)
@@ -393,10 +393,15 @@ class PlaceClusters:
 
 
 def place_clusters(
-    settings: FedSpectral, rows: FloatArray, gamma: float, seed: int, journal: Journal, of: int | None = None
+    settings: FedSpectral,
+    rows: FloatArray,
+    gamma: float,
+    seed: int,
+    journal: Journal,
+    count: int | None = None,
 ) -> PlaceClusters:
-    """Cluster rows (rows, dimensions) by nearest neighbours or Gaussian kernel; ``of`` is the number of all rows."""
-    require_places(rows, settings.clusters, of)
+    """Cluster rows (rows, dimensions) by nearest neighbours or Gaussian kernel; ``count`` is the number of all rows."""
+    require_places(rows, settings.clusters, count)
     if settings.by_neighbors:
         spectrum, neighbors, converged = neighbor_spectrum(
             Points(rows),

@@ -48,7 +48,7 @@ def private_cells(
         moved, counts = shrunken_steps(clip * sums.residuals, sums.counts / COUNT_WEIGHT, clip, noise)
         state["centres"], state["counts"] = state["centres"] + moved, counts
         federation.report(objective=None, moved=float((moved**2).sum()))
-    return spoken_for(state["centres"], state["counts"], budget.deviation(-1))
+    return heavy_cells(state["centres"], state["counts"], budget.deviation(-1))
 
 
 def shrunken_steps(
@@ -70,7 +70,7 @@ def shrunken_steps(
     return kept[:, None] * steps, counts
 
 
-def spoken_for(
+def heavy_cells(
     centres: Float64Array, counts: Float64Array, noise: float
 ) -> tuple[Float64Array, Float64Array]:
     """Return the cells whose count exceeds half its noise, by decreasing count; if there are none, the heaviest."""

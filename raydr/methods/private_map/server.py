@@ -114,7 +114,7 @@ class PrivateMap(PrivateMapSettings):
             federation.sum(FirstMomentsRequest(seen, rows, noise))
             mean = shaped((seen.sums,))
             federation.sum(ScatterRequest(seen, mean, 1.0, rows, budget.noise(budget.scatter, 1.0)))
-            federation.reckon(at_clients=2.0 * rows * seen.sums**2, at_server=10.0 * seen.sums**3)
+            federation.add_operations(at_clients=2.0 * rows * seen.sums**2, at_server=10.0 * seen.sums**3)
         axes = min(self.axes, seen.sums)
         frame = Frame(seen, mean, shaped((seen.sums, axes)))
         sizes = budget.cells(self, rows)
@@ -123,13 +123,13 @@ class PrivateMap(PrivateMapSettings):
                 centres = shaped((sizes[round - 1], axes))
                 noise = budget.noise(budget.rounds[round - 1], 1.0)
                 federation.sum(CellSumsRequest(frame, centres, 1.0, rows, noise))
-                federation.reckon(at_clients=2.0 * rows * centres.size)
+                federation.add_operations(at_clients=2.0 * rows * centres.size)
         with federation.stage("map"):
-            federation.reckon(at_server=1e3 * (self.early_iterations + self.iterations) * sizes[-1])
+            federation.add_operations(at_server=1e3 * (self.early_iterations + self.iterations) * sizes[-1])
         with federation.stage("places"):
             landmarks = Landmarks(centres, shaped((len(centres),)), shaped((len(centres), 2)))
             federation.ask(PlaceRequest(frame, landmarks, self.own, self.placing_iterations))
-            federation.reckon(at_clients=10.0 * self.placing_iterations * rows * len(centres))
+            federation.add_operations(at_clients=10.0 * self.placing_iterations * rows * len(centres))
             federation.guess("all cells were assumed to be in use", CellSums, CellSumsRequest, PlaceRequest)
 
 

@@ -141,7 +141,7 @@ def align(
                 if sweep + 1 < sweeps or not settled[client]:
                     half = _half(owners[theirs])
                     parts += [half, ~half]
-                together, *halves = residuals.beside(points[theirs], parts)
+                together, *halves = residuals.compared_with(points[theirs], parts)
                 best = together.best()
                 if halves:
                     turned[client], settled[client] = _borne_out(best, together, (halves[0], halves[1]), rng)

@@ -43,11 +43,11 @@ class Residuals:
     factor: Float64Array
     anchors: Float64Array | None
 
-    def beside(self, others: Float64Array, parts: Sequence[BoolArray]) -> list[Comparison]:
+    def compared_with(self, others: Float64Array, parts: Sequence[BoolArray]) -> list[Comparison]:
         """Compare them with parts (others,) of the points (others, dimensions) of others, each part by itself."""
         own = np.column_stack([self.coordinates, np.linalg.norm(self.factor, axis=1)])
-        beside = self.frame.beside(others)
-        known = np.column_stack([self.frame.inside(others), np.linalg.norm(beside, axis=1)])
+        outside = self.frame.outside(others)
+        known = np.column_stack([self.frame.inside(others), np.linalg.norm(outside, axis=1)])
         members = [np.flatnonzero(part) for part in parts]
 
         def search(block: tuple[int, int]) -> list[_Nearest]:
@@ -61,7 +61,7 @@ class Residuals:
             tables = [np.concatenate([self.anchors, others[which]]) for which in members]
             recurrences = map_threaded(Recurrence.of, tables, None)
         return [
-            Comparison(self, *nearest.predicting(beside), recurrence)
+            Comparison(self, *nearest.predicting(outside), recurrence)
             for nearest, recurrence in zip(found, recurrences, strict=True)
         ]
 

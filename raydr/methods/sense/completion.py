@@ -112,7 +112,7 @@ class Located:
     noisy: bool
 
     @property
-    def beside(self) -> Float64Array:
+    def residual_lengths(self) -> Float64Array:
         """Lengths of residuals (rows,), if known."""
         return np.zeros_like(self.heights) if self.noisy else self.heights
 
@@ -209,7 +209,9 @@ def pointwise_points(
     places = list(federation.compute(located, blocks))
     if not anchors.local.size:
         points = [
-            place.frame.points(place.coordinates, place.beside[:, None][:, : place.frame.codimension])
+            place.frame.points(
+                place.coordinates, place.residual_lengths[:, None][:, : place.frame.codimension]
+            )
             for place in places
         ]
     elif isinstance(space, EuclideanSpace):
@@ -233,7 +235,7 @@ def pointwise_points(
     share = np.concatenate([place.open_share for place in places])[back]
     first = places[0].frame
     common = not anchors.local.size and first.codimension > 0 and settings.solver == "closed-form"
-    heights = np.concatenate([place.beside for place in places])
+    heights = np.concatenate([place.residual_lengths for place in places])
     return np.concatenate(points)[back], Known(
         rank=first.rank,
         codimension=federation.features - first.rank,

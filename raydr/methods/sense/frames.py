@@ -37,7 +37,7 @@ class Frame(Protocol):
     def inside(self, points: Float64Array) -> Float64Array:
         """Return coordinates inside, (rows, rank), of known points (rows, dimensions)."""
 
-    def beside(self, points: Float64Array) -> Float64Array:
+    def outside(self, points: Float64Array) -> Float64Array:
         """Return components outside, (rows, codimension), of known points (rows, dimensions)."""
 
     def residuals(self, points: Float64Array) -> Float64Array:
@@ -160,14 +160,14 @@ class AffineFrame:
         """Return coordinates in the hull, (rows, rank), of points (rows, features)."""
         return np.asarray((points - self.solver.centre) @ self.solver.basis.T)
 
-    def beside(self, points: Float64Array) -> Float64Array:
+    def outside(self, points: Float64Array) -> Float64Array:
         """Return components outside the hull, (rows, codimension), of points (rows, features)."""
         return np.asarray((points - self.solver.centre) @ self.complement.T)
 
     def residuals(self, points: Float64Array) -> Float64Array:
         """Return components outside the hull, in as many directions as features if these are many."""
         if not wide(points, self.rank):
-            return self.beside(points)
+            return self.outside(points)
         return without(points - self.solver.centre, self.solver.basis)
 
     def points(self, coordinates: Float64Array, components: Float64Array) -> Float64Array:

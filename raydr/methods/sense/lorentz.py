@@ -153,14 +153,14 @@ class LorentzFrame:
         """Return coordinates inside, (rows, rank), of known points (rows, d + 1)."""
         return np.asarray(self._seen(points) @ self.spanned.T)
 
-    def beside(self, points: Float64Array) -> Float64Array:
+    def outside(self, points: Float64Array) -> Float64Array:
         """Return components outside, (rows, codimension), of known points (rows, d + 1)."""
         return np.asarray(self._seen(points) @ self.complement.T)
 
     def residuals(self, points: Float64Array) -> Float64Array:
         """Return components outside, in as many directions as features if these are many."""
         if not wide(points, self.rank):
-            return self.beside(points)
+            return self.outside(points)
         return without(self._seen(points), self.spanned)
 
     def points(self, coordinates: Float64Array, components: Float64Array) -> Float64Array:

@@ -89,10 +89,10 @@ class Prior:
         points = np.asarray(self.mean + off @ solve(basis @ across, across.T, assume_a="pos"))
         if heights is None:
             return points
-        beside = frame.beside(points)
-        lengths = np.linalg.norm(beside, axis=1)
+        outside = frame.outside(points)
+        lengths = np.linalg.norm(outside, axis=1)
         scale = np.divide(heights, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
-        return frame.points(coordinates, beside * scale[:, None])
+        return frame.points(coordinates, outside * scale[:, None])
 
 
 def _basis(frame: Frame) -> tuple[Float64Array, Float64Array]:

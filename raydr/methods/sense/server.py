@@ -344,20 +344,20 @@ class SENSE(SenseSettings):
         features, seen = federation.features, anchors.seen_by_each
         with federation.stage("distances"):
             federation.ask(_addressed(requests))
-            federation.reckon(at_clients=4.0 * federation.rows * seen * features)
+            federation.add_operations(at_clients=4.0 * federation.rows * seen * features)
         with federation.stage("geometry"):
             blocks = federation.clients if anchors.local.size or self.regime == "multisite" else 1
-            federation.reckon(at_clients=20.0 * blocks * seen * features * min(seen, features))
-            federation.reckon(at_clients=4.0 * federation.rows * seen * features)
+            federation.add_operations(at_clients=20.0 * blocks * seen * features * min(seen, features))
+            federation.add_operations(at_clients=4.0 * federation.rows * seen * features)
             if self.regime == "multisite" and self.alignment == "likeness" and seen <= features:
-                federation.reckon(at_server=aligning_operations(federation.sizes, seen, features))
+                federation.add_operations(at_server=aligning_operations(federation.sizes, seen, features))
             if self.solver == "smacof":
                 pairs = sum(size * (size + seen) for size in federation.sizes)
-                federation.reckon(at_clients=4.0 * self.iterations * pairs * features)
+                federation.add_operations(at_clients=4.0 * self.iterations * pairs * features)
             if self.solver == "smacof-dense":
                 points = federation.rows + len(anchors.all)
-                federation.reckon(at_server=10.0 * federation.rows**3)
-                federation.reckon(at_server=4.0 * self.iterations * points**2 * features)
+                federation.add_operations(at_server=10.0 * federation.rows**3)
+                federation.add_operations(at_server=4.0 * self.iterations * points**2 * features)
 
     def server_bytes(self, rows: int, features: int, clients: int) -> int:
         """Return bytes for frames of the anchors, and with ``smacof-dense`` for six matrices over all anchors and rows.

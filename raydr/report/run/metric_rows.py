@@ -58,7 +58,7 @@ class Cost:
     text: str
 
 
-def telling(run: RunFolder) -> list[str]:
+def main_metrics(run: RunFolder) -> list[str]:
     """Return the names of the most informative metrics: those of the scenario, or else raydr's choice."""
     measured = list(run.measures.federated)
     if isinstance(run.scenario.get("metrics"), list):
@@ -68,7 +68,7 @@ def telling(run: RunFolder) -> list[str]:
 
 def figures(run: RunFolder) -> list[MetricLine]:
     """Return the metrics that are shown first, at most three."""
-    known = [name for name in telling(run) if run.measures.federated.get(name) is not None]
+    known = [name for name in main_metrics(run) if run.measures.federated.get(name) is not None]
     return [_line(run, name) for name in known[:MOST_FIGURES]]
 
 

@@ -47,7 +47,7 @@ from raydr.methods.fedne.loss import repulsion, squared_distance
 from raydr.methods.fedne.model import standardised
 from raydr.methods.fedne.server import no_surrogates, train_request
 from raydr.methods.fedne.settings import ContrastiveEncoder
-from raydr.methods.fedne.surrogates import SPEAKING_ROWS, DensityRequest, density
+from raydr.methods.fedne.surrogates import DENSITY_ROWS, DensityRequest, density
 from raydr.methods.outcome import Outcome
 from raydr.partition import Dirichlet, OneClass
 from raydr.privacy.sealing import Binding, seal, unseal
@@ -200,7 +200,7 @@ def test_own_rows_and_the_others_field_repel_as_pooled_rows_do() -> None:
 
 
 def test_of_a_field_that_is_its_own_a_client_feels_nothing() -> None:
-    rows = np.random.default_rng(0).normal(size=(3 * SPEAKING_ROWS, 2)).astype(np.float32)
+    rows = np.random.default_rng(0).normal(size=(3 * DENSITY_ROWS, 2)).astype(np.float32)
     client, weights = Client(index=0, rows=rows, seed=0, round=4), np.array([1, 0, 0, 1, 0, 0], np.float32)
     grid = Grid(8.0, 41)
     told = density(
@@ -469,8 +469,8 @@ def test_the_ledger_says_what_leaves_a_client() -> None:
 
 def test_a_large_client_speaks_in_the_field_by_rows_drawn_anew_in_each_round() -> None:
     """By an encoder that is the identity, so that shares are the rows' own."""
-    rows = np.random.default_rng(0).normal(size=(4 * SPEAKING_ROWS, 2)).astype(np.float32)
-    rows[:SPEAKING_ROWS] += 3
+    rows = np.random.default_rng(0).normal(size=(4 * DENSITY_ROWS, 2)).astype(np.float32)
+    rows[:DENSITY_ROWS] += 3
     client = Client(index=0, rows=rows, seed=0, round=1)
     request = DensityRequest(weights=np.array([1, 0, 0, 1, 0, 0], np.float32), hidden=(), reach=8.0, nodes=17)
     first = density(client, request).share
@@ -480,13 +480,13 @@ def test_a_large_client_speaks_in_the_field_by_rows_drawn_anew_in_each_round() -
     assert not np.array_equal(first, second)
     # Standard deviation of a mean of rows that are drawn without being put back, node by node.
     each = np.array([deposit(Grid(8.0, 17), row[None]) for row in rows])
-    deviation = np.sqrt(each.var(axis=0) * (1 / SPEAKING_ROWS - 1 / len(rows))).sum()
+    deviation = np.sqrt(each.var(axis=0) * (1 / DENSITY_ROWS - 1 / len(rows))).sum()
     for share in (first, second):
         assert share.sum() == pytest.approx(1.0)
         assert np.abs(share - everybody).sum() < 1.5 * deviation
-    client.rows = rows[:SPEAKING_ROWS]
+    client.rows = rows[:DENSITY_ROWS]
     np.testing.assert_allclose(
-        density(client, request).share, deposit(Grid(8.0, 17), client.rows) / SPEAKING_ROWS
+        density(client, request).share, deposit(Grid(8.0, 17), client.rows) / DENSITY_ROWS
     )
 
 

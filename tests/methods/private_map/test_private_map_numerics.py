@@ -19,7 +19,7 @@ from raydr.federation.rehearsal import Rehearsal, RehearsalClients
 from raydr.methods import METHODS
 from raydr.methods.private_map import cells as cells_room
 from raydr.methods.private_map import frame as frame_room
-from raydr.methods.private_map.cells import private_cells, shrunken_steps, spoken_for
+from raydr.methods.private_map.cells import heavy_cells, private_cells, shrunken_steps
 from raydr.methods.private_map.frame import FrameAxes, leading_axes, private_axes, view
 from raydr.methods.private_map.messages import (
     CellSumsRequest,
@@ -386,7 +386,7 @@ class TestCells:
         for name, calls, plain in (
             ("split", halved, split),
             ("shrunken_steps", shrunk, shrunken_steps),
-            ("spoken_for", ended, spoken_for),
+            ("heavy_cells", ended, heavy_cells),
         ):
 
             def noted(*given: Any, calls: list[Any] = calls, plain: Any = plain) -> Any:
@@ -467,10 +467,10 @@ class TestCells:
 
     def test_cells_above_their_noise_are_left_in_the_order_of_their_counts(self) -> None:
         centres = np.arange(12.0).reshape(6, 2)
-        found, counts = spoken_for(centres, np.array([0.5, 7.0, 0.2, 3.0, 7.0, 0.3]), 0.2)
+        found, counts = heavy_cells(centres, np.array([0.5, 7.0, 0.2, 3.0, 7.0, 0.3]), 0.2)
         np.testing.assert_array_equal(found, centres[[1, 4, 3, 0, 5]])
         np.testing.assert_array_equal(counts, [7.0, 7.0, 3.0, 1.0, 1.0])
-        found, counts = spoken_for(centres[:3], np.array([-2.0, 3.0, 1.0]), 4.0)
+        found, counts = heavy_cells(centres[:3], np.array([-2.0, 3.0, 1.0]), 4.0)
         np.testing.assert_array_equal(found, centres[1:2])
         np.testing.assert_array_equal(counts, [3.0])
 

@@ -23,7 +23,7 @@ def drawn(rows: int, features: int, seed: int = 0) -> np.ndarray:
 def test_a_frame_takes_points_apart_and_puts_them_together(anchors: int, rank: int) -> None:
     frame, points = AffineFrame(drawn(anchors, 6) + 5.0), drawn(11, 6, seed=1)
     assert (frame.rank, frame.codimension) == (rank, 6 - rank)
-    np.testing.assert_allclose(frame.points(frame.inside(points), frame.beside(points)), points, atol=1e-12)
+    np.testing.assert_allclose(frame.points(frame.inside(points), frame.outside(points)), points, atol=1e-12)
 
 
 def test_distances_to_anchors_tell_what_is_inside_and_how_far_the_rest_is() -> None:
@@ -31,7 +31,7 @@ def test_distances_to_anchors_tell_what_is_inside_and_how_far_the_rest_is() -> N
     frame = AffineFrame(anchors)
     coordinates, heights = frame.located(cdist(points, anchors, "sqeuclidean"))
     np.testing.assert_allclose(coordinates, frame.inside(points), atol=1e-12)
-    np.testing.assert_allclose(heights, np.linalg.norm(frame.beside(points), axis=1), atol=1e-12)
+    np.testing.assert_allclose(heights, np.linalg.norm(frame.outside(points), axis=1), atol=1e-12)
 
 
 def test_affinely_dependent_anchors_span_less_and_stay_exact_in_it() -> None:
@@ -55,7 +55,7 @@ def test_the_factor_tells_the_distances_within_a_client_and_no_direction(rows: i
     if rows > 1:
         np.testing.assert_allclose(pdist(np.column_stack([coordinates, factor])), pdist(points), atol=1e-9)
     turn = special_ortho_group.rvs(frame.codimension, random_state=np.random.default_rng(0))
-    turned = frame.points(frame.inside(points), frame.beside(points) @ turn)
+    turned = frame.points(frame.inside(points), frame.outside(points) @ turn)
     np.testing.assert_allclose(residual_factor(frame, turned), factor, atol=1e-9)
 
 
@@ -242,9 +242,9 @@ class TestRecurringValues:
         residuals = Residuals(frame, frame.inside(own), residual_factor(frame, own), frame.anchors)
         parts = [np.ones(300, dtype=bool), low, ~low]
         known = np.column_stack([residuals.coordinates, np.linalg.norm(residuals.factor, axis=1)])
-        for part, found in zip(parts, residuals.beside(others, parts), strict=True):
+        for part, found in zip(parts, residuals.compared_with(others, parts), strict=True):
             theirs = others[part]
-            beside = frame.beside(theirs)
+            beside = frame.outside(theirs)
             squared = cdist(
                 known, np.column_stack([frame.inside(theirs), np.linalg.norm(beside, axis=1)]), "sqeuclidean"
             )
@@ -368,7 +368,7 @@ class TestPriorOfAllRecords:
     def test_distances_to_anchors_and_from_their_span_are_kept(self) -> None:
         rows, frames, inside, prior = self.records(20)
         for frame, found, row in zip(frames, inside, rows, strict=True):
-            heights = np.linalg.norm(frame.beside(row[None]), axis=1)
+            heights = np.linalg.norm(frame.outside(row[None]), axis=1)
             point = prior.expected(frame, found, heights)
             np.testing.assert_allclose(
                 cdist(point, frame.anchors), cdist(row[None], frame.anchors), atol=1e-9
