@@ -1,8 +1,8 @@
 """Readers for documents from untrusted sources: limited in size, and parsed without running anything.
 
-A run folder or a scenario can come from another person. A kilobyte of YAML can use all memory (aliases of
-aliases) or take very long (nested lists, base-60 numbers), and a file can be a pipe that never ends.
-Scenarios need only keys and values, a few levels deep.
+A run folder or a scenario can come from another person. A kilobyte of YAML can use all memory (aliases of aliases) or
+take very long (nested lists, base-60 numbers). A file can be a pipe that never ends. Scenarios need only keys and
+values, a few levels deep.
 """
 
 from __future__ import annotations

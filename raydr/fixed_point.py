@@ -1,10 +1,10 @@
 """Arithmetic on rows in which each row's result depends on that row alone, bit for bit.
 
-Differential privacy is about the effect of one record. BLAS and reductions add in an order that depends on
-the number of rows, so one more row can change the last digit of every other row. Where such a digit decides
-(a large phase, the nearest of two centres, a rectified unit at 0), every row's contribution changes. Here
-only elementwise operations round, and IEEE 754 fixes their results. Products of matrices and sums over rows
-use integers below 2^53, which doubles add exactly in any order.
+Differential privacy is about the effect of one record. BLAS and reductions add in an order that depends on the number
+of rows. So one more row can change the last digit of every other row. Where such a digit decides (a large phase, the
+nearest of two centres, a rectified unit at 0), every row's contribution changes. Here only elementwise operations
+round, and IEEE 754 fixes their results. Products of matrices and sums over rows use integers below 2^53, which doubles
+add exactly in any order.
 """
 
 from __future__ import annotations

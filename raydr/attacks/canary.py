@@ -9,10 +9,10 @@ The shift d_r of release r, in units of its charged standard deviation, is compu
 exact. Then noise is drawn many times, each time with other secrets. This gives two bounds, for each kind of
 release and for the whole run.
 
-- ``epsilon``: from sum_r w_r <d_r, y_r>, the best statistic to tell whether the canary is present. The shift
-  is known, and the standard deviation is bounded from the draws. The weights w_r are fixed on the first half
-  of the draws and the deviation is measured on the second half, so the bound assumes only normal noise. It is
-  below the claim if no record of this run changes all releases by as much as is charged.
+- ``epsilon``: from sum_r w_r <d_r, y_r>, the best statistic to tell whether the canary is present. The shift is known,
+  and the standard deviation is bounded from the draws. The weights w_r are fixed on the first half of the draws, and
+  the deviation is measured on the second half. So the bound assumes only normal noise. It is below the claim if no
+  record of this run changes all releases by as much as is charged.
 - ``measured``: the accountant's own sum, with the measured noise of each release if that is surely less than
   charged. Every entry of every release counts, so this detects half the noise even in a release that has a
   hundredth of the budget.

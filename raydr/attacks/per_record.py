@@ -1,7 +1,7 @@
 """Everything that was posted about each record, and what clients would have posted about other rows.
 
-The server knows its requests. If a reply depends only on the record and the request (distances, kernels,
-projections, the place that an encoder gives), the server can run the client code on its own rows.
+The server knows its requests. Some replies depend only on the record and the request: distances, kernels, projections,
+the place that an encoder gives. For these the server can run the client code on its own rows.
 """
 
 from __future__ import annotations

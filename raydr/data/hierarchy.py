@@ -42,9 +42,9 @@ def tree_points(
 
     The middle of the longest path, from which the tree is least deep, is at the origin.
 
-    No path is longer than its hops times the edge length. Each node on a path shortens it by up to about ``2
-    log(1 / sin(angle / 2))``, where ``angle`` is the smallest between two edges there (2 pi / degree in the
-    plane). So the relative error falls as one over the edge length.
+    No path is longer than its hops times the edge length. Each node on a path shortens it by up to about ``2 log(1 /
+    sin(angle / 2))``. Here ``angle`` is the smallest between two edges there (2 pi / degree in the plane). So the
+    relative error falls as one over the edge length.
 
     Parameters
     ----------
@@ -136,10 +136,9 @@ def graph_points(
 ) -> Float64Array:
     r"""Place a graph by a Poincaré embedding, with neighbours near and others far (Nickel & Kiela 2017).
 
-    Minimises :math:`-\log\, e^{-d(u, v)} / \sum_{w} e^{-d(u, w)}` over the edges (u, v) in both directions,
-    where w runs over v and `NEGATIVES` nodes drawn from those that are not neighbours of u. Uses Riemannian
-    stochastic gradient descent with exact exponential maps on the hyperboloid, instead of the paper's
-    retraction.
+    Minimises :math:`-\log\, e^{-d(u, v)} / \sum_{w} e^{-d(u, w)}` over the edges (u, v) in both directions. Here w runs
+    over v and `NEGATIVES` nodes drawn from those that are not neighbours of u. Uses Riemannian stochastic gradient
+    descent with exact exponential maps on the hyperboloid, instead of the paper's retraction.
 
     Parameters
     ----------

@@ -97,10 +97,10 @@ class COSNE(GraphSettings):
     ) -> Float64Array:
         """Descend along the Riemannian gradient with momentum; see :meth:`raydr.embedding.Embedder.embed`.
 
-        The start is ``initialization`` shrunk to a dot at the centre of the ball. A step follows the gradient
-        in hyperbolic units of length and is taken in the ball's coordinates, so the Euclidean gradient gets
-        the factor ``(1 - |y|^2)^2 / 4``. Rows that leave the ball are pulled back along their radius. The
-        seed draws the jitter of the start, and the repelling rows if they are random.
+        The start is ``initialization`` shrunk to a dot at the centre of the ball. A step follows the gradient in
+        hyperbolic units of length and is taken in the ball's coordinates. So the Euclidean gradient gets the factor
+        ``(1 - |y|^2)^2 / 4``. Rows that leave the ball are pulled back along their radius. The seed draws the jitter of
+        the start, and the repelling rows if they are random.
 
         Parameters
         ----------

@@ -1,9 +1,9 @@
 """Key agreement of clients through a server that relays messages: pairwise keys, and one secret of all clients.
 
-Every client sends its public key once. If all clients need a secret that the server does not have, one of them, the
-founder, draws it and seals it for each other client (:mod:`raydr.privacy.masking.group_secret`). The server forwards
-the boxes. The secret follows from the founder's own secret. So a restarted founder or a resumed run derives the same
-one, and the other clients receive the same messages again.
+Every client sends its public key once. All clients may need a secret that the server does not have. Then one of them,
+the founder, draws it and seals it for each other client (:mod:`raydr.privacy.masking.group_secret`). The server
+forwards the boxes. The secret follows from the founder's own secret. So a restarted founder or a resumed run derives
+the same one, and the other clients receive the same messages again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The federation as a method sees it: ask every client, or learn only a sum.
 
 ``ask`` returns one reply of each client, in client order. ``sum`` and ``mean`` return only the aggregate, added up in
-the ring (:mod:`raydr.federation.ring`), so that results are identical bit for bit, however clients are packed into
+the ring (:mod:`raydr.federation.ring`). So results are identical bit for bit, however clients are packed into
 processes. ``robust_mean`` returns only an aggregate too, but the server must see each reply. A
 :class:`~raydr.federation.transport.Transport` carries the calls: in this process (:mod:`raydr.federation.inline`) or
 through Ray actors.

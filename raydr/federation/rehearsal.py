@@ -1,8 +1,8 @@
 """Rehearsals: estimate what a run will send and release, with the run's own accounting, before it starts.
 
 A rehearsal is a :class:`~raydr.federation.federation.Federation` whose clients have sizes and no rows. The code of a
-run decides who takes part, who drops out, who is asked again, how large a message is and what it costs in privacy.
-Replies have the shapes and types that their kinds declare, and take no memory.
+run decides who takes part, who drops out and who is asked again. It also decides how large a message is and what it
+costs in privacy. Replies have the shapes and types that their kinds declare, and take no memory.
 
 Replies contain zeros, unless later steps depend on their content. One example is the number of requests needed to find
 extremes. Then a sample of all rows answers for every client (:meth:`Rehearsal.by_sample`).

@@ -70,8 +70,8 @@ def own_data(
 ) -> OwnData:
     """Read all data and make the scenario that maps them; arguments as for :func:`raydr.map`.
 
-    By default, missing values are filled in with the median, text columns of few words become zeros and ones, and
-    numbers are scaled to standard deviation 1. ``overrides`` changes that. Without a site column, rows are dealt to
+    By default, missing values are filled in with the median, and text columns of few words become zeros and ones.
+    Numbers are scaled to standard deviation 1. ``overrides`` changes that. Without a site column, rows are dealt to
     :data:`CLIENTS` clients at random if ``site_needed`` is False.
 
     Raises

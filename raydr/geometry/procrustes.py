@@ -1,8 +1,8 @@
 r"""Orthogonal Procrustes: the rotation of one table of points onto another, row by row.
 
-With the cross product :math:`X^T Y = U S V^T` of centred tables X and Y, the orthogonal :math:`R = U V^T`
-brings :math:`X R` nearest to Y (Schonemann 1966). The narrower table counts as padded with zeros. If X has
-fewer columns than Y, R has orthonormal rows, and if it has more, orthonormal columns.
+Let :math:`X^T Y = U S V^T` be the cross product of centred tables X and Y. The orthogonal :math:`R = U V^T` brings
+:math:`X R` nearest to Y (Schonemann 1966). The narrower table counts as padded with zeros. If X has fewer columns than
+Y, R has orthonormal rows, and if it has more, orthonormal columns.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Federated PCA: the map of the pooled rows' first principal components, by exact sums.
 
 1. Clients vote on ranges and sum their rows, which gives the mean m of all rows.
-2. They sum products of the second moments with a few directions until the first principal axes A have
-converged to those of the pooled rows, up to rounding (:mod:`raydr.statistics.converged_axes`). Under noise,
-or with few features, one sum gives all second moments (:mod:`raydr.statistics.second_moments`).
+2. They sum products of the second moments with a few directions. They stop when the first principal axes A have
+converged to those of the pooled rows, up to rounding (:mod:`raydr.statistics.converged_axes`). Under noise, or with
+few features, one sum gives all second moments (:mod:`raydr.statistics.second_moments`).
 3. Each client projects its own rows, A^T (x - m), and sends the positions or keeps them (``publish``).
 
 This is the frame of Fed-tSNE's default landmarks (:mod:`raydr.methods.landmarks.frames`), reduced to the

@@ -7,8 +7,8 @@ and the server computes a position on the unchanged map (P3, A.16). If the clien
 site computes its own from the run's model for new rows, and sends these. If they kept theirs, it keeps its
 own.
 
-No client of the run is involved, except under an isometry key. Then one of them seals the secret of all
-clients for the site, which has its own secret like every client, and the server forwards the sealed box.
+No client of the run is involved, except under an isometry key. Then one of them seals the secret of all clients for the
+site, and the server forwards the sealed box. The site has its own secret like every client.
 
 The run's data are read only: joining does not change the map.
 """

@@ -184,10 +184,9 @@ class SharedGraph:
 class Examination:
     """One evaluation of one `Evidence`: searches, splits and clusterings, each computed once, on first use.
 
-    ``neighbors`` is the number in the graphs of rows. ``progress`` of a search is in blocks. Above
-    ``exact_rows`` rows, metrics use ``sampled_rows`` of them, as `sample` describes. ``kept`` holds, for
-    metrics that were computed on all rows, the shares (rows,) of its neighbours that each row keeps, by the
-    name of the metric that is their mean.
+    ``neighbors`` is the number in the graphs of rows. ``progress`` of a search is in blocks. Above ``exact_rows`` rows,
+    metrics use ``sampled_rows`` of them, as `sample` describes. ``kept`` is for metrics that were computed on all rows.
+    By the metric's name it holds the shares (rows,) of its neighbours that each row keeps; the metric is their mean.
     """
 
     evidence: Evidence

@@ -207,8 +207,8 @@ def evaluate(
     """Compute metrics on one map. They share neighbour searches. Results do not depend on ``threads``, bit for bit.
 
     Above ``exact_rows`` rows, metrics whose work grows faster than the number of rows are estimated from
-    ``sampled_rows`` rows, drawn with the evidence's seed, with a standard error
-    (:mod:`raydr.metrics.sampling`).
+    ``sampled_rows`` rows, with a standard error (:mod:`raydr.metrics.sampling`). The rows are drawn with the evidence's
+    seed.
 
     Parameters
     ----------

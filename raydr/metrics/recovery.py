@@ -136,8 +136,8 @@ def pearson(examination: Examination) -> float | SampledValue:
 class _Pairs:
     """Means (sampled,) over the pairs of each sampled row with the others: true distances t, recovered ones r.
 
-    ``errors`` are means of (r - t)^2, and ``totals`` of t^2. ``moments`` (sampled, 3) are means of the
-    squares of t and of r and of their product, relative to ``means`` (2,) of t and r over all pairs.
+    ``errors`` are means of (r - t)^2, and ``totals`` of t^2. ``moments`` (sampled, 3) are means of the squares of t and
+    of r and of their product. They are relative to ``means`` (2,) of t and r over all pairs.
     """
 
     errors: Float64Array

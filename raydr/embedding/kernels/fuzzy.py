@@ -1,9 +1,8 @@
 r"""UMAP's layout for many rows, with threads that never touch the same row.
 
-For each edge of the fuzzy set, umap-learn pulls both ends together along the gradient of :math:`-\log w`, and
-pushes the head away from random rows along that of :math:`-\log (1 - w)`, with
-:math:`w = 1 / (1 + a |y_i - y_j|^{2b})`. It processes edges one after the other; its threads do so at once,
-on the same positions, so no two runs agree.
+For each edge of the fuzzy set, umap-learn pulls both ends together along the gradient of :math:`-\log w`, and pushes
+the head away from random rows along that of :math:`-\log (1 - w)`. Here :math:`w = 1 / (1 + a |y_i - y_j|^{2b})`. It
+processes edges one after the other; its threads do so at once, on the same positions, so no two runs agree.
 
 Here rows are assigned at random to :data:`BLOCKS` blocks, and edges to the pairs of blocks that they join. Up
 to half as many pairs as blocks have no block in common, so that many threads can process their edges without

@@ -9,9 +9,9 @@ of the gradient of the Kullback-Leibler divergence is
 
 The second sum is a convolution of the charges 1, y and |y|^2 with K. It also gives Z, because
 :math:`(1 + |y_i - y_j|^2) K` is its summand (FIt-SNE, Linderman et al. 2019). Lagrange polynomials spread the charges
-over the three nodes on each of a box's two axes, an FFT convolves them, and the same polynomials interpolate
-the result. openTSNE does this on one thread. Here rows are cut into a fixed number of strips, each with its
-own grid, and the grids are added in order, so the bits do not depend on the number of threads.
+over the three nodes on each of a box's two axes. An FFT convolves them, and the same polynomials interpolate the
+result. openTSNE does this on one thread. Here rows are cut into a fixed number of strips, each with its own grid, and
+the grids are added in order. So the bits do not depend on the number of threads.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Multi-shot, as in the paper. In each iteration
 
 1. the server sends the positions of the public reference rows;
-2. each site takes a step of t-SNE on its own rows and the reference rows together, moves its own rows, and
-sends the forces on the reference rows;
+2. each site takes a step of t-SNE on its own rows and the reference rows together; it moves its own rows, and sends the
+forces on the reference rows;
 3. the server moves the reference rows by the mean over sites.
 
 At the end each site sends the positions of its own rows. Single-shot: the server maps the reference rows

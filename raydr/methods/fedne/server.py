@@ -8,15 +8,15 @@ table, or as a small network each.
 4. The server averages the changes by rows (4).
 5. At the end each client places its rows and sends their positions on the map.
 
-Two effects, repulsion and drift, separate this from pooled training; unseen neighbours are not one of them.
-By kNN accuracy, an encoder trained on the union of the clients' graphs in one place is as good as one trained
-on the graph of all rows. Exact neighbours (NPA-10) are lost with the unseen ones (docs/fedne.md).
+Two effects, repulsion and drift, separate this from pooled training; unseen neighbours are not one of them. Train one
+encoder on the union of the clients' graphs in one place, and another on the graph of all rows. By kNN accuracy, the two
+are equally good. Exact neighbours (NPA-10) are lost with the unseen ones (docs/fedne.md).
 
-*Repulsion.* The field describes all rows when the round began, and rows that leave a crowd together by an old
-table overshoot. So a client removes its own density from the field, and its rows repel each other where they
-are now, weighted by their share of all rows. A larger weight would be wrong: a batch of a client with one
-class is not a sample of the map, and its rows would drive each other apart. The others' field counts twice,
-because a pair repels at both ends (`clients`).
+*Repulsion.* The field describes all rows when the round began, and rows that leave a crowd together by an old table
+overshoot. So a client removes its own density from the field. Its rows repel each other where they are now, weighted by
+their share of all rows. A larger weight would be wrong: a batch of a client with one class is not a sample of the map,
+and its rows would drive each other apart. The others' field counts twice, because a pair repels at both ends
+(`clients`).
 
 *Drift.* Each client's batches pull the encoder towards its own classes, and the mean of the clients' results
 does not minimise their mean loss. Control variates (SCAFFOLD, Karimireddy et al. 2020) correct this: client i

@@ -182,13 +182,13 @@ def _beyond_rank(kernel: Float64Array, rank: int) -> Norms:
 def theorem_5(rows: Float64Array, landmarks: Float64Array, gamma: float, rank: int) -> Norms:
     """Return Theorem 5 as printed: error of ``C W_k^+ C^T`` against K_XX, where ``C = K_XY`` and ``W = K_YY``.
 
-    ``Cond(K_a) (|MMD| / (n_x + n_y) + 1) + 2 n_x``, and with ``sqrt(n_x + n_y - k)`` before Cond and ``2
-    k^(1/4) n_x sqrt(1 + n_y / n_x)`` after it; K_a is the kernel of landmarks and rows together. It is true,
-    but vacuous: ``0 <= C W_k^+ C^T <= K_XX`` as quadratic forms, so the error is at most that of an estimate
-    of zero, n_x, and the printed bound exceeds 2 n_x. The proof treats MMD as ``1' K_a 1`` with signs, but
-    the terms of MMD are means, not sums. The bound holds anyway, because the smallest eigenvalue of K_a is at
-    most 1, the mean of all. So MMD could be left out, and the theorem is not a reason to lower it. The proof
-    also loses a 2 before n_y / n_x. :func:`certificate` is a useful bound.
+    ``Cond(K_a) (|MMD| / (n_x + n_y) + 1) + 2 n_x``, and with ``sqrt(n_x + n_y - k)`` before Cond and ``2 k^(1/4) n_x
+    sqrt(1 + n_y / n_x)`` after it; K_a is the kernel of landmarks and rows together. It is true, but vacuous: ``0 <= C
+    W_k^+ C^T <= K_XX`` as quadratic forms, so the error is at most that of an estimate of zero, n_x. The printed bound
+    exceeds 2 n_x. The proof treats MMD as ``1' K_a 1`` with signs, but the terms of MMD are means, not sums. The bound
+    holds anyway, because the smallest eigenvalue of K_a is at most 1, the mean of all. So MMD could be left out, and
+    the theorem is not a reason to lower it. The proof also loses a 2 before n_y / n_x. :func:`certificate` is a useful
+    bound.
 
     Returns
     -------

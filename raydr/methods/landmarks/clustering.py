@@ -1,7 +1,7 @@
 """Spectral clustering (Ng, Jordan & Weiss 2002) of a similarity matrix in factored form, K = F F^T.
 
-The matrix is never formed. Its row sums are F (F^T 1), and the leading eigenvectors of D^-1/2 K D^-1/2 are
-the left singular vectors of D^-1/2 F, computed from a rank x rank matrix.
+The matrix is never formed. Its row sums are F (F^T 1). The leading eigenvectors of D^-1/2 K D^-1/2 are the left
+singular vectors of D^-1/2 F, computed from a rank x rank matrix.
 """
 
 from __future__ import annotations

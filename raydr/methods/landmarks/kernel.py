@@ -1,8 +1,8 @@
 """Objective of federated distribution learning (P1, section 3), and its gradient.
 
-The objective (9) is the squared maximum mean discrepancy between one client's rows X and the landmarks Y
-under the Gaussian kernel k(x, y) = exp(-gamma |x - y|^2). Its three terms are separate, because different
-parties can compute them: K_xx does not depend on Y, K_yy does not depend on X, and only K_xy needs both.
+The objective (9) is the squared maximum mean discrepancy between one client's rows X and the landmarks Y. The kernel is
+Gaussian, k(x, y) = exp(-gamma |x - y|^2). Its three terms are separate, because different parties can compute them:
+K_xx does not depend on Y, K_yy does not depend on X, and only K_xy needs both.
 """
 
 from __future__ import annotations
@@ -175,9 +175,9 @@ _NOTHING = 27.0
 def within_reach(rows: FloatArray, landmarks: Float64Array, gamma: float) -> Float64Array:
     """Return rows in float64, moved so near to the landmarks that :func:`gradient_rounding` bounds the computation.
 
-    The sensitivity holds for the exact kernel. A computed squared distance has an error of some eps times the
-    squared norms, which for rows millions of bandwidths away could give a kernel value instead of 0. Such
-    rows are moved towards the landmarks, to where the kernel is still 0.
+    The sensitivity holds for the exact kernel. A computed squared distance has an error of some eps times the squared
+    norms. For rows millions of bandwidths away, this could give a kernel value instead of 0. Such rows are moved
+    towards the landmarks, to where the kernel is still 0.
     """
     centre, reach = landmarks.mean(axis=0), landmarks_reach(landmarks, gamma)
     return np.asarray(centre + reach * shortened(rows - centre, reach))

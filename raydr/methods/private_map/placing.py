@@ -9,10 +9,10 @@ Own rows do not repel each other, because their density is the client's, not tha
 repulsion, clients of one class pushed their rows out of their class's part of the map: kNN accuracy 0.85
 instead of 0.94 (MNIST, 60,000 rows, epsilon 1).
 
-A row's affinities to landmarks are a mean of its own and those of its nearest own rows, which are neighbours
-in all features and not only in the frame. Nothing of this leaves the client. *Measured*, MNIST, epsilon 1,
-IID, the rows of three of ten clients, two seeds (kNN accuracy, trustworthiness on 4,000 rows). The start was
-chosen by trustworthiness, and so was the part, among those with accuracy above 0.905:
+A row's affinities to landmarks are a mean of its own and those of its nearest own rows. These are neighbours in all
+features and not only in the frame. Nothing of this leaves the client. *Measured*, MNIST, epsilon 1, IID, the rows of
+three of ten clients, two seeds (kNN accuracy, trustworthiness on 4,000 rows). The start was chosen by trustworthiness,
+and so was the part, among those with accuracy above 0.905:
 
     start      part of nearest own rows        seed 0            seed 1
     mean       0.5                         0.908, 0.969      0.907, 0.967

@@ -196,10 +196,10 @@ def without(vectors: Float64Array, basis: Float64Array) -> Float64Array:
 def residual_factor(frame: Frame, rows: Float64Array) -> Float64Array:
     """Return what the distances between a client's own rows add to their distances to the anchors.
 
-    With the anchors, the distances between the rows (block G of P3 (8)) determine the inner products of the
-    components outside the frame, and nothing else that is new. A factor R of that Gram matrix, R R^T, is
-    equivalent, with rows x width numbers instead of rows x rows. Its directions are the client's own
-    principal directions. The factor does not reveal their orientation in the space of the features.
+    With the anchors, the distances between the rows (block G of P3 (8)) determine the inner products of the components
+    outside the frame. They add nothing else. A factor R of that Gram matrix, R R^T, is equivalent, with rows x width
+    numbers instead of rows x rows. Its directions are the client's own principal directions. The factor does not reveal
+    their orientation in the space of the features.
 
     Parameters
     ----------

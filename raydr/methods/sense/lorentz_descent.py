@@ -58,9 +58,9 @@ def refine(
 ) -> Descent:
     """Move points of the hyperboloid, from any start, to lower the stress of their distances.
 
-    The stress is the sum of ``(distance - given distance)^2`` over the pairs of a row and an anchor, and over
-    the pairs of rows if ``within`` gives their distances. From random starts the way to the minimum leads
-    through long curved valleys; `LorentzFrame.located` starts at its end.
+    The stress is the sum of ``(distance - given distance)^2`` over the pairs of a row and an anchor. If ``within``
+    gives the distances between rows, their pairs count too. From random starts the way to the minimum leads through
+    long curved valleys; `LorentzFrame.located` starts at its end.
 
     Parameters
     ----------

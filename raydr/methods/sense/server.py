@@ -1,8 +1,8 @@
 """SENSE (P3, Algorithm 1): one exchange of distances to anchors, then everything at the server.
 
 1. The server shows anchors to the clients: all the same, or some to each client alone.
-2. Each client sends the squared distances of its records to the anchors that it sees (block F of (8)) and, if
-it has several records, what the distances between them add (block G).
+2. Each client sends the squared distances of its records to the anchors that it sees (block F of (8)). If it has
+several records, it also sends what the distances between them add (block G).
 3. The server completes the geometry: in closed form, or by SMACOF (11).
 4. It draws a map of that geometry.
 

@@ -47,11 +47,11 @@ colluding clients (the hybrids of Bell et al., theorem 3.10, with symmetric keys
 Steps 3 and 4 need properties of the graph, which fail with a probability below 2^-40 for every sum:
 :mod:`raydr.privacy.masking.degrees`.
 
-**What the caller must ensure.** A label serves one sum. Masks with one label under two vectors reveal their
-difference; reveals with one label and two sets of survivors can reveal a vector. A resumed run needs labels that it
-has not used (:class:`Label`). The sums of the same vectors over two sets of clients differ by the vectors of some
-clients, and no protocol can hide what follows from its output. The server must be the one that the clients expect, and
-must relay their keys unchanged. A server that invents neighbours is not stopped.
+**What the caller must ensure.** A label serves one sum. Masks with one label under two vectors reveal their difference;
+reveals with one label and two sets of survivors can reveal a vector. A resumed run needs labels that it has not used
+(:class:`Label`). The sums of the same vectors over two sets of clients differ by the vectors of some clients. No
+protocol can hide what follows from its output. The server must be the one that the clients expect, and must relay their
+keys unchanged. A server that invents neighbours is not stopped.
 """
 
 from raydr.privacy.masking.agreement import advertise

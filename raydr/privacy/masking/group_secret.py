@@ -1,7 +1,7 @@
 """A secret of all clients that the server relays and cannot read: one client seals it for each other client.
 
-The key of each box follows from the agreement of sender and receiver, which is bound to the run, to both clients and
-to their public keys. So a box opens only for its receiver, only in that run, and only as that sender's.
+The key of each box follows from the agreement of sender and receiver. The agreement is bound to the run, to both
+clients and to their public keys. So a box opens only for its receiver, only in that run, and only as that sender's.
 """
 
 from __future__ import annotations
