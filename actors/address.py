@@ -29,7 +29,7 @@ _CERTIFICATES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 _REFUSED = 77
 
 
-def cluster_asked_for(address: str | None) -> str | None:
+def chosen_cluster(address: str | None) -> str | None:
     """Return the address of the cluster to join; None to start a Ray on this machine.
 
     As everywhere in Ray, ``RAY_ADDRESS`` replaces a missing address or ``auto``; ``local`` means none.

@@ -82,7 +82,7 @@ def capacity_at(address: str | None) -> Capacity:
     """
     import os
 
-    # Same rule as `cluster_asked_for`, but without importing Ray if there is no cluster.
+    # Same rule as `chosen_cluster`, but without importing Ray if there is no cluster.
     if (address or os.environ.get("RAY_ADDRESS") or "local") == "local":
         return this_machine()
     import ray

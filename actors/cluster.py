@@ -13,7 +13,7 @@ from typing import Any
 
 import ray
 
-from raydr.actors.address import cluster_asked_for, require_answer
+from raydr.actors.address import chosen_cluster, require_answer
 from raydr.actors.authentication import closed_to_others, environment_of_ray, forget, require_closed
 from raydr.actors.ray_health import require_worker
 from raydr.actors.ray_patches import store_within, well_behaved, without_dashboard
@@ -75,8 +75,8 @@ def connected(address: str | None = None) -> Iterator[None]:
         return
     require_tested_ray()
     share_cores()
-    asked = cluster_asked_for(address)
-    with well_behaved(), _started() if asked is None else _joined(asked):
+    cluster = chosen_cluster(address)
+    with well_behaved(), _started() if cluster is None else _joined(cluster):
         yield
 
 

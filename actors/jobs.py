@@ -324,13 +324,13 @@ class Head(JobSubmissionClient):  # type: ignore[misc]
         """Yield the content of a file that a job kept, in pieces."""
         import requests
 
-        asked: Mapping[str, Any] = {
+        params: Mapping[str, Any] = {
             "node_id": job.node,
             "filename": f"{place_of(job.id)}/{name}",
             "lines": -1,
             "timeout": int(_PACKAGE_S),
         }
-        answer = self._do_request("GET", "/api/v0/logs/file", params=asked, stream=True, timeout=_PACKAGE_S)
+        answer = self._do_request("GET", "/api/v0/logs/file", params=params, stream=True, timeout=_PACKAGE_S)
         with answer:
             if answer.status_code != 200:
                 raise RunError(

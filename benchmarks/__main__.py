@@ -199,21 +199,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--history", type=Path, default=HISTORY, help="folder of entries")
     parser.add_argument("--json", type=Path, help="also write the entry to this file")
     parser.add_argument("--unguarded", action="store_true", help="do not compare with the previous entry")
-    asked = parser.parse_args(arguments)
-    found, failed = measured(asked.only or list(SUITE), asked.quick)
-    now = Entry(_commit(), datetime.now(UTC).isoformat(timespec="seconds"), _machine(), asked.quick, found)
+    given = parser.parse_args(arguments)
+    found, failed = measured(given.only or list(SUITE), given.quick)
+    now = Entry(_commit(), datetime.now(UTC).isoformat(timespec="seconds"), _machine(), given.quick, found)
     alike = [
         entry
-        for entry in (entries(asked.history) if asked.history.is_dir() else [])
+        for entry in (entries(given.history) if given.history.is_dir() else [])
         if entry.machine == now.machine and entry.quick == now.quick and entry.commit != now.commit
     ]
-    worse = list(worsened(alike[-1], now)) if alike and not asked.unguarded else []
+    worse = list(worsened(alike[-1], now)) if alike and not given.unguarded else []
     text = json.dumps(vars(now), indent=1) + "\n"
-    asked.history.mkdir(parents=True, exist_ok=True)
-    for file in (asked.history / f"{now.commit}.json", asked.json):
+    given.history.mkdir(parents=True, exist_ok=True)
+    for file in (given.history / f"{now.commit}.json", given.json):
         if file is not None:
             file.write_text(text, encoding="utf-8")
-    print(write_page(asked.history))
+    print(write_page(given.history))
     for line in (*failed, *worse):
         print(line, file=sys.stderr)
     return 1 if failed or worse else 0

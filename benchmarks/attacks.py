@@ -280,16 +280,16 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--part", choices=PARTS)
     parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
+    given = parser.parse_args()
     figures: dict[str, float] = {}
     print("| case | attack | error | guessing | seconds |\n| --- | --- | --- | --- | --- |")
-    for name in [asked.part] if asked.part else PARTS:
-        for line in PARTS[name](asked.quick):
+    for name in [given.part] if given.part else PARTS:
+        for line in PARTS[name](given.quick):
             print(f"| {' | '.join(line.cells)} |", flush=True)
             place = f"{line.case}: {line.attack}"
             figures |= dict(zip((place, f"{place}, of"), line.figures, strict=True))
-            if asked.json is not None:  # written after each line, in case the command is interrupted
-                asked.json.write_text(json.dumps({"figures": figures, "ratios": {}}, indent=1) + "\n")
+            if given.json is not None:  # written after each line, in case the command is interrupted
+                given.json.write_text(json.dumps({"figures": figures, "ratios": {}}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

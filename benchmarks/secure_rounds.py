@@ -58,7 +58,7 @@ QUICK = (
 )
 
 
-def asked(setting: Setting, values: Float64Array) -> Request[Any]:
+def request_of(setting: Setting, values: Float64Array) -> Request[Any]:
     """Return the request of a round."""
     if not setting.gradient:
         return Increment(values, 0.0)
@@ -87,7 +87,7 @@ def seconds_of_rounds(setting: Setting, secure: bool, rounds: int) -> tuple[list
         seconds, reply = [], None
         for _ in federation.rounds(rounds, {}):
             began = time.perf_counter()
-            reply = federation.mean(asked(setting, values))
+            reply = federation.mean(request_of(setting, values))
             seconds.append(time.perf_counter() - began)
     finally:
         transport.close()

@@ -104,8 +104,8 @@ def measure(
     from raydr.methods.landmarks.spectral import FedSpectral, clustered, place_clusters
 
     classes = len(np.unique(labels))
-    asked = {"clusters": classes, "affinity": affinity, "landmarks": min(landmarks, len(rows) // 2)}
-    settings = FedSpectral.model_validate(asked | {"rounds": ROUNDS})
+    keys = {"clusters": classes, "affinity": affinity, "landmarks": min(landmarks, len(rows) // 2)}
+    settings = FedSpectral.model_validate(keys | {"rounds": ROUNDS})
     dealt = np.random.default_rng(seed).permutation(len(rows))
     own = np.argsort(labels[dealt], kind="stable")
     deals = {

@@ -68,7 +68,7 @@ def bare(trials: int) -> float:
 
 def swept(trials: int) -> tuple[float, float, list[float]]:
     """Return the seconds of a sweep until its tables, those of its page, and the driver's MB after each trial."""
-    asked = read_sweep(
+    settings = read_sweep(
         {"name": "tiny", "base": _BASE, "space": {"seed": list(range(trials))}, "trial": {"report": False}}
     )
     memory: list[float] = []
@@ -85,7 +85,7 @@ def swept(trials: int) -> tuple[float, float, list[float]]:
 
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        sweep(asked, out=Path(folder) / "swept", listener=hear)
+        sweep(settings, out=Path(folder) / "swept", listener=hear)
         ended = time.perf_counter()
     return paged - began, ended - paged, memory
 

@@ -88,9 +88,9 @@ def trials_at_once(size: TrialSettings) -> int:
     if not room:
         most = {name: max(node.get(name, 0.0) for node in nodes) for name in bundle}
         has = ", ".join(_amount(name, amount) for name, amount in most.items())
-        asked = ", ".join(_amount(name, amount) for name, amount in bundle.items())
+        amounts = ", ".join(_amount(name, amount) for name, amount in bundle.items())
         raise ScenarioError(
-            f"No node has room for one trial: `trial` asks for {asked}, but a node has at most {has}. Ask for less in"
+            f"No node has room for one trial: `trial` asks for {amounts}, but a node has at most {has}. Ask for less in"
             " `trial`, or add a larger node."
         )
     return room
@@ -301,8 +301,8 @@ class _Progress(tune.Callback):  # type: ignore[misc]
 
 def _bundles(size: TrialSettings) -> list[dict[str, float]]:
     """Return the bundles of a placement group: one for the trial's process, and one for its actors' GPUs."""
-    asked = {"CPU": float(size.cpus), "memory": (size.memory_gib or 0.0) * 2**30}
-    own = {name: amount for name, amount in asked.items() if amount}
+    amounts = {"CPU": float(size.cpus), "memory": (size.memory_gib or 0.0) * 2**30}
+    own = {name: amount for name, amount in amounts.items() if amount}
     return [own, {"GPU": size.gpus}] if size.gpus else [own]
 
 

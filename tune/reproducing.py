@@ -42,20 +42,20 @@ def read_table(
     ScenarioError
         If the table is invalid, or is a sweep of another kind.
     """
-    asked = read_sweep(table, overrides, quick=quick, store=PAPERS, only=only)
-    if not isinstance(asked.search, TableSearch):
+    sweep = read_sweep(table, overrides, quick=quick, store=PAPERS, only=only)
+    if not isinstance(sweep.search, TableSearch):
         raise ScenarioError(
-            f"{asked.name} is a sweep without a published table. Run it with `raydr sweep`; a table has"
+            f"{sweep.name} is a sweep without a published table. Run it with `raydr sweep`; a table has"
             " search: {kind: table}."
         )
-    search, reduced = asked.search, dict(asked.search.reduced)
-    if seeds is not None and seeds != asked.repeats:
+    search, reduced = sweep.search, dict(sweep.search.reduced)
+    if seeds is not None and seeds != sweep.repeats:
         reduced["repeats"] = seeds
     if not published:
         search, reduced["as published"] = search.of_defaults, "not run"
-    return asked.model_copy(
+    return sweep.model_copy(
         update={
-            "repeats": seeds or asked.repeats,
+            "repeats": seeds or sweep.repeats,
             "search": search.model_copy(update={"reduced": reduced}),
         }
     )

@@ -31,7 +31,7 @@ from raydr.tune.trials import Trial, digest_of_run, row_of, row_of_run
 
 
 def sweep(
-    asked: Sweep,
+    sweep: Sweep,
     *,
     out: Path | None = None,
     address: str | None = None,
@@ -48,15 +48,15 @@ def sweep(
     RunError, DataError
         If the sweep could not be finished. Its folder keeps all ended trials, under an incomplete name.
     """
-    require_cells(asked)
-    search = search_of(asked)  # checks points before a folder is made
+    require_cells(sweep)
+    search = search_of(sweep)  # checks points before a folder is made
     require_packages_of(search)
-    target = out or default_folder(asked.name, datetime.now())
-    with incomplete(target, _work_of(asked)) as folder:
+    target = out or default_folder(sweep.name, datetime.now())
+    with incomplete(target, _work_of(sweep)) as folder:
         with unwritable(target):
-            (folder / records.SWEEP).write_text(stored(asked), encoding="utf-8")
+            (folder / records.SWEEP).write_text(stored(sweep), encoding="utf-8")
         _RunningSweep(
-            asked=asked, search=search, work=SweepWork(folder), listener=listener, trackers=trackers
+            sweep=sweep, search=search, work=SweepWork(folder), listener=listener, trackers=trackers
         ).on(address, data_dir)
     return _shown(target.expanduser().absolute(), listener)
 
@@ -79,18 +79,18 @@ def resume(
     """
     folder = folder.expanduser().absolute()
     target = target_of(folder, SweepWork)
-    asked = read_stored(folder / records.SWEEP)
-    with taken_up(folder, _work_of(asked)):
+    sweep = read_stored(folder / records.SWEEP)
+    with taken_up(folder, _work_of(sweep)):
         running = _RunningSweep(
-            asked=asked, search=search_of(asked), work=SweepWork(folder), listener=listener, trackers=trackers
+            sweep=sweep, search=search_of(sweep), work=SweepWork(folder), listener=listener, trackers=trackers
         )
         running.take_up(retry_failed=retry_failed)
         running.on(address, data_dir)
     return _shown(target, listener)
 
 
-def _work_of(asked: Sweep) -> type[SweepWork]:
-    return TableWork if isinstance(asked.search, TableSearch) else SweepWork
+def _work_of(sweep: Sweep) -> type[SweepWork]:
+    return TableWork if isinstance(sweep.search, TableSearch) else SweepWork
 
 
 def _shown(folder: Path, listener: Listener) -> Path:
@@ -112,7 +112,7 @@ def _shown(folder: Path, listener: Listener) -> Path:
 class _RunningSweep:
     """A running sweep: its next trials, and the results of trials that ended."""
 
-    asked: Sweep
+    sweep: Sweep
     search: Search
     work: SweepWork
     listener: Listener
@@ -123,14 +123,14 @@ class _RunningSweep:
     _cut: bool = False
 
     def __post_init__(self) -> None:
-        self.keys = self.asked.keys
+        self.keys = self.sweep.keys
         self.ledger = TrialLedger(self.work.folder, self.keys)
 
     @property
     def total(self) -> int:
         """Total number of trials."""
-        every = self.search.count * self.asked.repeats
-        return min(every, self.asked.max_trials) if self.asked.max_trials else every
+        every = self.search.count * self.sweep.repeats
+        return min(every, self.sweep.max_trials) if self.sweep.max_trials else every
 
     def take_up(self, *, retry_failed: bool) -> None:
         """Load trials that ended before: ledger rows, and run folders that arrived after the last write."""
@@ -172,7 +172,7 @@ class _RunningSweep:
         """Run the remaining trials and write the results."""
         journal = Journal(self.listener)
         data_dir = data_dir.expanduser().absolute() if data_dir is not None else None
-        self.budget = SweepBudget.of(self.asked, self.work.folder, data_dir)
+        self.budget = SweepBudget.of(self.sweep, self.work.folder, data_dir)
         if len(self.ledger.rows) < self.total:
             if not self.search.learns:
                 self.budget.require(self._left(), self._trial_of)
@@ -182,9 +182,9 @@ class _RunningSweep:
         with unwritable(self.work.folder), journal.stage("results"):
             self.ledger.write()
             total = self.budget.total(self._trial_of)
-            write_results(self.work.folder, self.ledger.ordered, self.keys, self.asked.objectives, total)
-            if isinstance(self.asked.search, TableSearch):
-                write_paper_table(self.work.folder, self.asked, self.ledger.ordered)
+            write_results(self.work.folder, self.ledger.ordered, self.keys, self.sweep.objectives, total)
+            if isinstance(self.sweep.search, TableSearch):
+                write_paper_table(self.work.folder, self.sweep, self.ledger.ordered)
 
     def _run(self, journal: Journal, address: str | None, data_dir: Path | None) -> None:
         with journal.stage("starting Ray"), signals_deferred():
@@ -193,14 +193,14 @@ class _RunningSweep:
 
             connection = connected(address)
         with connection:
-            at_once = trials_at_once(self.asked.trial)
+            at_once = trials_at_once(self.sweep.trial)
             self.listener(SweepBegan(self.total, len(self.ledger.rows), at_once))
             execute(
                 self,
                 self.work,
-                self.asked.trial,
-                self.asked.stopping,
-                retries=self.asked.retries,
+                self.sweep.trial,
+                self.sweep.stopping,
+                retries=self.sweep.retries,
                 data_dir=data_dir,
             )
 
@@ -211,14 +211,14 @@ class _RunningSweep:
             return True
         if 0 < self._next < self.total and self._late and not self._cut:
             self._cut = True
-            places = (divmod(at, self.asked.repeats) for at in range(self._next, self.total))
+            places = (divmod(at, self.sweep.repeats) for at in range(self._next, self.total))
             left = sum(place not in self.ledger.rows for place in places)
             self.listener(IncidentEvent(f"time_budget_s is used up: {left} trials do not start"))
         return self._next >= self.total or self._cut
 
     @property
     def _late(self) -> bool:
-        budget = self.asked.time_budget_s
+        budget = self.sweep.time_budget_s
         return budget is not None and time.monotonic() - self.began > budget
 
     def next(self) -> Trial | None:
@@ -266,7 +266,7 @@ class _RunningSweep:
 
         Return a failed row if a proposed point cannot be run, and None if the point is not known yet.
         """
-        number, repeat = divmod(index, self.asked.repeats)
+        number, repeat = divmod(index, self.sweep.repeats)
         point = self.search.point(number, self._measured() if self.search.learns else {})
         if point is None:
             return None
@@ -290,12 +290,12 @@ class _RunningSweep:
         for point, _ in self.ledger.rows:
             ended[point] = ended.get(point, 0) + 1
         means = {result.point: result.means for result in results_of(self.ledger.ordered)}
-        return {point: means.get(point) for point, count in ended.items() if count == self.asked.repeats}
+        return {point: means.get(point) for point, count in ended.items() if count == self.sweep.repeats}
 
     def _left(self) -> Iterator[Trial]:
         """Yield the trials of listed points that have not ended."""
         for index in range(self.total):
-            if divmod(index, self.asked.repeats) not in self.ledger.rows:
+            if divmod(index, self.sweep.repeats) not in self.ledger.rows:
                 trial = self._trial(index)
                 if isinstance(trial, Trial):
                     yield trial
@@ -303,7 +303,7 @@ class _RunningSweep:
     def _trial_of(self, name: str) -> Trial:
         """Return the trial of a name in ``starts.txt``."""
         point, repeat = name.split("-")
-        trial = self._trial(int(point) * self.asked.repeats + int(repeat))
+        trial = self._trial(int(point) * self.sweep.repeats + int(repeat))
         if not isinstance(trial, Trial):
             raise OutputError(
                 f"{self.work.folder / records.STARTS} has the trial {name}, but {records.SWEEP} does not. Restore both"
@@ -324,9 +324,9 @@ class _RunningSweep:
         row = self._row(trial, report)
         if not self._keep(row):
             return
-        value = row.measures.get(next(iter(self.asked.objectives)))
+        value = row.measures.get(next(iter(self.sweep.objectives)))
         outcome = row.error or (
-            f"{next(iter(self.asked.objectives))} {value:.4g}" if value is not None else row.status
+            f"{next(iter(self.sweep.objectives))} {value:.4g}" if value is not None else row.status
         )
         self.listener(
             TrialEnded(

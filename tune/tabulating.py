@@ -23,19 +23,19 @@ from raydr.tune.tables import TableSearch, cells, content_of
 from raydr.tune.trials import Trial
 
 
-def write_paper_table(folder: Path, asked: Sweep, rows: Sequence[TrialRow]) -> None:
+def write_paper_table(folder: Path, sweep: Sweep, rows: Sequence[TrialRow]) -> None:
     """Write a sweep's table, with a row for each cell and seed; trials are matched by digest, not by number."""
-    table = asked.search
+    table = sweep.search
     if not isinstance(table, TableSearch):
-        raise TypeError(f"the search of {asked.name} is a {table.kind}, not a table")
-    write_table(folder / records.TABLE, _arrow(asked, table, _Found(asked, table, rows)))
+        raise TypeError(f"the search of {sweep.name} is a {table.kind}, not a table")
+    write_table(folder / records.TABLE, _arrow(sweep, table, _Found(sweep, table, rows)))
 
 
 class _Found:
     """Trials by a cell's values and the number of the repeat."""
 
-    def __init__(self, asked: Sweep, table: TableSearch, rows: Sequence[TrialRow]) -> None:
-        self.asked, self.table = asked, table
+    def __init__(self, sweep: Sweep, table: TableSearch, rows: Sequence[TrialRow]) -> None:
+        self.sweep, self.table = sweep, table
         self.rows = {row.digest: row for row in rows}
         self._digests: dict[tuple[str, int], str] = {}
 
@@ -45,7 +45,7 @@ class _Found:
             return None
         key = json.dumps(values, sort_keys=True), repeat
         if key not in self._digests:
-            point = SweepPoint(0, values, content_of(self.asked.scenario, self.table, values))
+            point = SweepPoint(0, values, content_of(self.sweep.scenario, self.table, values))
             self._digests[key] = Trial.of(point, repeat).digest
         return self.rows.get(self._digests[key])
 
@@ -55,14 +55,14 @@ class _Found:
         return None if row is None else row.measures.get(measure)
 
 
-def _arrow(asked: Sweep, table: TableSearch, found: _Found) -> Any:
+def _arrow(sweep: Sweep, table: TableSearch, found: _Found) -> Any:
     import pyarrow as pa
 
     known = list(cells(table))
     at = {(cell.group, cell.row, cell.column): cell for cell in known}
     content: list[dict[str, Any]] = []
     for cell in known:
-        for repeat in range(asked.repeats if cell.absent is None else 1):
+        for repeat in range(sweep.repeats if cell.absent is None else 1):
             row = found.row(cell.default, repeat)
             pooled = None
             if cell.measure not in records.COSTS:
@@ -95,7 +95,7 @@ def _arrow(asked: Sweep, table: TableSearch, found: _Found) -> Any:
     schema = pa.schema(
         [(name, types.get(name, text if name == "measure" else number)) for name in content[0]]
     )
-    heading = json.dumps(_heading(asked, table))
+    heading = json.dumps(_heading(sweep, table))
     return pa.Table.from_pylist(content, schema).replace_schema_metadata({HEADING: heading})
 
 
@@ -108,17 +108,17 @@ def _failure(row: TrialRow | None) -> str | None:
     return f"{row.status}: {error.replace(folder, f'${DATA_VARIABLE}') if folder else error}"
 
 
-def _heading(asked: Sweep, table: TableSearch) -> dict[str, Any]:
+def _heading(sweep: Sweep, table: TableSearch) -> dict[str, Any]:
     described = table.model_dump(
         mode="json",
         include={"paper", "where", "title", "says", "substituted", "minutes", "reduced"},
     )
     return {
-        "name": asked.name,
+        "name": sweep.name,
         **described,
         "columns": [column.name for column in table.columns],
         "groups": [group.name for group in table.groups],
-        "repeats": asked.repeats,
+        "repeats": sweep.repeats,
         "date": date.today().isoformat(),
         "raydr": version("raydr"),
         "commit": _commit(),
@@ -141,7 +141,7 @@ def _commit() -> str | None:
     return described.stdout.strip() or None
 
 
-def require_cells(asked: Sweep) -> None:
+def require_cells(sweep: Sweep) -> None:
     """Raise if no cell of a table can be run.
 
     Raises
@@ -149,9 +149,9 @@ def require_cells(asked: Sweep) -> None:
     ScenarioError
         If no cell can be run. The message has the reason.
     """
-    reason = why_nothing_runs(asked.search) if isinstance(asked.search, TableSearch) else None
+    reason = why_nothing_runs(sweep.search) if isinstance(sweep.search, TableSearch) else None
     if reason is not None:
-        raise ScenarioError(f"{asked.name} cannot be run: {reason}.")
+        raise ScenarioError(f"{sweep.name} cannot be run: {reason}.")
 
 
 def why_nothing_runs(table: TableSearch) -> str | None:

@@ -38,8 +38,8 @@ MOST_COLUMNS = 800
 def chosen_landmarks(view: View, side: Side) -> Iterator[ColumnEstimates]:
     """Make one attempt on the known records. Client code answers for them, and their values are not used."""
     block = _to_points(view)
-    asked = side.known[:MOST_ASKED]
-    if not len(asked):
+    records = side.known[:MOST_ASKED]
+    if not len(records):
         raise NotApplicableError("there are no known records to ask a client about.")
     honest, gamma = _points(block.request)
     centre = honest.mean(axis=0)
@@ -48,7 +48,7 @@ def chosen_landmarks(view: View, side: Side) -> Iterator[ColumnEstimates]:
     sent = np.repeat(centre[None], len(columns) + 1, axis=0)
     sent[1 + columns, columns] += step
     squared = replied(_sending(block.request, sent), view.fed(side.values[:MOST_ASKED]), side.seed) / gamma
-    found = np.tile(centre, (len(asked), 1))
+    found = np.tile(centre, (len(records), 1))
     found[:, columns] += (squared[:, :1] - squared[:, 1:] + step**2) / (2.0 * step)
     estimates = view.unfed(found)[:, columns]
     guess = side.guess(view.unfed(honest))[columns]
@@ -56,9 +56,9 @@ def chosen_landmarks(view: View, side: Side) -> Iterator[ColumnEstimates]:
     yield ColumnEstimates(
         uses=(block.kind,),
         knows=f"nothing. It sends {len(sent):,} points: the first, and one step from it along each column",
-        variant=f"asked of {len(asked):,} records",
+        variant=f"asked of {len(records):,} records",
         numbers={"points": len(sent)},
-        rows=asked,
+        rows=records,
         columns=columns,
         inferred=lambda records: (estimates, np.tile(guess, (len(records), 1))),
         departs=True,

@@ -87,14 +87,14 @@ def landmark_lifting(view: View, side: Side) -> Iterator[Reconstruction]:
 
 def _by_means(view: View, frame: Frame) -> Iterator[Piece]:
     """Yield each client's records at its own mean, shrunk towards the mean of all."""
-    asked = view.transcript.of(FirstMoments)
-    for seen, reply in asked:
+    messages = view.transcript.of(FirstMoments)
+    for seen, reply in messages:
         request, client = seen.request, seen.client
         if not isinstance(request, FirstMomentsRequest) or client is None or not view.sizes[client]:
             continue
         count, clip = view.sizes[client], request.view.clip
         own = clip * reply.packed[:-1] / count - frame.mean
-        noise = _deviation(request, len(asked), view.colluding) * clip / count
+        noise = _deviation(request, len(messages), view.colluding) * clip / count
         kept = max(0.0, 1.0 - len(own) * noise**2 / max(float(own @ own), np.finfo(np.float64).tiny))
         mean = view.unfed(lifted(frame.mean + kept * own, request.view)[None])[0]
         yield Piece(view.rows_of(client), mean, np.zeros((count, 0)), np.zeros((0, len(mean))))

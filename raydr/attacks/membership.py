@@ -87,21 +87,21 @@ def _by_map(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply], ...],
     """Score a record by how near the encoder places it to a place on the map."""
     from scipy.spatial import cKDTree
 
-    asked = [seen.request for seen in view.transcript if isinstance(seen.request, PositionRequest)]
-    if not asked or not len(view.embedding):
+    requests = [seen.request for seen in view.transcript if isinstance(seen.request, PositionRequest)]
+    if not requests or not len(view.embedding):
         return None
     fed = view.fed(rows).astype(np.float32)
-    places = positions_of(fed, asked[-1].weights, asked[-1].hidden).astype(np.float64)
+    places = positions_of(fed, requests[-1].weights, requests[-1].hidden).astype(np.float64)
     apart, _ = cKDTree(view.embedding.astype(np.float64)).query(places)
     return "encoder and published map", (Positions,), -np.asarray(apart)
 
 
 def _by_landmarks(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply], ...], Float64Array] | None:
     """Score a record by how near it is to a learnt landmark."""
-    asked = [seen.request for seen in view.transcript if isinstance(seen.request, StepRequest)]
-    if not asked:
+    requests = [seen.request for seen in view.transcript if isinstance(seen.request, StepRequest)]
+    if not requests:
         return None
-    apart = squared_distances(np.asarray(rows, np.float64), asked[-1].landmarks).min(axis=1)
+    apart = squared_distances(np.asarray(rows, np.float64), requests[-1].landmarks).min(axis=1)
     return "learnt landmarks", (Step,), -np.asarray(apart)
 
 

@@ -250,10 +250,10 @@ def _nearest(
     )
 
 
-def _neighbors(asked: Float64Array, places: Float64Array, count: int) -> Int64Array:
+def _neighbors(queries: Float64Array, places: Float64Array, count: int) -> Int64Array:
     """Return the numbers (rows, count) of the places nearest to the queries, the nearest first."""
     from sklearn.neighbors import NearestNeighbors
 
-    if not len(asked):
+    if not len(queries):
         return np.zeros((0, count), np.int64)
-    return np.asarray(NearestNeighbors(n_neighbors=count).fit(places).kneighbors(asked)[1])
+    return np.asarray(NearestNeighbors(n_neighbors=count).fit(places).kneighbors(queries)[1])

@@ -123,9 +123,9 @@ def reveal(client: Client, request: RevealRequest) -> Revealed:
     MaskingError
         If it is asked about one sum twice with different survivors: both answers could reveal a vector.
     """
-    asked = request.survivors.tobytes(), request.dropped.tobytes()
-    before = client.memory.setdefault(_REVEALED, {}).setdefault(request.label, asked)
-    if before != asked:
+    sets = request.survivors.tobytes(), request.dropped.tobytes()
+    before = client.memory.setdefault(_REVEALED, {}).setdefault(request.label, sets)
+    if before != sets:
         raise masking.MaskingError(
             f"client {client.index} is asked twice to reveal shares of call {request.label.call}, with different"
             " survivors: the two answers together could reveal a vector."

@@ -268,7 +268,7 @@ def audit(
     place = Path(folder)
     if public_rows is not None and public_rows < 0:
         raise ScenarioError(f"public_rows is {public_rows}: give 0 or more.")
-    settings = auditing.asked(place, attacks, public_rows)
+    settings = auditing.audit_settings(place, attacks, public_rows)
     with _showing_progress(listener, verbose) as hear_both:
         written = auditing.audit(
             place, settings, public=_path(public), data_dir=_path(data_dir), listener=hear_both

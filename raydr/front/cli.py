@@ -27,8 +27,8 @@ class _InOrder(click.Group):
         return list(self.commands)
 
 
-def _version(context: click.Context, option: click.Parameter, asked: bool) -> None:
-    if asked:
+def _version(context: click.Context, option: click.Parameter, value: bool) -> None:
+    if value:
         from raydr.scenarios.running.environment import described
 
         click.echo(described())

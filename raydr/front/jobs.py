@@ -196,8 +196,8 @@ def _brought_back(head: Head, job: Job, out: Path | None, quiet: bool) -> None:
 
 def _interrupted(head: Head, job: str, error: KeyboardInterrupt) -> None:
     """Ask in a terminal whether to stop the job, and add a note on its state to the error."""
-    asked = not error.args or error.args[0] == signal.SIGINT
-    if asked and _yes(f"\nStop the job {job}? Otherwise it continues. [y/N] "):
+    by_user = not error.args or error.args[0] == signal.SIGINT
+    if by_user and _yes(f"\nStop the job {job}? Otherwise it continues. [y/N] "):
         head.stop(job)
         error.add_note(f"The job {job} is stopped. Nothing was kept of it.")
     else:

@@ -97,10 +97,10 @@ def own_data(
         content["data"] = {"path": str(data)} | content["data"]
     else:
         content["clients"]["sites"] = [{"path": str(file)} for file in files]
-    asked = dict(overrides or {})
-    for key, value in asked.items():
+    given = dict(overrides or {})
+    for key, value in given.items():
         reading.override(content, key, value)
-    dealt = [key for key in asked if key == "clients" or key.startswith(_DEALING)]
+    dealt = [key for key in given if key == "clients" or key.startswith(_DEALING)]
     if files is None and not dealt:
         with _options_in_errors():
             column = site or _site(
@@ -116,7 +116,7 @@ def own_data(
         )  # fmt: skip
     with _options_in_errors():
         client_data = held(_read_all(content), progress=progress)
-    if "data.missing" not in asked and not _lacks(client_data):
+    if "data.missing" not in given and not _lacks(client_data):
         del content["data"]["missing"]
     scenario = reading.read(content)
     scenario.method.check(client_data.rows, client_data.features)

@@ -104,8 +104,8 @@ def _print_metrics(console: Console, run: RunFolder, verbose: bool) -> None:
         ]
         for footnote in filter(None, footnotes):
             console.print(_line(footnote))
-    asked = isinstance(run.scenario.get("metrics"), list)
-    missing = metric_rows.not_computed(run) if asked or verbose else []
+    are_listed = isinstance(run.scenario.get("metrics"), list)
+    missing = metric_rows.not_computed(run) if are_listed or verbose else []
     for lacking in missing:
         console.print(_line(f"Not computed: {lacking.titles}: {lacking.reason}"))
     if shown or missing:

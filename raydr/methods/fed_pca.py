@@ -126,10 +126,10 @@ class FedPCA(MethodSettings):
             moments = known_spread(federation, self.frame)
         features, count = federation.features, min(self.dimensions, federation.features)
         with federation.stage("axes"):
-            asked = axes_request(federation, moments, count)
+            request = axes_request(federation, moments, count)
             if asked is not None:
                 require_few_features(features)
-                federation.mean(asked, weights="rows")
+                federation.mean(request, weights="rows")
                 federation.add_operations(
                     at_clients=2.0 * federation.rows * features**2, at_server=10.0 * features**3
                 )
@@ -255,11 +255,16 @@ def serve(federation: Federation, settings: FedPCA) -> Outcome:
 def _axes(federation: Federation, settings: FedPCA, moments: Spread) -> PrincipalAxes | Converged:
     """Return the first principal axes of all rows, in one sum under noise or with few features, else in several."""
     count = min(settings.dimensions, federation.features)
-    asked = axes_request(federation, moments, count)
+    request = axes_request(federation, moments, count)
     if asked is None:
         return converged_axes(federation, moments.reach, count, moments.mean)
     return moment_axes(
-        federation, asked.centre, asked.clip, count, mechanism=asked.mechanism, deviation=asked.deviation
+        federation,
+        request.centre,
+        request.clip,
+        count,
+        mechanism=request.mechanism,
+        deviation=request.deviation,
     )
 
 

@@ -111,7 +111,7 @@ def read_sweep(folder: Path) -> SweepFolder:
             f" `raydr sweep {folder} --resume`, or start it again."
         )
     edited = require_unchanged(folder)
-    text, asked = _read_asked(folder)
+    text, content = _read_settings(folder)
     trials = _read_table(folder, records.TRIALS, TRIAL_IDENTITY)
     keys = tuple(name.removeprefix(records.SETTING) for name in trials if name.startswith(records.SETTING))
     measures = tuple(
@@ -132,9 +132,9 @@ def read_sweep(folder: Path) -> SweepFolder:
         path=folder,
         edited=edited,
         asked_text=text,
-        name=str(asked["name"]),
-        repeats=asked["repeats"],
-        objectives=asked.get("objectives") or {},
+        name=str(content["name"]),
+        repeats=content["repeats"],
+        objectives=content.get("objectives") or {},
         keys=keys,
         measures=measures,
         trials=listed,
@@ -144,34 +144,34 @@ def read_sweep(folder: Path) -> SweepFolder:
     )
 
 
-def _read_asked(folder: Path) -> tuple[str, dict[str, Any]]:
+def _read_settings(folder: Path) -> tuple[str, dict[str, Any]]:
     """Return the text of ``sweep.yaml``, and its values."""
     file = records.SWEEP
     try:
         text = read_limited(folder / file, LARGEST[".yaml"]).decode("utf-8", errors="replace")
-        asked = parse_yaml(text)
+        content = parse_yaml(text)
     except FileNotFoundError:
         raise not_whole(folder, file, "is missing") from None
     except OSError as error:
         raise not_whole(folder, file, f"cannot be read ({error.strerror or error})") from error
     except DocumentError as error:
         raise not_whole(folder, file, f"is not valid YAML ({error})") from error
-    if not isinstance(asked, dict):
+    if not isinstance(content, dict):
         raise not_whole(folder, file, "has no keys")
     kinds = {"name": str, "base": dict, "space": (dict, list), "repeats": int}
     for key, kind in kinds.items():
-        if key not in asked:
+        if key not in content:
             raise not_whole(folder, file, f"lacks the key {key!r}")
-        if not isinstance(asked[key], cast("type", kind)) or isinstance(asked[key], bool):
-            raise not_whole(folder, file, f"has an invalid type for {key!r}: {type(asked[key]).__name__}")
-    if not 1 <= asked["repeats"] <= MOST_TRIALS:
-        raise not_whole(folder, file, f"asks for {asked['repeats']} repeats")
-    objectives = asked.get("objectives") or {}
+        if not isinstance(content[key], cast("type", kind)) or isinstance(content[key], bool):
+            raise not_whole(folder, file, f"has an invalid type for {key!r}: {type(content[key]).__name__}")
+    if not 1 <= content["repeats"] <= MOST_TRIALS:
+        raise not_whole(folder, file, f"asks for {content['repeats']} repeats")
+    objectives = content.get("objectives") or {}
     if not isinstance(objectives, dict) or not all(
         isinstance(name, str) and way in ("min", "max") for name, way in objectives.items()
     ):
         raise not_whole(folder, file, "has objectives that are not measures with min or max")
-    return text, asked
+    return text, content
 
 
 def _read_table(folder: Path, file: str, needed: Sequence[str]) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def _moved(journal: Journal, event: Event) -> None:
         journal.progress(event.done, event.total)
 
 
-def asked(folder: Path, attacks: Sequence[str], public_rows: int | None) -> AuditSettings:
+def audit_settings(folder: Path, attacks: Sequence[str], public_rows: int | None) -> AuditSettings:
     """Return the audit settings of a run's scenario, with overrides from the command line.
 
     Raises

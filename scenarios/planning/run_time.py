@@ -88,9 +88,9 @@ def stage_times(
     workers = 1 if load.inline else max(1, min(cores, load.actors))
     actors = max(1, load.actors)
     for stage, effort in efforts.items():
-        asked = effort.calls * actors * CALL_S[at] / (1 if load.inline else min(2, workers))
+        calling = effort.calls * actors * CALL_S[at] / (1 if load.inline else min(2, workers))
         times[stage] = times.get(stage, 0.0) + (
-            asked
+            calling
             + effort.messages * MESSAGE_S / workers
             + effort.bytes / BYTES_PER_S
             + effort.at_clients / workers / OPERATIONS_PER_S

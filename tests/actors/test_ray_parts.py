@@ -210,16 +210,16 @@ def test_ctrl_c_is_heard_while_an_address_is_tried(tmp_path: Path) -> None:
 def test_the_environments_ray_address_is_asked_too_and_refused_in_one_paragraph(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from raydr.actors.address import cluster_asked_for
+    from raydr.actors.address import chosen_cluster
 
-    assert cluster_asked_for(None) is None
+    assert chosen_cluster(None) is None
     monkeypatch.setenv("RAY_ADDRESS", "here:1")
-    assert [cluster_asked_for(address) for address in (None, "auto", "there:2")] == [
+    assert [chosen_cluster(address) for address in (None, "auto", "there:2")] == [
         "here:1",
         "here:1",
         "there:2",
     ]
-    assert cluster_asked_for("local") is None
+    assert chosen_cluster("local") is None
     monkeypatch.setenv("RAY_ADDRESS", closed_port())
     with Command(
         "run", str(on_ray(tmp_path)), "--quiet"

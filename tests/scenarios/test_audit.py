@@ -23,7 +23,7 @@ from raydr.journal import unheard
 from raydr.report.run.audited import curve, galleries, lines
 from raydr.runfolder import read_audit, read_run
 from raydr.runfolder.records import AUDIT, EMBEDDING, ENVIRONMENT, LEDGER, REPORT, SCENARIO
-from raydr.scenarios.afterwards.auditing import _case, asked, audit, picture, rows_apart
+from raydr.scenarios.afterwards.auditing import _case, audit, audit_settings, picture, rows_apart
 from raydr.scenarios.afterwards.repetition import repeated
 from raydr.scenarios.running.backend import InlineBackend
 from raydr.scenarios.running.client_data import dealt_out
@@ -110,7 +110,7 @@ def test_public_rows_of_a_file(plain: Path, tmp_path: Path) -> None:
     file = tmp_path / "like.csv"
     rows = "\n".join(",".join(map(str, row)) for row in table.rows[:30])
     file.write_text(",".join(table.features) + "\n" + rows + "\n")
-    audit(plain, asked(plain, ["distribution-alignment"], None), public=file)
+    audit(plain, audit_settings(plain, ["distribution-alignment"], None), public=file)
     assert content(plain)["public"] == "30 rows of like.csv"
 
 

@@ -103,7 +103,7 @@ def audit(
     from raydr.runfolder.records import REPORT
     from raydr.scenarios.afterwards import auditing
 
-    settings = auditing.asked(folder, attacks, public_rows)
+    settings = auditing.audit_settings(folder, attacks, public_rows)
     with heard_on_terminal(quiet=quiet) as listener:
         written = auditing.audit(folder, settings, public=public, data_dir=data_dir, listener=listener)
     found = read_audit(written)

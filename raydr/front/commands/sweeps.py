@@ -48,10 +48,10 @@ def sweep(
 
     _whether_as_it_was(resume, retry_failed, {"--set": overrides, "--out": out is not None, "--quick": quick})
     with suggesting_command(sweep_, "sweep"):
-        asked = None if resume else read_sweep(sweep_, overrides, quick=quick)
-    name = Path(sweep_).name.split(".")[0] if asked is None else asked.name
+        checked = None if resume else read_sweep(sweep_, overrides, quick=quick)
+    name = Path(sweep_).name.split(".")[0] if checked is None else checked.name
     _swept(
-        asked,
+        checked,
         Path(sweep_),
         out=out,
         address=address,
@@ -92,13 +92,13 @@ def reproduce(
     given = {"--set": overrides, "--only": only, "--seeds": seeds, "--no-published": no_published}
     _whether_as_it_was(resume, retry_failed, {**given, "--out": out is not None, "--quick": quick})
     with suggesting_command(table, "reproduce"):
-        asked = (
+        checked = (
             None
             if resume
             else read_table(table, overrides, quick=quick, only=only, seeds=seeds, published=not no_published)
         )
     _swept(
-        asked,
+        checked,
         Path(table),
         out=out,
         address=address,
@@ -118,7 +118,7 @@ def _whether_as_it_was(resume: bool, retry_failed: bool, changed: Mapping[str, o
 
 
 def _swept(
-    asked: Sweep | None,
+    checked: Sweep | None,
     folder: Path,
     *,
     out: Path | None,
@@ -141,10 +141,10 @@ def _swept(
             "listener": listener,
             "trackers": trackers,
         }
-        if asked is None:
+        if checked is None:
             whole = sweeping.resume(folder, retry_failed=retry_failed, **where)
         else:
-            whole = sweeping.sweep(asked, out=out, **where)
+            whole = sweeping.sweep(checked, out=out, **where)
     table = (whole / TABLE).exists()
     if not quiet:
         (print_paper_table if table else print_sweep)(whole)

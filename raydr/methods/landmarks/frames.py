@@ -100,22 +100,27 @@ def principal_directions(federation: Federation, moments: Spread, count: int) ->
     six messages of features * count. A mechanism allows only the former, because it must cover one bounded
     release.
     """
-    asked = axes_request(federation, moments, count)
+    request = axes_request(federation, moments, count)
     if asked is None:
         return principal_axes(federation, moments.reach, count, moments.mean).directions
     return moment_axes(
-        federation, asked.centre, asked.clip, count, mechanism=asked.mechanism, deviation=asked.deviation
+        federation,
+        request.centre,
+        request.clip,
+        count,
+        mechanism=request.mechanism,
+        deviation=request.deviation,
     ).directions
 
 
 def rehearse_directions(federation: Rehearsal, moments: Spread, count: int) -> Float64Array:
     """Ask what :func:`principal_directions` asks; the result has only its shape."""
-    asked = axes_request(federation, moments, count)
+    request = axes_request(federation, moments, count)
     if asked is None:
         rehearse_axes(federation, moments.reach, count, moments.mean)
     else:
         require_few_features(federation.features)
-        federation.mean(asked, weights="rows")
+        federation.mean(request, weights="rows")
     return shaped((federation.features, min(count, federation.features)))
 
 

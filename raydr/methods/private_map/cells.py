@@ -41,10 +41,10 @@ def private_cells(
             state["centres"] = split(
                 state["centres"], state["counts"], sizes[index], _SPLIT * deviations, least, stream
             )
-        asked = CellSumsRequest(
+        request = CellSumsRequest(
             axes.frame, state["centres"], clip, federation.rows, budget.noise(budget.rounds[index], clip)
         )
-        sums = federation.sum(asked)
+        sums = federation.sum(request)
         moved, counts = shrunken_steps(clip * sums.residuals, sums.counts / COUNT_WEIGHT, clip, noise)
         state["centres"], state["counts"] = state["centres"] + moved, counts
         federation.report(objective=None, moved=float((moved**2).sum()))

@@ -52,8 +52,8 @@ def private_axes(federation: Federation, settings: PrivateMapSettings, budget: N
     squared = clip**2 * float(first.packed[-1]) / rows
     # Noise may make it negative; a millionth of what the clip allows is practically a point.
     width = float(np.sqrt(max(squared - float(mean @ mean), _LEAST_VARIANCE * clip**2)))
-    asked = ScatterRequest(seen, mean, width, rows, budget.noise(budget.scatter, width))
-    triangle = width**2 * federation.sum(asked).triangle / rows
+    request = ScatterRequest(seen, mean, width, rows, budget.noise(budget.scatter, width))
+    triangle = width**2 * federation.sum(request).triangle / rows
     deviation = width**2 * budget.scatter_deviation / rows
     with one_blas_thread():
         axes, variances = leading_axes(triangle, seen.sums, deviation, settings.axes)

@@ -145,8 +145,8 @@ def serve(federation: Federation, settings: PrivateMap) -> Outcome:
     with federation.stage("map"):
         landmarks = Landmarks(centres, counts, draw(settings, centres, federation.seed))
     with federation.stage("places"):
-        asked = PlaceRequest(axes.frame, landmarks, settings.own, settings.placing_iterations)
-        places = [reply.places for reply in federation.ask(asked)]
+        request = PlaceRequest(axes.frame, landmarks, settings.own, settings.placing_iterations)
+        places = [reply.places for reply in federation.ask(request)]
     model = _model_of(axes.frame, landmarks)
     return Outcome(
         embedding=np.concatenate(places),

@@ -110,9 +110,9 @@ def axes(sweep: SweepFolder) -> tuple[ParallelAxis, ...]:
 def measures_of_interest(sweep: SweepFolder, known: Sequence[ParallelAxis]) -> tuple[ParallelAxis, ...]:
     """Return the sweep's objectives, or else faithfulness, leakage and costs; points are ranked by the first."""
     by_name = {axis.name: axis for axis in known if not axis.swept}
-    asked = [by_name[name] for name in sweep.objectives if name in by_name]
-    if asked:
-        return tuple(asked)
+    objectives = [by_name[name] for name in sweep.objectives if name in by_name]
+    if objectives:
+        return tuple(objectives)
     metrics = [axis.name for axis in by_name.values() if axis.name.startswith("federated.") and axis.better]
     wanted = [*[name for name in (*TELLING, *metrics) if name in by_name][:1], *PRICES]
     return tuple(by_name[name] for name in wanted if name in by_name) or tuple(by_name.values())[:1]

@@ -656,8 +656,8 @@
   colourBy(colour.value);
   width = parallel.clientWidth;
   drawAll();
-  const asked = /^#point=(\d+)$/.exec(location.hash);
-  const named = asked ? points.findIndex((one) => one.point === Number(asked[1])) : -1;
+  const match = /^#point=(\d+)$/.exec(location.hash);
+  const named = match ? points.findIndex((one) => one.point === Number(match[1])) : -1;
   if (named >= 0) choose(named);
   document.documentElement.dataset.ready = "true";
 })();
