@@ -127,7 +127,7 @@ class FedPCA(MethodSettings):
         features, count = federation.features, min(self.dimensions, federation.features)
         with federation.stage("axes"):
             request = axes_request(federation, moments, count)
-            if asked is not None:
+            if request is not None:
                 require_few_features(features)
                 federation.mean(request, weights="rows")
                 federation.add_operations(
@@ -256,7 +256,7 @@ def _axes(federation: Federation, settings: FedPCA, moments: Spread) -> Principa
     """Return the first principal axes of all rows, in one sum under noise or with few features, else in several."""
     count = min(settings.dimensions, federation.features)
     request = axes_request(federation, moments, count)
-    if asked is None:
+    if request is None:
         return converged_axes(federation, moments.reach, count, moments.mean)
     return moment_axes(
         federation,

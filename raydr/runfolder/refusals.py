@@ -18,8 +18,8 @@ def not_whole(folder: Path, file: str, reason: str, remedy: str = "") -> OutputE
 
     ``reason`` follows the name of the file; ``remedy`` is a sentence with another remedy.
     """
-    noun, file = ("sweep", SWEEP) if is_sweep(folder) else ("run", SCENARIO)
+    noun, document = ("sweep", SWEEP) if is_sweep(folder) else ("run", SCENARIO)
     return OutputError(
         f"{folder} is not a complete {noun} folder: {file} {reason}. Restore the file, or repeat the {noun} with"
-        f" `raydr {noun} {folder / file} --out ANOTHER-FOLDER`.{f' {remedy}' if remedy else ''}"
+        f" `raydr {noun} {folder / document} --out ANOTHER-FOLDER`.{f' {remedy}' if remedy else ''}"
     )

@@ -28,7 +28,7 @@ from raydr.methods.sense.spaces import EuclideanSpace
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.ledger import RecordContent
 from raydr.report.run.audited import lines
-from raydr.report.run.server_knowledge import columns_told
+from raydr.report.run.server_knowledge import inferred_columns_text
 from raydr.runfolder import read_run
 from raydr.scenarios.runner import run
 from raydr.scenarios.schema.reading import read
@@ -168,7 +168,7 @@ def test_a_map_of_noise_adds_nothing() -> None:
     places = np.random.default_rng(1).normal(size=(RECORDS, 2))
     (verdict,) = verdicts("attribute-inference", seen(places=places))
     assert not verdict.inferred_columns
-    assert columns_told(audit_of(verdict)) == ""
+    assert inferred_columns_text(audit_of(verdict)) == ""
 
 
 def test_a_key_does_not_keep_columns_from_whoever_knows_records() -> None:
@@ -268,7 +268,7 @@ def test_columns_stand_in_the_table_and_the_sentence_the_worst_first() -> None:
     assert f"{len(verdict.inferred_columns)} of 7 columns inferred better than by guessing" in line.details
     assert (
         f"of 7 columns of a record were inferred better than from its other columns alone:"
-        f" {verdict.columns[0].column} to within" in (columns_told(audit_of(verdict)))
+        f" {verdict.columns[0].column} to within" in (inferred_columns_text(audit_of(verdict)))
     )
 
 
@@ -276,7 +276,7 @@ def test_what_a_server_learns_that_departs_from_the_protocol_is_no_part_of_the_s
     (verdict,) = verdicts("chosen-landmarks", seen(DistanceRequest(POINTS)))
     assert verdict.departs
     assert verdict.inferred_columns
-    assert columns_told(audit_of(verdict)) == ""
+    assert inferred_columns_text(audit_of(verdict)) == ""
     assert audit_of(verdict).leakage == 0.0
 
 

@@ -101,7 +101,7 @@ def principal_directions(federation: Federation, moments: Spread, count: int) ->
     release.
     """
     request = axes_request(federation, moments, count)
-    if asked is None:
+    if request is None:
         return principal_axes(federation, moments.reach, count, moments.mean).directions
     return moment_axes(
         federation,
@@ -116,7 +116,7 @@ def principal_directions(federation: Federation, moments: Spread, count: int) ->
 def rehearse_directions(federation: Rehearsal, moments: Spread, count: int) -> Float64Array:
     """Ask what :func:`principal_directions` asks; the result has only its shape."""
     request = axes_request(federation, moments, count)
-    if asked is None:
+    if request is None:
         rehearse_axes(federation, moments.reach, count, moments.mean)
     else:
         require_few_features(federation.features)

@@ -12,7 +12,7 @@ from raydr.attacks.verdicts import Audit, Verdict
 from raydr.privacy.verdict import Exposure, verdict
 from raydr.report import wording
 from raydr.report.run.audited import enough_public_rows
-from raydr.report.run.server_knowledge import SOMETHING, columns_told, most_exact, no_better
+from raydr.report.run.server_knowledge import SOMETHING, inferred_columns_text, most_exact, no_better
 from raydr.runfolder.reading import RunFolder
 
 Tone = Literal["good", "bad", "open"]
@@ -127,7 +127,7 @@ def recovered(audit: Audit | None) -> SummaryLine:
             f" records (guessing: {wording.percent(audit.shares.guess)})."
         )
         return SummaryLine(title, "group shares inferred", text, "bad")
-    if columns := columns_told(audit):
+    if columns := inferred_columns_text(audit):
         return SummaryLine(title, "columns inferred", f"{columns[0].upper()}{columns[1:]}.", "bad")
     clause = no_better(audit)
     figure = "no better than guessing" if audit.reconstructions else "none applies"

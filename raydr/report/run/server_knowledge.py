@@ -337,7 +337,7 @@ def _audited(run: RunFolder, held: _Held) -> tuple[str, Tone]:
             f" {broken.bound.claimed:.3g} is claimed ({broken.attack})"
         ), "bad"
     start, nearest = f"{held.clause}. In the audit,", audit.nearest
-    inferred = "; ".join(filter(None, (_members(audit), _shares(audit), columns_told(audit))))
+    inferred = "; ".join(filter(None, (_members(audit), _shares(audit), inferred_columns_text(audit))))
     if nearest is not None and nearest.leakage > SOMETHING:
         more = f"; {inferred}" if inferred else ""
         return f"{start} {nearest.attack}, {_knowing(nearest)}, came closest{_half(nearest)}{more}", "bad"
@@ -376,7 +376,7 @@ def _shares(audit: Audit) -> str:
     )
 
 
-def columns_told(audit: Audit) -> str:
+def inferred_columns_text(audit: Audit) -> str:
     """Describe how well columns were inferred from a record's other columns; empty if guessing is as good."""
     found = audit.attributes
     if found is None:
