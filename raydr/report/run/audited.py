@@ -211,7 +211,7 @@ def curve(audit: Audit) -> charts.LineChart | None:
     return replace(
         chart,
         points=tuple((x, y, text) for (x, y, _), text in zip(chart.points, texts, strict=True)),
-        details=f"{texts[0]}, {texts[-1]}; guessing: {_error(float(guess or 0.0))}",
+        description=f"{texts[0]}, {texts[-1]}; guessing: {_error(float(guess or 0.0))}",
         x_ticks=tuple(
             charts.Tick(min(x, chart.right - 14.0), f"{count:,}")
             for (x, _, _), count in zip(chart.points, counts, strict=True)
