@@ -169,7 +169,9 @@ def test_a_canary_is_chosen_by_the_first_the_middle_and_the_last_release_of_a_ki
     canaries = CanaryCandidates.of(replay_of(*[1.0] * 7))
     compared: list[int] = []
     distances = canaries._distances
-    monkeypatch.setattr(CanaryCandidates, "_distances", lambda self, index: compared.append(index) or distances(index))
+    monkeypatch.setattr(
+        CanaryCandidates, "_distances", lambda self, index: compared.append(index) or distances(index)
+    )
     canaries.worst(np.ones(7, np.bool_))
     assert compared == [0, 3, 6]
 
