@@ -23,7 +23,7 @@ PRIVATE = {"kind": "private-map", "epsilon": 2.0, "bounds": [0, 8], "iterations"
 @pytest.mark.parametrize(
     ("sections", "said"),
     [
-        ({}, "nothing"),
+        ({}, "no protection"),
         ({"privacy": {"isometry_key": True}}, "isometry key"),
         ({"privacy": {"secure_aggregation": True, "isometry_key": True}}, "isometry key, secure sums"),
         ({"privacy": {"noise": {"on": "gradient", "multiplier": 1.0}}}, "noise on gradient"),

@@ -87,7 +87,7 @@ def protections(run: RunFolder) -> str:
     parts += [f"noise on {on}" for on in sorted(noises)]
     if run.privacy.secure_aggregation:
         parts.append("secure sums")
-    return ", ".join(parts) or "nothing"
+    return ", ".join(parts) or "no protection"
 
 
 def frontier(sweep: SweepFolder) -> bytes | None:
@@ -115,7 +115,8 @@ def frontier(sweep: SweepFolder) -> bytes | None:
     )
     if any(_pooled(sweep, name) is not None for name in names):
         marks.append(Line2D([], [], linestyle="--", color="#5f6670", label="pooled data"))
-    figure.legend(handles=marks, loc="outside lower center", ncols=len(marks), frameon=False, fontsize=11)
+    columns = min(len(marks), 3 * len(names))
+    figure.legend(handles=marks, loc="outside lower center", ncols=columns, frameon=False, fontsize=11)
     return png(figure)
 
 
