@@ -198,31 +198,33 @@
         } else rails.append(draw("line", { class: "axis", x1: tall ? x : x - 4, x2: tall ? x : x + 4, y1: tall ? y - 4 : y, y2: tall ? y + 4 : y }));
       }
       const room = tall ? 0 : gap || width;
-      const label = (tick, shown) => {
+      // On a narrow page, many names stand in two rows.
+      const rows = tall && layout.ticks.length > 5 && layout.ticks.some((tick) => tick.half) ? 2 : 1;
+      const label = (tick, shown, row) => {
         const [x, y] = spot(k, tick.at);
-        const text = tall ? draw("text", { x, y: y + 20, "text-anchor": tick.at < 0.03 ? "start" : tick.at > 0.93 ? "end" : "middle" })
+        const text = tall ? draw("text", { x, y: y + 20 + 14 * row, "text-anchor": tick.at < 0.03 ? "start" : tick.at > 0.93 ? "end" : "middle" })
           : draw("text", { x: x + 9, y: y + 4 });
         text.setAttribute("class", `halo${tick.absent ? " absent" : ""}`);
         text.append(shown, draw("title", {}, tick.text));
         return text;
       };
       // Leave out a tick label that would overlap the one before, but never a name or the label of missing values.
-      const letters = tall ? Math.max(4, Math.floor(long / 6.6 / Math.max(1, layout.ticks.length))) : Math.max(5, Math.floor((k === n - 1 ? Math.max(right, 70) : room) / 6.8) - 2);
+      const letters = tall ? Math.max(4, Math.floor(rows * long / 6.6 / Math.max(1, layout.ticks.length)) - (rows - 1)) : Math.max(5, Math.floor((k === n - 1 ? Math.max(right, 70) : room) / 6.8) - 2);
       let end = -Infinity;
-      for (const tick of [...layout.ticks].sort((a, b) => a.at - b.at)) {
+      for (const [place, tick] of [...layout.ticks].sort((a, b) => a.at - b.at).entries()) {
         const text = tall && tick.absent && tick.text.length > 5 ? "n/a" : inTheMiddle(tick.text, letters);
         const half = tall ? text.length * 3.3 + 3 : 6.5;
         const middle = (tall ? 1 : -1) * spot(k, tick.at)[tall ? 0 : 1];
         if (middle - half < end && !tick.half) continue;
         end = middle + half;
-        rails.append(label(tick, text));
+        rails.append(label(tick, text, place % rows));
       }
       const parts = axis.title.split(".");
       const ends = (axis.better === "max" ? "\u00a0↑" : axis.better === "min" ? "\u00a0↓" : "");
       const whole = axis.title + ends;
       if (tall) rails.append(draw("text", { class: "title halo", x: left, y: crossing(k) - 12 }, shorten(whole, Math.floor(width / 7.4)), draw("title", {}, whole)));
       else {
-        const most = Math.max(8, Math.floor((n > 1 ? gap : width) / 7.2));
+        const most = Math.max(8, Math.floor((n > 1 ? Math.min(gap, k === 0 ? 2 * left : k === n - 1 ? 2 * right : gap) : width) / 7.2));
         // Break a dotted key before its last part, and a title between words.
         const lines = axis.swept && parts.length > 1 ? [`${parts.slice(0, -1).join(".")}.`, parts.at(-1)] : wrapped(axis.title, most - ends.length, 3);
         lines[lines.length - 1] = shorten(lines.at(-1), most - ends.length) + ends;
