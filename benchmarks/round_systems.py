@@ -32,7 +32,7 @@ def raydr(setting: Setting, rounds: int) -> Timing:
     transport = RayTransport(placements=placements, seed=0, faults=FaultPlan(), timeout_s=600.0)
     federation = Federation(transport, setting.clients, Context(seed=0))
     startup = time.perf_counter() - began
-    numbers = federation.rounds(rounds, {})
+    numbers = federation.rounds(rounds)
 
     def step(values: Float64Array) -> Float64Array:
         next(numbers)

@@ -75,7 +75,7 @@ def long_run(rounds: int) -> dict[str, float]:
     values = _LONG.start()
     with federation_of([np.zeros((1, 1), np.float32)] * _LONG.clients) as federation:
         began = time.perf_counter()
-        for number in federation.rounds(rounds, {}):
+        for number in federation.rounds(rounds):
             values = federation.mean(Increment(values, 0.0)).values
             if number in looks:
                 require(values, number)

@@ -85,7 +85,7 @@ def seconds_of_rounds(setting: Setting, secure: bool, rounds: int) -> tuple[list
         context = Context(seed=0, run="benchmark", secure=SecureSums() if secure else None)
         federation, values = Federation(transport, setting.clients, context), rng.normal(size=setting.size)
         seconds, reply = [], None
-        for _ in federation.rounds(rounds, {}):
+        for _ in federation.rounds(rounds):
             began = time.perf_counter()
             reply = federation.mean(request_of(setting, values))
             seconds.append(time.perf_counter() - began)

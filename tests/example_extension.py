@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -17,7 +17,7 @@ from raydr.arrays import Float64Array, FloatArray
 from raydr.attacks import Estimate, NotApplicableError, Reconstruction, Side, View, attack
 from raydr.data import Table
 from raydr.embedding import embedder
-from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.federation import Client, Federation, Granularity, Loop, Range, Reply, Request, answers
 from raydr.federation.simulated import Adversary, adversary
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress
@@ -121,19 +121,26 @@ def coordinates(client: Client, request: CoordinatesRequest) -> Coordinates:
     return Coordinates(client.rows.astype(np.float64) @ request.axes)
 
 
+@dataclass(kw_only=True, frozen=True)
+class State:
+    """``axes`` (features, 2) float64: what one round passes to the next."""
+
+    axes: Float64Array
+
+
 @method(PowerPCA, "Power PCA")
 def serve(federation: Federation, settings: PowerPCA) -> Outcome:
     """Server part: orthogonal iteration."""
     start = federation.stream("axes").standard_normal((federation.features, 2))
-    state: dict[str, Any] = {"axes": np.linalg.qr(start)[0]}
-    for _ in federation.rounds(settings.rounds, state):
-        answer = federation.mean(ProductRequest(state["axes"]), weights="rows")
-        state["axes"] = np.linalg.qr(answer.product)[0]
+    loop = Loop(State(axes=np.linalg.qr(start)[0]))
+    for _ in federation.rounds(settings.rounds, loop):
+        answer = federation.mean(ProductRequest(loop.state.axes), weights="rows")
+        loop.state = State(axes=np.linalg.qr(answer.product)[0])
     mechanisms: tuple[Mechanism | None, ...] = (None,) * federation.clients
     coverage = federation.context.coverage
     if coverage is not None:
         mechanisms = coverage.of_each(federation.clients, federation.stream("who covers"))
-    asked = tuple(CoordinatesRequest(state["axes"], mechanism) for mechanism in mechanisms)
+    asked = tuple(CoordinatesRequest(loop.state.axes, mechanism) for mechanism in mechanisms)
     replies = federation.ask(CoordinatesRequests(asked))
     return Outcome(embedding=np.concatenate([reply.places for reply in replies]), geometry=None)
 

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array
-from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.federation import Client, Federation, Granularity, Loop, Range, Reply, Request, answers
 from raydr.methods import MethodSettings, Outcome, method
 
 
@@ -58,13 +58,17 @@ def places(client: Client, request: PlacesRequest) -> Places:
     return Places(client.rows @ request.axes)
 
 
+@dataclass(kw_only=True, frozen=True)
+class State:
+    axes: Float64Array  # (features, 2)
+
+
 @method(PowerPCA, "Power PCA")
 def serve(federation: Federation, settings: PowerPCA) -> Outcome:
     start = federation.stream("axes").standard_normal((federation.features, 2))
-    state = {"axes": np.linalg.qr(start)[0]}
-    for _ in federation.rounds(settings.rounds, state):
-        state["axes"] = np.linalg.qr(federation.mean(ProductRequest(state["axes"]), weights="rows").product)[
-            0
-        ]
-    replies = federation.ask(PlacesRequest(state["axes"]))
+    loop = Loop(State(axes=np.linalg.qr(start)[0]))
+    for _ in federation.rounds(settings.rounds, loop):
+        answer = federation.mean(ProductRequest(loop.state.axes), weights="rows")
+        loop.state = State(axes=np.linalg.qr(answer.product)[0])
+    replies = federation.ask(PlacesRequest(loop.state.axes))
     return Outcome(embedding=np.concatenate([reply.places for reply in replies]), geometry=None)

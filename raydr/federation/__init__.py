@@ -8,6 +8,7 @@ from raydr.federation.failures import ClientError, FailurePolicy, QuorumError
 from raydr.federation.federation import Federation
 from raydr.federation.host import ClientHost, HostedClient
 from raydr.federation.inline import InlineTransport
+from raydr.federation.loop import Loop
 from raydr.federation.messages import (
     Range,
     RefusedReplyError,
@@ -40,6 +41,7 @@ __all__ = [
     "HostedClient",
     "InlineTransport",
     "Liars",
+    "Loop",
     "Public",
     "QuorumError",
     "Range",

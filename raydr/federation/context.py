@@ -30,7 +30,7 @@ class Context:
     checkpoint_every : int
         Rounds between checkpoints; 0 for none.
     evaluate_every : int
-        Rounds between the states that a method keeps for the evaluation (:mod:`raydr.methods.snapshots`); 0 for none.
+        Rounds between the states that a method keeps for the evaluation (:meth:`Federation.keep`); 0 for none.
     batch_clients : bool
         Whether the clients of one host may compute together, if a method supports it.
     coverage : Coverage or None

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.federation.checkpoint import Checkpoint
@@ -26,9 +27,10 @@ from raydr.federation.context import Context
 from raydr.federation.enrolment import Enrol
 from raydr.federation.exchange import Exchange
 from raydr.federation.failures import ClientError, QuorumError
+from raydr.federation.loop import Loop
 from raydr.federation.messages import Reply, Request
 from raydr.federation.meter import Meter
-from raydr.federation.rounds import Rounds, State
+from raydr.federation.rounds import Rounds
 from raydr.federation.streams import server_stream
 from raydr.federation.transcript import Transcript
 from raydr.federation.transport import Transport
@@ -181,18 +183,28 @@ class Federation:
         """Time a stage of the method."""
         return self.journal.stage(name)
 
-    def rounds(self, count: int, state: State) -> Iterator[int]:
+    def rounds(self, count: int, loop: Loop[Any] | None = None) -> Iterator[int]:
         """Yield the numbers of ``count`` rounds, counted through the whole run, and journal each.
 
         Parameters
         ----------
         count : int
             Rounds of this loop.
-        state : dict of name to array
-            State that one round passes to the next. The loop body replaces its values and checkpoints save it. A
-            resumed run restores it before the first round, and yields only the remaining rounds.
+        loop : Loop, optional
+            State that one round passes to the next. The loop body replaces it and checkpoints save it. A resumed run
+            restores it before the first round, and yields only the remaining rounds.
         """
-        return self._rounds.loop(count, state)
+        return self._rounds.run(count, loop)
+
+    def keep(self, loop: Loop[Any], value: NDArray[Any]) -> None:
+        """Keep a snapshot under the current round's number, if the context requests one now.
+
+        Call it before the loop of rounds, for the initial state, and at the end of each round. Checkpoints hold
+        snapshots, so a resumed run has them.
+        """
+        every = self.context.evaluate_every
+        if every and self.round % every == 0:
+            loop.snapshots[self.round] = value
 
     def report(self, *, objective: float | None, moved: float | None = None) -> None:
         """Record the objective of this round, and the squared length of the method's step if it has one."""

@@ -6,16 +6,13 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from numpy.typing import NDArray
-
 from raydr.errors import RunError
 from raydr.federation.checkpoint import Checkpoint, History, LoopState
 from raydr.federation.context import Context
+from raydr.federation.loop import Loop, Stateless
 from raydr.federation.meter import Meter
 from raydr.federation.releases import Released
 from raydr.journal import Charged, CheckpointTaken
-
-State = dict[str, NDArray[Any]]
 
 
 class Rounds:
@@ -60,20 +57,20 @@ class Rounds:
         self.number = 0
         self.running = False
 
-    def loop(self, count: int, state: State) -> Iterator[int]:
+    def run(self, count: int, loop: Loop[Any] | None) -> Iterator[int]:
         """Yield the numbers of ``count`` rounds, and journal each; see :meth:`Federation.rounds`."""
-        index, loop = len(self._loops), LoopState(0, self.number, dict(state))
+        loop = loop if loop is not None else Loop(Stateless())
+        index, reached = len(self._loops), LoopState(0, self.number, loop.arrays())
         if self._resume is not None and index < len(self._resume.loops):
-            loop = self._resume.loops[index]
-            state.clear()
-            state.update(loop.state)
-            self.number = loop.round
+            reached = self._resume.loops[index]
+            loop.restore(reached.state)
+            self.number = reached.round
             if index == len(self._resume.loops) - 1:
                 charges = self._meter.ledger.charges
                 self._meter.ledger = self._resume.restored_ledger()
                 self._meter.ledger.charges = charges
-        self._loops.append(loop)
-        while not loop.ended and loop.done < count:
+        self._loops.append(reached)
+        while not reached.ended and reached.done < count:
             self.number += 1
             self._meter.begin_round()
             self.running = True
@@ -87,11 +84,12 @@ class Rounds:
                 self.running = False
                 ended = self._meter.end_round(self.number, time.perf_counter() - started)
                 self._history = self._history.then(ended.line)
-                loop = LoopState(loop.done + 1, self.number, dict(state), left or loop.done + 1 == count)
-                self._loops[index] = loop
-            self._meter.journal.progress(loop.done, count)
+                done = reached.done + 1
+                reached = LoopState(done, self.number, loop.arrays(), left or done == count)
+                self._loops[index] = reached
+            self._meter.journal.progress(reached.done, count)
             if self._context.checkpoint_every and (
-                loop.done % self._context.checkpoint_every == 0 or loop.ended
+                reached.done % self._context.checkpoint_every == 0 or reached.ended
             ):
                 self._meter.journal.tell(CheckpointTaken(self.number, self._checkpoint().to_bytes()))
 

@@ -29,7 +29,7 @@ from requests_for_tests import (
     gram,
 )
 
-from raydr.arrays import UInt8Array
+from raydr.arrays import Float64Array, UInt8Array
 from raydr.errors import DataError, RunError
 from raydr.federation import (
     ClientError,
@@ -41,6 +41,7 @@ from raydr.federation import (
     HostedClient,
     InlineTransport,
     Liars,
+    Loop,
     QuorumError,
     answers_jointly,
     fingerprint,
@@ -121,18 +122,29 @@ def bits(reply: Any) -> list[bytes]:
     return [np.asarray(getattr(reply, field.name)).tobytes() for field in dataclasses.fields(reply)]
 
 
-def trajectory(
-    federation: Federation, rounds: int = 4, state: dict[str, Any] | None = None
-) -> list[list[bytes]]:
+@dataclasses.dataclass(kw_only=True, frozen=True)
+class Summed:
+    """State of a loop: (features,) float64."""
+
+    sum: Float64Array
+
+
+@dataclasses.dataclass(kw_only=True, frozen=True)
+class Sealed:
+    """State of a loop: what each client sealed for itself, (clients, bytes)."""
+
+    kept: UInt8Array
+
+
+def trajectory(federation: Federation, rounds: int = 4) -> list[list[bytes]]:
     """Bits of every aggregate of some rounds that depend on state, noise and the aggregates before."""
     federation.ask(Shift(0.25))
-    state = {"sum": np.zeros(FEATURES)} if state is None else state
-    seen = []
-    for _ in federation.rounds(rounds, state):
+    loop, seen = Loop(Summed(sum=np.zeros(FEATURES))), []
+    for _ in federation.rounds(rounds, loop):
         answer = federation.mean(NoisyRequest(FEATURES), weights="rows")
-        state["sum"] = state["sum"] * 0.5 + answer.values
+        loop.state = Summed(sum=loop.state.sum * 0.5 + answer.values)
         seen.append(bits(answer))
-    seen += [bits(federation.sum(NoisyRequest(FEATURES))), [state["sum"].tobytes()]]
+    seen += [bits(federation.sum(NoisyRequest(FEATURES))), [loop.state.sum.tobytes()]]
     return seen
 
 
@@ -233,12 +245,12 @@ def test_what_is_not_as_declared_is_refused_and_named(make: Make) -> None:
 def test_a_lost_client_is_dropped_for_the_round_where_the_quorum_allows(make: Make) -> None:
     journal = Journal()
     federation = make(policy=FailurePolicy(quorum=0.7), journal=journal)
-    for _ in federation.rounds(2, {}):
+    for _ in federation.rounds(2):
         assert federation.mean(OddRequest(1, "nan")).value[0] == 1.0  # type: ignore[index]
     assert [record.answered for record in journal.rounds] == [3, 3]
     assert journal.rounds[0].incidents[0]["decision"] == "drop for this round"
     strict = make(policy=FailurePolicy(quorum=0.9))
-    for _ in strict.rounds(1, {}):
+    for _ in strict.rounds(1):
         with pytest.raises(QuorumError, match="only 3 of 4 clients"):
             strict.mean(OddRequest(1, "nan"))
 
@@ -248,7 +260,7 @@ def test_weights_after_a_drop_out_are_those_of_the_clients_that_answered(make: M
     federation = make(faults=faults, policy=FailurePolicy(quorum=0.01), seed=3)
     parts = partitions()
     seen = set()
-    for number in federation.rounds(6, {}):
+    for number in federation.rounds(6):
         there = [
             index for index, rows in enumerate(parts) if len(rows) and not faults.drops_out(3, index, number)
         ]
@@ -265,7 +277,7 @@ def test_weights_after_a_drop_out_are_those_of_the_clients_that_answered(make: M
 def test_participation_draws_a_seeded_cohort_in_rounds_only(make: Make) -> None:
     journal = Journal()
     federation = make(participation=0.5, journal=journal)
-    for _ in federation.rounds(3, {}):
+    for _ in federation.rounds(3):
         federation.mean(NoisyRequest(FEATURES))
     assert [record.asked for record in journal.rounds] == [2, 2, 2]
     assert federation.mean(NoisyRequest(FEATURES, noise=0.0)).rows == 20 / 4
@@ -276,7 +288,7 @@ def test_corrupted_replies_are_all_caught(make: Make) -> None:
     faults = FaultPlan(corrupt=0.6)
     federation = make(faults=faults, policy=FailurePolicy(quorum=0.01), journal=journal, seed=5)
     expected = 0
-    for number in federation.rounds(8, {}):
+    for number in federation.rounds(8):
         spoilt = [
             client
             for client in (0, 1, 3, 4)
@@ -325,6 +337,11 @@ def test_a_checkpoint_of_another_run_is_refused() -> None:
     for other in ({"seed": 1}, {"run": "of something else"}):
         with pytest.raises(RunError, match="belongs to another run"):
             inline(**other, resume=Checkpoint.from_bytes(taken[0]))
+    resumed = inline(resume=Checkpoint.from_bytes(taken[0]))
+    with pytest.raises(RunError, match="holds sum of this loop, but the method expects kept"):
+        keeping(resumed)
+    with pytest.raises(RunError, match="holds sum of this loop, but the method expects no state"):
+        next(inline(resume=Checkpoint.from_bytes(taken[0])).rounds(4))
 
 
 def test_ledger_meters_every_message(make: Make) -> None:
@@ -444,15 +461,15 @@ def own_bytes(client: int, round: int, seed: int = 0) -> UInt8Array:
 
 def keeping(federation: Federation, rounds: int = 4) -> list[Any]:
     """Bits of every aggregate of some rounds in which each client goes on from what it kept, and who answered."""
-    state = {"kept": np.zeros((CLIENTS, SEALED), np.uint8)}
+    loop = Loop(Sealed(kept=np.zeros((CLIENTS, SEALED), np.uint8)))
     seen: list[Any] = []
-    for _ in federation.rounds(rounds, state):
-        answer = federation.mean(KeepRequest(FEATURES, state["kept"]), weights="rows")
-        kept = state["kept"].copy()
+    for _ in federation.rounds(rounds, loop):
+        answer = federation.mean(KeepRequest(FEATURES, loop.state.kept), weights="rows")
+        kept = loop.state.kept.copy()
         kept[list(federation.answered)] = answer.own
-        state["kept"] = kept
+        loop.state = Sealed(kept=kept)
         seen.append((federation.answered, *bits(answer)))
-    return [*seen, state["kept"].tobytes()]
+    return [*seen, loop.state.kept.tobytes()]
 
 
 def test_a_sealed_field_has_a_row_for_each_client_and_leaves_the_others_as_they_are(
@@ -460,7 +477,7 @@ def test_a_sealed_field_has_a_row_for_each_client_and_leaves_the_others_as_they_
 ) -> None:
     federation = make_packed()
     plain = inline()
-    for number, _ in zip(federation.rounds(2, {}), plain.rounds(2, {}), strict=False):
+    for number, _ in zip(federation.rounds(2), plain.rounds(2), strict=False):
         answer = federation.mean(keep_request(), weights="rows")
         expected = plain.mean(NoisyRequest(FEATURES), weights="rows")
         assert answer.values.tobytes() == expected.values.tobytes()
@@ -489,7 +506,7 @@ def test_those_who_take_part_are_named_beside_what_they_sealed(make: Make) -> No
     parts = partitions()
     federation = make(participation=0.5)
     cohorts = []
-    for number in federation.rounds(6, {}):
+    for number in federation.rounds(6):
         answer = federation.mean(keep_request(noise=0.0), weights="rows")
         known = {own_bytes(client, number).tobytes(): client for client in range(CLIENTS)}
         cohorts.append(tuple(known[row.tobytes()] for row in answer.own))
@@ -507,7 +524,7 @@ def test_those_who_drop_out_are_not_named(make: Make) -> None:
     faults = FaultPlan(dropout=0.5)
     federation = make(faults=faults, policy=FailurePolicy(quorum=0.01), seed=3)
     seen = set()
-    for number in federation.rounds(6, {}):
+    for number in federation.rounds(6):
         there = tuple(client for client in PRESENT if not faults.drops_out(3, client, number))
         seen.add(there)
         if not there:
@@ -537,7 +554,7 @@ def test_sealed_fields_that_come_late_or_twice_are_taken_once() -> None:
 def test_the_ledger_counts_sealed_bytes(make: Make) -> None:
     journal = Journal()
     federation = make(journal=journal)
-    for _ in federation.rounds(1, {}):
+    for _ in federation.rounds(1):
         federation.mean(keep_request(), weights="rows")
     federation.sum(keep_request())
     each = 8 * FEATURES + SEALED
@@ -554,7 +571,7 @@ def test_an_adversary_leaves_what_is_sealed_for_itself_as_it_is(make: Make, kind
     )
     federation, honest = make(faults=faults), inline()
     lying = federation_over(transport(0, partitions(), 0, faults, 60.0), CLIENTS, seed=0)
-    together = zip(*(one.rounds(2, {}) for one in (federation, honest, lying)), strict=False)
+    together = zip(*(one.rounds(2) for one in (federation, honest, lying)), strict=False)
     for number, *_ in together:
         answer = federation.mean(keep_request())
         assert federation.answered == PRESENT
@@ -569,7 +586,7 @@ def test_a_sealed_field_of_another_size_is_refused_by_name(make: Make) -> None:
     with pytest.raises(ClientError, match=r"Client 3 .*own has shape \(23,\) instead of \(24,\)"):
         federation.mean(keep_request(culprit=3))
     lenient = make(policy=FailurePolicy(quorum=0.7))
-    for number in lenient.rounds(1, {}):
+    for number in lenient.rounds(1):
         answer = lenient.mean(keep_request(culprit=3))
         assert lenient.answered == (0, 1, 4)
         np.testing.assert_array_equal(answer.own, [own_bytes(client, number) for client in (0, 1, 4)])
@@ -610,7 +627,7 @@ def test_a_process_that_dies_sets_no_state_twice(make: Make, moment: Any) -> Non
     crashes = tuple(Crash(client=1, round=number, moment=moment) for number in (1, 2, 3))
     federation, plain = make(faults=FaultPlan(crashes=crashes)), inline()
     before = row_sums(plain)
-    for number in federation.rounds(3, {}):
+    for number in federation.rounds(3):
         federation.ask(Shift(1.0) if number == 2 else OwnShift(np.ones(CLIENTS)))
         np.testing.assert_allclose(row_sums(federation), np.add(before, number), rtol=1e-9, atol=1e-9)
 
@@ -670,7 +687,7 @@ def test_state_is_set_again_with_one_blas_thread(make: Make) -> None:
     bits_of = []
     for each in (federation, inline()):
         each.ask(TurnByBLAS(600))
-        for _ in each.rounds(1, {}):
+        for _ in each.rounds(1):
             each.ask(NoisyRequest(FEATURES, noise=0.0))
         bits_of.append([bits(reply) for reply in each.ask(NoisyRequest(FEATURES, noise=0.0))])
     assert bits_of[0] == bits_of[1]
@@ -703,7 +720,7 @@ def test_no_process_receives_the_part_of_anothers_client(cluster: None, tmp_path
     carrier = transport(2, partitions(), 0, faults, 60.0)
     federation = federation_over(carrier, CLIENTS, seed=0)
     log = tmp_path / "opened"
-    for _ in federation.rounds(3, {}):
+    for _ in federation.rounds(3):
         federation.ask(LetterRequest(tuple(map(str, range(CLIENTS))), str(log)))
     carrier.close()
     homes = [set(map(str, placement.clients)) for placement in carrier.placements]
@@ -733,7 +750,7 @@ def test_hosts_in_this_process_get_their_clients_parts_alone(monkeypatch: pytest
     federation = federation_over(
         transport(0, partitions(), 0, FaultPlan(crashes=crashes), 60.0), CLIENTS, seed=0
     )
-    for _ in federation.rounds(2, {}):
+    for _ in federation.rounds(2):
         federation.ask(OwnShift(shifts))
     shifted = [
         (clients, call)
@@ -833,7 +850,7 @@ def test_where_they_cannot_and_each_could_nobody_has_answered() -> None:
             asked(hosted())(TogetherRequest(FEATURES, "memory"))
     journal = Journal()
     lenient = hosted(policy=FailurePolicy(quorum=0.1), journal=journal)
-    for _ in lenient.rounds(1, {}):
+    for _ in lenient.rounds(1):
         with pytest.raises(QuorumError):
             lenient.mean(TogetherRequest(FEATURES, "memory"))
     assert len(journal.rounds[0].incidents) == len(PRESENT)
@@ -843,7 +860,7 @@ def test_where_one_of_them_is_at_fault_it_is_named() -> None:
     with pytest.raises(ClientError, match=r"Client 3 .*ValueError: this client cannot"):
         hosted().ask(TogetherRequest(FEATURES, culprit=3))
     lenient = hosted(policy=FailurePolicy(quorum=0.7))
-    for _ in lenient.rounds(1, {}):
+    for _ in lenient.rounds(1):
         lenient.mean(TogetherRequest(FEATURES, culprit=3))
         assert lenient.answered == (0, 1, 4)
 
@@ -866,14 +883,14 @@ def two_loops(federation: Federation, leave: int = 10**9) -> list[list[bytes]]:
         return answer
 
     learn()
-    for loop in range(2):
-        state = {"sum": np.zeros(FEATURES)}
-        for number in federation.rounds(4, state):
-            state["sum"] = state["sum"] * 0.5 + learn("in round").values
+    for index in range(2):
+        loop = Loop(Summed(sum=np.zeros(FEATURES)))
+        for number in federation.rounds(4, loop):
+            loop.state = Summed(sum=loop.state.sum * 0.5 + learn("in round").values)
             if number == leave:
                 break
         learn()
-        seen.append([state["sum"].tobytes(), federation.stream(f"server {loop}").bytes(8)])
+        seen.append([loop.state.sum.tobytes(), federation.stream(f"server {index}").bytes(8)])
     return seen
 
 
@@ -907,7 +924,7 @@ def test_two_loops_go_on_to_the_same_bits_wherever_they_stopped(leave: int, part
 def test_a_loop_that_is_left_has_ended(make: Make) -> None:
     """Faults and drop-outs are of rounds: what comes after a loop needs every client."""
     federation = make(faults=FaultPlan(dropout=0.99), policy=FailurePolicy(quorum=0.01))
-    for _ in federation.rounds(3, {}):
+    for _ in federation.rounds(3):
         break
     assert federation.mean(NoisyRequest(FEATURES, noise=0.0)).rows == 20 / 4
     assert federation.answered == PRESENT

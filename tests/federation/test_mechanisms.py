@@ -120,7 +120,7 @@ def test_what_is_kept_of_blurred_rows_is_apart_from_what_is_kept_of_the_rows() -
 def test_noise_on_records_is_drawn_once_whatever_the_round() -> None:
     """P1 5.1: what is drawn anew in each round would average out."""
     federation = federate(parts())
-    seen = [federation.ask(LengthRequest(noise("data")))[0].lengths for _ in federation.rounds(3, {})]
+    seen = [federation.ask(LengthRequest(noise("data")))[0].lengths for _ in federation.rounds(3)]
     np.testing.assert_array_equal(seen[0], seen[1])
     np.testing.assert_array_equal(seen[0], seen[2])
     again = federate(parts()).ask(LengthRequest(noise("data"), together=True))[0].lengths

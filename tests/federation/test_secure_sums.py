@@ -128,7 +128,7 @@ def test_simulated_faults_strike_no_preparation_of_a_secure_sum() -> None:
     hosted = [HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(4))]
     host = ClientHost(hosted=hosted, seed=0, host_secrets=known(hosted))
     federation = Federation(Noting([host]), 4, Context(seed=0, secure=SecureSums()))
-    for _ in federation.rounds(1, {}):
+    for _ in federation.rounds(1):
         federation.mean(VectorsRequest())
         federation.gather(VectorsRequest())
     assert {name for name, in_rounds in asked if in_rounds} == {"VectorsRequest"}
@@ -154,7 +154,7 @@ def test_a_secure_sum_of_other_clients_than_the_last_is_the_plain_one_to_the_bit
     for sums in (None, SecureSums()):
         federation = federate(parts(10), participation=0.5, secure=sums)
         found.append([])
-        for _ in federation.rounds(4, {}):
+        for _ in federation.rounds(4):
             found[-1].append(as_arrays(federation.mean(VectorsRequest())))
             cohorts.add(federation.answered)
     assert found[0] == found[1]
@@ -163,7 +163,7 @@ def test_a_secure_sum_of_other_clients_than_the_last_is_the_plain_one_to_the_bit
 
 def one_round(federation: Federation) -> list[Any]:
     """The mean of one round."""
-    (found,) = [as_arrays(federation.mean(VectorsRequest())) for _ in federation.rounds(1, {})]
+    (found,) = [as_arrays(federation.mean(VectorsRequest())) for _ in federation.rounds(1)]
     return found
 
 
@@ -284,7 +284,7 @@ def test_crashes_and_retries_change_no_bit() -> None:
         ]
         context = Context(seed=0, secure=SecureSums() if hidden else None)
         federation = Federation(InlineTransport(hosts), 6, context)
-        found.append([as_arrays(federation.mean(VectorsRequest())) for _ in federation.rounds(3, {})])
+        found.append([as_arrays(federation.mean(VectorsRequest())) for _ in federation.rounds(3)])
     assert found[0] == found[1]
 
 

@@ -85,5 +85,5 @@ def test_client_and_federation_draw_from_their_rounds_stream() -> None:
     assert client.stream("a").random() == client_stream(8, 3, 2, "a").random()
     federation = federate([np.zeros((1, 1))], seed=8)
     assert federation.stream("a").random() == server_stream(8, 0, "a").random()
-    for number in federation.rounds(2, {}):
+    for number in federation.rounds(2):
         assert federation.stream("a").random() == server_stream(8, number, "a").random()

@@ -569,7 +569,7 @@ class TestCharges:
         noise = gradient_noise(multiplier=gaussian_multiplier(1.0, 1e-5, 3))
 
         def learn() -> None:
-            for _ in federation.rounds(5, {}):
+            for _ in federation.rounds(5):
                 asked(federation, noise)
 
         with pytest.raises(BudgetError, match=r"Step in round 4 would raise the run's epsilon to 1\.1"):

@@ -306,7 +306,7 @@ QUIET = 1e-9
 def released(federation: Federation, release: Release, request: Request[Any], per: str) -> list[Float64Array]:
     """What leaves in two rounds: of each client, or of all together."""
     told: list[Float64Array] = []
-    for _ in federation.rounds(2, {}):
+    for _ in federation.rounds(2):
         if per == "sum":
             summed = request.sensitivity(2) == request.sensitivity(1) and release.unit == "record"
             weights: Any = "clients" if release.unit == "client" else "rows"

@@ -395,7 +395,7 @@ def inline(**options: Any) -> Federation:
 def trajectory(federation: Federation) -> list[bytes]:
     """Bits of each rule's aggregate over some rounds with noise of the clients' own."""
     seen = []
-    for _ in federation.rounds(2, {}):
+    for _ in federation.rounds(2):
         for rule in RULES.values():
             answer = federation.robust_mean(NoisyRequest(FEATURES), rule)
             seen += [answer.values.tobytes(), np.float64(answer.rows).tobytes()]
@@ -429,13 +429,13 @@ def test_only_clients_with_rows_are_asked_and_each_reply_is_metered_as_seen() ->
 def test_a_lost_client_is_dropped_as_in_a_mean() -> None:
     journal = Journal()
     federation = inline(policy=FailurePolicy(quorum=0.5), journal=journal)
-    for _ in federation.rounds(1, {}):
+    for _ in federation.rounds(1):
         answer: Any = federation.robust_mean(OddRequest(1, "nan"), Krum(attackers=2))
         assert answer.value.tolist() == [1.0, 1.0]
     assert (journal.rounds[0].asked, journal.rounds[0].answered, journal.rounds[0].failed) == (8, 7, 1)
     with pytest.raises(ClientError, match="Client 1"):
         inline().robust_mean(OddRequest(1, "nan"), Krum(attackers=2))
-    for _ in federation.rounds(1, {}):
+    for _ in federation.rounds(1):
         with pytest.raises(
             QuorumError, match=r"only 7 of 8 clients answered, and method\.aggregation multi-krum needs 8"
         ):
@@ -444,7 +444,7 @@ def test_a_lost_client_is_dropped_as_in_a_mean() -> None:
 
 def test_a_cohort_too_small_for_the_rule_is_refused() -> None:
     federation = inline(participation=0.5)
-    for _ in federation.rounds(1, {}):
+    for _ in federation.rounds(1):
         federation.robust_mean(NoisyRequest(FEATURES), CoordinateMedian())
         with pytest.raises(ScenarioError, match="at least 7 clients, but at most 4"):
             federation.robust_mean(NoisyRequest(FEATURES), Krum(attackers=2))
@@ -461,7 +461,7 @@ def test_lies_pass_the_boundary_and_change_nobody_else(kind: Any) -> None:
     for seen, faults in ((truth, FaultPlan()), (sent, FaultPlan(adversary=adversary))):
         federation = inline(faults=faults)
         outside = federation.ask(NoisyRequest(FEATURES, noise=0.0))
-        for _ in federation.rounds(2, {}):
+        for _ in federation.rounds(2):
             seen.append(federation.ask(NoisyRequest(FEATURES)))
         assert all(np.abs(reply.values).max(initial=0.0) < 100 for reply in outside), (
             "only rounds are attacked"
@@ -484,7 +484,7 @@ def test_lies_pass_the_boundary_and_change_nobody_else(kind: Any) -> None:
 @pytest.mark.parametrize("kind", ["sign-flip", "scaling", "collusion"])
 def test_where_the_range_is_infinite_lies_are_finite(kind: Any) -> None:
     federation = inline(faults=FaultPlan(adversary=Liars((1,), told(kind, 3.0))))
-    for _ in federation.rounds(1, {}):
+    for _ in federation.rounds(1):
         lie = federation.ask(ProductRequest(4))[1].values
     assert lie.shape == (4, 4)
     assert np.isfinite(lie).all()

@@ -10,8 +10,8 @@ The force here is a quarter of it, as in openTSNE, so openTSNE's learning rates 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -76,11 +76,11 @@ class Moving:
         """Return positions at rest."""
         return cls(places, np.zeros_like(places), np.ones_like(places))
 
-    def stepped(self, force: Float64Array, rate: float) -> Moving:
+    def stepped(self, force: Float64Array, rate: float) -> Self:
         """Return the state after a step against a force, with delta-bar-delta and momentum."""
         turned = np.sign(self.change) != np.sign(force)
         gains = np.maximum(np.where(turned, self.gains + 0.2, self.gains * 0.8), LEAST_GAIN)
         change = MOMENTUM * self.change - rate * gains * force
         length = np.linalg.norm(change, axis=1, keepdims=True)
         change *= np.minimum(1.0, LONGEST_STEP / np.maximum(length, LONGEST_STEP))
-        return Moving(self.places + change, change, gains)
+        return replace(self, places=self.places + change, change=change, gains=gains)

@@ -20,13 +20,14 @@ sites have the same orientation. Steps are openTSNE's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from raydr.arrays import BoolArray, Float64Array, FloatArray, shaped
 from raydr.errors import DataError
-from raydr.federation import Federation, Rehearsal
+from raydr.federation import Federation, Loop, Rehearsal
 from raydr.geometry.points import Points
 from raydr.methods.dsne.clients import (
     AroundRequest,
@@ -132,7 +133,7 @@ class DSNE(DsneSettings):
             federation.ask(BeginRequest(self, reference))
             federation.add_operations(at_clients=pairs * searched)
         with federation.stage("iterations"):
-            for number in federation.rounds(self.total, {}):
+            for number in federation.rounds(self.total):
                 federation.mean(StepRequest(places, number, self.pace(number)))
                 federation.add_operations(at_clients=10.0 * pairs)
         with federation.stage("map"):
@@ -176,6 +177,22 @@ def _single_shot(
     return places, np.concatenate([reply.places for reply in replies])
 
 
+@dataclass(kw_only=True, frozen=True)
+class _Iterations(Moving):
+    """The reference rows, and how sites repeat their iterations.
+
+    Attributes
+    ----------
+    course : (iterations, reference rows, dimensions) float64
+        Their positions before each iteration.
+    present : (iterations, clients) bool
+        Which clients took part.
+    """
+
+    course: Float64Array
+    present: BoolArray
+
+
 def _multi_shot(
     federation: Federation, settings: DSNE, reference: Reference
 ) -> tuple[Float64Array, Float64Array]:
@@ -183,38 +200,42 @@ def _multi_shot(
     with federation.stage("affinities"):
         federation.ask(BeginRequest(settings, reference))
     first = Moving.at((reference.rows - reference.centre) @ reference.axes)
-    state: dict[str, Any] = {
-        **vars(first),
-        "course": np.zeros((0, *first.places.shape)),
-        "present": np.zeros((0, federation.clients), np.bool_),
-    }
+    loop = Loop(
+        _Iterations(
+            **vars(first),
+            course=np.zeros((0, *first.places.shape)),
+            present=np.zeros((0, federation.clients), np.bool_),
+        )
+    )
     behind = True  # the clients of a resumed run have started again
     several = len(first.places) + federation.rows / sum(size > 0 for size in federation.sizes)
     with federation.stage("iterations"):
-        for number in federation.rounds(settings.total, state):
+        for number in federation.rounds(settings.total, loop):
             if behind:
-                _catch_up(federation, state)
+                _catch_up(federation, loop.state)
                 behind = False
-            now = Moving(state["places"], state["change"], state["gains"])
+            now = loop.state
             exaggeration = settings.pace(number)
             answer = federation.mean(StepRequest(now.places, number, exaggeration))
             rate = settings.learning_rate or several / exaggeration
             moved = now.stepped(answer.on_reference, rate)
-            state["course"] = np.concatenate([state["course"], now.places[None]])
-            state["present"] = np.concatenate([state["present"], _present(federation)[None]])
-            state.update(vars(moved))
+            loop.state = replace(
+                moved,
+                course=np.concatenate([now.course, now.places[None]]),
+                present=np.concatenate([now.present, _present(federation)[None]]),
+            )
             federation.report(objective=answer.divergence, moved=float((moved.change**2).sum()))
         if behind:
-            _catch_up(federation, state)
+            _catch_up(federation, loop.state)
     with federation.stage("map"):
         replies = federation.ask(SitePlacesRequest(settings.dimensions))
-    return state["places"], np.concatenate([reply.places for reply in replies])
+    return loop.state.places, np.concatenate([reply.places for reply in replies])
 
 
-def _catch_up(federation: Federation, state: Mapping[str, Any]) -> None:
+def _catch_up(federation: Federation, state: _Iterations) -> None:
     """Have sites repeat the iterations of a resumed run."""
-    if len(state["course"]):
-        federation.ask(CatchUpRequest(state["course"], state["present"]))
+    if len(state.course):
+        federation.ask(CatchUpRequest(state.course, state.present))
 
 
 def _present(federation: Federation) -> BoolArray:

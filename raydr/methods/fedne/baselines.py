@@ -48,7 +48,7 @@ class LocalNE(PresetSettings, PooledEncoder):
         with federation.by_sample(), federation.stage("input scale"):
             scaled(federation, self)
         with federation.stage("rounds"):  # which a run adds to the stage before
-            for round in federation.rounds(self.rounds, {}):
+            for round in federation.rounds(self.rounds):
                 federation.mean(AloneRequest(self, round), weights="rows")
                 federation.add_operations(
                     at_clients=training_operations(self, federation.sizes, federation.features)
@@ -121,7 +121,7 @@ def serve_local(federation: Federation, settings: LocalNE) -> Outcome:
     """Run the server part of LocalNE, which only counts rounds; each client's rows have their own map."""
     with federation.stage("input scale"):
         scaled(federation, settings)
-    for round in federation.rounds(settings.rounds, {}):
+    for round in federation.rounds(settings.rounds):
         federation.report(objective=federation.mean(AloneRequest(settings, round), weights="rows").loss)
     with federation.stage("map"):
         replies = federation.ask(AlonePositionRequest(settings))

@@ -15,7 +15,8 @@ from raydr.federation import Federation, Rehearsal, average
 from raydr.methods.fedne.clients import PrototypeRequest, Training, TrainRequest, kept_size
 from raydr.methods.fedne.dp_costs import density_noise, noise_on_updates, weighting
 from raydr.methods.fedne.flops import step_operations
-from raydr.methods.fedne.server import AveragedMap, State, first_axes, no_control_variates, serve
+from raydr.methods.fedne.round_state import ControlVariates, RoundState
+from raydr.methods.fedne.server import AveragedMap, first_axes, serve
 from raydr.methods.fedne.settings import SCHEDULE
 from raydr.methods.fedne.surrogates import REACHES, Density, DensityRequest, SurrogateRequest
 from raydr.methods.method import method
@@ -264,7 +265,7 @@ class FedNE(AveragedMap):
             federation.ask(PrototypeRequest(self.prototypes, federation.features))
             federation.add_operations(at_server=self.warm_steps * step_operations(self, federation.features))
 
-    def first_control_variates(self, federation: Federation, parameters: int) -> State:
+    def first_control_variates(self, federation: Federation, parameters: int) -> ControlVariates:
         """Return zeros, or nothing without control variates.
 
         Raises
@@ -273,7 +274,7 @@ class FedNE(AveragedMap):
             If they would exceed the server's memory limit for them.
         """
         if noise_on_updates(federation) is not None or not self.has_control_variates:
-            return no_control_variates()
+            return ControlVariates.none()
         shape = federation.clients, kept_size(parameters)
         if shape[0] * shape[1] > MOST_KEPT_BYTES:
             raise ScenarioError(
@@ -282,31 +283,29 @@ class FedNE(AveragedMap):
                 f" {MOST_KEPT_BYTES / 2**30:g} GiB. Set method.control_variates to false, or give"
                 " method.hidden fewer units."
             )
-        return {
-            "control": np.zeros(parameters),
-            "kept": np.zeros(shape, np.uint8),
-            "kept_rounds": np.zeros(shape[0], np.int64),
-        }
+        return ControlVariates(
+            control=np.zeros(parameters),
+            kept=np.zeros(shape, np.uint8),
+            kept_rounds=np.zeros(shape[0], np.int64),
+        )
 
-    def renew_surrogates(self, federation: Federation, state: State, round: int) -> None:
+    def renew_surrogates(self, federation: Federation, state: RoundState, round: int) -> RoundState:
         """Run step 2 if it is due."""
         if not self.surrogates_due(round):
-            return
+            return state
         if self.surrogate == "mlp":
-            self.renew_networks(federation, state)
-        else:
-            self.renew_field(federation, state)
+            return self.renew_networks(federation, state)
+        return self.renew_field(federation, state)
 
-    def rehearse_surrogates(self, federation: Rehearsal, state: State, round: int) -> None:
+    def rehearse_surrogates(self, federation: Rehearsal, state: RoundState, round: int) -> RoundState:
         """Ask what :meth:`renew_surrogates` asks, for a map of the planned reach."""
         if not self.surrogates_due(round):
-            return
+            return state
         if self.surrogate == "mlp":
-            self.renew_networks(federation, state)
-        else:
-            self._rehearse_field(federation, state)
+            return self.renew_networks(federation, state)
+        return self._rehearse_field(federation, state)
 
-    def renew_field(self, federation: Federation, state: State) -> None:
+    def renew_field(self, federation: Federation, state: RoundState) -> RoundState:
         """Sum the clients' densities on a grid that holds them all, and convolve it with the repulsion of a point."""
         from raydr.methods.fedne.field import Grid, repulsion_field
 
@@ -319,13 +318,13 @@ class FedNE(AveragedMap):
                 weights=weighting(noise),
             )
             grid = self.paid_grid(federation)
-            state["grid"] = np.array(grid.reach)
-            state["field"] = repulsion_field(grid, answer.share, self.softening).astype(np.float32)
-            return
+            field = repulsion_field(grid, answer.share, self.softening).astype(np.float32)
+            return replace(state, grid=grid.reach, field=field)
+        reach = state.reach
         for _ in range(_SIZINGS):
-            grid = Grid.covering(_MARGIN * float(state["reach"]), self.grid_step)
+            grid = Grid.covering(_MARGIN * reach, self.grid_step)
             request = DensityRequest(
-                weights=state["weights"],
+                weights=state.weights,
                 hidden=self.hidden,
                 reach=grid.reach,
                 nodes=grid.nodes,
@@ -334,15 +333,12 @@ class FedNE(AveragedMap):
             answer = average(federation, request, self.aggregation, weights="rows")
             unanimous = np.flatnonzero(answer.votes >= 1.0)
             reach = float(REACHES[unanimous[0] if len(unanimous) else -1])
-            fits = reach <= grid.reach
-            state["reach"] = np.array(reach)
-            if fits:
+            if reach <= grid.reach:
                 break
-        state["grid"] = np.array(grid.reach)
-        state["field"] = repulsion_field(grid, answer.share, self.softening).astype(np.float32)
-        state["spoken"] = self.spoken(federation)
+        field = repulsion_field(grid, answer.share, self.softening).astype(np.float32)
+        return replace(state, reach=reach, grid=grid.reach, field=field, spoken=self.spoken(federation))
 
-    def _rehearse_field(self, federation: Rehearsal, state: State) -> None:
+    def _rehearse_field(self, federation: Rehearsal, state: RoundState) -> RoundState:
         """Ask what :func:`renew_field` asks, for a map of the planned reach."""
         from raydr.methods.fedne.field import Grid
 
@@ -350,8 +346,7 @@ class FedNE(AveragedMap):
         if noise_on_updates(federation) is not None:
             request = self.paid_density(federation, state)
             average(federation, request, self.aggregation, weights=weighting(noise))
-            state["field"] = shaped((request.nodes, request.nodes), np.float32)
-            return
+            return replace(state, field=shaped((request.nodes, request.nodes), np.float32))
         reach = planned_reach(federation.rows)
         federation.guess(
             f"its grid is as large as the map, which was assumed to reach {reach:.0f} units",
@@ -361,11 +356,11 @@ class FedNE(AveragedMap):
         )
         grid = Grid.covering(reach, self.grid_step)
         request = DensityRequest(
-            weights=state["weights"], hidden=self.hidden, reach=grid.reach, nodes=grid.nodes, mechanism=noise
+            weights=state.weights, hidden=self.hidden, reach=grid.reach, nodes=grid.nodes, mechanism=noise
         )
         average(federation, request, self.aggregation, weights="rows")
-        state["field"] = shaped((grid.nodes, grid.nodes), np.float32)
-        state["spoken"] = self.spoken(federation)
+        field = shaped((grid.nodes, grid.nodes), np.float32)
+        return replace(state, field=field, spoken=self.spoken(federation))
 
     def spoken(self, federation: Federation) -> Float32Array:
         """Return the share (clients,) of the field of each client's rows.
@@ -385,12 +380,12 @@ class FedNE(AveragedMap):
 
         return Grid.covering(planned_reach(federation.rows), self.grid_step)
 
-    def paid_density(self, federation: Federation, state: State) -> DensityRequest:
+    def paid_density(self, federation: Federation, state: RoundState) -> DensityRequest:
         """Return the density request of step 2 under noise."""
         grid = self.paid_grid(federation)
         noise = density_noise(federation, self)
         return DensityRequest(
-            weights=state["weights"],
+            weights=state.weights,
             hidden=self.hidden,
             reach=grid.reach,
             nodes=grid.nodes,
@@ -398,18 +393,19 @@ class FedNE(AveragedMap):
             mechanism=noise,
         )
 
-    def renew_networks(self, federation: Federation, state: State) -> None:
+    def renew_networks(self, federation: Federation, state: RoundState) -> RoundState:
         """Have each client fine-tune its network; the last network of an absent client stays in use."""
         from raydr.methods.fedne.networks import initial_surrogate
 
-        if not state["surrogates"].size:
+        if state.surrogates.size:
+            networks, shares = state.surrogates.copy(), state.shares.copy()
+        else:
             random = federation.stream("surrogates")
-            state["surrogates"] = np.stack([initial_surrogate(random) for _ in range(federation.clients)])
-            state["shares"] = np.zeros(federation.clients, np.float32)
-        networks, shares = state["surrogates"].copy(), state["shares"].copy()
+            networks = np.stack([initial_surrogate(random) for _ in range(federation.clients)])
+            shares = np.zeros(federation.clients, np.float32)
         replies = federation.gather(
             SurrogateRequest(
-                weights=state["weights"],
+                weights=state.weights,
                 hidden=self.hidden,
                 surrogates=networks,
                 points=self.surrogate_points,
@@ -422,7 +418,7 @@ class FedNE(AveragedMap):
         for client, reply in replies.items():
             networks[client] = reply.parameters
             shares[client] = federation.sizes[client] / federation.rows
-        state["surrogates"], state["shares"] = networks, shares
+        return replace(state, surrogates=networks, shares=shares)
 
 
 def planned_reach(rows: int) -> float:

@@ -82,7 +82,7 @@ def trained_at_server(federation: Federation, rows: FloatArray, settings: Contra
     training = epochs_on(
         rows, settings, lambda round, purpose: server_stream(federation.seed, round, purpose)
     )
-    for round in federation.rounds(settings.rounds, {}):
+    for round in federation.rounds(settings.rounds):
         while done < round:
             weights, loss = next(training)
             done += 1
@@ -95,7 +95,7 @@ def trained_at_server(federation: Federation, rows: FloatArray, settings: Contra
 
 def rehearse_training(federation: Rehearsal, settings: ContrastiveEncoder, features: int) -> None:
     """Count the operations of :func:`trained_at_server` for rows with this many features."""
-    for _ in federation.rounds(settings.rounds, {}):
+    for _ in federation.rounds(settings.rounds):
         operations = training_operations(settings, [federation.rows], features)
         federation.add_operations(at_server=operations)
 

@@ -29,15 +29,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raydr.arrays import Float32Array, Float64Array, FloatArray, shaped
-from raydr.federation import Federation, Rehearsal, average
+from raydr.federation import Federation, Loop, Rehearsal, average
 from raydr.journal import Journal
-from raydr.methods.fedne.clients import Change, Training, TrainRequest
+from raydr.methods.fedne.clients import Training, TrainRequest
 from raydr.methods.fedne.dp_costs import (
     DENSITY_SHARE,
     by_record,
@@ -53,14 +53,12 @@ from raydr.methods.fedne.optimizer import adam_step
 from raydr.methods.fedne.pairs import DIRECTIONS, PairRequest
 from raydr.methods.fedne.pooled import SharedEncoder
 from raydr.methods.fedne.positions import PlaceAtHome, PositionRequest
+from raydr.methods.fedne.round_state import ControlVariates, RoundState
 from raydr.methods.fedne.settings import AveragedEncoder, ContrastiveEncoder
 from raydr.methods.outcome import Outcome
-from raydr.methods.snapshots import keep, kept
 from raydr.privacy.mechanism import Mechanism
 from raydr.statistics.principal_axes import PrincipalAxes
 from raydr.threads import one_blas_thread
-
-State = dict[str, NDArray[Any]]
 
 
 class AveragedMap(AveragedEncoder, SharedEncoder):
@@ -120,15 +118,17 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
     ) -> None:
         """Ask what :meth:`first_weights` asks."""
 
-    def first_control_variates(self, federation: Federation, parameters: int) -> State:
+    def first_control_variates(self, federation: Federation, parameters: int) -> ControlVariates:
         """Return the state of control variates before the first round."""
-        return no_control_variates()
+        return ControlVariates.none()
 
-    def renew_surrogates(self, federation: Federation, state: State, round: int) -> None:
+    def renew_surrogates(self, federation: Federation, state: RoundState, round: int) -> RoundState:
         """Run step 2 if it is due."""
+        return state
 
-    def rehearse_surrogates(self, federation: Rehearsal, state: State, round: int) -> None:
+    def rehearse_surrogates(self, federation: Rehearsal, state: RoundState, round: int) -> RoundState:
         """Ask what :meth:`renew_surrogates` asks, for a map of the planned reach."""
+        return state
 
     # What raydr asks of every method.
 
@@ -198,11 +198,11 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
         with federation.stage("first encoder"):
             self.rehearse_first_weights(federation, reach, axes)
         weights = shaped((parameters,), np.float32)
-        state: State = {"weights": weights, **no_surrogates(), **controls}
+        state = RoundState.first(weights, controls)
         training = self.training(federation)
         with federation.stage("rounds"):
-            for round in federation.rounds(self.rounds, state):
-                self.rehearse_surrogates(federation, state, round)
+            for round in federation.rounds(self.rounds):
+                state = self.rehearse_surrogates(federation, state, round)
                 if noise is not None and by_record(noise):
                     pairs = pair_request(federation, self, state, noise, axes)
                     average(federation, pairs, self.aggregation, weights="rows")
@@ -233,7 +233,7 @@ def planned_axes(federation: Rehearsal, settings: AveragedEncoder) -> PrincipalA
 def serve(federation: Federation, settings: AveragedMap) -> Outcome:
     """Run the server part of FedNE, FedAvg+NE and FedProx+NE."""
     from raydr.methods.fedne.encoder import Architecture
-    from raydr.methods.fedne.optimizer import initial_memory, server_step
+    from raydr.methods.fedne.optimizer import server_step
 
     architecture = Architecture(federation.features, settings.hidden)
     controls = settings.first_control_variates(federation, architecture.parameters)
@@ -247,42 +247,39 @@ def serve(federation: Federation, settings: AveragedMap) -> Outcome:
             scaling, axes, reach = within.scaling, within.axes, np.zeros(0)
     with federation.stage("first encoder"):
         weights = settings.first_weights(federation, reach, axes)
-    state: State = {
-        "weights": weights,
-        "memory": initial_memory(len(weights)),
-        **no_surrogates(),
-        **controls,
-    }
-    keep(federation, state, "weights")
+    loop = Loop(RoundState.first(weights, controls))
+    federation.keep(loop, weights)
     training = settings.training(federation)
     with federation.stage("rounds"):
-        for round in federation.rounds(settings.rounds, state):
-            settings.renew_surrogates(federation, state, round)
+        for round in federation.rounds(settings.rounds, loop):
+            state = settings.renew_surrogates(federation, loop.state, round)
             if noise is not None and by_record(noise):
-                step_by_record(federation, settings, state, round, noise, axes)
-                keep(federation, state, "weights")
+                loop.state = step_by_record(federation, settings, state, round, noise, axes)
+                federation.keep(loop, loop.state.weights)
                 federation.report(objective=None)
                 continue
             request = train_request(training, state, settings.rate(round), noise)
             answer = average(federation, request, settings.aggregation, weights=weighting(noise))
-            state["weights"], state["memory"] = server_step(
+            weights, memory = server_step(
                 settings.server_optimizer,
-                state["weights"],
+                state.weights,
                 answer.weights.astype(np.float64),
-                state["memory"],
+                state.memory,
                 settings.server_learning_rate,
             )
-            renew_control_variates(federation, state, answer)
-            keep(federation, state, "weights")
+            loop.state = replace(state, weights=weights, memory=memory).with_controls(federation, answer)
+            federation.keep(loop, weights)
             federation.report(objective=answer.loss if noise is None else None)
+    weights = loop.state.weights
     with federation.stage("map"):
-        places = places_of(federation, settings, state["weights"])
+        places = places_of(federation, settings, weights)
     return Outcome(
         embedding=places,
         geometry=None,
-        model=model_of(architecture.layers(state["weights"]), scaling),
+        model=model_of(architecture.layers(weights), scaling),
         snapshots={
-            round: model_of(architecture.layers(weights), scaling) for round, weights in kept(state).items()
+            round: model_of(architecture.layers(earlier), scaling)
+            for round, earlier in loop.snapshots.items()
         },
         published=not settings.keeps_places,
     )
@@ -300,24 +297,23 @@ def places_of(federation: Federation, settings: AveragedMap, weights: Float32Arr
 def step_by_record(
     federation: Federation,
     settings: AveragedMap,
-    state: State,
+    state: RoundState,
     round: int,
     noise: Mechanism,
     axes: PrincipalAxes | None,
-) -> None:
+) -> RoundState:
     """Run steps 3 and 4 under noise per record: clients send gradients of pairs, and the server takes Adam's step."""
     request = pair_request(federation, settings, state, noise, axes)
     answer = average(federation, request, settings.aggregation, weights="rows")
     rate = settings.server_learning_rate * settings.rate(round)
-    state["weights"], state["memory"] = adam_step(
-        state["weights"], answer.gradient, state["memory"], round, rate
-    )
+    weights, memory = adam_step(state.weights, answer.gradient, state.memory, round, rate)
+    return replace(state, weights=weights, memory=memory)
 
 
 def pair_request(
     federation: Federation,
     settings: AveragedMap,
-    state: State,
+    state: RoundState,
     noise: Mechanism,
     axes: PrincipalAxes | None,
 ) -> PairRequest:
@@ -336,14 +332,14 @@ def pair_request(
         directions = random.standard_normal((federation.features, count)) / math.sqrt(federation.features)
         extent = 1.0
     return PairRequest(
-        weights=state["weights"],
+        weights=state.weights,
         hidden=settings.hidden,
         directions=directions,
         offsets=random.uniform(-0.3, 0.3, count),
         extent=extent,
         negatives=settings.negatives,
-        field=state["field"],
-        reach=float(state["grid"]),
+        field=state.field,
+        reach=state.grid,
         clip=noise.cut or math.inf,
         softening=settings.softening,
         mechanism=noise,
@@ -351,21 +347,21 @@ def pair_request(
 
 
 def train_request(
-    training: Training, state: State, learning_rate: float, noise: Mechanism | None = None
+    training: Training, state: RoundState, learning_rate: float, noise: Mechanism | None = None
 ) -> TrainRequest:
     """Return the request of step 3 in a round."""
     return TrainRequest(
         training=training,
-        weights=state["weights"],
+        weights=state.weights,
         learning_rate=learning_rate,
-        field=state["field"],
-        reach=float(state["grid"]),
-        surrogates=state["surrogates"],
-        shares=state["shares"],
-        control=state["control"].astype(np.float32),
-        kept=state["kept"],
-        kept_rounds=state["kept_rounds"],
-        spoken=state["spoken"],
+        field=state.field,
+        reach=state.grid,
+        surrogates=state.surrogates,
+        shares=state.shares,
+        control=state.control.astype(np.float32),
+        kept=state.kept,
+        kept_rounds=state.kept_rounds,
+        spoken=state.spoken,
         mechanism=noise,
     )
 
@@ -373,41 +369,3 @@ def train_request(
 def first_axes(settings: ContrastiveEncoder) -> int:
     """Return the number of principal axes of the first encoder."""
     return max(2, min(settings.hidden, default=2) // 2)
-
-
-def no_surrogates() -> State:
-    """Return the state of surrogates before there are any."""
-    return {
-        "field": np.zeros((0, 0), np.float32),
-        "reach": np.array(1.0),
-        "grid": np.array(1.0),
-        "spoken": np.zeros(0, np.float32),
-        "surrogates": np.zeros((0, 0), np.float32),
-        "shares": np.zeros(0, np.float32),
-    }
-
-
-def no_control_variates() -> State:
-    """Return the state without control variates."""
-    return {
-        "control": np.zeros(0),
-        "kept": np.zeros((0, 0), np.uint8),
-        "kept_rounds": np.zeros(0, np.int64),
-    }
-
-
-def renew_control_variates(federation: Federation, state: State, answer: Change) -> None:
-    """Update the mean of all clients' last control variates, and store what each client sealed for itself."""
-    if not state["control"].size:
-        return
-    answered = list(federation.answered)
-    part = sum(federation.sizes[client] for client in answered) / federation.rows
-    state["control"] = state["control"] + part * answer.control
-    state["kept_rounds"] = state["kept_rounds"].copy()
-    state["kept_rounds"][answered] = federation.round
-    if len(answered) == federation.clients:
-        state["kept"] = answer.kept
-    else:
-        if federation.recorded:
-            state["kept"] = state["kept"].copy()
-        state["kept"][answered] = answer.kept

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raydr.arrays import Float64Array
 
-State = dict[str, NDArray[Any]]
 
+@dataclass(kw_only=True, frozen=True)
+class Descent:
+    """Landmarks (landmarks, features) float64, and with momentum their velocity, of the same shape."""
 
-def starting(landmarks: Float64Array, momentum: float) -> State:
-    """Return the initial state, which checkpoints save: the landmarks and, with momentum, their velocity."""
-    return {"landmarks": landmarks} | ({"velocity": np.zeros_like(landmarks)} if momentum else {})
+    landmarks: Float64Array
+    velocity: Float64Array | None
 
+    @classmethod
+    def at(cls, landmarks: Float64Array, momentum: float) -> Descent:
+        """Return landmarks at rest."""
+        return cls(landmarks=landmarks, velocity=np.zeros_like(landmarks) if momentum else None)
 
-def descend(state: State, gradient: Float64Array, step: float, momentum: float) -> None:
-    """Move the landmarks down the gradient, with Nesterov's rule if there is momentum.
+    def stepped(self, gradient: Float64Array, step: float, momentum: float) -> Descent:
+        """Move the landmarks down the gradient, with Nesterov's rule if there is momentum.
 
-    The velocity v becomes ``momentum v + gradient``, and landmarks move by ``step (gradient + momentum v)``.
-    """
-    if momentum:
-        state["velocity"] = momentum * state["velocity"] + gradient
-        gradient = gradient + momentum * state["velocity"]
-    state["landmarks"] = state["landmarks"] - step * gradient
+        The velocity v becomes ``momentum v + gradient``, and landmarks move by ``step (gradient + momentum v)``.
+        """
+        if self.velocity is None:
+            return replace(self, landmarks=self.landmarks - step * gradient)
+        velocity = momentum * self.velocity + gradient
+        return Descent(landmarks=self.landmarks - step * (gradient + momentum * velocity), velocity=velocity)

@@ -19,11 +19,9 @@ import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array, shaped
 from raydr.errors import ScenarioError
-from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
+from raydr.federation import Client, Federation, Granularity, Loop, Range, Rehearsal, Reply, Request, answers
 from raydr.geometry.points import row_blocks
-from raydr.methods.landmarks.descent import State
 from raydr.methods.landmarks.settings import LEAST_GROUP, LandmarkSettings
-from raydr.methods.snapshots import keep, kept
 from raydr.statistics.moments import Spread
 from raydr.statistics.splitting import split
 
@@ -110,6 +108,14 @@ class Groups:
     snapshots: dict[int, Float64Array]
 
 
+@dataclass(kw_only=True, frozen=True)
+class _Means:
+    """Landmarks (landmarks, features) float64, and the number (landmarks,) int64 of rows nearest to each."""
+
+    landmarks: Float64Array
+    counts: Int64Array
+
+
 def k_means(federation: Federation, settings: LandmarkSettings, moments: Spread) -> Groups:
     """Return landmarks by k-means of all rows.
 
@@ -119,12 +125,12 @@ def k_means(federation: Federation, settings: LandmarkSettings, moments: Spread)
         If fewer than two groups have enough rows.
     """
     wanted = settings.landmark_count(federation.rows, federation.features)
-    state: State = {"landmarks": moments.mean[None], "counts": np.array([federation.rows], np.int64)}
-    keep(federation, state, "landmarks")
-    for number in federation.rounds(settings.steps, state):
+    loop = Loop(_Means(landmarks=moments.mean[None], counts=np.array([federation.rows], np.int64)))
+    federation.keep(loop, loop.state.landmarks)
+    for number in federation.rounds(settings.steps, loop):
         landmarks = split(
-            state["landmarks"] - moments.mean,
-            state["counts"].astype(np.float64),
+            loop.state.landmarks - moments.mean,
+            loop.state.counts.astype(np.float64),
             _planned(wanted, settings.steps, number),
             _APART * moments.deviation,
             0.0,
@@ -134,25 +140,25 @@ def k_means(federation: Federation, settings: LandmarkSettings, moments: Spread)
         there = found.counts > 0
         moved = landmarks.copy()
         moved[there] = found.sums[there] / found.counts[there, None]
-        state["landmarks"], state["counts"] = moments.mean + moved, found.counts
-        keep(federation, state, "landmarks")
+        loop.state = _Means(landmarks=moments.mean + moved, counts=found.counts)
+        federation.keep(loop, loop.state.landmarks)
         federation.report(
             objective=found.squared_distances / federation.rows, moved=float(((moved - landmarks) ** 2).sum())
         )
-    enough = state["counts"] >= LEAST_GROUP
+    enough = loop.state.counts >= LEAST_GROUP
     if enough.sum() < 2:
         raise ScenarioError(
             f"Only {int(enough.sum())} of {len(enough)} k-means groups have {LEAST_GROUP} rows or more,"
             " and at least two are needed. Change method.rounds or method.landmarks, or set"
             " method.landmarks_from: principal."
         )
-    return Groups(state["landmarks"][enough], kept(state))
+    return Groups(loop.state.landmarks[enough], loop.snapshots)
 
 
 def rehearse_k_means(federation: Rehearsal, settings: LandmarkSettings, moments: Spread) -> Float64Array:
     """Ask what :func:`k_means` asks; the result has the largest possible number of landmarks."""
     wanted = settings.landmark_count(federation.rows, federation.features)
-    for number in federation.rounds(settings.steps, {}):
+    for number in federation.rounds(settings.steps):
         landmarks = shaped((_planned(wanted, settings.steps, number), federation.features))
         federation.sum(_request(federation, landmarks, moments))
         federation.add_operations(at_clients=2.0 * federation.rows * landmarks.size)

@@ -14,6 +14,7 @@ from raydr.federation import (
     Client,
     Federation,
     Granularity,
+    Loop,
     Range,
     Rehearsal,
     Reply,
@@ -21,7 +22,7 @@ from raydr.federation import (
     answers,
     average,
 )
-from raydr.methods.landmarks.descent import descend, starting
+from raydr.methods.landmarks.descent import Descent
 from raydr.methods.landmarks.frames import known_spread
 from raydr.methods.landmarks.kernel import (
     KERNEL_OPERATIONS,
@@ -37,7 +38,6 @@ from raydr.methods.landmarks.kernel import (
 from raydr.methods.landmarks.mean_embedding import learn_from_embedding, rehearse_embedding
 from raydr.methods.landmarks.settings import ON, DistributionLearning
 from raydr.methods.landmarks.similarity import SelfSimilarityRequest
-from raydr.methods.snapshots import keep, kept
 from raydr.privacy import Mechanism, Quantity
 from raydr.statistics.moments import Spread, median_squared_distance
 from raydr.threads import one_blas_thread
@@ -193,28 +193,28 @@ def learn_landmarks(
     """
     course = course_of(federation, settings, pace)
     gamma = course.gamma
-    state = starting(course.start, settings.momentum)
-    keep(federation, state, "landmarks")
+    loop = Loop(Descent.at(course.start, settings.momentum))
+    federation.keep(loop, course.start)
     aggregation, weights = settings.aggregation, settings.weights
     if settings.share == "embedding":
-        learn_from_embedding(federation, settings, course.moments, gamma, course.step, state)
-        return LearntLandmarks(state["landmarks"], gamma, kept(state))
+        learn_from_embedding(federation, settings, course.moments, gamma, course.step, loop)
+        return LearntLandmarks(loop.state.landmarks, gamma, loop.snapshots)
     constant = None
     if course.similarity is not None:
         constant = average(federation, course.similarity, aggregation, weights=weights).similarity
     server_step = settings.server_step or course.step
-    for number in federation.rounds(settings.steps, state):
-        landmarks = state["landmarks"]
+    for number in federation.rounds(settings.steps, loop):
+        landmarks = loop.state.landmarks
         request = course.request(settings, landmarks, number)
         answer = average(federation, request, aggregation, weights=weights)
         with one_blas_thread():
             objective, gradient = landmark_term(landmarks, gamma)
-        descend(state, answer.direction + gradient, server_step, settings.momentum)
-        keep(federation, state, "landmarks")
-        moved = float(((state["landmarks"] - landmarks) ** 2).sum())
+        loop.state = loop.state.stepped(answer.direction + gradient, server_step, settings.momentum)
+        federation.keep(loop, loop.state.landmarks)
+        moved = float(((loop.state.landmarks - landmarks) ** 2).sum())
         reported = constant + answer.objective + objective if constant is not None else None
         federation.report(objective=reported, moved=moved)
-    return LearntLandmarks(state["landmarks"], gamma, kept(state))
+    return LearntLandmarks(loop.state.landmarks, gamma, loop.snapshots)
 
 
 def rehearse_learning(
@@ -229,7 +229,7 @@ def rehearse_learning(
     aggregation, weights = settings.aggregation, settings.weights
     if course.similarity is not None:
         average(federation, course.similarity, aggregation, weights=weights)
-    for number in federation.rounds(settings.steps, {}):
+    for number in federation.rounds(settings.steps):
         request = course.request(settings, course.start, number)
         average(federation, request, aggregation, weights=weights)
         present = sum(federation.sizes[client] for client in federation.answered)

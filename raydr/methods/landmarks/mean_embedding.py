@@ -18,6 +18,7 @@ from raydr.federation import (
     Client,
     Federation,
     Granularity,
+    Loop,
     Range,
     Rehearsal,
     Reply,
@@ -25,13 +26,12 @@ from raydr.federation import (
     answers,
     average,
 )
-from raydr.methods.landmarks.descent import State, descend
+from raydr.methods.landmarks.descent import Descent
 from raydr.methods.landmarks.features import FourierFeatures, fourier_features
 from raydr.methods.landmarks.frames import principal_directions, random_directions, rehearse_directions
 from raydr.methods.landmarks.kernel import KERNEL_OPERATIONS
 from raydr.methods.landmarks.settings import DistributionLearning
 from raydr.methods.landmarks.similarity import SelfSimilarityRequest
-from raydr.methods.snapshots import keep
 from raydr.privacy import Mechanism, Quantity
 from raydr.privacy.mechanism import moved_mean
 from raydr.statistics.moments import Spread
@@ -115,9 +115,9 @@ def learn_from_embedding(
     moments: Spread,
     gamma: float,
     step: float,
-    state: State,
+    loop: Loop[Descent],
 ) -> None:
-    """Run the server part: one release, then gradient descent on ``state["landmarks"]``, in place.
+    """Run the server part: one release, then gradient descent on the landmarks of the loop.
 
     Each step is a round without requests, so that the journal, checkpoints and the evaluation treat it as a
     round. The reported objective is (9), for rows and landmarks projected on the frequencies' axes if there
@@ -133,13 +133,13 @@ def learn_from_embedding(
         constant = average(federation, similarity, aggregation, weights=weights).similarity
     else:
         constant = float(reply.embedding @ reply.embedding)
-    for _ in federation.rounds(settings.steps, state):
+    for _ in federation.rounds(settings.steps, loop):
+        landmarks = loop.state.landmarks
         with one_blas_thread():
-            objective, gradient = features.objective(reply.embedding, state["landmarks"])
-        landmarks = state["landmarks"]
-        descend(state, gradient, step, settings.momentum)
-        keep(federation, state, "landmarks")
-        moved = float(((state["landmarks"] - landmarks) ** 2).sum())
+            objective, gradient = features.objective(reply.embedding, landmarks)
+        loop.state = loop.state.stepped(gradient, step, settings.momentum)
+        federation.keep(loop, loop.state.landmarks)
+        moved = float(((loop.state.landmarks - landmarks) ** 2).sum())
         federation.report(objective=constant + objective, moved=moved)
 
 
@@ -160,7 +160,7 @@ def rehearse_embedding(
     waves = float(request.count) * (federation.features + KERNEL_OPERATIONS)
     federation.add_operations(at_clients=2.0 * federation.rows * waves)
     landmarks = settings.landmark_count(federation.rows, federation.features)
-    for _ in federation.rounds(settings.steps, {}):
+    for _ in federation.rounds(settings.steps):
         federation.add_operations(at_server=4.0 * landmarks * waves)
 
 

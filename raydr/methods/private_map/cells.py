@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from raydr.arrays import Float64Array
-from raydr.federation import Federation
+from raydr.federation import Federation, Loop
 from raydr.methods.private_map.frame import FrameAxes
 from raydr.methods.private_map.messages import CellSumsRequest
 from raydr.methods.private_map.settings import COUNT_WEIGHT, NoiseShares, PrivateMapSettings
@@ -20,6 +22,14 @@ _CLIP = 0.55
 class purity of MNIST's cells is the same."""
 
 
+@dataclass(kw_only=True, frozen=True)
+class _Cells:
+    """Centres (cells, axes) and noisy counts (cells,), both float64."""
+
+    centres: Float64Array
+    counts: Float64Array
+
+
 def private_cells(
     federation: Federation, settings: PrivateMapSettings, budget: NoiseShares, axes: FrameAxes
 ) -> tuple[Float64Array, Float64Array]:
@@ -28,27 +38,23 @@ def private_cells(
     deviations = np.sqrt(axes.variances)
     clip = _CLIP * float(np.sqrt(axes.variances.sum()))
     first = federation.stream("first cells").standard_normal((sizes[0], len(deviations)))
-    state = {
-        "centres": _FIRST_SPREAD * deviations * first,
-        "counts": np.zeros(sizes[0]),
-    }
-    for round in federation.rounds(settings.rounds, state):
+    loop = Loop(_Cells(centres=_FIRST_SPREAD * deviations * first, counts=np.zeros(sizes[0])))
+    for round in federation.rounds(settings.rounds, loop):
         index = round - 1
         noise = budget.deviation(index)
+        centres = loop.state.centres
         if index:
             least = 1.5 * budget.deviation(index - 1) / COUNT_WEIGHT
             stream = federation.stream("splits")
-            state["centres"] = split(
-                state["centres"], state["counts"], sizes[index], _SPLIT * deviations, least, stream
-            )
+            centres = split(centres, loop.state.counts, sizes[index], _SPLIT * deviations, least, stream)
         request = CellSumsRequest(
-            axes.frame, state["centres"], clip, federation.rows, budget.noise(budget.rounds[index], clip)
+            axes.frame, centres, clip, federation.rows, budget.noise(budget.rounds[index], clip)
         )
         sums = federation.sum(request)
         moved, counts = shrunken_steps(clip * sums.residuals, sums.counts / COUNT_WEIGHT, clip, noise)
-        state["centres"], state["counts"] = state["centres"] + moved, counts
+        loop.state = _Cells(centres=centres + moved, counts=counts)
         federation.report(objective=None, moved=float((moved**2).sum()))
-    return heavy_cells(state["centres"], state["counts"], budget.deviation(-1))
+    return heavy_cells(loop.state.centres, loop.state.counts, budget.deviation(-1))
 
 
 def shrunken_steps(

@@ -119,7 +119,7 @@ class PrivateMap(PrivateMapSettings):
         frame = Frame(seen, mean, shaped((seen.sums, axes)))
         sizes = budget.cells(self, rows)
         with federation.stage("cells"):
-            for round in federation.rounds(self.rounds, {}):
+            for round in federation.rounds(self.rounds):
                 centres = shaped((sizes[round - 1], axes))
                 noise = budget.noise(budget.rounds[round - 1], 1.0)
                 federation.sum(CellSumsRequest(frame, centres, 1.0, rows, noise))

@@ -45,7 +45,8 @@ from raydr.methods.fedne.field import Grid, deposit, repulsion_field
 from raydr.methods.fedne.landmark import LandmarkNE
 from raydr.methods.fedne.loss import repulsion, squared_distance
 from raydr.methods.fedne.model import standardised
-from raydr.methods.fedne.server import no_surrogates, train_request
+from raydr.methods.fedne.round_state import ControlVariates, RoundState
+from raydr.methods.fedne.server import train_request
 from raydr.methods.fedne.settings import ContrastiveEncoder
 from raydr.methods.fedne.surrogates import DENSITY_ROWS, DensityRequest, density
 from raydr.methods.outcome import Outcome
@@ -223,13 +224,13 @@ def test_who_did_not_speak_in_a_field_has_no_part_in_it() -> None:
     settings = FedNE(**SMALL)
     federation = federate(parts, participation=0.5)
     _, reach = standardised(federation)
-    state = {"weights": settings.first_weights(federation, reach), **no_surrogates()}
-    for round in federation.rounds(6, {}):
-        settings.renew_surrogates(federation, state, round)
+    state = RoundState.first(settings.first_weights(federation, reach), ControlVariates.none())
+    for round in federation.rounds(6):
+        state = settings.renew_surrogates(federation, state, round)
         answered = list(federation.answered)
         expected = np.zeros(5)
         expected[answered] = [len(parts[client]) for client in answered]
-        np.testing.assert_allclose(state["spoken"], expected / expected.sum(), rtol=1e-6)
+        np.testing.assert_allclose(state.spoken, expected / expected.sum(), rtol=1e-6)
         assert 0 < np.count_nonzero(expected) < 4
     median = FedNE(**SMALL, aggregation={"kind": "coordinate-median"})
     assert not median.spoken(federation).size
@@ -416,19 +417,18 @@ def test_a_client_follows_the_mean_course_and_tells_how_its_own_changed() -> Non
 def test_the_server_sends_the_mean_course_and_each_client_what_it_sealed() -> None:
     federation, settings = federate(blobs([30] * 3)), FedNE(**SMALL)
     random = np.random.default_rng(0)
-    state = {
-        "weights": np.zeros(402, np.float32),
-        "control": random.normal(size=402),
-        "kept": random.integers(256, size=(3, kept_size(402)), dtype=np.uint8),
-        "kept_rounds": np.array([4, 0, 2]),
-        **no_surrogates(),
-    }
+    controls = ControlVariates(
+        control=random.normal(size=402),
+        kept=random.integers(256, size=(3, kept_size(402)), dtype=np.uint8),
+        kept_rounds=np.array([4, 0, 2]),
+    )
+    state = RoundState.first(np.zeros(402, np.float32), controls)
     request = train_request(settings.training(federation), state, 1e-3)
-    np.testing.assert_array_equal(request.control, state["control"].astype(np.float32))
+    np.testing.assert_array_equal(request.control, controls.control.astype(np.float32))
     for client in range(3):
         own = request.addressed_to(client)
-        np.testing.assert_array_equal(own.kept, state["kept"][client][None])
-        np.testing.assert_array_equal(own.kept_rounds, state["kept_rounds"][client])
+        np.testing.assert_array_equal(own.kept, controls.kept[client][None])
+        np.testing.assert_array_equal(own.kept_rounds, controls.kept_rounds[client])
 
 
 def test_a_robust_rule_goes_without_control_variates() -> None:

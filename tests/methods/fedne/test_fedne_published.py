@@ -28,7 +28,8 @@ from raydr.methods.fedne.encoder import Architecture, initial_weights
 from raydr.methods.fedne.fedne import FedAvgNE, FedNE, FedProxNE
 from raydr.methods.fedne.flops import mixing_operations, training_operations
 from raydr.methods.fedne.loss import attraction, repulsion
-from raydr.methods.fedne.server import no_surrogates, train_request
+from raydr.methods.fedne.round_state import ControlVariates, RoundState
+from raydr.methods.fedne.server import train_request
 from raydr.methods.fedne.settings import PUBLISHED, ContrastiveEncoder, PresetSettings
 from raydr.methods.fedne.training import Batches, Local, Objective, batch_loss, train
 from raydr.robust import Mean
@@ -172,14 +173,8 @@ def asked(parts: list[FloatArray], settings: FedNE | FedAvgNE) -> TrainRequest:
     """What clients are asked in a round before there are surrogates."""
     federation = federate(parts)
     weights = settings.first_weights(federation, np.zeros(0))
-    nothing = {
-        "control": np.zeros(0),
-        "kept": np.zeros((0, 0), np.uint8),
-        "kept_rounds": np.zeros(0, np.int64),
-    }
-    return train_request(
-        settings.training(federation), {"weights": weights, **no_surrogates(), **nothing}, 1e-3
-    )
+    state = RoundState.first(weights, ControlVariates.none())
+    return train_request(settings.training(federation), state, 1e-3)
 
 
 def replies(federation: Federation) -> set[str]:
