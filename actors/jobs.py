@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.dashboard.modules.dashboard_sdk import SubmissionClient
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobSubmissionClient
 
 from raydr.actors.job_artifacts import MANIFEST, Manifest, place_of, unpacked
+from raydr.actors.ray_private import connect_job_client
 from raydr.actors.shipping import Package
 from raydr.errors import OutputError, RunError
 
@@ -93,6 +93,8 @@ class Head(JobSubmissionClient):  # type: ignore[misc]
     ------
     OutputError
         If there is no answer or no dashboard, the token is refused, or its Ray is another release.
+    RunError
+        If raydr was not tested with the release here.
     """
 
     def __init__(self, address: str) -> None:
@@ -110,15 +112,13 @@ class Head(JobSubmissionClient):  # type: ignore[misc]
             ) from None
         logging.getLogger("ray.dashboard").setLevel(logging.ERROR)
         self.url = address.rstrip("/")
-        # Not Ray's own __init__, in which RAY_ADDRESS takes precedence over the argument.
-        self._client_ray_version = ray.__version__
-        SubmissionClient.__init__(self, address=self.url, verify=os.environ.get("REQUESTS_CA_BUNDLE") or True)
-        self._server_ray_version = self._version()
-        if self._server_ray_version != ray.__version__:
+        connect_job_client(self, self.url, os.environ.get("REQUESTS_CA_BUNDLE") or True)
+        there = self._version()
+        if there != ray.__version__:
             raise OutputError(
-                f"The cluster at {self.url} runs Ray {self._server_ray_version}, and this machine runs Ray"
+                f"The cluster at {self.url} runs Ray {there}, and this machine runs Ray"
                 f" {ray.__version__}. Two releases may not understand each other, and results may differ. Install"
-                f" the same release on both sides (`pip install 'ray[default]=={self._server_ray_version}'` here,"
+                f" the same release on both sides (`pip install 'ray[default]=={there}'` here,"
                 f" or {ray.__version__} there)."
             )
 

@@ -12,6 +12,7 @@ from raydr.errors import RunError
 
 __all__ = [
     "ASK_FOR_ADMISSION",
+    "connect_job_client",
     "ray_constants",
     "raylet",
     "require_tested_ray",
@@ -35,6 +36,23 @@ except AuthenticationError:
 """A program that exits with 77 if the cluster at its address argument refuses it."""
 
 _OLDEST, _NEXT = (2, 55), (2, 56)
+
+
+def connect_job_client(client: Any, url: str, verify: str | bool) -> None:
+    """Initialise a ``JobSubmissionClient`` for the dashboard at ``url``, which runs this release of Ray.
+
+    This replaces its ``__init__``, in which RAY_ADDRESS takes precedence over the argument.
+
+    Raises
+    ------
+    RunError
+        If raydr was not tested with this release.
+    """
+    require_tested_ray()
+    from ray.dashboard.modules.dashboard_sdk import SubmissionClient
+
+    SubmissionClient.__init__(client, address=url, verify=verify)
+    client._client_ray_version = client._server_ray_version = ray.__version__
 
 
 def require_tested_ray() -> None:
