@@ -39,20 +39,12 @@ class Exchange:
 
     Parameters
     ----------
-    transport : Transport
-        Carries the calls.
-    clients : int
-        Number of clients, including those without rows.
-    context : Context
-        Settings that no round changes.
+    transport, clients, context, released, transcript
+        See :class:`~raydr.federation.federation.Federation`.
     meter : Meter
         Counts what is sent and received.
     rounds : Rounds
         Number of the current round, if one is running.
-    released : sequence of str
-        Lines of all charged releases before this start of the run.
-    transcript : Transcript or None
-        Records what the server sees.
 
     Attributes
     ----------
