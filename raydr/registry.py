@@ -1,7 +1,7 @@
 """Registries of definitions, from raydr or from other packages.
 
-The decorator of a package, such as :func:`raydr.metrics.metric`, registers a definition. A registry imports
-every module of its package on first access, and the entry points of other packages:
+The decorator of a package, such as :func:`raydr.metrics.metric`, registers a definition. On first access, a registry
+imports every module of its package but ``kernels``, which loads numba, and the entry points of other packages:
 
 .. code-block:: toml
 
@@ -85,7 +85,8 @@ class Registry(Mapping[str, T], Generic[T]):
             # Code that reads the registry during these imports sees the definitions so far.
             self._loaded = True
             package = import_module(self.room)
-            modules = sorted(found.name for found in pkgutil.iter_modules(package.__path__))
+            found = (module.name for module in pkgutil.iter_modules(package.__path__))
+            modules = sorted(name for name in found if name != "kernels")
             for module in dict.fromkeys([*self.first, *modules]):
                 import_module(f"{self.room}.{module}")
             _import_extensions()
