@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
 from raydr.files import write_whole
 from raydr.privacy.composition import OUTSIDE, Composition
-from raydr.runfolder import records
+from raydr.runfolder import Point, records
 from raydr.runfolder.records import TrialRow
 from raydr.scenarios.schema.reading import dump, read
 from raydr.tune.ledger import swept_columns, write_table
@@ -22,28 +22,7 @@ from raydr.tune.trials import measures_in
 _REMEDY = "free disk space there, or move the folder, and resume the sweep"
 
 
-@dataclass(frozen=True)
-class PointResult:
-    """Results of a point over its finished repeats.
-
-    Attributes
-    ----------
-    point : int
-    values : mapping of dotted key to value
-    repeats : int
-        Number of finished repeats; 0 if all failed or were stopped.
-    means, deviations : mapping of measure to float
-        Mean and standard deviation over the repeats that have the measure; a single one has no deviation.
-    """
-
-    point: int
-    values: Mapping[str, Any]
-    repeats: int
-    means: Mapping[str, float]
-    deviations: Mapping[str, float]
-
-
-def results_of(rows: Sequence[TrialRow]) -> list[PointResult]:
+def results_of(rows: Sequence[TrialRow]) -> list[Point]:
     """Return the results of the points with at least one ended trial, by number."""
     by_point: dict[int, list[TrialRow]] = {}
     for row in rows:
@@ -51,13 +30,13 @@ def results_of(rows: Sequence[TrialRow]) -> list[PointResult]:
     return [_result(by_point[point]) for point in sorted(by_point)]
 
 
-def _result(trials: Sequence[TrialRow]) -> PointResult:
+def _result(trials: Sequence[TrialRow]) -> Point:
     done = [row for row in trials if row.status == "done"]
     found = {
         name: [row.measures[name] for row in done if name in row.measures]
         for name in dict.fromkeys(name for row in done for name in row.measures)
     }
-    return PointResult(
+    return Point(
         trials[0].point,
         trials[0].values,
         len(done),
@@ -66,7 +45,7 @@ def _result(trials: Sequence[TrialRow]) -> PointResult:
     )
 
 
-def pareto(results: Sequence[PointResult], objectives: Mapping[str, Direction]) -> list[PointResult]:
+def pareto(results: Sequence[Point], objectives: Mapping[str, Direction]) -> list[Point]:
     """Return the Pareto front: points for which no other is as good in all objectives and better in one.
 
     A missing measure counts as the worst value. Objectives that no point has are ignored, and so are points without
@@ -91,13 +70,13 @@ def pareto(results: Sequence[PointResult], objectives: Mapping[str, Direction]) 
     ]
 
 
-def best(results: Sequence[PointResult], objectives: Mapping[str, Direction]) -> PointResult | None:
+def best(results: Sequence[Point], objectives: Mapping[str, Direction]) -> Point | None:
     """Return the best point by the first objective, with ties by the next; None if no point has the first."""
     first = next(iter(objectives))
     return next((result for result in ranked(results, objectives) if first in result.means), None)
 
 
-def ranked(results: Sequence[PointResult], objectives: Mapping[str, Direction]) -> list[PointResult]:
+def ranked(results: Sequence[Point], objectives: Mapping[str, Direction]) -> list[Point]:
     """Return points sorted by the first objective, best first, with ties by the next and then by number."""
     return sorted(
         results,
@@ -142,11 +121,11 @@ def write_results(
         write_whole(folder / records.BEST, (heading + dump(scenario)).encode(), _REMEDY)
 
 
-def _table(results: Sequence[PointResult], keys: Sequence[str], measures: Sequence[str]) -> Any:
+def _table(results: Sequence[Point], keys: Sequence[str], measures: Sequence[str]) -> Any:
     import pyarrow as pa
 
     columns: dict[str, Any] = {"point": pa.array([result.point for result in results], pa.int64())}
-    columns, _ = swept_columns(columns, [result.values for result in results], keys)
+    columns, _ = swept_columns(columns, [result.settings for result in results], keys)
     columns["repeats"] = pa.array([result.repeats for result in results], pa.int64())
     for name in measures:
         columns[name] = pa.array([result.means.get(name) for result in results], pa.float64())

@@ -39,19 +39,21 @@ class Point:
 
     Attributes
     ----------
+    point : int
+        Its number.
     settings : mapping of str to Setting
-        Value of every swept key.
+        Values of the swept keys.
     repeats : int
-        Number of trials that are done.
-    means, deviations : mapping of str to float or None
-        Mean and standard deviation of every measure over these trials; None if there is none.
+        Number of trials that are done; 0 if all failed or were stopped.
+    means, deviations : mapping of str to float
+        Mean and standard deviation of a measure over the trials that have it; a single one has no deviation.
     """
 
     point: int
     settings: Mapping[str, Setting]
     repeats: int
-    means: Mapping[str, float | None]
-    deviations: Mapping[str, float | None]
+    means: Mapping[str, float]
+    deviations: Mapping[str, float]
 
 
 @dataclass(kw_only=True, frozen=True)
@@ -353,8 +355,8 @@ def _points(
             number,
             dict(zip(keys, (column[row] for column in settings), strict=True)),
             repeats[row],
-            dict(zip(measures, (column[row] for column in means), strict=True)),
-            dict(zip(measures, (column[row] for column in deviations), strict=True)),
+            _there(measures, means, row),
+            _there(measures, deviations, row),
         )
         for row, number in enumerate(numbers)
     )
@@ -382,7 +384,7 @@ def _require_agreement(folder: Path, trials: Sequence[TrialRow], points: Sequenc
             raise not_whole(folder, file, reason)
         for name, mean in point.means.items():
             known = [own[name] for own in done if name in own]
-            if mean is not None and not _lies_among(mean, known):
+            if not _lies_among(mean, known):
                 raise not_whole(folder, file, f"has a mean of {name} outside the values of point {number}")
 
 

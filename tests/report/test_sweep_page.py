@@ -554,7 +554,7 @@ class TestInABrowser:
             [
                 math.inf if value is None else float(f"{value:.6g}") * (1 if way == "min" else -1)
                 for name, way in objectives.items()
-                for value in [point.means[name]]
+                for value in [point.means.get(name)]
             ]
             for point in points
         ]

@@ -17,11 +17,11 @@ from tiny import tiny
 import raydr
 from raydr import journal
 from raydr.errors import DataError, OutputError, ScenarioError
-from raydr.runfolder import records
+from raydr.runfolder import Point, records
 from raydr.runfolder.records import TrialRow
 from raydr.tune.folder import SweepWork, packed
 from raydr.tune.ledger import TrialLedger
-from raydr.tune.results import PointResult, best, pareto
+from raydr.tune.results import best, pareto
 from raydr.tune.sweeping import resume, sweep
 
 
@@ -112,8 +112,8 @@ class TestResults:
     OBJECTIVES: Mapping[str, Any] = {"good": "max", "cost": "min"}
 
     @staticmethod
-    def results(values: Sequence[Mapping[str, float]]) -> list[PointResult]:
-        return [PointResult(number, {}, 1, means, {}) for number, means in enumerate(values)]
+    def results(values: Sequence[Mapping[str, float]]) -> list[Point]:
+        return [Point(number, {}, 1, means, {}) for number, means in enumerate(values)]
 
     def test_the_front_is_what_brute_force_finds(self) -> None:
         random = np.random.default_rng(0)

@@ -133,7 +133,7 @@ def ranking(axis: ParallelAxis | None, points: int) -> list[int]:
 
 def _of_measure(name: str, sweep: SweepFolder) -> ParallelAxis:
     title, unit, better = _known(name)
-    values = tuple(point.means[name] for point in sweep.points)
+    values = tuple(point.means.get(name) for point in sweep.points)
     return ParallelAxis(
         name=name,
         title=title,
@@ -144,7 +144,7 @@ def _of_measure(name: str, sweep: SweepFolder) -> ParallelAxis:
         logarithmic=_spans_decades(values),
         absent="∞ or none" if unit == "epsilon" else "none",
         values=values,
-        deviations=tuple(point.deviations[name] for point in sweep.points),
+        deviations=tuple(point.deviations.get(name) for point in sweep.points),
     )
 
 
