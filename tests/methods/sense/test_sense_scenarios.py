@@ -106,8 +106,16 @@ def bits(result: raydr.Result) -> dict[str, bytes]:
             },
             2,
         ),
-        ({"visibility": "partial", "anchors": 4, "solver": "smacof-dense", "iterations": 5}, 1),
-        ({"geometry": "hyperbolic", "anchors": 4, "embedder": EMBEDDERS["cosne"]}, 1),
+        pytest.param(
+            {"visibility": "partial", "anchors": 4, "solver": "smacof-dense", "iterations": 5},
+            1,
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            {"geometry": "hyperbolic", "anchors": 4, "embedder": EMBEDDERS["cosne"]},
+            1,
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["partial-smacof", "partial-dense", "hyperbolic"],
 )
