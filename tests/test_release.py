@@ -1,4 +1,4 @@
-"""What a release says of itself is said once: version, changelog, citation, and the versions of what it stands on."""
+"""Version, changelog, citation and requirements of a release agree with each other."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 
+import lowest_bounds
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -36,11 +37,16 @@ def pins(name: str) -> Mapping[str, Version]:
 
 @pytest.mark.parametrize("asked", requirements(), ids=str)
 def test_the_least_version_is_one_that_is_tested(asked: Requirement) -> None:
-    """After a change of pyproject.toml: the line of `make lowest` in the Makefile makes constraints-lowest.txt anew."""
+    """The comment above `lowest` in the Makefile says how to renew constraints-lowest.txt."""
     (least,) = [Version(each.version) for each in asked.specifier if each.operator == ">="]
     lowest = pins("constraints-lowest.txt")[canonicalize_name(asked.name)]
     assert lowest.release[: len(least.release)] == least.release
     assert asked.specifier.contains(pins("constraints.txt")[canonicalize_name(asked.name)])
+
+
+def test_the_fast_suite_passed_on_the_least_versions() -> None:
+    """After a change of a bound, `make lowest` writes the digest."""
+    assert lowest_bounds.PINS.read_text().splitlines()[0] == lowest_bounds.HEAD + lowest_bounds.digest()
 
 
 def test_the_version_is_semantic_and_in_changelog_and_citation() -> None:

@@ -35,6 +35,8 @@ def main(work: Callable[[], int]) -> NoReturn:
         ending.install(ending)
         sys.unraisablehook = ending.insist
         share_cores()
+        if sys.stderr is None:  # the caller closed it, and libraries write to it while they are imported
+            sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
         # Hide warnings of libraries from users of the command. -W and PYTHONWARNINGS show them again.
         logging.getLogger().addHandler(logging.NullHandler())
         if not sys.warnoptions:

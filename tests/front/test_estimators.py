@@ -491,18 +491,14 @@ ONE_OF_EACH = ("FedTSNE", "FedSpectralClustering", "FedPCA", "LocalNE", "Private
 """Of each class of estimators, and of each way in which methods differ from scikit-learn's conventions."""
 
 
-@parametrize_with_checks(
-    [_checked(name) for name in ONE_OF_EACH], expected_failed_checks=_excluded, xfail_strict=True
-)
+@parametrize_with_checks([_checked(name) for name in ONE_OF_EACH], expected_failed_checks=_excluded)
 def test_scikit_learn_finds_its_conventions(estimator: Any, check: Callable[[Any], None]) -> None:
     check(estimator)
 
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    [_checked(name) for name in QUICK if name not in ONE_OF_EACH],
-    expected_failed_checks=_excluded,
-    xfail_strict=True,
+    [_checked(name) for name in QUICK if name not in ONE_OF_EACH], expected_failed_checks=_excluded
 )
 def test_scikit_learn_finds_its_conventions_in_the_other_methods(
     estimator: Any, check: Callable[[Any], None]
