@@ -258,14 +258,7 @@ def _axes(federation: Federation, settings: FedPCA, moments: Spread) -> Principa
     request = axes_request(federation, moments, count)
     if request is None:
         return converged_axes(federation, moments.reach, count, moments.mean)
-    return moment_axes(
-        federation,
-        request.centre,
-        request.clip,
-        count,
-        mechanism=request.mechanism,
-        deviation=request.deviation,
-    )
+    return moment_axes(federation, request, count)
 
 
 def _places(federation: Federation, settings: FedPCA, mean: Float64Array, axes: Float64Array) -> Float64Array:

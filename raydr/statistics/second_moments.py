@@ -122,18 +122,10 @@ def require_few_features(features: int) -> None:
         )
 
 
-def moment_axes(
-    federation: Federation,
-    centre: Float64Array,
-    clip: float,
-    count: int,
-    *,
-    mechanism: Mechanism | None = None,
-    deviation: float = math.nan,
-) -> PrincipalAxes:
+def moment_axes(federation: Federation, request: SecondMomentsRequest, count: int) -> PrincipalAxes:
     """Return the first ``count`` principal axes of all rows, or as many as there are features, by one sum.
 
-    Exact if no row is farther than ``clip`` from ``centre``, which need not be the mean of the rows.
+    Exact if no row is farther than the request's ``clip`` from its ``centre``, which need not be the mean of the rows.
 
     Raises
     ------
@@ -141,9 +133,9 @@ def moment_axes(
         If there are too many features.
     """
     require_few_features(federation.features)
-    reply = federation.mean(SecondMomentsRequest(centre, clip, mechanism, deviation), weights="rows")
+    reply = federation.mean(request, weights="rows")
     with one_blas_thread():
-        return axes_of(reply.packed, federation.features, clip, count)
+        return axes_of(reply.packed, federation.features, request.clip, count)
 
 
 def axes_of(vector: Float64Array, features: int, clip: float, count: int) -> PrincipalAxes:

@@ -50,7 +50,7 @@ def test_the_axes_are_the_pooled_rows_whatever_the_centre(offset: float) -> None
     centre = offset + np.array([0.5, -0.25, 0, 0, 0.125, 0])
     federation = federate(cut(rows + offset, 7, 0))
     clip = float(np.linalg.norm(rows + offset - centre, axis=1).max()) + 1e-9
-    found = moment_axes(federation, centre, clip, 4)
+    found = moment_axes(federation, SecondMomentsRequest(centre, clip), 4)
     _, singular, axes = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
     np.testing.assert_allclose(np.abs((found.directions.T * axes[:4]).sum(axis=1)), 1.0, atol=1e-9)
     np.testing.assert_allclose(found.deviations, singular[:4] / np.sqrt(300), rtol=1e-9)

@@ -103,14 +103,7 @@ def principal_directions(federation: Federation, moments: Spread, count: int) ->
     request = axes_request(federation, moments, count)
     if request is None:
         return principal_axes(federation, moments.reach, count, moments.mean).directions
-    return moment_axes(
-        federation,
-        request.centre,
-        request.clip,
-        count,
-        mechanism=request.mechanism,
-        deviation=request.deviation,
-    ).directions
+    return moment_axes(federation, request, count).directions
 
 
 def rehearse_directions(federation: Rehearsal, moments: Spread, count: int) -> Float64Array:
