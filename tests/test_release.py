@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 
-import lowest_bounds
 import pytest
 import yaml
+from lowest_bounds import HEAD, PINS, PROJECT, digest, requirements
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 from places import ROOT
-
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-
-
-def requirements() -> list[Requirement]:
-    """What raydr asks for itself, extras for its users included."""
-    extras = PROJECT["optional-dependencies"]
-    lines = [
-        line
-        for name, lines in extras.items()
-        if name not in ("all", "dev", "docs", "mutation")
-        for line in lines
-    ]
-    return [Requirement(line) for line in (*PROJECT["dependencies"], *lines)]
 
 
 def pins(name: str) -> Mapping[str, Version]:
@@ -35,7 +20,7 @@ def pins(name: str) -> Mapping[str, Version]:
     return {canonicalize_name(line.split("==")[0]): Version(line.split("==")[1]) for line in lines}
 
 
-@pytest.mark.parametrize("asked", requirements(), ids=str)
+@pytest.mark.parametrize("asked", [Requirement(line) for line in requirements()], ids=str)
 def test_the_least_version_is_one_that_is_tested(asked: Requirement) -> None:
     """The comment above `lowest` in the Makefile says how to renew constraints-lowest.txt."""
     (least,) = [Version(each.version) for each in asked.specifier if each.operator == ">="]
@@ -46,7 +31,7 @@ def test_the_least_version_is_one_that_is_tested(asked: Requirement) -> None:
 
 def test_the_fast_suite_passed_on_the_least_versions() -> None:
     """After a change of a bound, `make lowest` writes the digest."""
-    assert lowest_bounds.PINS.read_text().splitlines()[0] == lowest_bounds.HEAD + lowest_bounds.digest()
+    assert PINS.read_text().splitlines()[0] == HEAD + digest()
 
 
 def test_the_version_is_semantic_and_in_changelog_and_citation() -> None:

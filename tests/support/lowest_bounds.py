@@ -17,12 +17,25 @@ PINS = ROOT / "constraints-lowest.txt"
 HEAD = "# The oldest versions that raydr works with, tested by `make lowest` for requirements and pins with digest "
 
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+TOOLS = ("all", "dev", "docs", "mutation")
+"""Extras that are not for users of raydr, or that only join others."""
+
+
+def requirements() -> list[str]:
+    """Return what raydr requires, with the extras for its users."""
+    extras = PROJECT["optional-dependencies"].items()
+    return [
+        *PROJECT["dependencies"],
+        *(line for name, lines in extras if name not in TOOLS for line in lines),
+    ]
+
+
 def digest() -> str:
-    """Return the digest of all requirements of raydr and its extras, and of the pinned versions."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    asked = [project["requires-python"], project["dependencies"], project["optional-dependencies"]]
+    """Return the digest of the requirements and of the pinned versions."""
     pinned = [line for line in PINS.read_text().splitlines() if not line.startswith("#")]
-    return hashlib.sha256(json.dumps([asked, pinned]).encode()).hexdigest()[:16]
+    asked = [PROJECT["requires-python"], requirements(), pinned]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
 
 
 def main() -> None:
