@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray
 from raydr.data.categories import (
-    TEXT_KINDS,
+    WORDS,
     Kind,
     Survey,
     agree,
@@ -45,6 +45,7 @@ from raydr.data.columns import (
 from raydr.data.dialect import Dialect
 from raydr.data.spelling import Threshold
 from raydr.data.text_tables import read_text_table, within_memory
+from raydr.data.written_numbers import MISSING_WORDS, Writing, writing_of
 from raydr.errors import DataError
 from raydr.geometry.points import Progress, unheard
 from raydr.memory import lacking_memory, size
@@ -77,7 +78,8 @@ class _Loaded:
     """An Arrow table that was read from the file ``name``.
 
     ``default`` are its columns that are not an index. ``locate`` describes the place of a row. ``nulls`` are
-    spellings of an empty cell in a column of text. ``first`` is the file's number of the first row.
+    spellings of an empty cell in a column of text. ``first`` is the file's number of the first row. ``decimal``
+    is the file's decimal mark.
     """
 
     name: str
@@ -86,6 +88,7 @@ class _Loaded:
     locate: Callable[[int], str]
     nulls: frozenset[str] = frozenset()
     first: int = 0
+    decimal: str = "."
 
     def let_go(self) -> Any:
         """Return the table and release it."""
@@ -117,7 +120,12 @@ def _csv(path: Path, progress: Progress = unheard) -> _Loaded:
         return f"line {_line_of(path, dialect, row)}"
 
     return _Loaded(
-        name=path.name, table=table.rename_columns(names), default=names, locate=locate, nulls=nulls
+        name=path.name,
+        table=table.rename_columns(names),
+        default=names,
+        locate=locate,
+        nulls=nulls,
+        decimal=dialect.decimal,
     )
 
 
@@ -247,7 +255,7 @@ def _columns(loaded: _Loaded, choice: Choice) -> Columns:
     if layout is None and choice.categories != "error":
         if not table.num_rows:
             raise DataError(f"{name} has column names but no rows. A map needs at least 2 rows.")
-        found = _surveys(name, table, features, nulls, choice.threshold, choice.client)
+        found = _surveys(loaded, table, features, choice.threshold, choice.client)
         layout = agree(
             found, choice.categories, listed=choice.features, where=name, threshold=choice.threshold
         )
@@ -264,6 +272,11 @@ def _columns(loaded: _Loaded, choice: Choice) -> Columns:
     for feature in absent:
         table = table.append_column(feature, _nothing(table.num_rows))
     numbers = [feature for feature in features if feature not in words]
+    doubts: list[str] = []
+    for column, unit in {} if layout is None else layout.units.items():
+        if column in there and column in numbers:
+            table, doubt = _with_numbers(loaded, table, column, unit)
+            doubts += doubt
     _refuse_text(name, table, numbers, loaded.locate, nulls)
     label, client, identity, marks = (
         None if column is None else (column, *_cells(name, column, table[column]))
@@ -290,6 +303,8 @@ def _columns(loaded: _Loaded, choice: Choice) -> Columns:
         | ({} if layout is None else dict(layout.left_out)),
         words=words,
         strange=strange,
+        units={} if layout is None else layout.units,
+        doubts=tuple(doubts),
         absent=tuple(absent),
         first=loaded.first,
         agreement=None if layout is None else layout.agreement,
@@ -316,7 +331,7 @@ def _surveyed(loaded: _Loaded, choice: Choice) -> Survey:
     candidates = _candidates(loaded.name, loaded.table, choice, loaded.default)
     if choice.categories == "error":  # then the rows do not decide which columns are mapped
         return Survey(dict.fromkeys(candidates, "number"))
-    (found,) = _surveys(loaded.name, loaded.table, candidates, loaded.nulls, choice.threshold)
+    (found,) = _surveys(loaded, loaded.table, candidates, choice.threshold)
     return found
 
 
@@ -331,29 +346,27 @@ def _candidates(name: str, table: Any, choice: Choice, default: Sequence[str]) -
 
 
 def _surveys(
-    name: str,
-    table: Any,
-    features: Sequence[str],
-    nulls: frozenset[str],
-    threshold: Threshold,
-    client: str | None = None,
+    loaded: _Loaded, table: Any, features: Sequence[str], threshold: Threshold, client: str | None = None
 ) -> list[Survey]:
     """Return what each site reports about its columns. Without a column of sites, the table is one site.
 
     Whether a column is text, numbers or dates follows from the whole table, because each column has one type.
     """
-    sites = _rows_of_sites(name, table, client)
+    sites = _rows_of_sites(loaded.name, table, client)
     kinds: list[dict[str, Kind]] = [{} for _ in sites]
     words: list[dict[str, tuple[str, ...]]] = [{} for _ in sites]
+    units: dict[str, str] = {}
     for feature in features:
-        whole, texts = _kind(name, feature, table[feature], nulls)
+        whole, texts, unit = _kind(loaded, feature, table[feature])
+        if unit is not None:
+            units[feature] = unit
         for place, rows in enumerate(sites):
             counts = Counter() if texts is None else Counter(texts[rows].tolist())
             del counts[""]
-            kind = kinds[place][feature] = kind_of_words(counts) if whole in TEXT_KINDS else whole
+            kind = kinds[place][feature] = kind_of_words(counts) if whole in WORDS else whole
             if common := common_words(counts, kind, threshold):
                 words[place][feature] = common
-    return [Survey(*found) for found in zip(kinds, words, strict=True)]
+    return [Survey(*found, units) for found in zip(kinds, words, strict=True)]
 
 
 def _rows_of_sites(name: str, table: Any, client: str | None) -> list[Any]:
@@ -365,26 +378,35 @@ def _rows_of_sites(name: str, table: Any, client: str | None) -> list[Any]:
 
 
 def _kind(
-    name: str, feature: str, stored: Any, nulls: frozenset[str]
-) -> tuple[Kind, NDArray[np.str_] | None]:
-    """Return what a column holds. If it is text, return its cells too, empty where a value is missing."""
+    loaded: _Loaded, feature: str, stored: Any
+) -> tuple[Kind, NDArray[np.str_] | None, str | None]:
+    """Return what a column holds.
+
+    If it is text, return its cells too, empty where a value is missing. If its text spells numbers, return their
+    unit.
+    """
     import pyarrow as pa
 
     kind = _plain_type(stored.type)
     if stored.null_count == len(stored):
-        return "empty", None
+        return "empty", None, None
     if pa.types.is_temporal(kind):
-        return "date", None
+        return "date", None, None
     if not _is_number(kind):
-        texts, missing = _texts(name, feature, stored, nulls)
+        texts, missing = _texts(loaded.name, feature, stored, loaded.nulls)
         known = np.where(missing, "", texts)
         counts = Counter(known.tolist())
         del counts[""]
-        return kind_of_texts(counts), known
+        writing = writing_of(counts, decimal=loaded.decimal)
+        if writing is None:
+            return kind_of_texts(counts), known, None
+        values = np.array([writing.read(text) for text in counts])
+        alone = max(counts.values()) == 1 and numbers_rows(values[np.isfinite(values)])
+        return "numbering" if alone and named_as_numbering(feature) else "number", None, writing.unit
     if named_as_numbering(feature):
-        values, missing = _cells(name, feature, stored)
-        return "numbering" if numbers_rows(values[~missing]) else "number", None
-    return "number", None
+        values, missing = _cells(loaded.name, feature, stored)
+        return "numbering" if numbers_rows(values[~missing]) else "number", None, None
+    return "number", None, None
 
 
 def _texts(name: str, column: str, stored: Any, nulls: frozenset[str]) -> tuple[NDArray[Any], BoolArray]:
@@ -400,7 +422,57 @@ def _texts(name: str, column: str, stored: Any, nulls: frozenset[str]) -> tuple[
         texts = values
     if pa.types.is_null(stored.type) or not len(texts):
         return np.full(len(texts), "", np.str_), np.ones(len(texts), np.bool_)
-    return texts, missing | np.isin(texts, list(nulls))
+    spelt = [
+        text for text in np.unique(texts).tolist() if text in nulls or text.casefold() in MISSING_WORDS
+    ]
+    return texts, missing | np.isin(texts, spelt)
+
+
+def _with_numbers(loaded: _Loaded, table: Any, column: str, unit: str) -> tuple[Any, list[str]]:
+    """Return the table with a column of text as the numbers that it spells, and sentences on doubts.
+
+    Raises
+    ------
+    DataError
+        If the column has another unit, or a cell spells no number.
+    """
+    import pyarrow as pa
+
+    stored, at = table[column], table.column_names.index(column)
+    if _is_number(stored.type):
+        if unit and stored.null_count < len(stored):
+            raise _other_unit(loaded.name, column, "no unit", unit)
+        return table, []
+    texts, missing = _texts(loaded.name, column, stored, loaded.nulls)
+    different, inverse = np.unique(np.where(missing, "", texts), return_inverse=True)
+    known = [text for text in different.tolist() if text]
+    writing = writing_of(known, decimal=loaded.decimal)
+    if writing is None and known:
+        cells = list(map(Writing(unit=unit).reads, known))
+        writing = writing_of([text for text, reads in zip(known, cells, strict=True) if reads])
+    if writing is None:
+        return (table.set_column(at, column, _nothing(len(texts))), []) if not known else (table, [])
+    if writing.unit != unit:
+        raise _other_unit(loaded.name, column, f"the unit {writing.unit!r}" if writing.unit else "no unit", unit)
+    odd = next((row for row in np.flatnonzero(~missing) if not writing.reads(str(texts[row]))), None)
+    if odd is not None:
+        raise DataError(
+            f"{loaded.name}: the column {column!r} spells numbers{f' with the unit {unit!r}' if unit else ''}, but it"
+            f" holds {str(texts[odd])[:60]!r} on {loaded.locate(int(odd))}. Correct or empty that cell."
+        )
+    values = np.array([writing.read(text) if text else np.nan for text in different.tolist()])[inverse]
+    doubt = [] if writing.certain else [
+        f"{column!r}: written so that a comma or point could be a decimal mark or a thousands separator. It is read with"
+        f" {writing}. If that is wrong, write thousands without a separator."
+    ]  # fmt: skip
+    return table.set_column(at, column, pa.array(values, from_pandas=True)), doubt
+
+
+def _other_unit(name: str, column: str, found: str, unit: str) -> DataError:
+    return DataError(
+        f"{name}: the column {column!r} has {found}, but {f'the unit {unit!r}' if unit else 'no unit'} in the other data."
+        " Write it with the same unit."
+    )
 
 
 def _nothing(rows: int) -> Any:

@@ -20,22 +20,29 @@ from raydr.arrays import BoolArray, Float64Array
 from raydr.data.columns import reads_as_number, refuse_repeats, require
 from raydr.data.layout import Categories, Layout
 from raydr.data.spelling import Agreement, Threshold, spell_out
+from raydr.data.written_numbers import has_unit, is_pair
 from raydr.errors import DataError
 
-Kind: TypeAlias = Literal["number", "numbering", "text", "one word", "identity", "much text", "date", "empty"]
+Kind: TypeAlias = Literal[
+    "number", "numbering", "text", "one word", "identity", "much text", "pairs", "units", "date", "empty"
+]
 
 MOST_WORDS = 50
 """Maximum words of a column that becomes 0/1 columns. A column with more is an identity or free text."""
 _LONGEST = 100  # bytes of a word, beyond which it is free text
 _DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(:\d{2})?")
 _NUMBERING = re.compile(r"(^|[_\W])(id|ids|uid|uuid|guid|mrn|nr|no|number|index|row|identifier)$")
-TEXT_KINDS = frozenset[Kind]({"text", "one word", "identity", "much text"})
+WORDS = frozenset[Kind]({"text", "one word", "identity", "much text"})
+"""Kinds of a column of text, which differ from site to site."""
+_TEXTS = WORDS | {"pairs", "units"}
 
 WHY: Mapping[Kind, str] = {
     "numbering": "whole numbers that differ in every row, and an identity by its name",
     "date": "dates or times",
     "identity": "text with more than one value for every two rows: an identity or free text",
     "much text": f"text of more than {MOST_WORDS} different values: an identity or free text",
+    "pairs": "two numbers in a cell, such as 120/80: write them into two columns",
+    "units": "numbers with different units or in different writings: write all in the same way",
     "one word": "one word in all rows of each site: it names the site, or does not tell rows apart",
     "text": "text",
     "empty": "no value at all",
@@ -45,10 +52,14 @@ WHY: Mapping[Kind, str] = {
 
 @dataclass(frozen=True)
 class Survey:
-    """A site's report on its columns: their ``kinds``, in order, and the ``words`` that it may reveal."""
+    """A site's report on its columns: their ``kinds``, in order, and the ``words`` that it may reveal.
+
+    ``units`` are those of columns of numbers that its file spells as text, "" if they have none.
+    """
 
     kinds: Mapping[str, Kind]
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
 
 
 def kind_of_texts(counts: Mapping[str, int]) -> Kind:
@@ -69,7 +80,10 @@ def kind_of_texts(counts: Mapping[str, int]) -> Kind:
         return "number"
     if all(_DATE.fullmatch(text) for text in counts):
         return "date"
-    return kind_of_words(counts)
+    if all(map(is_pair, counts)):
+        return "pairs"
+    kind = kind_of_words(counts)
+    return "units" if kind in ("identity", "much text") and all(map(has_unit, counts)) else kind
 
 
 def kind_of_words(counts: Mapping[str, int]) -> Kind:
@@ -170,7 +184,9 @@ def agree(
         raise DataError(
             f"{where} has no column left to map: {each}. Add a column of numbers or of few different words."
         )
-    layout = Layout(tuple(kept), words, left_out, Agreement(name_bytes, calls, votes))
+    units = _common_units(surveys, kept, where)
+    unit_bytes = sum(len(unit.encode()) for unit in units.values())
+    layout = Layout(tuple(kept), words, left_out, units, Agreement(name_bytes + unit_bytes, calls, votes))
     refuse_repeats(
         layout.features,
         where=where,
@@ -189,7 +205,7 @@ def _common(kinds: Iterable[Kind], column: str, where: str) -> Kind:
         return "number"
     if "date" in there:
         return "date"
-    if not there <= TEXT_KINDS:
+    if not there <= _TEXTS:
         raise DataError(
             f"{where}: the column {column!r} is text in some files and numbers in others. Write it the same way in all"
             " files, or remove it from data.features."
@@ -197,6 +213,23 @@ def _common(kinds: Iterable[Kind], column: str, where: str) -> Kind:
     if "much text" in there:
         return "much text"
     return "identity" if 2 * votes.count("identity") > len(votes) else "text"
+
+
+def _common_units(surveys: Sequence[Survey], columns: Sequence[str], where: str) -> dict[str, str]:
+    """Return the unit of each column that some site spells as text; a site without a value has no say."""
+    units: dict[str, str] = {}
+    for column in columns:
+        if not any(column in survey.units for survey in surveys):
+            continue
+        there = [survey for survey in surveys if survey.kinds.get(column, "empty") != "empty"]
+        found = sorted({survey.units.get(column, "") for survey in there})
+        if len(found) > 1:
+            raise DataError(
+                f"{where}: the column {column!r} has the unit {found[-1]!r} in some files and"
+                f" {repr(found[0]) if found[0] else 'no unit'} in others. Write it with the same unit in all files."
+            )
+        units[column] = found[0]
+    return units
 
 
 def indicators(

@@ -166,8 +166,9 @@ class Columns:
     ``matrix`` is (rows, features) of a real dtype, with NaN for empty cells. ``locate`` describes the place
     of a row for error messages ("line 7"). ``named`` is whether the source names its features, or they are
     numbered. ``unread`` maps its other columns to the reason why they are not read. ``words`` are the words
-    of columns that became 0/1 columns, and ``strange`` the other words of these columns. ``absent`` are
-    features that it does not have. For a part of a source, ``first`` is the number of its first row.
+    of columns that became 0/1 columns, and ``strange`` the other words of these columns. ``units`` are those of
+    numbers that some file spells as text. ``doubts`` are sentences on columns that could be read in another
+    way. ``absent`` are features that it does not have. For a part of a source, ``first`` is the number of its first row.
     ``agreement`` is what its sites reported to agree on the features, if they did.
     """
 
@@ -183,6 +184,8 @@ class Columns:
     unread: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     strange: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     first: int = 0
     agreement: Agreement | None = None

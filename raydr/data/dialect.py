@@ -31,6 +31,7 @@ LONGEST_LINE = 2**26
 """Maximum bytes of a line. A reader takes no more text at once."""
 _SEEN = 500  # records used to detect the decimal mark
 _COMMA, _POINT = re.compile(r"[-+]?\d+,\d+"), re.compile(r"[-+]?\d+\.\d+")
+_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+")
 
 
 @dataclass(frozen=True)
@@ -114,14 +115,14 @@ class Dialect:
                 line = reader.line_num + 1
 
     def _decimal(self, path: Path) -> str:
-        """Return a comma if some cells have one as a decimal mark and none has a point."""
+        """Return a comma if some cells have one as a decimal mark and points are thousands separators, if any."""
         if self.separator == ",":
             return "."
         commas = False
         try:
             for _, record in islice(self.records(path), 1, _SEEN):
                 cells = [cell.strip() for cell in record]
-                if any(map(_POINT.fullmatch, cells)):
+                if any(_POINT.fullmatch(cell) and not _THOUSANDS.fullmatch(cell) for cell in cells):
                     return "."
                 commas = commas or any(map(_COMMA.fullmatch, cells))
         except csv.Error:

@@ -24,6 +24,8 @@ class Layout:
         Words of the columns that become one 0/1 column per word.
     left_out : mapping of column to str
         Columns that are not features, with the reason.
+    units : mapping of column to str
+        Columns of numbers that some file spells as text, with their unit (:mod:`raydr.data.written_numbers`).
     agreement : Agreement or None
         What sites reported to agree on the layout, or None if they were not asked.
     """
@@ -31,6 +33,7 @@ class Layout:
     columns: tuple[str, ...]
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
     agreement: Agreement | None = None
 
     @property
@@ -49,8 +52,10 @@ class Layout:
         )
 
     @classmethod
-    def of(cls, features: Sequence[str], words: Mapping[str, Sequence[str]]) -> Layout:
+    def of(
+        cls, features: Sequence[str], words: Mapping[str, Sequence[str]], units: Mapping[str, str]
+    ) -> Layout:
         """Return the layout that gives these features."""
         column_of = {f"{column}={word}": column for column, each in words.items() for word in each}
         columns = dict.fromkeys(column_of.get(feature, feature) for feature in features)
-        return cls(tuple(columns), {column: tuple(each) for column, each in words.items()})
+        return cls(tuple(columns), {column: tuple(each) for column, each in words.items()}, units=units)

@@ -483,6 +483,8 @@ def table_of(
         source=source,
         gaps=gaps,
         words=columns.words,
+        units=columns.units,
+        doubts=columns.doubts,
         agreement=columns.agreement,
     )
 

@@ -107,6 +107,8 @@ class Provenance:
         How missing values of mapped rows were filled in: ``mean`` or ``median`` of all clients.
     words : dict of column to tuple of str
         Columns of text that are mapped as one 0/1 column for each of these words.
+    units : dict of column to str
+        Columns of numbers that some file spells as text, with their unit.
     filled : dict of client to dict of column to int
         Number of filled-in values, by client and column.
     anchors : Source or None
@@ -128,6 +130,7 @@ class Provenance:
     filling: str | None = None
     filled: dict[str, dict[str, int]] = field(default_factory=dict)
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
     harmonized: Harmonized | None = None
     notices: tuple[str, ...] = ()
 

@@ -133,6 +133,8 @@ class Census:
         Number of missing values of each feature.
     looks : (features,) int64
         What each feature looks like: see :func:`raydr.data.notices.looks`.
+    doubts : tuple of str
+        Sentences on columns that could be read in another way.
     """
 
     ids: NDArray[Any]
@@ -142,6 +144,7 @@ class Census:
     source: Source
     gaps: Int64Array
     looks: Int64Array
+    doubts: tuple[str, ...] = ()
 
 
 def census(file: SiteFile) -> Census:
@@ -156,6 +159,7 @@ def census(file: SiteFile) -> Census:
         source=table.read_from,
         gaps=gaps_of(table.rows),
         looks=looks(table.rows),
+        doubts=table.doubts,
     )
 
 

@@ -45,6 +45,10 @@ class Table:
         What was read and what was left out, or None for a table that was made in memory.
     words : mapping of column to tuple of str
         Words of the source's columns that became one 0/1 feature per word here.
+    units : mapping of column to str
+        Units of the columns of numbers that some file spells as text.
+    doubts : tuple of str
+        Sentences on columns that could be read in another way. They reveal no values.
     agreement : Agreement or None
         What sites reported to agree on the features, or None if they were not asked.
     gaps : bool
@@ -76,6 +80,8 @@ class Table:
     source: Source | None = None
     gaps: bool = False
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
     agreement: Agreement | None = None
 
     def __post_init__(self) -> None:

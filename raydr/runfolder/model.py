@@ -57,6 +57,8 @@ class Card:
         SHA-256 of each file of arrays, except that of the sites.
     words : dict of str to tuple of str
         Text columns with their words; each word is a feature of zeros and ones.
+    units : dict of str to str
+        Columns of numbers that some file spells as text, with their unit.
     sites : tuple of str
         Names of harmonized sites, in the order of the arrays in ``sites.npz``.
     raydr : str
@@ -72,6 +74,7 @@ class Card:
     raydr: str = field(default_factory=lambda: version("raydr"))
     format: int = FORMAT
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
     sites: tuple[str, ...] = ()
 
 
@@ -117,6 +120,7 @@ def write_model(
         left_out=tuple(dict.fromkeys(column for source in data.sources for column in source.left_out)),
         files={name: sha256_of_file(folder / name) for name in [ARRAYS, *[ENCODER] * bool(encoder)]},
         words=data.words,
+        units=data.units,
         sites=tuple(sites) if own else (),
     )
     content = asdict(card)

@@ -191,6 +191,7 @@ def _write(
         filling=scenario.data.filling,
         filled={joining.site: filled} if filled else {},
         words=dict(card.words),
+        units=dict(card.units),
         harmonized=placing.harmonized,
     )
     write_data(folder, data)

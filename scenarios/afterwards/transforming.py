@@ -140,7 +140,7 @@ class Placing:
     def _alike(self) -> Alike:
         """Columns that new rows must have."""
         card = self.model.card
-        layout = Layout.of(card.columns, card.words)
+        layout = Layout.of(card.columns, card.words, card.units)
         return Alike(f"the data of the run in {self.folder}", layout.columns, card.named, layout)
 
     def _client_column(self, site: str | None) -> str | None:

@@ -149,6 +149,8 @@ class ClientData:
         Statistic that fills in missing values; None if no value may be missing.
     words : mapping of column to tuple of str
         Words of text columns; each word is a feature of zeros and ones.
+    units : mapping of column to str
+        Units of the columns of numbers that some file spells as text.
     gaps : sequence of (features,) int64
         Number of missing values of each feature at each client; empty if no value may be missing.
     agreed : Agreement or None
@@ -176,6 +178,7 @@ class ClientData:
     filling: str | None = None
     gaps: Sequence[Int64Array] = ()
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
     agreed: Agreement | None = None
     harmonizing: Harmonizing | None = None
     looked: bool = False
@@ -219,7 +222,7 @@ class ClientData:
     @property
     def layout(self) -> Layout:
         """Columns of the data that are mapped, and how."""
-        return Layout.of(self.feature_names, self.words)
+        return Layout.of(self.feature_names, self.words, self.units)
 
     @property
     def surveyed(self) -> tuple[Entry, ...]:
@@ -250,6 +253,7 @@ class ClientData:
             held_out=0 if self.held_out is None else len(self.held_out.rows),
             filling=self.filling,
             words=dict(self.words),
+            units=dict(self.units),
             filled={
                 name: {self.feature_names[column]: int(lacking[column]) for column in np.flatnonzero(lacking)}
                 for name, lacking in zip(self.names, self.gaps, strict=False)
@@ -297,7 +301,11 @@ def dealt_out(
     # Columns of built-in data sets are known. With noise, print no notices: they depend on single rows.
     known = data.graph is not None or data.source not in (None, IN_MEMORY)
     looked = not (known or scenario.noisy)
-    notices = of_columns(table.features, looks(table.rows), table.constant_features) if looked else ()
+    notices = (
+        (*table.doubts, *of_columns(table.features, looks(table.rows), table.constant_features))
+        if looked
+        else ()
+    )
     # A table that was read here may be sorted in place.
     dealt = Dealt(table.rows, partition.client_of_row, partition.count, taken=given is None)
     return ClientData(
@@ -315,6 +323,7 @@ def dealt_out(
         filling=data.filling,
         gaps=[gaps_of(part) for part in dealt.parts] if data.filling else (),
         words=table.words,
+        units=table.units,
         agreed=table.agreement,
         harmonizing=harmonizing_of(
             data, table.features, table.words, present(table.labels, table.label_names)
@@ -419,12 +428,16 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
         filling=data.filling,
         gaps=[census.gaps for census in censuses] if data.filling else (),
         words=layout.words,
+        units=layout.units,
         agreed=layout.agreement,
         harmonizing=harmonizing_of(data, first.features, layout.words, present(labels, label_names)),
         looked=not scenario.noisy,
         notices=()
         if scenario.noisy
-        else of_columns(first.features, common_looks([census.looks for census in censuses])),
+        else (
+            *dict.fromkeys(doubt for census in censuses for doubt in census.doubts),
+            *of_columns(first.features, common_looks([census.looks for census in censuses])),
+        ),
     )
 
 
@@ -448,8 +461,8 @@ def agreement_on(agreement: Agreement | None, clients: int) -> tuple[Entry, ...]
         return ()
     survey = Entry(
         kind="ColumnSurvey",
-        what="survey of columns: for each, what a client's rows make of it: numbers, text of few words, one word, an"
-        " identity, free text, dates or nothing",
+        what="survey of columns: for each, what a client's rows make of it: numbers and their unit, text of few words,"
+        " one word, an identity, free text, dates or nothing",
         direction="up",
         granularity=Granularity.AGGREGATE,
         seen_by=_ADDED_UP,
