@@ -15,6 +15,8 @@ from raydr.data.layout import Categories, Layout
 from raydr.data.spelling import DEFAULT_THRESHOLD, Agreement, Threshold
 from raydr.errors import DataError, did_you_mean
 
+NAMELESS = "(no name)"
+"""How a column without a name is listed."""
 NOT_LISTED = "not in data.features"
 """Reason why a column that could be read is not."""
 
@@ -168,8 +170,8 @@ class Columns:
     numbered. ``unread`` maps its other columns to the reason why they are not read. ``words`` are the words
     of columns that became 0/1 columns, and ``strange`` the other words of these columns. ``units`` are those of
     numbers that some file spells as text. ``doubts`` are sentences on columns that could be read in another
-    way. ``absent`` are features that it does not have. For a part of a source, ``first`` is the number of its first row.
-    ``agreement`` is what its sites reported to agree on the features, if they did.
+    way. ``absent`` are features that it does not have. For a part of a source, ``first`` is the number of its
+    first row. ``agreement`` is what its sites reported to agree on the features, if they did.
     """
 
     name: str

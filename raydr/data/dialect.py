@@ -8,11 +8,12 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, TextIO
 
+from raydr.data.header import Header, find_header
 from raydr.errors import DataError
 from raydr.memory import size
 
@@ -29,7 +30,7 @@ _OTHERS = {
 """File types that are not text, by their first bytes."""
 LONGEST_LINE = 2**26
 """Maximum bytes of a line. A reader takes no more text at once."""
-_SEEN = 500  # records used to detect the decimal mark
+_SEEN = 500  # records used to detect the header and the decimal mark
 _COMMA, _POINT = re.compile(r"[-+]?\d+,\d+"), re.compile(r"[-+]?\d+\.\d+")
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+")
 
@@ -48,12 +49,15 @@ class Dialect:
         The decimal mark: point or comma.
     packed : bool
         Whether it is compressed by gzip.
+    header : Header
+        The place of the names.
     """
 
     separator: str = ","
     encoding: str = "utf-8-sig"
     decimal: str = "."
     packed: bool = False
+    header: Header = field(default_factory=Header)
 
     @classmethod
     def of(cls, path: Path) -> Dialect:
@@ -71,12 +75,14 @@ class Dialect:
             raise DataError(f"{path} cannot be unpacked by gzip: {error}.") from error
         plain = cls(encoding=encoding, packed=packed)
         with plain.open(path) as file:
-            header = next((line for line in file if line.strip()), "")
-        if not header:
+            first = next((line for line in file if line.strip()), "")
+        if not first:
             raise DataError(f"{path} is empty. A CSV file needs a header line and at least two rows.")
-        separator = max(SEPARATORS, key=header.count)
-        found = cls(separator, encoding, packed=packed)
-        return cls(separator, encoding, found._decimal(path), packed)
+        separators = sorted(SEPARATORS, key=first.count, reverse=True)
+        likely = [replace(plain, separator=separator) for separator in separators]
+        headers = [(dialect, dialect._header(path)) for dialect in likely]
+        found = next((replace(each, header=header) for each, header in headers if header), likely[0])
+        return replace(found, decimal=found._decimal(path))
 
     def __str__(self) -> str:
         """Describe the format in words.
@@ -105,14 +111,21 @@ class Dialect:
             return sum(map(len, iter(lambda: file.read(2**22), b"")))
 
     def records(self, path: Path) -> Iterator[tuple[int, list[str]]]:
-        """Yield the line number (from 1) and the cells of every record that is not blank."""
+        """Yield the line number (from 1) and the cells of the header and of every row that is not blank."""
         with self.open(path, errors="replace") as file:
             reader = csv.reader(file, delimiter=self.separator)
             line = 1
             for record in reader:
-                if record:
+                if record and line >= self.header.line and line != self.header.second:
                     yield line, record
                 line = reader.line_num + 1
+
+    def _header(self, path: Path) -> Header | None:
+        """Return the place of the names if the file has the shape of a table in this format."""
+        try:
+            return find_header(list(islice(self.records(path), _SEEN)))
+        except csv.Error:
+            return None
 
     def _decimal(self, path: Path) -> str:
         """Return a comma if some cells have one as a decimal mark and points are thousands separators, if any."""

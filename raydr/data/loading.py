@@ -41,7 +41,7 @@ NO_LABEL = "(none)"
 
 _LOGGER = logging.getLogger(__name__)
 
-TEXTS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+TEXTS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".txt", ".data")
 _READERS = {
     ".csv": read_csv,
     ".parquet": read_parquet,
@@ -51,10 +51,14 @@ _READERS = {
     ".csv.gz": read_csv,
     ".tsv.gz": read_csv,
     ".h5ad": read_h5ad,
+    ".txt": read_csv,
+    ".data": read_csv,
 }
 SHEETS = (".xlsx", ".xls", ".ods")
 """Suffixes of spreadsheets, which raydr does not read."""
 _SURVEYORS = dict.fromkeys(TEXTS, survey_csv) | {".parquet": survey_parquet}
+OTHER_FILES = (".txt", ".data")
+"""Suffixes of text files that are often no table. In a folder they are not read."""
 ENDINGS, TABLES = tuple(_READERS), tuple(_SURVEYORS)
 """Suffixes of readable files, and of those whose columns can hold text. ``TEXTS`` are text files."""
 

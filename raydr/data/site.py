@@ -15,7 +15,7 @@ from raydr.arrays import FloatArray, Int64Array, fingerprint
 from raydr.data.categories import Survey, agree
 from raydr.data.columns import Choice, letters, listing
 from raydr.data.layout import Categories, Layout
-from raydr.data.loading import ENDINGS, FILLINGS, Missing, ending, load, survey
+from raydr.data.loading import ENDINGS, FILLINGS, OTHER_FILES, Missing, ending, load, survey
 from raydr.data.notices import looks
 from raydr.data.provenance import Source
 from raydr.data.spelling import DEFAULT_THRESHOLD, Threshold
@@ -187,7 +187,7 @@ def files_of(data: str | Path) -> list[Path] | None:
     """
     path = Path(data).expanduser()
     if path.is_dir():
-        found = sorted(path.iterdir())
+        found = [file for file in sorted(path.iterdir()) if ending(file) not in OTHER_FILES]
     elif not path.exists() and glob.has_magic(str(path)):
         found = sorted(map(Path, glob.glob(str(path))))
     else:

@@ -46,6 +46,8 @@ def read_text_table(path: Path, dialect: Dialect, progress: Progress = unheard) 
             "read_options": arrow_csv.ReadOptions(
                 block_size=min(max(_LEAST_BLOCK, columns * _OF_A_COLUMN), _LARGEST_BLOCK),
                 encoding="utf8" if dialect.encoding == "utf-8-sig" else dialect.encoding,
+                skip_rows=dialect.header.line - 1,
+                skip_rows_after_names=int(dialect.header.second is not None),
             ),
             # A quoted cell can hold a line break. This is slower to split among threads, but it is correct.
             "parse_options": arrow_csv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True),

@@ -21,8 +21,12 @@ _CELL = re.compile(
 )
 _PAIR = re.compile(r"\d+([.,]\d+)? ?/ ?\d+([.,]\d+)?")
 MISSING_WORDS = frozenset(
-    "- -- --- \u2013 \u2014 ? ?? . .. ... * n.a. n.d. n/k na nan null <na> <null> unknown unk missing".split()
-) | {"not available", "not known", "not recorded", "not reported", "no data", "(missing)", "(unknown)"}
+    """
+    -|--|---|\u2013|\u2014|?|??|.|..|...|*|n.a.|n.d.|n/k|na|nan|null|<na>|<null>|unknown|(unknown)|unk|missing|(missing)
+    |not available|not known|not recorded|not reported|no data""".replace("\n", "")
+    .replace("    ", "")
+    .split("|")
+)
 """Texts for a missing value, in lower case. "none" is not one of them: it can be the lowest grade of a scale."""
 
 
