@@ -24,6 +24,7 @@ from raydr.data.categories import (
     numbers_rows,
 )
 from raydr.data.columns import (
+    EXCLUDED,
     NAMELESS,
     NOT_LISTED,
     Choice,
@@ -110,7 +111,7 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
         if column in there and column in numbers:
             table, doubt = _with_numbers(loaded, table, column, unit)
             doubts += doubt
-    _refuse_text(name, table, numbers, loaded.locate, nulls)
+    _refuse_text(name, table, numbers, loaded.locate, nulls, surveyed=choice.categories != "error")
     label, client, identity, marks = (
         None if column is None else (column, *_cells(name, column, table[column]))
         for column in (choice.label, choice.client, choice.id, choice.marks)
@@ -129,7 +130,11 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
         locate=loaded.locate,
         marks=None if marks is None else encode(*marks),
         unread={
-            column or NAMELESS: NOT_LISTED if column in listed else "an index that pandas stored"
+            column or NAMELESS: EXCLUDED
+            if column in choice.exclude
+            else NOT_LISTED
+            if column in listed
+            else "an index that pandas stored"
             for column in available
             if column not in used
         }
@@ -312,9 +317,18 @@ def _is_number(kind: Any) -> bool:
 
 
 def _refuse_text(
-    name: str, table: Any, features: Sequence[str], locate: Callable[[int], str], nulls: frozenset[str]
+    name: str,
+    table: Any,
+    features: Sequence[str],
+    locate: Callable[[int], str],
+    nulls: frozenset[str],
+    *,
+    surveyed: bool,
 ) -> None:
-    """Raise a DataError that names the first cell of the first feature column that does not hold numbers."""
+    """Raise a DataError that names the first cell of the first feature column that does not hold numbers.
+
+    If columns were ``surveyed``, it is a cell to correct in a column of numbers.
+    """
     textual = [feature for feature in features if not _is_number(table[feature].type)]
     if not textual:
         return
@@ -327,13 +341,16 @@ def _refuse_text(
         else f"holds {offending[1][:60]!r} on {locate(offending[0])}"
     )
     numeric = [feature for feature in features if feature not in textual]
+    remedy = "Correct or empty that cell, or name the column in data.exclude."
+    if not surveyed:
+        remedy += (
+            " If the column names the owner of each row, use it as clients.partition.column (with kind: by-column). If"
+            " it is a class, use it as data.label. If it identifies rows, use it as data.id. To make 0/1 columns of its"
+            f" words, set data.categories: one-hot. Columns of numbers: {listing(numeric) or 'there is none'}."
+        )
     also = f" (nor, it seems, are {listing(textual[1:], 5)})" if textual[1:] else ""
     raise DataError(
-        f"{name}: the feature column {column!r} is not numeric{also}: it {found}. Features must be numbers. "
-        f"Correct or empty that cell. If the column names the owner of each row, use it as clients.partition.column "
-        f"(with kind: by-column). If it is a class, use it as data.label. If it identifies rows, use it as data.id. "
-        f"To make 0/1 columns of its words, set data.categories: one-hot. Or list the numeric columns in data.features:"
-        f" {listing(numeric) or 'there is none'}."
+        f"{name}: the feature column {column!r} is not numeric{also}: it {found}. Features must be numbers. {remedy}"
     )
 
 

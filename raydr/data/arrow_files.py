@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from raydr.data.columns import Choice, Columns, listing
 from raydr.data.dialect import Dialect
 from raydr.data.header import TOTALS, distinct_names, looks_like_row
 from raydr.data.text_tables import read_text_table, within_memory
+from raydr.data.written_numbers import is_code
 from raydr.errors import DataError
 from raydr.geometry.points import Progress, unheard
 from raydr.memory import lacking_memory, size
@@ -45,10 +46,10 @@ def read_csv(path: Path, choice: Choice, progress: Progress = unheard) -> Column
     DataError
         If the file is not such a table, or its columns cannot be used as ``choice`` asks.
     """
-    return columns_of(_csv(path, progress), choice)
+    return columns_of(_csv(path, choice, progress), choice)
 
 
-def _csv(path: Path, progress: Progress = unheard) -> Loaded:
+def _csv(path: Path, choice: Choice, progress: Progress = unheard) -> Loaded:
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
@@ -57,10 +58,10 @@ def _csv(path: Path, progress: Progress = unheard) -> Loaded:
         _LOGGER.warning("%s is not UTF-8 text. It is read as cp1252 (Western Europe)", path.name)
 
     try:
-        table = read_text_table(path, dialect, progress)
+        table = read_text_table(path, dialect, progress, _codes(path, dialect, choice))
     except (pa.ArrowException, UnicodeError) as error:
         raise DataError(_why_not_csv(path, dialect, error)) from error
-    spelt = [column.strip().removeprefix("#").strip() for column in table.column_names]
+    spelt = list(map(_name, table.column_names))
     if looks_like_row(spelt, [cells for _, cells in islice(dialect.records(path), 1, _SEEN)]):
         raise DataError(
             f"{path.name} has no header: its first line holds {listing(spelt, 5)}, with numbers where the other lines"
@@ -94,6 +95,29 @@ def _csv(path: Path, progress: Progress = unheard) -> Loaded:
         decimal=dialect.decimal,
         notices=tuple(notices),
     )
+
+
+def _name(cell: str) -> str:
+    """Return the name of a column by its cell of the header."""
+    return cell.strip().removeprefix("#").strip()
+
+
+def _codes(path: Path, dialect: Dialect, choice: Choice) -> list[int]:
+    """Return the columns of digits that are codes, since some have leading zeros, as in zip codes: they are text."""
+    if choice.categories == "error" and choice.layout is None:
+        return []
+    try:
+        records = [cells for _, cells in islice(dialect.records(path), _SEEN)]
+    except csv.Error:
+        return []
+    if choice.layout is not None:
+        return [place for place, cell in enumerate(records[0]) if _name(cell) in choice.layout.words]
+    columns = zip_longest(*(cells[: len(records[0])] for cells in records[1:]), fillvalue="")
+    return [
+        place
+        for place, column in enumerate(columns)
+        if any(map(is_code, column)) and all(not cell.strip() or cell.strip().isdigit() for cell in column)
+    ]
 
 
 def _true_rows(table: Any) -> tuple[Int64Array | None, str | None]:
@@ -250,7 +274,7 @@ def survey_csv(path: Path, choice: Choice, progress: Progress = unheard) -> Surv
 
     Listed columns that it does not have are skipped.
     """
-    return survey_of(_csv(path, progress), choice)
+    return survey_of(_csv(path, choice, progress), choice)
 
 
 def survey_parquet(path: Path, choice: Choice) -> Survey:

@@ -20,11 +20,21 @@ from raydr.arrays import BoolArray, Float64Array
 from raydr.data.columns import reads_as_number, refuse_repeats, require
 from raydr.data.layout import Categories, Layout
 from raydr.data.spelling import Agreement, Threshold, spell_out
-from raydr.data.written_numbers import has_unit, is_pair
+from raydr.data.written_numbers import has_unit, is_code, is_pair
 from raydr.errors import DataError
 
 Kind: TypeAlias = Literal[
-    "number", "numbering", "text", "one word", "identity", "much text", "pairs", "units", "date", "empty"
+    "number",
+    "numbering",
+    "text",
+    "one word",
+    "identity",
+    "much text",
+    "pairs",
+    "units",
+    "mixture",
+    "date",
+    "empty",
 ]
 
 MOST_WORDS = 50
@@ -34,7 +44,7 @@ _DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?|\d{1,2
 _NUMBERING = re.compile(r"(^|[_\W])(id|ids|uid|uuid|guid|mrn|nr|no|number|index|row|identifier)$")
 WORDS = frozenset[Kind]({"text", "one word", "identity", "much text"})
 """Kinds of a column of text, which differ from site to site."""
-_TEXTS = WORDS | {"pairs", "units"}
+_TEXTS = WORDS | {"pairs", "units", "mixture"}
 
 WHY: Mapping[Kind, str] = {
     "numbering": "whole numbers that differ in every row, and an identity by its name",
@@ -43,6 +53,7 @@ WHY: Mapping[Kind, str] = {
     "much text": f"text of more than {MOST_WORDS} different values: an identity or free text",
     "pairs": "two numbers in a cell, such as 120/80: write them into two columns",
     "units": "numbers with different units or in different writings: write all in the same way",
+    "mixture": "partly numbers, partly other text: correct the cells, or make two columns of it",
     "one word": "one word in all rows of each site: it names the site, or does not tell rows apart",
     "text": "text",
     "empty": "no value at all",
@@ -67,7 +78,8 @@ def kind_of_texts(counts: Mapping[str, int]) -> Kind:
 
     A column with more than one value for every two rows is an identity, at any number of rows: on average,
     fewer than two rows share a value, so no value describes a group. If half of the values read as numbers,
-    it is a column of numbers with some cells to correct.
+    it is a column of numbers with some cells to correct, or, with many values and less than nine of ten rows with
+    numbers, a mixture.
 
     Examples
     --------
@@ -76,8 +88,12 @@ def kind_of_texts(counts: Mapping[str, int]) -> Kind:
     """
     if not counts:
         return "empty"
+    rows = sum(counts.values())
+    numbers = sum(count for text, count in counts.items() if reads_as_number(text))
+    if any(map(is_code, counts)):
+        return kind_of_words(counts)
     if 2 * sum(map(reads_as_number, counts)) >= len(counts):
-        return "number"
+        return "mixture" if len(counts) > MOST_WORDS and 10 * numbers < 9 * rows else "number"
     if all(_DATE.fullmatch(text) for text in counts):
         return "date"
     if all(map(is_pair, counts)):

@@ -17,8 +17,9 @@ from raydr.errors import DataError, did_you_mean
 
 NAMELESS = "(no name)"
 """How a column without a name is listed."""
+EXCLUDED = "in data.exclude"
 NOT_LISTED = "not in data.features"
-"""Reason why a column that could be read is not."""
+"""Reasons why a column that could be read is not."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Choice:
     ``categories`` decides what to do with columns of text. ``layout``, if given, lists the columns that are
     features and their form. If ``absent``, columns of the layout can be absent, and are then missing in every
     row. ``matrix`` is the matrix to read from an .h5ad file. ``threshold`` limits the words that sites may
-    reveal.
+    reveal. Columns to ``exclude`` are not features.
     """
 
     label: str | None = None
@@ -89,6 +90,7 @@ class Choice:
     absent: bool = False
     matrix: str | None = None
     threshold: Threshold = DEFAULT_THRESHOLD
+    exclude: tuple[str, ...] = ()
 
     @property
     def named(self) -> dict[str, str]:
@@ -123,7 +125,8 @@ class Choice:
                     require(feature, available, knob="data.features", where=name)
             return list(self.layout.columns)
         if self.features is None:
-            features = [column for column in default if column not in self.named.values()]
+            spare = {*self.named.values(), *self.exclude}
+            features = [column for column in default if column not in spare]
         else:
             features = list(self.features)
             for feature in features:

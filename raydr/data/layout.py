@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+import numpy as np
+
+from raydr.arrays import IntArray
 from raydr.data.spelling import Agreement
 
 Categories: TypeAlias = Literal["error", "leave-out", "one-hot"]
@@ -50,6 +53,20 @@ class Layout:
                 [f"{column}={word}" for word in self.words[column]] if column in self.words else [column]
             )
         )
+
+    def by_column(self, counts: IntArray) -> dict[str, int]:
+        """Return counts above 0 by column, from equal counts for all features of a column.
+
+        >>> Layout(("age", "sex"), {"sex": ("f", "m")}).by_column(np.array([0, 3, 3]))
+        {'sex': 3}
+        """
+        widths = [len(self.words.get(column, "1")) for column in self.columns]
+        firsts = np.cumsum([0, *widths[:-1]])
+        return {
+            column: int(counts[first])
+            for column, first in zip(self.columns, firsts, strict=True)
+            if counts[first]
+        }
 
     @classmethod
     def of(

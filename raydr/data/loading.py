@@ -73,6 +73,7 @@ def load(
     id_column: str | None = None,
     marks: str | None = None,
     matrix: str | None = None,
+    exclude: Sequence[str] = (),
     rows: int | None = None,
     missing: Missing = "error",
     categories: Categories = "error",
@@ -104,6 +105,8 @@ def load(
         The column that marks the held-out rows (the key ``data.holdout.column``).
     matrix : str, optional
         The matrix to read from an .h5ad file: ``X`` (the default), ``layers/NAME`` or ``obsm/NAME``.
+    exclude : sequence of str
+        Columns that are not features (the key ``data.exclude``), instead of ``features``.
     rows : int, optional
         Sub-sample this many rows, at least 2, without replacement and in their original order. If there are
         labels, every class keeps its share to within one row. The same seed draws the same rows.
@@ -164,6 +167,7 @@ def load(
         layout=layout,
         absent=missing in FILLINGS,
         matrix=matrix,
+        exclude=tuple(exclude),
     )
     stamp = None if path is None else _stamp(path)
     if source is not None and path is None:
@@ -326,12 +330,13 @@ def survey(path: str | Path, choice: Choice, progress: Progress = unheard) -> Su
 def complete_rows(
     columns: Columns,
     missing: Missing,
-    remedy: str = "Fill them in, leave those columns out of data.features, or set data.missing: drop to drop those"
-    " rows, or mean or median to make clients fill features in.",
+    remedy: str = "Fill them in, name those columns in data.exclude, or set data.missing: drop to drop those rows, or"
+    " mean or median to make clients fill features in.",
 ) -> Int64Array:
     """Return the indices of the usable rows: complete, finite, and with distinct ids.
 
-    With mean or median, features can have gaps, which clients fill in.
+    With mean or median, features can have gaps, which clients fill in. Rows without a site are left out then: no
+    client has them.
 
     Raises
     ------
@@ -343,7 +348,10 @@ def complete_rows(
         remedy = (
             f"data.missing: {missing} fills in features only. Fill that column in, or set data.missing: drop."
         )
-    kept = _rows_without_gap(columns, None if missing == "drop" else remedy, features=not filled)
+    owned = columns.client.codes >= 0 if filled and columns.client is not None else None
+    if owned is not None and not owned.all():
+        _LOGGER.warning("%s: left out %d rows without a site", columns.name, (~owned).sum())
+    kept = _rows_without_gap(columns, None if missing == "drop" else remedy, features=not filled, owned=owned)
     _refuse_infinite(columns, kept)
     _refuse_duplicate_ids(columns, kept)
     return kept
@@ -376,32 +384,36 @@ def refuse_empty(features: Sequence[str], empty: BoolArray, where: str) -> None:
     if empty.any():
         names = [name for name, nothing in zip(features, empty, strict=True) if nothing]
         raise DataError(
-            f"{where} has no value at all in {listing(names)}, so these columns cannot be filled in. Leave them out of"
-            " data.features."
+            f"{where} has no value at all in {listing(names)}, so these columns cannot be filled in. Name them in"
+            " data.exclude."
         )
 
 
-def _rows_without_gap(columns: Columns, remedy: str | None, *, features: bool = True) -> Int64Array:
-    """Return the indices of the rows without an empty cell in a used column.
+def _rows_without_gap(
+    columns: Columns, remedy: str | None, *, features: bool = True, owned: BoolArray | None = None
+) -> Int64Array:
+    """Return the indices of the rows without an empty cell in a used column, of those ``owned`` (rows,) if given.
 
     With a remedy, raise if there are others.
     """
+    if owned is None:
+        owned = np.ones(len(columns.matrix), np.bool_)
     gaps: dict[str, BoolArray] = {}
     if features and columns.matrix.dtype.kind == "f":
         empty = np.isnan(columns.matrix)
         for column in np.flatnonzero(empty.any(axis=0)):
             gaps[columns.features[column]] = empty[:, column]
     for key in columns.keys:
-        if (key.codes < 0).any():
-            gaps[key.column] = key.codes < 0
-    if columns.identity is not None and columns.identity.missing.any():
-        gaps[columns.identity.column] = columns.identity.missing
+        if (lacking := owned & (key.codes < 0)).any():
+            gaps[key.column] = lacking
+    if columns.identity is not None and (owned & columns.identity.missing).any():
+        gaps[columns.identity.column] = owned & columns.identity.missing
     if not gaps:
-        return np.arange(len(columns.matrix), dtype=np.int64)
+        return np.flatnonzero(owned)
     incomplete = np.logical_or.reduce(list(gaps.values()))
     if remedy is None:
         _LOGGER.info("%s: dropped %d rows with missing values", columns.name, incomplete.sum())
-        return np.flatnonzero(~incomplete)
+        return np.flatnonzero(owned & ~incomplete)
     cells = sum(int(gap.sum()) for gap in gaps.values())
     first = int(np.flatnonzero(incomplete)[0])
     holed = next(name for name, gap in gaps.items() if gap[first])

@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
-from raydr.data.columns import listing
+from raydr.data.columns import letters, listing
 
-PLAIN, NUMBERING, CODES = 0, 1, 2
-"""Appearance of a column of numbers: nothing special, an identity, or codes of categories."""
+PLAIN, NUMBERING, CODES, MISSING_CODES, MOSTLY_EMPTY, ONE_VALUE = range(6)
+"""Appearance of a column of numbers: nothing special, an identity, codes of categories, a code for missing values,
+more gaps than values, or one value."""
+LABELS = {
+    *(
+        "class",
+        "classes",
+        "diagnosis",
+        "dx",
+        "group",
+        "label",
+        "outcome",
+        "species",
+        "subtype",
+        "survived",
+        "target",
+    ),
+    *("treatment", "y", "cell_type", "celltype"),
+}
+"""Names of columns, in lower case, that usually hold classes."""
 
 _LEAST_ROWS = 20  # with fewer, whole numbers can be distinct or few by chance
 _FEWEST, _MOST, _LARGEST = 3, 10, 99  # distinct values of a code; two values are as good as 0/1
 _MANY = 20
 """If more columns than this look like codes, and most columns do, the table holds counts, as of images or genes."""
+_MISSING_CODES = np.array(
+    [99, 999, 9_999, 99_999, 888, 8_888, -1, -8, -9, -88, -99, -888, -999, -8_888, -9_999], float
+)
 _APART = 10.0
 """Ratio to the median column's standard deviation above which a column dominates distances."""
 
@@ -23,7 +45,8 @@ _APART = 10.0
 def looks(rows: FloatArray) -> Int64Array:
     """Return what each column of rows (rows, features) looks like: (features,). Missing values are ignored.
 
-    Whole numbers that are all distinct identify rows. A few distinct small ones can be codes.
+    Whole numbers that are all distinct identify rows. A few distinct small ones can be codes. A number such as 999
+    or -99 that lies apart from all others can be a code for missing values.
 
     >>> looks(np.column_stack([np.arange(30.0), np.arange(30.0) % 4, np.arange(30.0) / 7])).tolist()
     [1, 2, 0]
@@ -35,7 +58,14 @@ def looks(rows: FloatArray) -> Int64Array:
         # The first rows rule out most columns of measurements.
         first = rows[:_LEAST_ROWS]
         likely = (np.isnan(first) | (first == np.floor(first))).all(axis=0)
-    for column in np.flatnonzero(likely):
+    least, most = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)  # NaN only where all are
+    for column in np.flatnonzero(np.isin(least, _MISSING_CODES) | np.isin(most, _MISSING_CODES)):
+        values = rows[:, column]
+        if _has_missing_code(values[~np.isnan(values)]):
+            found[column] = MISSING_CODES
+    found[2 * np.isnan(rows).sum(axis=0) > len(rows)] = MOSTLY_EMPTY
+    found[least == most] = ONE_VALUE
+    for column in np.flatnonzero(likely & (found == PLAIN)):
         values = rows[:, column]
         values = values[~np.isnan(values)]
         if len(values) < _LEAST_ROWS or (values != np.floor(values)).any():
@@ -48,6 +78,20 @@ def looks(rows: FloatArray) -> Int64Array:
     return found
 
 
+def _has_missing_code(values: FloatArray) -> bool:
+    """Return whether the largest or smallest value is a code such as 999 or -99, and lies apart from all others."""
+    for code, others in (
+        (values.max(), values[values < values.max()]),
+        (values.min(), values[values > values.min()]),
+    ):
+        if code not in _MISSING_CODES or len(np.unique(others)) < _FEWEST:
+            continue
+        low, high = float(others.min()), float(others.max())
+        if code > high + (high - low) or (code < -1 and low >= 0) or code < low - 2 * (high - low):
+            return True
+    return False
+
+
 def common_looks(of_sites: Sequence[Int64Array]) -> Int64Array:
     """Return what columns look like (features,) to every site with enough rows, or plain if they differ."""
     votes = np.stack(of_sites)
@@ -58,28 +102,80 @@ def common_looks(of_sites: Sequence[Int64Array]) -> Int64Array:
 
 
 def of_columns(features: Sequence[str], found: Int64Array, constant: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the warnings about columns that do not look like measurements, or have one value."""
-    named = [
+    """Return the warnings about columns that do not look like measurements.
+
+    ``constant`` are those with one value in all rows. Others that ``found`` calls so have one value at each site.
+    """
+    numbering, codes, missing, empty, one = (
         [name for name, look in zip(features, found.tolist(), strict=True) if look == kind]
-        for kind in (NUMBERING, CODES)
-    ]
-    numbering, codes = named
+        for kind in (NUMBERING, CODES, MISSING_CODES, MOSTLY_EMPTY, ONE_VALUE)
+    )
+    at_sites = [name for name in one if name not in set(constant)]
     warnings = []
     if numbering:
         warnings.append(
             f"{listing(numbering)}: whole numbers, all distinct, as in an identity or a time. If they are one,"
-            " they decide the places of rows instead of the measurements. Name the other columns in data.features, or"
-            " the identity in data.id."
+            " they decide the places of rows instead of the measurements. Name them in data.exclude, or the identity in"
+            " data.id."
         )
     if codes and not (len(codes) > _MANY and 2 * len(codes) > len(features)):
         warnings.append(
             f"{listing(codes)}: a few small whole numbers. If they are codes of categories, and not grades or counts,"
             " their differences mean nothing. Write them as words and set data.categories: one-hot to make 0/1 columns,"
-            " or leave them out of data.features."
+            " or name them in data.exclude."
+        )
+    if missing:
+        warnings.append(
+            f"{listing(missing)}: a number such as 999 or -99, far from all others, which can be a code for missing"
+            " values. If it is one, it decides distances: empty these cells."
+        )
+    if empty:
+        warnings.append(
+            f"{listing(empty)}: more missing values than values. What is filled in decides such a column: name it in"
+            " data.exclude if few rows have it."
+        )
+    if at_sites:
+        warnings.append(
+            f"{listing(at_sites)}: one value in all rows of each site. Such a column names the site and sets sites"
+            " apart on the map, or it tells no rows apart. Name it in data.exclude."
         )
     if constant:
         warnings.append(f"{listing(constant)}: one value in all rows, which does not tell rows apart.")
     return tuple(warnings)
+
+
+def of_label(columns: Sequence[str]) -> tuple[str, ...]:
+    """Return a warning if a mapped column has the name of a class, for data without a label.
+
+    >>> len(of_label(["age", "Species"]))
+    1
+    """
+    classes = [column for column in columns if column.casefold() in LABELS]
+    if not classes:
+        return ()
+    return (
+        f"{listing(classes)}: mapped like a measurement, but named like a class. The map then shows the classes because"
+        " it was given them. To colour the map by a class and not map it, name it in data.label (--label).",
+    )
+
+
+def of_sites(names: Sequence[str]) -> tuple[str, ...]:
+    """Return a warning if names of sites differ only in case, blanks or punctuation.
+
+    >>> len(of_sites(["North", "south", "north "])), len(of_sites(["north", "south"]))
+    (1, 0)
+    """
+    spellings: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        spellings[letters(name)].append(name)
+    alike = [each for spelt, each in spellings.items() if spelt and len(each) > 1]
+    if not alike:
+        return ()
+    groups = "; ".join(" and ".join(map(repr, each)) for each in alike)
+    return (
+        f"Sites that differ only in case, blanks or punctuation: {groups}. Each is a site of its own. If they are one,"
+        " write the name in one way.",
+    )
 
 
 def of_spreads(features: Sequence[str], deviation: Float64Array) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ class SiteFile:
     threshold: Threshold = DEFAULT_THRESHOLD
     layout: Layout | None = None
     matrix: str | None = None
+    exclude: tuple[str, ...] = ()
 
     def read(self) -> Table:
         """Read the file, on the machine that has it."""
@@ -48,6 +49,7 @@ class SiteFile:
             categories=self.categories,
             layout=self.layout,
             matrix=self.matrix,
+            exclude=self.exclude,
             for_map=False,  # a site can have a single row
         )
 
@@ -60,6 +62,7 @@ class SiteFile:
             categories=self.categories,
             matrix=self.matrix,
             threshold=self.threshold,
+            exclude=self.exclude,
         )
         return survey(self.path, choice)
 

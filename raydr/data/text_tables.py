@@ -8,7 +8,7 @@ with the next wider type of number. If it is not a number either, Arrow infers t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,8 +25,12 @@ _TRIES = 20
 _REFUSED = re.compile(r"In CSV column #(\d+): ")
 
 
-def read_text_table(path: Path, dialect: Dialect, progress: Progress = unheard) -> Any:
+def read_text_table(
+    path: Path, dialect: Dialect, progress: Progress = unheard, texts: Collection[int] = ()
+) -> Any:
     """Read a text file as an Arrow table. ``progress`` is in bytes, and starts again if a column needs a wider type.
+
+    The columns ``texts``, by position, are text even if all their cells are digits.
 
     Raises
     ------
@@ -67,10 +71,12 @@ def read_text_table(path: Path, dialect: Dialect, progress: Progress = unheard) 
         text = dialect.text_bytes(path)
         if text > available_memory_bytes() // 2:
             raise _too_large(path, text, text)
-        return arrow_csv.read_csv(unpacked(file), **options())
+        return arrow_csv.read_csv(unpacked(file), **options({name: types[name] for name in spelt}))
 
     with path.open("rb") as file, arrow_csv.open_csv(unpacked(file), **options()) as reader:
         types = {field.name: field.type for field in reader.schema}
+        spelt = [reader.schema.names[column] for column in texts]
+        types |= dict.fromkeys(spelt, pa.string())
     for _ in range(_TRIES):
         try:
             return read_watched(path, streamed, progress)

@@ -19,6 +19,7 @@ _CELL = re.compile(
     r"(?P<digits>(?:\d[\d.,' ]*)?\d|[.,]\d+)(?P<power>[eE][-+]?\d+)? ?"
     r"(?P<unit>[%\u2030\u00b0A-Za-z\u00b5\u03bc$\u20a0-\u20bf\u00a2-\u00a5][^\d,;]{0,15})?"
 )
+_CODE = re.compile(r"0\d{2,}")
 _PAIR = re.compile(r"\d+([.,]\d+)? ?/ ?\d+([.,]\d+)?")
 MISSING_WORDS = frozenset(
     """
@@ -124,6 +125,8 @@ def writing_of(texts: Iterable[str], *, decimal: str = ".") -> Writing | None:
     if not found or len(found) < len(parts) or len(units) > 1:
         return None
     digits = [part["digits"] for part in found]
+    if any(map(is_code, digits)):
+        return None
     marks = set("".join(digits)) & set(".,' ")
     (unit,) = units
     possible = [
@@ -140,6 +143,15 @@ def writing_of(texts: Iterable[str], *, decimal: str = ".") -> Writing | None:
         return by_mark.get(".") or by_mark[","]
     chosen = by_mark[","] if decimal == "," else by_mark["."]
     return Writing(chosen.decimal, chosen.grouping, unit, certain=False)
+
+
+def is_code(text: str) -> bool:
+    """Return whether a cell is a code of digits, since it has a leading zero, as a zip code.
+
+    >>> is_code("00501"), is_code("501"), is_code("0.5"), is_code("00")
+    (True, False, False, False)
+    """
+    return _CODE.fullmatch(text.strip()) is not None
 
 
 def is_pair(text: str) -> bool:

@@ -165,6 +165,6 @@ def _require_some(counts: Int64Array) -> None:
     nowhere = np.flatnonzero(counts == 0)
     if nowhere.size:
         raise FeatureError(
-            "{feature} has no value at any client, so it cannot be filled in: leave it out of data.features.",
+            "{feature} has no value at any client, so it cannot be filled in: name it in data.exclude.",
             int(nowhere[0]),
         )

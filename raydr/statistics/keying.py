@@ -94,7 +94,7 @@ def part_of_moments(client: Client, request: MomentsRequest) -> Moments:
     if not (np.abs(values) < 2.0**_LARGEST_BITS / 2).all():
         raise DataError(
             "the values of a feature, or their squares, are too large to be summed under pads: express it in"
-            " another unit, or leave it out of data.features"
+            " another unit, or name it in data.exclude"
         )
     return Moments(digits_of(values))
 

@@ -154,7 +154,7 @@ def _width(minimum: Float64Array, maximum: Float64Array) -> Float64Array:
     if not np.isfinite(width[widest]):
         raise FeatureError(
             f"{{feature}} runs from {minimum[widest]:g} to {maximum[widest]:g}, which is wider than double"
-            " precision can express. Express it in another unit, or leave it out of data.features.",
+            " precision can express. Express it in another unit, or name it in data.exclude.",
             widest,
         )
     return np.asarray(width)

@@ -16,10 +16,8 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
-import numpy as np
-
 from raydr.arrays import FloatArray
-from raydr.data import Provenance, Table
+from raydr.data import Layout, Provenance, Table
 from raydr.data.provenance import sha256_of_file
 from raydr.data.site import gaps_of
 from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
@@ -180,8 +178,8 @@ def _write(
     write_json(
         folder / records.PRIVACY, asdict(statement(ledger, scenario.privacy.budget, [len(table.rows)]))
     )
-    gaps = gaps_of(table.rows) if scenario.data.filling else np.zeros(0, np.int64)
-    filled = {card.columns[column]: int(gaps[column]) for column in np.flatnonzero(gaps)}
+    layout = Layout.of(card.columns, card.words, card.units)
+    filled = layout.by_column(gaps_of(table.rows)) if scenario.data.filling else {}
     data = Provenance(
         columns=card.columns,
         named=card.named,

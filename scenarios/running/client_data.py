@@ -26,7 +26,7 @@ from raydr.data import (
     set_apart,
 )
 from raydr.data.loading import refuse_empty
-from raydr.data.notices import common_looks, looks, of_columns
+from raydr.data.notices import ONE_VALUE, common_looks, looks, of_columns, of_label, of_sites
 from raydr.data.site import gaps_of
 from raydr.data.spelling import Agreement
 from raydr.errors import DataError
@@ -231,7 +231,8 @@ class ClientData:
             return agreement_on(self.agreed, len(self.names))
         notices = Entry(
             kind="ColumnNotices",
-            what="which columns look like an identity or codes, or have one value, for data.json and the page",
+            what="which columns look like an identity or codes, have a code for missing values or few values, or have"
+            " one value, for data.json and the page",
             direction="simulation-only",
             granularity=Granularity.AGGREGATE,
             seen_by="readers of the run folder",
@@ -255,7 +256,7 @@ class ClientData:
             words=dict(self.words),
             units=dict(self.units),
             filled={
-                name: {self.feature_names[column]: int(lacking[column]) for column in np.flatnonzero(lacking)}
+                name: self.layout.by_column(lacking)
                 for name, lacking in zip(self.names, self.gaps, strict=False)
                 if lacking.any()
             },
@@ -301,13 +302,17 @@ def dealt_out(
     # Columns of built-in data sets are known. With noise, print no notices: they depend on single rows.
     known = data.graph is not None or data.source not in (None, IN_MEMORY)
     looked = not (known or scenario.noisy)
-    notices = (
-        (*table.doubts, *of_columns(table.features, looks(table.rows), table.constant_features))
-        if looked
-        else ()
-    )
+    found = looks(table.rows) if looked else None
     # A table that was read here may be sorted in place.
     dealt = Dealt(table.rows, partition.client_of_row, partition.count, taken=given is None)
+    notices: tuple[str, ...] = ()
+    if found is not None:
+        found[common_looks([looks(part) for part in dealt.parts]) == ONE_VALUE] = ONE_VALUE
+        notices = (*table.doubts, *of_columns(table.features, found, table.constant_features))
+        if table.labels is None and given is None:
+            notices += of_label(Layout.of(table.features, table.words, {}).columns)
+        if clients.partition.client_column is not None:
+            notices += of_sites(partition.names)
     return ClientData(
         names=partition.names,
         held=dealt,
@@ -359,6 +364,7 @@ def read_table(
         categories=data.categories,
         threshold=data.words.threshold,
         matrix=data.matrix,
+        exclude=data.exclude,
         seed=scenario.seed,
         data_dir=data_dir,
         progress=progress,
@@ -437,6 +443,7 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
         else (
             *dict.fromkeys(doubt for census in censuses for doubt in census.doubts),
             *of_columns(first.features, common_looks([census.looks for census in censuses])),
+            *(of_label(layout.columns or first.features) if first.labels is None else ()),
         ),
     )
 
@@ -452,6 +459,7 @@ def site_file(data: DataSettings, site: SiteSettings) -> SiteFile:
         categories=data.categories,
         threshold=data.words.threshold,
         matrix=data.matrix,
+        exclude=data.exclude,
     )
 
 

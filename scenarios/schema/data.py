@@ -98,6 +98,7 @@ class DataSettings(Settings):
     )
     label: str | None = Field(None, description="the column of class labels")
     features: tuple[str, ...] | None = Field(None, description="columns to map; default: all others")
+    exclude: tuple[str, ...] = Field((), description="columns that are not mapped, instead of features")
     id: str | None = Field(None, description="the column of row identities; default: row numbers from 0")
     rows: int | None = Field(None, description="size of a random sample of the rows, including held-out rows")
     holdout: HoldoutSettings | None = Field(
@@ -160,16 +161,19 @@ class DataSettings(Settings):
         changed = {
             name for name, field in type(self).model_fields.items() if getattr(self, name) != field.default
         }
+        if self.exclude and self.features is not None:
+            raise ValueError("features lists what is mapped, so exclude has no effect: leave one of them out")
         if self.categories != "one-hot" and "words" in changed:
             raise ValueError("words needs categories: one-hot: leave words out, or set categories to one-hot")
         if self.graph is None and "dimensions" in changed:
             raise ValueError("dimensions needs a graph: leave it out, or name an edge list in graph")
         if (
             self.graph is not None
-            and {"matrix", "label", "features", "id", "missing", "categories", "harmonize"} & changed
+            and {"matrix", "label", "features", "exclude", "id", "missing", "categories", "harmonize"}
+            & changed
         ):
             raise ValueError(
-                "a graph has no columns: leave label, features, id, missing, categories and harmonize out"
+                "a graph has no columns: leave label, features, exclude, id, missing, categories and harmonize out"
             )
         if self.graph is not None and self.holdout is not None:
             raise ValueError("all edges of a graph place its nodes, so no node can be new: leave holdout out")

@@ -209,7 +209,7 @@ class TestFeatureFaults:
             "'site'",
             "'north'",
             "line 2",
-            "data.features",
+            "data.exclude",
             "data.label",
             "clients.partition.column",
             "'age', 'bmi'",

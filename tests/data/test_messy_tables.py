@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raydr.data import Table, load
+from raydr.data import Layout, Table, load
 from raydr.data.header import find_header, looks_like_row
 from raydr.data.site import SiteFile, laid_out
 from raydr.data.written_numbers import writing_of
 from raydr.errors import DataError
+from raydr.front.own_data import own_data
 
 
 def table(folder: Path, text: str, name: str = "table.csv", **settings: Any) -> Table:
@@ -251,3 +252,45 @@ def test_other_suffixes_of_text_are_read(tmp_path: Path, name: str) -> None:
 def test_any_records_have_a_header_or_none(records: list[list[str]]) -> None:
     found = find_header([(line, cells) for line, cells in enumerate(records, 1)])
     assert found is None or 1 <= found.line <= len(records)
+
+
+def test_excluded_columns_are_left_out_with_the_reason(tmp_path: Path) -> None:
+    rows = "".join(f"{n},{'T' * (n % 2)}{n},{n % 3}\n" for n in range(120))
+    text = f"age,ticket,class\n{rows}"
+    found = table(tmp_path, text, exclude=["class"])
+    assert found.features == ("age",)
+    assert found.read_from.left_out["class"] == "in data.exclude"
+    assert "partly numbers" in found.read_from.left_out["ticket"]
+    assert table(tmp_path, text, exclude=["ticket"], categories="error").features == ("age", "class")
+
+
+def test_rows_without_a_site_are_left_out_when_gaps_are_filled(tmp_path: Path) -> None:
+    rows = "".join(f"{n},{n / 3:.2f},{'' if n == 4 else 'ab'[n % 2]}\n" for n in range(20))
+    found = table(tmp_path, f"age,bmi,port\n{rows}", client="port")
+    assert found.ids.tolist() == [n for n in range(20) if n != 4]
+    assert found.read_from.dropped == 1
+    with pytest.raises(DataError, match="missing value"):
+        table(tmp_path, f"age,bmi,port\n{rows}", client="port", missing="error")
+
+
+def test_digits_with_leading_zeros_are_codes(tmp_path: Path) -> None:
+    rows = "".join(f"{n},{n * 997 % 10_000:05},{n % 3:03}\n" for n in range(120))
+    found = table(tmp_path, f"age,zip,ward\n{rows}")
+    assert found.features == ("age", "ward=000", "ward=001", "ward=002")
+    assert "identity" in found.read_from.left_out["zip"]
+    assert table(tmp_path, f"age,zip,ward\n{rows}", categories="error").features == ("age", "zip", "ward")
+
+
+def test_codes_are_the_same_words_in_new_rows(tmp_path: Path) -> None:
+    rows = "".join(f"{n},{n % 3:03}\n" for n in range(60))
+    layout = Layout.of(("age", "ward=000", "ward=001", "ward=002"), {"ward": ("000", "001", "002")}, {})
+    (tmp_path / "new.csv").write_text(f"age,ward\n{rows}")
+    np.testing.assert_array_equal(load(path=tmp_path / "new.csv", layout=layout).rows[1], [1, 0, 1, 0])
+
+
+def test_missing_cells_are_counted_in_the_file_and_not_by_word(tmp_path: Path) -> None:
+    rows = "".join(f"{n},{'' if n % 10 == 0 else 'abc'[n % 3]},{'ab'[n % 2]}\n" for n in range(60))
+    (tmp_path / "table.csv").write_text(f"age,grade,site\n{rows}")
+    own = own_data(tmp_path / "table.csv", method="fed-pca")
+    text = next(fact.text for fact in own.facts if fact.name == "Missing values filled in")
+    assert text.startswith("6 by the median of all clients: grade 6")

@@ -12,8 +12,19 @@ from inline_federations import cut, federate
 from tiny import tiny, tiny_run, tiny_scenario
 
 import raydr
-from raydr.arrays import Float64Array
-from raydr.data.notices import CODES, NUMBERING, PLAIN, common_looks, looks, of_columns, of_spreads
+from raydr.arrays import Float64Array, Int64Array
+from raydr.data.notices import (
+    CODES,
+    MISSING_CODES,
+    MOSTLY_EMPTY,
+    NUMBERING,
+    ONE_VALUE,
+    PLAIN,
+    common_looks,
+    looks,
+    of_columns,
+    of_spreads,
+)
 from raydr.front.cli import status
 from raydr.journal import Event, IncidentEvent, StageStarted
 from raydr.report.run import mapped
@@ -53,15 +64,34 @@ def write(path: Path, rows: Float64Array, site: bool = True) -> Path:
 
 
 def test_columns_are_told_by_their_numbers() -> None:
-    assert looks(content()).tolist() == [PLAIN, NUMBERING, CODES, PLAIN, PLAIN, PLAIN]
+    assert looks(content()).tolist() == [PLAIN, NUMBERING, CODES, PLAIN, ONE_VALUE, PLAIN]
     holed = content()
     holed[::7] = np.nan
-    assert looks(holed).tolist() == [PLAIN, NUMBERING, CODES, PLAIN, PLAIN, PLAIN]
+    assert looks(holed).tolist() == [PLAIN, NUMBERING, CODES, PLAIN, ONE_VALUE, PLAIN]
     assert not looks(content(10)).any(), "of few rows nothing is said"
     assert looks(content().astype(np.float32))[2] == CODES
-    assert not looks(np.full((30, 2), np.nan)).any()
+    assert looks(np.full((30, 2), np.nan)).tolist() == [MOSTLY_EMPTY] * 2
     assert looks(1e5 + np.arange(60.0)[:, None] % 4).tolist() == [PLAIN], "large numbers are no codes"
     assert looks(np.arange(60.0)[:, None] % 12).tolist() == [PLAIN], "many are none either"
+
+
+@pytest.mark.parametrize(
+    ("code", "values", "found"),
+    [
+        (999, np.arange(20, 60), MISSING_CODES),
+        (-99, np.arange(20, 60), MISSING_CODES),
+        (99, np.arange(1, 41), MISSING_CODES),
+        (-1, np.arange(20, 60), PLAIN),
+        (99, np.arange(59, 99), PLAIN),
+        (999, np.arange(40) * 50, PLAIN),
+        (-9, np.arange(-20, 20), PLAIN),
+    ],
+)
+def test_a_number_apart_from_all_others_may_be_a_code_for_missing_values(
+    code: int, values: Int64Array, found: int
+) -> None:
+    column = np.concatenate([values, values[:5], [code, code]]).astype(float)
+    assert looks(column[:, None]).tolist() == [found]
 
 
 def test_sites_say_alike_or_nothing() -> None:
@@ -78,7 +108,8 @@ def test_no_value_is_shown_and_no_table_of_counts_is_called_codes() -> None:
     assert [text.partition(":")[0] for text in said] == ["'chart'", "'ward'", "'flat'"]
     assert "7000" not in "".join(said)
     pixels = np.arange(60)[:, None] * np.arange(1, 65) % 9
-    assert of_columns([f"p{i}" for i in range(64)], looks(pixels.astype(float))) == ()
+    said = of_columns([f"p{i}" for i in range(64)], looks(pixels.astype(float)))
+    assert not any("codes of categories" in text for text in said)
 
 
 def test_spreads_are_compared_with_the_middle_one() -> None:
@@ -157,7 +188,11 @@ def test_sites_with_files_of_their_own_vote(tmp_path: Path) -> None:
         path = write(tmp_path / f"{number}.csv", rows[number::3], site=False)
         sites.append({"path": str(path)})
     folder = tiny_run(tmp_path / "run", data={"scale": "standard"}, clients={"sites": sites})
-    assert [text.partition(":")[0] for text in read_run(folder).data.notices] == ["'chart'", "'ward'"]
+    assert [text.partition(":")[0] for text in read_run(folder).data.notices] == [
+        "'chart'",
+        "'ward'",
+        "'flat'",
+    ]
 
 
 def test_quiet_hides_nothing_from_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
