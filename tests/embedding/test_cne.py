@@ -1,4 +1,4 @@
-"""CNE: the published objective and its gradient, true mini-batches, equal bits, and a spectrum from t-SNE to UMAP."""
+"""CNE: the published objective and gradient, mini-batches, reproducibility, and the spectrum from t-SNE to UMAP."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_gradients_equal_central_differences(nu: float, width: int) -> None:
     )
 
 
-def test_objective_is_the_cross_entropy_of_telling_edges_from_noise() -> None:
+def test_objective_is_the_noise_contrastive_cross_entropy() -> None:
     layout = np.random.default_rng(0).normal(size=(9, 2))
     heads, tails, negatives = some_pairs()
 
@@ -73,7 +73,7 @@ def test_objective_is_the_cross_entropy_of_telling_edges_from_noise() -> None:
     assert repulsion(layout, heads, negatives, 0.3) == pytest.approx(noise)
 
 
-def test_normalisation_is_tsne_at_0_umap_at_1_and_geometric_between() -> None:
+def test_s_interpolates_between_tsne_and_umap_normalisation() -> None:
     for rows in (600, 25_000):
         at = {s: CNE(s=s).normalisation(rows) for s in (0.0, 0.5, 1.0, 2.0)}
         assert at[0.0] == pytest.approx(100 * rows)
@@ -86,7 +86,7 @@ def test_normalisation_is_tsne_at_0_umap_at_1_and_geometric_between() -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 7, 30])
-def test_every_batch_steps_along_its_gradient_at_one_layout(batch: int) -> None:
+def test_batch_steps_along_its_gradient(batch: int) -> None:
     heads, tails, negatives = some_pairs()
     layout = np.random.default_rng(0).normal(size=(9, 2))
     expected, largest = layout.copy(), 0.4
@@ -102,7 +102,7 @@ def test_every_batch_steps_along_its_gradient_at_one_layout(batch: int) -> None:
     assert not gradient.any()
 
 
-def test_edges_are_all_pairs_of_which_one_is_a_neighbor_of_the_other() -> None:
+def test_edges_are_the_symmetric_neighbour_pairs() -> None:
     indices = exact_graph(digits(60), 4).indices
     wanted = {(a, b) for row, near in enumerate(indices) for n in near for a, b in ((row, n), (n, row))}
     heads, tails = symmetric_edges(indices)
@@ -110,7 +110,7 @@ def test_edges_are_all_pairs_of_which_one_is_a_neighbor_of_the_other() -> None:
     assert len(heads) == len(wanted)
 
 
-def test_negatives_are_every_other_row_equally_often_and_never_the_row() -> None:
+def test_negatives_are_uniform_over_other_rows() -> None:
     heads = np.repeat(np.arange(6, dtype=np.int32), 2000)
     negatives = draw_negatives(np.random.default_rng(0), heads, 6, 5)
     counts = np.zeros((6, 6))
@@ -122,7 +122,7 @@ def test_negatives_are_every_other_row_equally_often_and_never_the_row() -> None
 # Determinism
 
 
-def test_equal_to_the_bit_on_repeated_runs_for_any_threads_and_with_progress() -> None:
+def test_repeats_threads_and_progress_change_no_bit() -> None:
     graph, start = prepared(BRIEF, digits(400))
     before = start.copy()
     layouts = [BRIEF.embed(graph, start, seed=3, threads=threads) for threads in (1, 1, 2)]
@@ -162,12 +162,12 @@ def test_rows_without_any_structure_stay_finite(coordinates: Float64Array) -> No
 
 
 @pytest.mark.parametrize("s", [-10.0, 10.0])
-def test_the_ends_of_the_spectrum_stay_finite(s: float) -> None:
+def test_extreme_s_values_stay_finite(s: float) -> None:
     graph, start = prepared(BRIEF, digits(600))
     assert np.isfinite(CNE(s=s, epochs=10).embed(graph, start, seed=0)).all()
 
 
-def test_more_s_attracts_more() -> None:
+def test_larger_s_attracts_more() -> None:
     graph, start = prepared(BRIEF, digits(1200))
     sizes = [float(np.std(CNE(s=s, epochs=60).embed(graph, start, seed=0))) for s in (-1.0, 0.0, 1.0, 2.0)]
     assert sizes == sorted(sizes, reverse=True)
@@ -181,18 +181,18 @@ def unfaithful(embedder: CNE | TSNE | UMAP | None, rows: int = 1000) -> float:
 
 
 @pytest.mark.parametrize("s", [0.0, 0.5, 1.0])
-def test_map_is_far_more_faithful_than_its_initialization(s: float) -> None:
+def test_map_is_more_faithful_than_its_initialization(s: float) -> None:
     assert unfaithful(CNE(s=s)) < unfaithful(None) / 5
 
 
 @pytest.mark.slow
-def test_nearly_as_faithful_as_tsne_at_0_and_as_umap_at_1() -> None:
+def test_faithfulness_is_near_tsne_at_0_and_umap_at_1() -> None:
     assert unfaithful(CNE(s=0.0)) - unfaithful(TSNE()) < 0.015
     assert unfaithful(CNE(s=1.0)) - unfaithful(UMAP()) < 0.015
 
 
 @pytest.mark.slow
-def test_mnist_is_mapped_as_faithfully_as_the_papers_report(data_dir: Path) -> None:
+def test_mnist_map_is_as_faithful_as_the_paper_reports(data_dir: Path) -> None:
     coordinates = np.load(data_dir / "mnist.npz")["X"][:5000].reshape(5000, -1).astype(np.float32) / 255
     graph, start = exact_graph(coordinates, 15), principal_components(coordinates)
     kept = {
@@ -205,7 +205,7 @@ def test_mnist_is_mapped_as_faithfully_as_the_papers_report(data_dir: Path) -> N
     assert kept[0.5] > kept[1.0]
 
 
-# What is refused
+# Errors
 
 
 @pytest.mark.parametrize(

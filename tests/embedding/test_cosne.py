@@ -1,4 +1,4 @@
-"""CO-SNE: the gradient of (16), the geometry of the ball, equal bits, and trees whose leaves lie outside."""
+"""CO-SNE: gradient (16), geometry of the ball, reproducibility, and trees with their leaves outside."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_gradient_equals_central_differences(gamma: float, width: int) -> None:
     np.testing.assert_allclose(of_divergence, expected, rtol=2e-5, atol=2e-6)
 
 
-def test_divergence_is_that_of_the_definition() -> None:
+def test_divergence_equals_its_definition() -> None:
     points = ball(12, 2)
     p = joint_probabilities(graph_of(ball(12, 2, seed=3), 6), 2.0)
     q = 0.3**2 / (hyperbolic_distances(points) ** 2 + 0.3**2)
@@ -99,7 +99,7 @@ def test_divergence_is_that_of_the_definition() -> None:
     assert divergence(points.T, p, 0.3) == pytest.approx(expected, rel=1e-9)
 
 
-def test_divergence_and_its_riemannian_slope_do_not_change_under_isometries_of_the_ball() -> None:
+def test_isometries_change_neither_divergence_nor_riemannian_gradient() -> None:
     points, by = ball(12, 2)[:-1], np.array([0.3, -0.5])
     p = joint_probabilities(graph_of(ball(11, 2, seed=3), 6), 2.0)
     moved = np.array([translated(point, by) for point in points])
@@ -114,7 +114,7 @@ def test_divergence_and_its_riemannian_slope_do_not_change_under_isometries_of_t
     np.testing.assert_allclose(lengths[0], lengths[1], rtol=1e-7)
 
 
-def test_points_that_coincide_do_not_repel_and_stay_finite() -> None:
+def test_coincident_points_do_not_repel() -> None:
     layout = np.zeros((2, 8))
     layout[:, 4:] = 0.5
     p = csr_matrix(np.full((8, 8), 1 / 56) - np.eye(8) / 56)
@@ -125,7 +125,7 @@ def test_points_that_coincide_do_not_repel_and_stay_finite() -> None:
 
 
 @pytest.mark.parametrize("width", [2, 3])
-def test_repulsion_by_a_sample_of_all_other_rows_is_that_by_all_rows(width: int) -> None:
+def test_repulsion_from_a_full_sample_equals_exact_repulsion(width: int) -> None:
     layout = np.ascontiguousarray(ball(50, width).T)
     inverse = 1 / (1 - np.square(layout).sum(axis=0))
     everybody, some = np.zeros_like(layout), np.empty_like(layout)
@@ -135,7 +135,7 @@ def test_repulsion_by_a_sample_of_all_other_rows_is_that_by_all_rows(width: int)
     np.testing.assert_allclose(some, everybody, rtol=1e-9, atol=1e-9)
 
 
-def test_similarities_are_hyperbolic_gaussians_of_the_perplexity() -> None:
+def test_similarities_are_hyperbolic_gaussians_with_the_perplexity() -> None:
     rows, perplexity = 40, 6.0
     graph = graph_of(ball(rows, 3)[:rows], 18)
     conditional = np.zeros((rows, rows))
@@ -158,7 +158,7 @@ def test_similarities_are_hyperbolic_gaussians_of_the_perplexity() -> None:
 
 
 @pytest.mark.parametrize("samples", [None, 20], ids=["all-pairs", "samples"])
-def test_equal_to_the_bit_on_repeated_runs_for_any_threads_and_with_progress(samples: int | None) -> None:
+def test_repeats_threads_and_progress_change_no_bit(samples: int | None) -> None:
     points, _ = tree(3, 4, 0.7)
     settings = COSNE(perplexity=5, early_iterations=20, iterations=20, negative_samples=samples)
     graph, norms = graph_of(points, 15), np.linalg.norm(points, axis=1)
@@ -172,7 +172,7 @@ def test_equal_to_the_bit_on_repeated_runs_for_any_threads_and_with_progress(sam
     assert digest(settings.embed(graph, points, seed=4, norms=norms)) != digest(layouts[0])
 
 
-def test_more_neighbors_than_needed_change_nothing_and_inputs_are_left_alone() -> None:
+def test_extra_neighbors_change_nothing_and_inputs_are_unchanged() -> None:
     points, _ = tree(3, 3, 0.7)
     norms, start = np.linalg.norm(points, axis=1), points.copy()
     wide = graph_of(points, 20)
@@ -188,7 +188,7 @@ def test_more_neighbors_than_needed_change_nothing_and_inputs_are_left_alone() -
 
 
 @pytest.mark.parametrize("samples", [None, 100], ids=["all-pairs", "samples"])
-def test_a_tree_keeps_its_depth_and_its_neighbors(samples: int | None) -> None:
+def test_tree_keeps_depth_and_neighbors(samples: int | None) -> None:
     points, _ = tree(3, 5, 0.7)
     rows, norms = len(points), np.linalg.norm(points, axis=1)
     start = np.random.default_rng(0).normal(size=(rows, 2))
@@ -202,14 +202,14 @@ def test_a_tree_keeps_its_depth_and_its_neighbors(samples: int | None) -> None:
         pairs = zip(graph_of(layout, 10).indices, graph.indices[:, :10], strict=True)
         return float(np.mean([np.intersect1d(*pair).size for pair in pairs]))
 
-    # Against its start, scattered in the ball: a tenth of the disorder of depths, and ten times the neighbours.
+    # Compared with the random start: a tenth of the depth disorder, and ten times the neighbours.
     scattered = start / (1 + np.linalg.norm(start, axis=1, keepdims=True))
     by_chance = spearmanr(norms, np.linalg.norm(scattered, axis=1)).statistic
     assert 1 - spearmanr(norms, reached).statistic < (1 - by_chance) / 10
     assert shared(layout) > 10 * shared(scattered)
 
 
-def test_more_depth_weight_brings_the_norms_closer() -> None:
+def test_larger_depth_weight_brings_norms_closer() -> None:
     points, _ = tree(3, 4, 0.7)
     rows, norms = len(points), np.linalg.norm(points, axis=1)
     start = np.random.default_rng(0).normal(size=(rows, 2))
@@ -236,19 +236,19 @@ def test_few_rows_in_the_disk_and_the_ball(rows: int, width: int) -> None:
     assert len(np.unique(layout, axis=0)) == rows
 
 
-def test_rows_at_one_point_stay_finite() -> None:
+def test_equal_rows_stay_finite() -> None:
     graph = graph_of(np.full((40, 2), 0.3), 15)
     assert np.isfinite(BRIEF.embed(graph, np.zeros((40, 2)), seed=0, norms=np.full(40, 0.4))).all()
 
 
-def test_no_step_leaves_the_ball() -> None:
+def test_steps_stay_inside_the_ball() -> None:
     points, _ = tree(3, 4, 0.7)
     settings = COSNE(perplexity=5, gamma=3.0, learning_rate=1e6, early_iterations=10, iterations=10)
     layout = settings.embed(graph_of(points, 15), points, seed=0, norms=np.linalg.norm(points, axis=1))
     assert np.linalg.norm(layout, axis=1).max() <= BALL_RADIUS * (1 + 1e-15)
 
 
-# What is refused
+# Errors
 
 
 @pytest.mark.parametrize(
@@ -285,6 +285,6 @@ def test_too_large_a_perplexity_and_too_few_rows_are_refused() -> None:
         (np.append(-0.1, np.zeros(39)), "Row 0 has norm -0.1"),
     ],
 )
-def test_norms_that_are_not_of_points_of_a_ball_are_refused(norms: Float64Array, text: str) -> None:
+def test_norms_outside_the_ball_are_refused(norms: Float64Array, text: str) -> None:
     with pytest.raises(DataError, match=text):
         BRIEF.embed(graph_of(ball(40, 2), 15), np.zeros((40, 2)), seed=0, norms=norms)

@@ -62,13 +62,13 @@ def test_fewer_features_than_components_leave_zero_columns() -> None:
 
 
 @pytest.mark.parametrize("shape", [(3,), (0, 4), (4, 0), (2, 3, 4)])
-def test_only_matrices_have_principal_components(shape: tuple[int, ...]) -> None:
+def test_input_that_is_not_a_matrix_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(DataError, match="array of shape"):
         principal_components(np.zeros(shape))
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e9])
-def test_tsne_start_is_opentsnes_scale_and_jitter_in_any_unit(unit: float) -> None:
+def test_tsne_start_equals_opentsne_in_any_unit(unit: float) -> None:
     from openTSNE.initialization import rescale
 
     layout = principal_components(correlated(400, 8)) * unit
@@ -80,7 +80,7 @@ def test_tsne_start_is_opentsnes_scale_and_jitter_in_any_unit(unit: float) -> No
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e9])
-def test_umap_start_is_umap_learns_scale_and_noise_in_any_unit(unit: float) -> None:
+def test_umap_start_equals_umap_learn_in_any_unit(unit: float) -> None:
     layout = principal_components(correlated(400, 8)) * unit
     start = umap_start(layout, seed=0)
     assert start.dtype == np.float32
@@ -90,7 +90,7 @@ def test_umap_start_is_umap_learns_scale_and_noise_in_any_unit(unit: float) -> N
 
 
 @pytest.mark.parametrize("scaled", [tsne_start, umap_start])
-def test_a_constant_layout_becomes_distinct_seeded_positions(scaled: object) -> None:
+def test_constant_layout_becomes_distinct_seeded_positions(scaled: object) -> None:
     assert callable(scaled)
     start = scaled(np.zeros((50, 2)), 0)
     assert len(np.unique(start, axis=0)) == 50

@@ -20,7 +20,7 @@ def test_squared_distances_equal_differences(dtype):
     np.testing.assert_allclose(distances, brute_squared_distances(a, b), atol=100 * np.finfo(dtype).eps)
 
 
-def test_squared_distances_do_not_depend_on_how_many_values_are_copied_at_a_time(monkeypatch):
+def test_squared_distances_do_not_depend_on_the_copy_size(monkeypatch):
     random = np.random.default_rng(5)
     a, b = random.normal(size=(7, 6)) + 50.0, random.normal(size=(23, 6))
     whole = squared_distances(a, b)
@@ -29,7 +29,7 @@ def test_squared_distances_do_not_depend_on_how_many_values_are_copied_at_a_time
     np.testing.assert_allclose(whole, ((a[:, None] - b) ** 2).sum(axis=2), rtol=1e-12)
 
 
-def test_points_are_the_same_however_many_values_are_copied_at_a_time(monkeypatch):
+def test_points_do_not_depend_on_the_copy_size(monkeypatch):
     rows = np.random.default_rng(6).normal(size=(23, 6)) + 50.0
     whole = Points(rows)
     monkeypatch.setattr("raydr.geometry.points._BLOCK", 5 * 6)
@@ -48,8 +48,8 @@ def test_mixed_precision_is_float64():
 
 
 @pytest.mark.parametrize("offset", [1e3, 1e5])
-def test_far_from_the_origin_distances_keep_their_digits(offset):
-    """Without the common shift, float32 loses offset^2 * 1e-7, which is more than the distances themselves."""
+def test_distances_far_from_the_origin_stay_precise(offset):
+    """Without the common shift, float32 loses offset^2 * 1e-7, which exceeds the distances."""
     random = np.random.default_rng(1)
     rows = (offset + random.normal(size=(50, 5))).astype(np.float32)
     expected = brute_squared_distances(rows, rows)
@@ -79,7 +79,7 @@ def test_blocks_of_points_agree_with_the_whole():
     assert not whole.diagonal().any()
 
 
-def test_common_shift_is_on_a_grid_and_halves_no_norm_in_vain():
+def test_shift_is_on_a_grid_and_used_only_when_it_helps():
     random = np.random.default_rng(5)
     rows = 1e4 + random.integers(0, 100, size=(500, 6)).astype(np.float64)
     shift = common_shift(rows)
@@ -111,7 +111,7 @@ def test_different_features_are_refused():
         squared_distances(np.zeros((4, 3)), np.zeros((4, 2)))
 
 
-def test_results_come_in_task_order_and_errors_reach_the_caller():
+def test_threaded_results_keep_task_order_and_errors_propagate():
     assert list(map_threaded(lambda n: n * n, list(range(20)), 4)) == [n * n for n in range(20)]
     with pytest.raises(ZeroDivisionError):
         list(map_threaded(lambda n: 1 // n, [1, 0, 1], 2))

@@ -1,4 +1,4 @@
-"""Trees keep their hops in hyperbolic space; a trained graph keeps its neighbours."""
+"""Trees keep their hop distances in hyperbolic space; a trained graph keeps its neighbours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from raydr.geometry.hyperbolic import FARTHEST_RADIUS, exponential_map, moved, s
 
 
 def balanced(branches: int, depth: int) -> Int64Array:
-    """Edges of a tree whose inner nodes have so many children each."""
+    """Return the edges of a tree whose inner nodes have ``children`` children each."""
     nodes = sum(branches**level for level in range(depth + 1))
     children = np.arange(1, nodes)
     return np.stack([(children - 1) // branches, children], axis=1)
@@ -45,13 +45,13 @@ def rank_and_precision(points: Float64Array, edges: Int64Array) -> tuple[float, 
 
 @pytest.mark.parametrize("dimensions", [2, 3, 5])
 @pytest.mark.parametrize(("branches", "depth"), [(2, 5), (3, 4)])
-def test_a_tree_keeps_its_hops(branches: int, depth: int, dimensions: int) -> None:
+def test_tree_distances_are_proportional_to_hops(branches: int, depth: int, dimensions: int) -> None:
     edges = balanced(branches, depth)
     points = tree_points(edges, dimensions, edge_length=19.9 / depth)
     length, between = hops(edges) * 19.9 / depth, np.sqrt(squared_distances(points, points))
     assert points.shape == (len(edges) + 1, dimensions + 1)
     assert np.all(between <= length * (1 + 1e-9))
-    # Each node on the way costs what the angle between its edges does, which is widest in the plane.
+    # Each node on a path adds an error that depends on the angle between its edges, widest in the plane.
     lost = 2 * np.log(1 / np.sin(np.pi / (branches + 1))) * np.maximum(hops(edges) - 1, 0)
     assert np.all(length - between <= lost * (1 + 3 * np.exp(-19.9 / depth)) + 1e-6)
     assert rank_and_precision(points, edges) == (1.0, 1.0)
@@ -71,7 +71,7 @@ def test_distortion_falls_as_one_over_the_edge_length_and_obeys_its_bound() -> N
     assert losses[2] < 0.55 * losses[1]
 
 
-def test_edges_have_the_length_asked_for_and_the_middle_is_the_origin() -> None:
+def test_edges_have_the_requested_length_and_the_centre_is_the_origin() -> None:
     edges = balanced(3, 3)[:, ::-1]
     points = tree_points(edges, 3, edge_length=2.5)
     _, lengths = seen_from(points[edges[:, 0]], points[edges[:, 1]])
@@ -79,15 +79,15 @@ def test_edges_have_the_length_asked_for_and_the_middle_is_the_origin() -> None:
     np.testing.assert_array_equal(points[0], np.eye(1, 4)[0])
 
 
-def test_a_path_is_a_geodesic() -> None:
+def test_path_is_a_geodesic() -> None:
     path = np.stack([np.arange(9), np.arange(1, 10)], axis=1)
     for dimensions in (1, 2, 3):
         points = tree_points(path, dimensions, edge_length=1.0)
         np.testing.assert_allclose(np.sqrt(squared_distances(points, points)), hops(path), atol=1e-3)
-    assert np.arccosh(tree_points(path, edge_length=1.0)[:, 0]).max() == pytest.approx(5.0)  # from the middle
+    assert np.arccosh(tree_points(path, edge_length=1.0)[:, 0]).max() == pytest.approx(5.0)  # from the centre
 
 
-def test_the_default_edge_fits_the_ball() -> None:
+def test_default_edge_length_fits_the_ball() -> None:
     for edges in (balanced(2, 1), balanced(2, 8), np.stack([np.zeros(300, int), np.arange(1, 301)], axis=1)):
         points = tree_points(edges, jitter=0.1)
         assert np.arccosh(points[:, 0]).max() <= FARTHEST_RADIUS * (1 + 1e-9)
@@ -103,15 +103,15 @@ def test_jitter_breaks_ties_and_is_seeded() -> None:
     assert not np.array_equal(first, tree_points(edges, jitter=0.05, seed=2))
 
 
-def test_directions_keep_apart() -> None:
-    """Four on a sphere are a tetrahedron's, to the accuracy that matters."""
+def test_directions_stay_apart() -> None:
+    """Four directions on a sphere form a tetrahedron, to the accuracy that matters."""
     products = spread_directions(4, 3) @ spread_directions(4, 3).T
     np.testing.assert_allclose(products[np.triu_indices(4, 1)], -1 / 3, atol=0.02)
     circle = spread_directions(5, 2)
     np.testing.assert_allclose((circle[0] * circle[1]).sum(), np.cos(2 * np.pi / 5))
 
 
-def test_a_real_tree(data_dir: Path) -> None:
+def test_real_tree_is_placed(data_dir: Path) -> None:
     with np.load(data_dir / "disease_lp.npz", allow_pickle=False) as file:
         edges = file["edges"]
     points = tree_points(edges, 3)
@@ -138,7 +138,7 @@ def test_a_real_tree(data_dir: Path) -> None:
         ([[0, 1], [0, 2], [0, 3]], {"dimensions": 1}, r"A node with 3 edges .* Use 2 or more"),
     ],
 )
-def test_what_is_no_tree_is_refused(edges, options, words) -> None:
+def test_graph_that_is_not_a_tree_is_refused(edges, options, words) -> None:
     with pytest.raises(DataError, match=words):
         tree_points(np.array(edges), **options)
 
@@ -156,7 +156,7 @@ def test_training_finds_the_neighbours_of_a_tree(dimensions: int) -> None:
     assert 1 - precision < (1 - by_chance[1]) / 10
 
 
-def test_training_takes_graphs_with_cycles_and_separate_pieces() -> None:
+def test_training_accepts_cycles_and_separate_components() -> None:
     ring = np.stack([np.arange(12), (np.arange(12) + 1) % 12], axis=1)
     edges = np.concatenate([ring, ring + 12])
     rank, _ = rank_and_precision(graph_points(edges, 3, seed=1), edges)
@@ -164,14 +164,14 @@ def test_training_takes_graphs_with_cycles_and_separate_pieces() -> None:
     assert rank - 1 < (rank_and_precision(nodes, edges)[0] - 1) / 10
 
 
-def test_training_is_its_seed() -> None:
+def test_training_depends_on_the_seed_alone() -> None:
     edges = balanced(2, 3)
     first = graph_points(edges, 2, seed=3, epochs=30)
     np.testing.assert_array_equal(first, graph_points(edges[::-1, ::-1], 2, seed=3, epochs=30))
     assert not np.array_equal(first, graph_points(edges, 2, seed=4, epochs=30))
 
 
-def test_the_gradient_is_that_of_the_loss() -> None:
+def test_gradient_equals_central_differences() -> None:
     random = np.random.default_rng(5)
     points = exponential_map(random.normal(size=(6, 3)))
     own, others = np.array([[0], [1]]), np.array([[1, 2, 3, 4], [2, 0, 5, 5]])
@@ -193,6 +193,6 @@ def test_the_gradient_is_that_of_the_loss() -> None:
 
 
 @pytest.mark.parametrize("setting", ["epochs", "dimensions"])
-def test_settings_are_positive(setting: str) -> None:
+def test_settings_must_be_positive(setting: str) -> None:
     with pytest.raises(DataError, match=f"{setting} of at least 1, not 0"):
         graph_points(np.array([[0, 1]]), seed=0, **{"dimensions": 2, setting: 0})

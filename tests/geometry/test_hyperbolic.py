@@ -1,4 +1,4 @@
-"""Hyperbolic distances keep their digits next to the boundary, and the models are one space."""
+"""Hyperbolic distances stay precise near the boundary, and the models are one space."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def boost(point: Float64Array) -> Float64Array:
 
 
 def exact_distance(a: Float64Array, b: Float64Array) -> float:
-    """Equation (14) in 60 digits, of the points whose space coordinates these are."""
+    """Return equation (14) in 60 digits for points with these space coordinates."""
     x, y = ([Decimal(float(value)) for value in point[1:]] for point in (a, b))
     times = [(1 + sum(value * value for value in point)).sqrt() for point in (x, y)]
     product = times[0] * times[1] - sum(p * q for p, q in zip(x, y, strict=True))
@@ -69,7 +69,7 @@ def exact_distance(a: Float64Array, b: Float64Array) -> float:
     scale=st.sampled_from([1e-6, 0.3, 1.0]),
     seed=st.integers(0, 2**32),
 )
-def test_the_exponential_map_keeps_radii_and_has_an_inverse(
+def test_exponential_map_keeps_radii_and_has_an_inverse(
     dimensions: int, curvature: float, scale: float, seed: int
 ) -> None:
     features = 2 * scale * np.random.default_rng(seed).normal(size=(20, dimensions))
@@ -82,13 +82,13 @@ def test_the_exponential_map_keeps_radii_and_has_an_inverse(
     np.testing.assert_allclose(lorentz_product(points, points), 1.0, atol=1e-15 * points[:, 0].max() ** 2)
 
 
-def test_the_origin_is_the_origin_in_every_model() -> None:
+def test_origin_is_the_same_in_every_model() -> None:
     for points in (exponential_map(np.zeros((1, 3))), from_ball(np.zeros((1, 3)))):
         np.testing.assert_array_equal(points, np.eye(1, 4))
         np.testing.assert_array_equal(logarithm_map(points), np.zeros((1, 3)))
 
 
-def test_seen_from_is_the_boost_and_moved_its_inverse() -> None:
+def test_seen_from_is_the_boost_and_moved_is_its_inverse() -> None:
     points, origins = random_points(30, 4, 5.0, 0), random_points(30, 4, 5.0, 1)
     directions, distances = seen_from(origins[:, None], points)
     boosted = np.stack([points @ np.linalg.inv(boost(origin)).T for origin in origins])
@@ -99,7 +99,7 @@ def test_seen_from_is_the_boost_and_moved_its_inverse() -> None:
     np.testing.assert_allclose(walked, np.broadcast_to(points, walked.shape), rtol=1e-7, atol=1e-7)
 
 
-def test_a_step_is_as_long_as_it_says() -> None:
+def test_step_has_the_requested_length() -> None:
     points = random_points(40, 3, 12.0, 2)
     steps = np.random.default_rng(3).normal(size=(40, 3))
     reached = moved(points, steps)
@@ -108,7 +108,7 @@ def test_a_step_is_as_long_as_it_says() -> None:
     np.testing.assert_array_equal(moved(points, np.zeros((40, 3))), points)
 
 
-def test_points_too_far_are_pulled_straight_back() -> None:
+def test_distant_points_are_pulled_back_radially() -> None:
     points = random_points(50, 3, 10.0, 4)
     pulled = contained(points, 6.0)
     near = np.arccosh(points[:, 0]) <= 6.0
@@ -123,7 +123,7 @@ def test_points_too_far_are_pulled_straight_back() -> None:
 
 
 @pytest.mark.parametrize("radius", [1e-3, 1.0, 6.0, 12.2, 20.0])
-def test_distances_are_14_to_the_digits_that_the_coordinates_have(radius: float) -> None:
+def test_distances_equal_equation_14_within_coordinate_precision(radius: float) -> None:
     points = random_points(25, 3, radius, 5)
     found = np.sqrt(squared_distances(points, points))
     exact = [[exact_distance(a, b) for b in points] for a in points]
@@ -131,7 +131,7 @@ def test_distances_are_14_to_the_digits_that_the_coordinates_have(radius: float)
     assert not found.diagonal().any()
 
 
-def test_near_points_next_to_the_boundary_are_told_apart() -> None:
+def test_close_points_near_the_boundary_stay_distinct() -> None:
     """|u| = 1 - 1e-5, a millionth apart: the arcosh of (14) sees nothing there."""
     point = from_ball(np.array([[1 - 1e-5, 0.0]]))
     near = moved(np.repeat(point, 20, axis=0), 1e-6 * np.random.default_rng(6).normal(size=(20, 2)))
@@ -142,7 +142,7 @@ def test_near_points_next_to_the_boundary_are_told_apart() -> None:
     assert np.abs(naive - exact).max() > 100 * np.abs(exact).max()
 
 
-def test_distances_in_the_ball_are_15() -> None:
+def test_distances_in_the_ball_equal_equation_15() -> None:
     ball = to_ball(random_points(20, 4, 4.0, 7))
     apart = ((ball[:, None] - ball) ** 2).sum(axis=2)
     inner = 1 - (ball**2).sum(axis=1)
@@ -153,7 +153,7 @@ def test_distances_in_the_ball_are_15() -> None:
 
 
 @pytest.mark.parametrize("curvature", [0.5, 2.0])
-def test_the_curvature_scales_distances_only(curvature: float) -> None:
+def test_curvature_only_scales_distances(curvature: float) -> None:
     points = random_points(15, 3, 5.0, 8)
     np.testing.assert_allclose(
         curvature * squared_distances(points, points, curvature),
@@ -162,7 +162,7 @@ def test_the_curvature_scales_distances_only(curvature: float) -> None:
     )
 
 
-def test_small_features_are_nearly_euclidean() -> None:
+def test_small_features_are_almost_euclidean() -> None:
     features = 1e-4 * np.random.default_rng(9).normal(size=(20, 5))
     euclidean = ((features[:, None] - features) ** 2).sum(axis=2)
     points = exponential_map(features)
@@ -172,7 +172,7 @@ def test_small_features_are_nearly_euclidean() -> None:
 # The geometry
 
 
-def test_blocks_agree_with_the_whole_and_the_own_row_is_at_zero() -> None:
+def test_blocks_equal_the_whole_and_self_distance_is_0() -> None:
     geometry = Hyperboloid(random_points(30, 3, 12.0, 10), 0.7)
     whole = geometry.squared_distance_block(0, 30)
     assert geometry.rows == 30
@@ -187,7 +187,7 @@ def test_blocks_agree_with_the_whole_and_the_own_row_is_at_zero() -> None:
 
 
 @pytest.mark.parametrize("radius", [2.0, 12.2])
-def test_nearest_neighbors_are_those_of_the_exact_distances(radius: float) -> None:
+def test_nearest_neighbors_equal_the_exact_search(radius: float) -> None:
     points = random_points(60, 3, radius, 12)
     graph = nearest_neighbors(Hyperboloid(points, 2.0), 5, block_rows=16)
     exact = np.array([[exact_distance(a, b) for b in points] for a in points])
@@ -196,7 +196,7 @@ def test_nearest_neighbors_are_those_of_the_exact_distances(radius: float) -> No
     np.testing.assert_allclose(graph.distances, np.sort(exact, axis=1)[:, :5] / np.sqrt(2.0), rtol=1e-6)
 
 
-# What is refused
+# Errors
 
 
 def test_rows_outside_the_ball_are_named() -> None:
@@ -216,8 +216,8 @@ def test_rows_next_to_the_boundary_are_named() -> None:
             exponential_map(np.array([[1.0, 0.0], [far, far]]), 2.0)
 
 
-def test_what_passes_a_map_passes_the_geometry() -> None:
-    """The farthest row is not refused by a later check's rounding."""
+def test_points_accepted_by_a_map_are_accepted_by_the_geometry() -> None:
+    """Rounding in a later check must not refuse the farthest row."""
     for seed in range(50):
         direction = np.random.default_rng(seed).normal(size=(1, 7))
         points = exponential_map(FARTHEST_RADIUS * (1 - 1e-12) * direction / np.linalg.norm(direction))
@@ -243,7 +243,7 @@ def test_points_off_the_hyperboloid_are_refused(points: Float64Array, words: str
 
 
 @pytest.mark.parametrize("curvature", [0.0, -1.0, np.nan, np.inf])
-def test_curvature_is_positive(curvature: float) -> None:
+def test_curvature_must_be_positive(curvature: float) -> None:
     for refused in (
         lambda: Hyperboloid(np.eye(1, 3), curvature),
         lambda: exponential_map(np.ones((1, 2)), curvature),

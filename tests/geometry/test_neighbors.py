@@ -14,7 +14,7 @@ from raydr.geometry.points import Points
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A geometry that is only a table of numbers: no coordinates, no metric."""
+    """A geometry given by a table of numbers: no coordinates, no metric."""
 
     squared: np.ndarray
 
@@ -63,7 +63,7 @@ def test_tied_distances_are_ordered_by_index():
     np.testing.assert_array_equal(graph.distances, distances)
 
 
-def test_duplicates_are_neighbours_and_self_is_not():
+def test_duplicates_are_neighbours_but_the_row_itself_is_not():
     coordinates = np.repeat(np.random.default_rng(1).normal(size=(10, 5)), 4, axis=0)
     graph = nearest_neighbors(Points(coordinates), 3)
     own = np.arange(40)
@@ -72,14 +72,14 @@ def test_duplicates_are_neighbours_and_self_is_not():
     assert not graph.distances.any()
 
 
-def test_all_rows_equal():
+def test_all_rows_may_be_equal():
     graph = nearest_neighbors(Points(np.full((6, 2), 3.5, np.float32)), 2)
     np.testing.assert_array_equal(graph.indices, [[1, 2], [0, 2], [0, 1], [0, 1], [0, 1], [0, 1]])
 
 
 @pytest.mark.parametrize("scale", [1e-25, 1.0, 1e25])
-def test_tight_clusters_far_apart_are_still_exact(scale):
-    """Inside a cluster all float32 products look alike: the certificate must send these rows to float64."""
+def test_tight_distant_clusters_are_exact(scale):
+    """All float32 products within a cluster are equal, so these rows need float64."""
     random = np.random.default_rng(2)
     centres = random.normal(size=(2, 8)) * 1e4
     coordinates = (np.repeat(centres, 100, axis=0) + random.normal(size=(200, 8)) * 0.1) * scale
@@ -87,7 +87,7 @@ def test_tight_clusters_far_apart_are_still_exact(scale):
     np.testing.assert_array_equal(graph.indices, brute_neighbors(brute_squared_distances(coordinates), 10)[0])
 
 
-def test_rows_that_the_filter_cannot_certify_are_searched_again(monkeypatch):
+def test_uncertified_rows_are_searched_again(monkeypatch):
     searched = []
     search_rows = neighbors.search_rows
     monkeypatch.setattr(
@@ -105,8 +105,8 @@ def test_rows_that_the_filter_cannot_certify_are_searched_again(monkeypatch):
     assert not searched
 
 
-def test_any_geometry_will_do():
-    """Values that no points have: asymmetric, negative, nonzero for a row to itself."""
+def test_any_geometry_can_be_searched():
+    """Values that are no distances: asymmetric, negative, nonzero on the diagonal."""
     squared = np.random.default_rng(4).normal(size=(90, 90)) + 1.0
     graph = nearest_neighbors(Table(squared), 12, block_rows=13)
     indices, distances = brute_neighbors(np.maximum(squared, 0.0), 12)
@@ -115,7 +115,7 @@ def test_any_geometry_will_do():
 
 
 @pytest.mark.parametrize("make", [Points, lambda rows: Table(brute_squared_distances(rows))])
-def test_bits_do_not_depend_on_threads(make):
+def test_threads_change_no_bit(make):
     geometry = make(np.random.default_rng(5).normal(size=(700, 30)).astype(np.float32))
     one, three = (nearest_neighbors(geometry, 25, threads=threads, block_rows=96) for threads in (1, 3))
     assert one.indices.tobytes() == three.indices.tobytes()
@@ -132,8 +132,8 @@ def test_permuting_rows_permutes_the_graph():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_wide_table_is_not_copied_in_its_own_precision(monkeypatch, dtype):
-    """What is searched is one copy in float32, and blocks."""
+def test_wide_table_is_not_copied_in_full_precision(monkeypatch, dtype):
+    """The search holds one float32 copy and blocks."""
     monkeypatch.setattr("raydr.geometry.points._BLOCK", 1 << 15)
     rows = (3.0 + np.random.default_rng(0).normal(size=(300, 5_000))).astype(dtype)
     nearest_neighbors(Points(rows[:, :9]), 5)  # compiles
@@ -147,7 +147,7 @@ def test_a_wide_table_is_not_copied_in_its_own_precision(monkeypatch, dtype):
 
 
 @pytest.mark.parametrize("k", [0, 5, 6, -1])
-def test_impossible_k_names_both_numbers_and_the_remedy(k):
+def test_impossible_k_error_names_both_numbers_and_the_fix(k):
     with pytest.raises(DataError, match=rf"Cannot find {k} nearest neighbours among 5 rows.*1 to 4"):
         nearest_neighbors(Points(np.eye(5)), k)
 
@@ -160,7 +160,7 @@ def test_progress_ends_at_the_total():
     assert [done for done, _ in calls] == list(range(1, calls[-1][1] + 1))
 
 
-def test_fewer_neighbours_of_a_graph():
+def test_graph_can_be_cut_to_fewer_neighbours():
     graph = nearest_neighbors(Points(np.random.default_rng(7).normal(size=(30, 2))), 9)
     np.testing.assert_array_equal(graph.nearest(4).indices, graph.indices[:, :4])
     with pytest.raises(DataError, match="Cannot take 10 neighbours of a graph that holds 9"):

@@ -1,4 +1,4 @@
-"""A map starts where its rows lie along the data's principal components."""
+"""The layout starts at the rows' coordinates along the data's principal components."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from raydr.methods.outcome import draw_map
 
 @dataclass
 class Still:
-    """Leaves every row where it starts, and remembers whose neighbours it was told."""
+    """An embedder that keeps the initialization and remembers its graph."""
 
     graphs: list[NeighborGraph] = field(default_factory=list)
 
@@ -34,7 +34,7 @@ def components(rows: Float64Array) -> Float64Array:
     return np.asarray(centred @ axes[:2].T)
 
 
-def test_rows_start_at_their_own_components() -> None:
+def test_initial_layout_is_the_principal_components() -> None:
     rows = np.random.default_rng(0).normal(size=(30, 4)) * [4.0, 2.0, 1.0, 0.5]
     embedder = Still()
     drawn = draw_map(Points(rows), rows, embedder, seed=0, journal=Journal())

@@ -1,4 +1,4 @@
-"""OmniFC's cost line: the counts are those of the construction, and that brings the distances."""
+"""OmniFC's costs: the counts of its construction, which recovers the distances."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PRIME = 2**31 - 1
 
 
 def lagrange(known: list[int], at: int) -> list[int]:
-    """Weights of the values at known points in the value at another, in the field."""
+    """Return the weights of values at known points in the value at another point, in the field."""
     weights = []
     for one in known:
         weight = 1
@@ -23,9 +23,7 @@ def lagrange(known: list[int], at: int) -> list[int]:
 
 
 @pytest.mark.parametrize(("clients", "colluding"), [(5, 1), (7, 2), (10, 1), (10, 4)])
-def test_as_many_replies_as_are_counted_bring_all_distances_and_one_fewer_do_not(
-    clients: int, colluding: int
-) -> None:
+def test_counted_replies_are_necessary_and_sufficient(clients: int, colluding: int) -> None:
     rows, found = np.random.default_rng(0).integers(-50, 50, size=(6, 12)), cost(6, 12, clients, colluding)
     width = 12 // found.segments
     noise = np.random.default_rng(1).integers(PRIME, size=(6, colluding, width))
@@ -35,7 +33,7 @@ def test_as_many_replies_as_are_counted_bring_all_distances_and_one_fewer_do_not
     segments = [[[int(value) % PRIME for value in segment] for segment in row] for row in whole]
     at = list(range(1, found.segments + colluding + 1))
     points = list(range(100, 100 + clients))
-    coded = []  # by client, then by row: what it gets
+    coded = []  # by client, then by row: the received values
     for point in points:
         weights = lagrange(at, point)
         coded.append(
@@ -66,13 +64,13 @@ def test_as_many_replies_as_are_counted_bring_all_distances_and_one_fewer_do_not
     assert distance(found.replies - 1, 0, 1) != true
 
 
-def test_more_clients_that_collude_leave_fewer_segments_and_too_many_none() -> None:
+def test_colluding_clients_reduce_the_segments() -> None:
     assert [cost(100, 60, 10, colluding).segments for colluding in (1, 2, 3, 4)] == [4, 3, 2, 1]
     with pytest.raises(ValueError, match="10 clients cannot tolerate 5 colluding ones: use at least 11"):
         cost(100, 60, 10, 5)
 
 
-def test_uploaded_bytes_grow_with_the_square_of_the_rows_and_shares_with_rows() -> None:
+def test_uploads_grow_quadratically_and_shares_linearly() -> None:
     few, many = cost(1000, 50, 10), cost(2000, 50, 10)
     assert many.uploaded / few.uploaded == pytest.approx(4.0, rel=1e-2)
     assert many.shared == 2 * few.shared

@@ -73,7 +73,7 @@ GROUPS = ("steadiness", "cohesiveness")
 
 
 def made_evidence(rows=260, features=6, classes=4, seed=0):
-    """Blobs, a noisy projection of them as the map, and a noisy recovery."""
+    """Return clusters, a noisy projection of them as the map, and a noisy recovery."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, classes, size=rows)
     data = random.normal(size=(classes, features))[labels] * 2 + random.normal(size=(rows, features))
@@ -87,7 +87,7 @@ def made_evidence(rows=260, features=6, classes=4, seed=0):
 
 def real_evidence(name):
     if name == "digits":
-        rows, labels = load_digits(return_X_y=True)
+        rows, labels = (table[:900] for table in load_digits(return_X_y=True))
     elif name == "wine":
         rows, labels = load_wine(return_X_y=True)
     else:
@@ -109,7 +109,7 @@ def overlap(a, b, k):
     return np.mean([len(one & other) / k for one, other in pairs])
 
 
-def test_the_names_are_the_documented_ones():
+def test_metric_names_are_the_documented_ones():
     assert list(DEFAULT_METRICS) == list(METRICS)
     assert set(METRICS) == {*NAMES, *OF_SITES, *ANCHORED, *OF_ALL, *OF_NEW_ROWS}
     assert [name for name in METRICS if name not in default_metrics()] == NAMED
@@ -123,17 +123,19 @@ def test_the_names_are_the_documented_ones():
     ]
 
 
-def test_all_metrics_come_out_of_one_evaluation_and_are_the_same_alone():
-    evidence = made_evidence()
+def test_each_metric_is_the_same_alone_and_together():
+    evidence = made_evidence(rows=130)
     together = evaluate(NAMES, evidence)
     assert not together.not_computed
     for name in NAMES:
         assert evaluate([name], evidence).values == {name: together.values[name]}
 
 
-@pytest.mark.parametrize("name", ["digits", "wine", pytest.param("mnist", marks=pytest.mark.data)])
-def test_trustworthiness_and_continuity_equal_scikit_learn_on_real_data(name):
-    """But for ties, which scikit-learn breaks by argsort: digits and MNIST hold integers, thousands of them tied."""
+@pytest.mark.parametrize(
+    "name", ["digits", "wine", pytest.param("mnist", marks=[pytest.mark.data, pytest.mark.slow])]
+)
+def test_ranks_equal_scikit_learn_on_real_data(name):
+    """Noise breaks the ties of digits and MNIST, which scikit-learn breaks by argsort."""
     evidence = real_evidence(name)
     noise = 1e-6 * np.random.default_rng(0).normal(size=evidence.rows.shape)
     evidence = replace(evidence, rows=evidence.rows + noise)
@@ -150,7 +152,7 @@ def test_trustworthiness_and_continuity_equal_scikit_learn_on_real_data(name):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_trustworthiness_and_continuity_equal_scikit_learn_in_either_precision(dtype):
+def test_ranks_equal_scikit_learn_in_either_precision(dtype):
     evidence = made_evidence(rows=600)
     rows, embedding = evidence.rows.astype(dtype), evidence.embedding.astype(dtype)
     values = evaluate(
@@ -178,13 +180,13 @@ def test_classification_accuracy_equals_a_majority_vote_by_hand(k):
     )
     distances = ((evidence.embedding[test][:, None] - evidence.embedding[train][None]) ** 2).sum(axis=2)
     votes = evidence.labels[train][np.argsort(distances, axis=1)[:, :k]]
-    predicted = (votes.mean(axis=1) > 0.5).astype(int)  # on an equal vote scikit-learn takes the lower class
+    predicted = (votes.mean(axis=1) > 0.5).astype(int)  # in a tie scikit-learn takes the lower class
     expected = np.mean(predicted == evidence.labels[test])
     assert evaluate([f"ca_{k}"], evidence).values[f"ca_{k}"] == pytest.approx(expected)
 
 
-def test_any_number_of_neighbours_may_be_named():
-    """Whose metrics have that number alone of the listed ones'; numbers past the shared graph's size included."""
+def test_metric_name_sets_the_number_of_neighbours():
+    """Also for numbers of neighbours that are not listed or exceed the shared graph."""
     evidence = made_evidence()
     names = ["npa_70", "ca_7", "f_score_7", "f_score_70", "trustworthiness_5", "continuity_5", "npa_10"]
     values = evaluate(names, evidence).values
@@ -203,9 +205,9 @@ def test_any_number_of_neighbours_may_be_named():
     assert "(7 neighbours" in metric_named("trustworthiness_7").description
 
 
-def test_new_rows_are_judged_as_rows_by_themselves():
-    """But for their classes, which the nearest rows of the map tell."""
-    evidence, new = made_evidence(seed=1), made_evidence(rows=90, seed=2)
+def test_new_rows_are_scored_on_their_own():
+    """Only their classes are predicted from the nearest rows of the map."""
+    evidence, new = made_evidence(rows=130, seed=1), made_evidence(rows=90, seed=2)
     values = evaluate([*OF_NEW_ROWS, "knn_accuracy_1", "new_npa_3"], replace(evidence, new=new)).values
     alone = evaluate([name.removeprefix("new_") for name in OF_NEW_ROWS[1:]], new).values
     assert {name: values[name] for name in OF_NEW_ROWS[1:]} == {f"new_{name}": alone[name] for name in alone}
@@ -213,20 +215,18 @@ def test_new_rows_are_judged_as_rows_by_themselves():
     distances = ((new.embedding[:, None] - evidence.embedding[None]) ** 2).sum(axis=2)
     for k, name in ((1, "knn_accuracy_1"), (7, "knn_accuracy")):
         votes = evidence.labels[np.argsort(distances, axis=1)[:, :k]]
-        most = [
-            np.bincount(row).argmax() for row in votes
-        ]  # of as many votes scikit-learn takes the lower class
+        most = [np.bincount(row).argmax() for row in votes]  # in a tie scikit-learn takes the lower class
         assert values[name] == pytest.approx(np.mean(most == new.labels))
 
 
-def test_new_rows_that_are_not_there_are_a_reason():
+def test_missing_new_rows_are_reported_as_a_reason():
     reasons = evaluate(OF_NEW_ROWS, made_evidence()).not_computed
     assert set(reasons.values()) == {"no rows were held out and placed on the map"}
     unlabelled = replace(made_evidence(), new=replace(made_evidence(), labels=None))
     assert evaluate(["knn_accuracy"], unlabelled).not_computed == {"knn_accuracy": "the data have no labels"}
 
 
-def test_a_class_of_one_row_is_split_without_strata():
+def test_class_of_one_row_is_split_without_strata():
     evidence = made_evidence()
     labels = evidence.labels.copy()
     labels[0] = 99
@@ -242,7 +242,7 @@ def test_cluster_metrics_equal_scikit_learn():
     assert values["sc"] == pytest.approx(metrics.silhouette_score(evidence.embedding, clusters))
 
 
-def test_silhouette_of_a_sample_is_near_the_whole(monkeypatch):
+def test_sampled_silhouette_is_near_the_exact_one(monkeypatch):
     evidence = made_evidence(rows=2000)
     whole = evaluate(["sc"], evidence).values["sc"]
     monkeypatch.setattr(cluster_metrics, "SILHOUETTE_ROWS", 1000)
@@ -251,8 +251,8 @@ def test_silhouette_of_a_sample_is_near_the_whole(monkeypatch):
     assert sampled == pytest.approx(whole, abs=0.03)
 
 
-def test_the_silhouettes_sample_is_drawn_from_all_rows(monkeypatch):
-    """Not the first ones, which in a sorted table are of one class."""
+def test_silhouette_sample_is_drawn_from_all_rows(monkeypatch):
+    """The first rows of a sorted table are of one class."""
     evidence = made_evidence(rows=400)
     clusters = KMeans(4, n_init=10, random_state=evidence.seed).fit_predict(evidence.embedding)
     monkeypatch.setattr(cluster_metrics, "SILHOUETTE_ROWS", 100)
@@ -282,7 +282,7 @@ def test_distance_error_and_f_score_equal_brute_force():
     assert values["f_score"] == pytest.approx(overlap(evidence.rows, recovered, 10), abs=1e-12)
 
 
-def test_a_scaled_geometry_has_that_relative_error_even_on_a_sample(monkeypatch):
+def test_sampled_distance_error_of_a_scaled_geometry_is_exact(monkeypatch):
     evidence = replace(made_evidence(rows=900), recovered=Points(made_evidence(rows=900).rows * 1.1))
     monkeypatch.setattr(recovery, "COMPARED_ROWS", 500)
     monkeypatch.setattr(recovery, "SAMPLED_ROWS", 256)
@@ -291,7 +291,7 @@ def test_a_scaled_geometry_has_that_relative_error_even_on_a_sample(monkeypatch)
     assert values["f_score"] == 1.0
 
 
-def test_distance_error_of_a_sample_is_near_the_whole(monkeypatch):
+def test_sampled_distance_error_is_near_the_exact_one(monkeypatch):
     evidence = made_evidence(rows=2000)
     whole = evaluate(["distance_error"], evidence).values["distance_error"]
     monkeypatch.setattr(recovery, "COMPARED_ROWS", 500)
@@ -301,8 +301,8 @@ def test_distance_error_of_a_sample_is_near_the_whole(monkeypatch):
     assert sampled == pytest.approx(whole, rel=0.05)
 
 
-def test_a_perfect_map_is_perfect():
-    points = np.random.default_rng(1).normal(size=(300, 3))
+def test_perfect_map_has_perfect_scores():
+    points = np.random.default_rng(1).normal(size=(150, 3))
     values = evaluate(
         DEFAULT_METRICS, Evidence(rows=points, embedding=points, recovered=Points(points))
     ).values
@@ -312,7 +312,7 @@ def test_a_perfect_map_is_perfect():
     assert values["frobenius"] < 1e-12
 
 
-def test_a_map_without_relation_to_the_data_preserves_neighbours_by_chance():
+def test_unrelated_map_scores_at_chance():
     random = np.random.default_rng(2)
     evidence = Evidence(rows=random.normal(size=(500, 8)), embedding=random.normal(size=(500, 2)))
     values = evaluate(["npa_50", "trustworthiness"], evidence).values
@@ -320,15 +320,15 @@ def test_a_map_without_relation_to_the_data_preserves_neighbours_by_chance():
     assert values["trustworthiness"] == pytest.approx(0.5, abs=0.03)
 
 
-def test_an_isometry_of_the_data_changes_nothing():
-    evidence = made_evidence()
+def test_isometry_of_the_data_changes_nothing():
+    evidence = made_evidence(rows=130)
     random = np.random.default_rng(4)
     rotation = np.linalg.qr(random.normal(size=(6, 6)))[0]
     moved = replace(evidence, rows=evidence.rows @ rotation + random.normal(size=6))
     assert evaluate(NAMES, moved).values == pytest.approx(evaluate(NAMES, evidence).values, abs=1e-9)
 
 
-def test_permuting_rows_changes_nothing_but_what_is_drawn():
+def test_permutation_of_rows_changes_no_exact_metric():
     evidence = made_evidence()
     order = np.random.default_rng(5).permutation(260)
     permuted = Evidence(
@@ -339,17 +339,18 @@ def test_permuting_rows_changes_nothing_but_what_is_drawn():
         seed=evidence.seed,
         clusters=evidence.clusters[order],
     )
-    drawn = {"ca_1", "ca_10", "ca_50", "steadiness", "cohesiveness"}  # by row: a split, and random walks
+    drawn = {"ca_1", "ca_10", "ca_50", "steadiness", "cohesiveness"}  # by row index: a split and random walks
     names = [name for name in NAMES if name not in drawn and METRICS[name].needs != {"labels"}]
     assert evaluate(names, permuted).values == pytest.approx(evaluate(names, evidence).values, abs=1e-12)
 
 
-def test_bits_do_not_depend_on_threads():
+def test_threads_change_no_bit():
     evidence = made_evidence(rows=1500)
-    assert evaluate(NAMES, evidence, threads=1) == evaluate(NAMES, evidence, threads=3)
+    names = [name for name in NAMES if name not in GROUPS]
+    assert evaluate(names, evidence, threads=1) == evaluate(names, evidence, threads=3)
 
 
-def test_the_faithfulness_of_each_row_is_its_own_share_of_the_metric_nearest_to_ten():
+def test_faithfulness_is_each_rows_share_of_neighbours_kept():
     evidence = made_evidence(rows=60)
     scores = evaluate(["npa_1", "npa_7", "npa_50"], evidence)
     (name,) = scores.faithfulness
@@ -363,7 +364,7 @@ def test_the_faithfulness_of_each_row_is_its_own_share_of_the_metric_nearest_to_
     assert evaluate(["trustworthiness"], evidence).faithfulness == {}
 
 
-def test_another_map_of_the_same_rows_reuses_their_neighbours(monkeypatch):
+def test_second_map_of_the_same_rows_reuses_neighbours(monkeypatch):
     evidence = made_evidence()
     expected = evaluate(["npa_10", "continuity"], evidence)
     shared = replace(evidence, row_neighbors=row_graph(evidence.rows))
@@ -375,7 +376,7 @@ def test_another_map_of_the_same_rows_reuses_their_neighbours(monkeypatch):
     assert searched == [(260, 2)]
 
 
-def test_neighbours_in_the_data_are_searched_for_metrics_that_read_them_alone_and_once(monkeypatch):
+def test_data_neighbours_are_searched_once_and_only_when_needed(monkeypatch):
     evidence = made_evidence()
     expected = [evaluate(["npa_10", "ca_10"], evidence), evaluate(["npa_10"], evidence)]
     graph = SharedGraph(evidence.rows)
@@ -390,7 +391,7 @@ def test_neighbours_in_the_data_are_searched_for_metrics_that_read_them_alone_an
     assert searched.count(evidence.rows.shape) == 1
 
 
-def test_neighbours_that_the_method_has_searched_are_not_searched_again(monkeypatch):
+def test_recovered_neighbours_are_not_searched_again(monkeypatch):
     evidence = made_evidence()
     expected = evaluate(["f_score"], evidence)
     shared = replace(evidence, recovered_neighbors=nearest_neighbors(evidence.recovered, 15))
@@ -398,7 +399,7 @@ def test_neighbours_that_the_method_has_searched_are_not_searched_again(monkeypa
     assert evaluate(["f_score"], shared) == expected
 
 
-def test_missing_evidence_is_a_reason_not_an_error():
+def test_missing_evidence_is_reported_as_a_reason():
     evidence = replace(made_evidence(), labels=None, recovered=None)
     scores = evaluate(NAMES, evidence)
     unlabelled = {"ca_1", "ca_10", "ca_50", "nmi", "sc", "ari", "clustering_nmi", "clustering_ari"}
@@ -419,13 +420,13 @@ def test_missing_evidence_is_a_reason_not_an_error():
         (10, {"ca_10", "ca_50", "npa_10", "npa_50", "trustworthiness", "continuity", "f_score", *GROUPS}),
     ],
 )
-def test_too_few_rows_is_a_reason(rows, missing):
+def test_too_few_rows_are_reported_as_a_reason(rows, missing):
     scores = evaluate(NAMES, made_evidence(rows=rows, classes=2))
     assert set(scores.not_computed) == missing
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
-def test_the_smallest_data_give_values_or_reasons(rows):
+def test_tiny_data_give_values_or_reasons(rows):
     random = np.random.default_rng(6)
     evidence = Evidence(
         rows=random.normal(size=(rows, 3)),
@@ -437,7 +438,7 @@ def test_the_smallest_data_give_values_or_reasons(rows):
     assert np.isfinite(list(scores.values.values())).all()
 
 
-def test_a_collapsed_map_and_equal_rows_are_reasons():
+def test_collapsed_map_and_equal_rows_are_reported_as_reasons():
     evidence = replace(made_evidence(), embedding=np.zeros((260, 2)))
     assert {"nmi", "sc", "ari"} <= set(evaluate(NAMES, evidence).not_computed)
     equal = replace(made_evidence(), rows=np.ones((260, 6)))
@@ -446,14 +447,14 @@ def test_a_collapsed_map_and_equal_rows_are_reasons():
     assert set(evaluate(["nmi", "ca_1"], one_class).values) == {"ca_1"}
 
 
-def test_an_unknown_metric_names_the_nearest():
+def test_unknown_metric_error_suggests_the_nearest_name():
     with pytest.raises(ScenarioError, match=r"no metric 'trustworthines' \(did you mean trustworthiness\?\)"):
         evaluate(["npa_1", "trustworthines"], made_evidence())
     assert metric_named("sc").title == "Silhouette coefficient"
 
 
 @pytest.mark.parametrize("name", ["npa_0", "npa_007", "npa_1001", "trustworthiness_999999999"])
-def test_numbers_of_neighbours_have_bounds(name):
+def test_out_of_range_number_of_neighbours_is_refused(name):
     with pytest.raises(
         ScenarioError, match=f"{name!r} has an invalid number of neighbours.*End the name in _1 to _1000"
     ):
@@ -461,7 +462,7 @@ def test_numbers_of_neighbours_have_bounds(name):
 
 
 @pytest.mark.parametrize("name", ["sc_7", "npa", "npa_", "npa_x", "npa_-1", "npa_1.5", "npa_²", "_7"])
-def test_what_only_looks_like_a_number_of_neighbours_is_no_metric(name):
+def test_malformed_number_of_neighbours_is_refused(name):
     with pytest.raises(ScenarioError, match=re.escape(f"no metric {name!r}")):
         metric_named(name)
 
@@ -487,8 +488,8 @@ def test_progress_counts_metrics():
     assert calls == sorted(calls)
 
 
-def test_a_map_in_the_disk_is_judged_by_its_hyperbolic_distances() -> None:
-    """Neighbours that the disk's geometry names are kept wholly; by positions they are not."""
+def test_map_in_the_disk_is_scored_by_hyperbolic_distances() -> None:
+    """All neighbours are kept by hyperbolic distances, but not by Euclidean ones."""
     from raydr.geometry.hyperbolic import Hyperboloid, from_ball
 
     rng = np.random.default_rng(0)
@@ -503,15 +504,15 @@ def test_a_map_in_the_disk_is_judged_by_its_hyperbolic_distances() -> None:
     assert all(by_position[name] < 1.0 for name in names)
 
 
-def test_a_label_of_quantities_makes_no_classes() -> None:
+def test_continuous_labels_make_no_classes() -> None:
     rows = np.random.default_rng(0).normal(size=(60, 2))
     labels = np.arange(60)
-    for alone, said in ((60, True), (31, True), (30, False)):
+    for alone, is_refused in ((60, True), (31, True), (30, False)):
         labels[alone:] = 99 + np.arange(60 - alone) // 2
         scores = evaluate(
             ["ca_10", "nmi", "sc", "npa_10"], Evidence(rows=rows, embedding=rows, labels=labels.copy())
         )
         refused = {name for name, why in scores.not_computed.items() if "and not a class" in why}
-        assert refused == ({"ca_10", "nmi", "sc"} if said else set())
+        assert refused == ({"ca_10", "nmi", "sc"} if is_refused else set())
         assert scores.values["npa_10"] == 1.0
         labels = np.arange(60)

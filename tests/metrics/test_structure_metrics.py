@@ -1,4 +1,4 @@
-"""Groups of rows, coordinates up to an isometry, and a truth that is not Euclidean."""
+"""Steadiness and cohesiveness, coordinates up to an isometry, and a truth that is not Euclidean."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANCHORED = ["anchored_cosine", "anchored_frobenius"]
 
 
 def noisy(rows=300, features=6, rank=6, seed=0):
-    """Blobs of four classes, their first two features as the map, and a noisy recovery in ``rank`` coordinates."""
+    """Return four clusters, their first two features as the map, and a noisy recovery in ``rank`` coordinates."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, 4, size=rows)
     data = random.normal(size=(4, features))[labels] * 3 + random.normal(size=(rows, features)) + 5
@@ -36,7 +36,7 @@ def noisy(rows=300, features=6, rank=6, seed=0):
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """A geometry that is nothing but its distances."""
+    """A geometry that has only distances."""
 
     squared: np.ndarray
 
@@ -56,7 +56,7 @@ def squared(points):
 
 
 def bent(rows=200, seed=5):
-    """Positions on a circle that is not quite closed, and their true squared distances: along it, gap left out."""
+    """Return positions on an open circle and their true squared distances along it."""
     angles = np.sort(np.random.default_rng(seed).uniform(0, 1.97 * np.pi, size=rows))
     return np.stack([np.cos(angles), np.sin(angles)], axis=1), (angles[:, None] - angles) ** 2
 
@@ -68,10 +68,10 @@ class TestGroups:
         assert evaluate(GROUPS, evidence).values == found
         assert found["steadiness"] < found["cohesiveness"] < 1
 
-    def test_a_sample_is_judged_as_if_it_were_all(self, monkeypatch):
-        evidence = noisy(rows=600)
-        monkeypatch.setattr(structure, "SAMPLED_ROWS", 200)
-        chosen = stratified_sample(600, 200, np.asarray(evidence.labels), 3)
+    def test_sampled_rows_are_scored_as_a_table_of_their_own(self, monkeypatch):
+        evidence = noisy(rows=250)
+        monkeypatch.setattr(structure, "SAMPLED_ROWS", 100)
+        chosen = stratified_sample(250, 100, np.asarray(evidence.labels), 3)
         part = Evidence(
             rows=evidence.rows[chosen],
             embedding=evidence.embedding[chosen],
@@ -80,52 +80,53 @@ class TestGroups:
         )
         assert evaluate(GROUPS, evidence) == evaluate(GROUPS, part)
         monkeypatch.undo()
-        assert evaluate(GROUPS, replace(evidence, grouped=200)) == evaluate(GROUPS, part)
+        assert evaluate(GROUPS, replace(evidence, grouped=100)) == evaluate(GROUPS, part)
 
-    def test_of_all_rows_no_sample_is_taken(self, monkeypatch):
-        evidence = noisy(rows=600)
+    def test_metrics_of_all_rows_take_no_sample(self, monkeypatch):
+        evidence = noisy(rows=200)
         whole = evaluate(GROUPS, evidence).values
-        monkeypatch.setattr(structure, "SAMPLED_ROWS", 200)
+        monkeypatch.setattr(structure, "SAMPLED_ROWS", 100)
         assert evaluate(GROUPS, evidence).values != whole
         assert list(evaluate([f"{name}_all" for name in GROUPS], evidence).values.values()) == [
             *whole.values()
         ]
         of_new = evaluate(
-            [f"new_{name}_all" for name in GROUPS], replace(evidence, new=replace(evidence, grouped=200))
+            [f"new_{name}_all" for name in GROUPS], replace(evidence, new=replace(evidence, grouped=100))
         )
         assert list(of_new.values.values()) == [*whole.values()]
 
-    def test_too_many_to_compare_all_of_them_are_a_reason(self, monkeypatch):
+    def test_too_many_rows_are_reported_as_a_reason(self, monkeypatch):
         monkeypatch.setattr(structure, "MOST_ROWS", 200)
         reasons = evaluate([f"{name}_all" for name in GROUPS], noisy()).not_computed
         assert all("at most 200 rows, but there are 300" in reasons[f"{name}_all"] for name in GROUPS)
 
-    def test_the_description_says_how_many_rows(self):
+    def test_description_gives_the_number_of_rows(self):
         for name in GROUPS:
             assert f"{structure.SAMPLED_ROWS:,} rows" in METRICS[name].description
             assert "stratified by class" in METRICS[name].description
 
-    def test_torn_groups_cost_cohesiveness_and_false_groups_steadiness(self):
+    def test_split_groups_lower_cohesiveness_and_false_groups_steadiness(self):
         random = np.random.default_rng(7)
-        group = np.repeat(np.arange(6), 50)
-        apart = random.normal(size=(6, 2))[group] * 50 + random.normal(size=(300, 2))
-        merged = random.normal(size=(3, 2))[group // 2] * 50 + random.normal(size=(300, 2))
+        group = np.repeat(np.arange(6), 30)
+        apart = random.normal(size=(6, 2))[group] * 50 + random.normal(size=(180, 2))
+        merged = random.normal(size=(3, 2))[group // 2] * 50 + random.normal(size=(180, 2))
         torn = evaluate(GROUPS, Evidence(rows=merged, embedding=apart)).values
         false = evaluate(GROUPS, Evidence(rows=apart, embedding=merged)).values
         assert torn["steadiness"] > torn["cohesiveness"] + 0.1
         assert false["cohesiveness"] > false["steadiness"] + 0.1
 
-    def test_say_nothing_and_leave_the_global_random_state_alone(self, capfd):
+    def test_print_nothing_and_keep_the_global_random_state(self, capfd):
         np.random.seed(11)  # noqa: NPY002
         expected = np.random.random(3)  # noqa: NPY002
         np.random.seed(11)  # noqa: NPY002
-        first = evaluate(GROUPS, noisy())
+        evidence = noisy(rows=100)
+        first = evaluate(GROUPS, evidence)
         assert np.random.random(3).tolist() == expected.tolist()  # noqa: NPY002
-        assert evaluate(GROUPS, noisy()) == first
-        assert evaluate(GROUPS, replace(noisy(), seed=4)) != first
+        assert evaluate(GROUPS, evidence) == first
+        assert evaluate(GROUPS, replace(evidence, seed=4)) != first
         assert capfd.readouterr() == ("", "")
 
-    def test_rows_among_which_no_group_is_found_are_a_reason(self, monkeypatch):
+    def test_missing_groups_are_reported_as_a_reason(self, monkeypatch):
         def found_none(*_, **__):
             raise RuntimeError("SNC could not extract a multi-point cluster")
 
@@ -136,7 +137,7 @@ class TestGroups:
 
 class TestSample:
     @pytest.mark.parametrize("seed", range(4))
-    def test_each_class_has_its_share_to_within_a_row(self, seed):
+    def test_class_shares_are_exact_to_within_a_row(self, seed):
         labels = np.random.default_rng(seed).choice(5, size=997, p=[0.6, 0.3, 0.07, 0.02, 0.01])
         sample = stratified_sample(997, 250, labels, seed)
         assert np.unique(sample).size == sample.size == 250
@@ -144,7 +145,7 @@ class TestSample:
         share = np.bincount(labels, minlength=5) * 250 / 997
         assert np.abs(np.bincount(labels[sample], minlength=5) - share).max() < 1
 
-    def test_without_labels_every_row_is_as_likely(self):
+    def test_sample_without_labels_is_uniform(self):
         counts = sum(np.bincount(stratified_sample(40, 10, None, seed), minlength=40) for seed in range(4000))
         assert counts.sum() == 40_000
         assert np.abs(counts / 4000 - 0.25).max() < 0.035  # five standard deviations
@@ -169,7 +170,7 @@ class TestCoordinates:
         assert values["frobenius"] == pytest.approx(error, rel=1e-9)
         assert values["frobenius"] > 0.05
 
-    def test_with_the_best_scale_the_error_is_scipys_disparity(self):
+    def test_error_at_the_best_scale_is_scipys_disparity(self):
         evidence = noisy()
         found = evidence.recovered.coordinates
         true = evidence.rows - evidence.rows.mean(axis=0)
@@ -180,7 +181,7 @@ class TestCoordinates:
         assert evaluate(["frobenius"], scaled).values["frobenius"] ** 2 == pytest.approx(disparity, rel=1e-9)
 
     @pytest.mark.parametrize("block_rows", [7, 4096])
-    def test_an_isometry_is_exact_whatever_the_blocks(self, monkeypatch, block_rows):
+    def test_isometry_has_no_error_for_any_block_size(self, monkeypatch, block_rows):
         monkeypatch.setattr("raydr.metrics.coordinates.BLOCK_ROWS", block_rows)
         random = np.random.default_rng(2)
         rows = random.normal(size=(120, 5)) * [100, 10, 1, 0.1, 0] + 1e4
@@ -193,7 +194,7 @@ class TestCoordinates:
         assert values["cosine"] == pytest.approx(1, abs=1e-9)
         assert values["pearson"] == pytest.approx(1, abs=1e-12)
 
-    def test_a_wider_recovery_is_charged_for_what_lies_outside(self):
+    def test_extra_dimensions_count_as_error(self):
         random = np.random.default_rng(3)
         columns = np.linalg.qr(np.hstack([np.ones((50, 1)), random.normal(size=(50, 3))]))[0]
         rows, outside = columns[:, 1:3], columns[:, 3:]  # of norm sqrt(2) and 1, centred, and orthogonal
@@ -201,13 +202,13 @@ class TestCoordinates:
         values = evaluate(["frobenius"], evidence).values
         assert values["frobenius"] == pytest.approx(1e-3 / np.sqrt(2), rel=1e-9)
 
-    def test_a_scaled_recovery_points_the_same_way(self):
+    def test_scaled_recovery_keeps_the_cosine(self):
         evidence = noisy()
         evidence = replace(evidence, recovered=Points(1.25 * evidence.rows))
         values = evaluate(["pearson", *OF_COORDINATES], evidence).values
         assert values == pytest.approx({"pearson": 1, "cosine": 1, "frobenius": 0.25}, abs=1e-12)
 
-    def test_distances_alone_have_no_coordinates(self):
+    def test_geometry_without_coordinates_is_reported_as_a_reason(self):
         evidence = replace(noisy(), recovered=Stored(squared(noisy().rows)))
         scores = evaluate([*OF_DISTANCES, *OF_COORDINATES], evidence)
         assert set(scores.values) == set(OF_DISTANCES)
@@ -215,10 +216,10 @@ class TestCoordinates:
 
 
 class TestAnchored:
-    """P3, A.11, whose formulas compare tables as they are."""
+    """P3, A.11, whose formulas compare tables without alignment."""
 
     @pytest.mark.parametrize("values", [1, 40, 1 << 22])
-    def test_are_the_formulas_whatever_the_blocks(self, monkeypatch, values):
+    def test_anchored_metrics_equal_their_formulas_for_any_block_size(self, monkeypatch, values):
         monkeypatch.setattr("raydr.metrics.coordinates.VALUES", values)
         evidence = noisy(rank=3)
         turn = np.random.default_rng(9).normal(size=(3, 6))
@@ -228,14 +229,14 @@ class TestAnchored:
         expected = np.mean(cosines), np.linalg.norm(found - true) / np.linalg.norm(true)
         assert tuple(evaluate(ANCHORED, evidence).values.values()) == pytest.approx(expected, rel=1e-12)
 
-    def test_no_rotation_helps(self):
+    def test_rotation_is_not_fitted(self):
         evidence = noisy()
         turned = replace(evidence, recovered=Points(-np.asarray(evidence.rows)), lift=lambda rows: rows)
         assert evaluate([*OF_COORDINATES, *ANCHORED], turned).values == pytest.approx(
             {"cosine": 1.0, "frobenius": 0.0, "anchored_cosine": -1.0, "anchored_frobenius": 2.0}, abs=1e-12
         )
 
-    def test_a_row_in_the_origin_counts_as_0_and_rows_that_all_are_have_no_measure(self):
+    def test_row_at_the_origin_counts_as_0(self):
         rows = np.array([[0.0, 0.0], [3.0, 4.0]])
         evidence = Evidence(rows=rows, embedding=rows, recovered=Points(rows), lift=lambda rows: rows)
         values = {"anchored_cosine": 0.5, "anchored_frobenius": 0.0}
@@ -243,7 +244,7 @@ class TestAnchored:
         reasons = evaluate(ANCHORED, replace(evidence, rows=0.0 * rows)).not_computed
         assert all("all rows lie at the origin" in reasons[name] for name in ANCHORED)
 
-    def test_recoveries_that_lie_nowhere_among_the_features_are_a_reason(self):
+    def test_recovery_without_feature_space_is_reported_as_a_reason(self):
         for evidence in (noisy(), replace(noisy(), recovered=Stored(squared(noisy().rows)), lift=np.asarray)):
             reasons = evaluate(ANCHORED, evidence).not_computed
             assert all("does not place the rows" in reasons[name] for name in ANCHORED)
@@ -261,7 +262,7 @@ class TestCorrelation:
         expected = np.corrcoef(*distances)[0, 1]
         assert evaluate(["pearson"], evidence).values["pearson"] == pytest.approx(expected, abs=1e-12)
 
-    def test_of_a_sample_is_near_the_whole(self, monkeypatch):
+    def test_sampled_correlation_is_near_the_exact_one(self, monkeypatch):
         evidence = noisy(rows=1500)
         whole = evaluate(["pearson"], evidence).values["pearson"]
         monkeypatch.setattr(recovery, "COMPARED_ROWS", 500)
@@ -270,7 +271,7 @@ class TestCorrelation:
         assert sampled != whole
         assert sampled == pytest.approx(whole, abs=0.002)
 
-    def test_equal_distances_are_a_reason(self):
+    def test_equal_distances_are_reported_as_a_reason(self):
         simplex = np.eye(40) * 0.1
         evidence = Evidence(rows=simplex, embedding=simplex[:, :2], recovered=Points(simplex))
         assert "all true distances are equal" in evaluate(["pearson"], evidence).not_computed["pearson"]
@@ -278,7 +279,7 @@ class TestCorrelation:
         evidence = Evidence(rows=line, embedding=simplex[:, :2], recovered=Points(simplex))
         assert "all recovered distances are equal" in evaluate(["pearson"], evidence).not_computed["pearson"]
 
-    def test_distances_are_compared_once_for_all_metrics(self, monkeypatch):
+    def test_metrics_share_one_comparison_of_distances(self, monkeypatch):
         asked = []
         compare = recovery.map_threaded
         monkeypatch.setattr(recovery, "map_threaded", lambda *given: asked.append(1) or compare(*given))
@@ -287,13 +288,13 @@ class TestCorrelation:
 
 
 class TestTruth:
-    def test_the_rows_own_geometry_changes_nothing(self):
-        evidence = noisy()
+    def test_truth_equal_to_the_rows_changes_nothing(self):
+        evidence = noisy(rows=120)
         names = [*OF_ROWS, *OF_DISTANCES, *OF_COORDINATES]
         given = replace(evidence, truth=Points(evidence.rows))
         assert evaluate(names, given).values == pytest.approx(evaluate(names, evidence).values, abs=1e-12)
 
-    def test_everything_is_judged_by_the_given_truth(self):
+    def test_metrics_use_the_given_truth(self):
         positions, true = bent()
         unrolled = np.sqrt(true[0])[:, None]
         mapped = np.hstack([unrolled, 0 * unrolled])
@@ -318,25 +319,25 @@ class TestTruth:
         unrolled = np.sqrt(true[0])[:, None]
         assert values["continuity"] == pytest.approx(trustworthiness(mapped, unrolled), abs=1e-12)
 
-    def test_is_never_written_to(self):
+    def test_truth_is_not_modified(self):
         positions, true = bent()
         before = true.copy()
         evaluate([*OF_ROWS, *OF_DISTANCES], Evidence(rows=positions, embedding=positions, truth=Stored(true)))
         assert np.array_equal(true, before)
 
-    def test_its_neighbours_are_shared_like_the_rows(self):
+    def test_neighbours_of_the_truth_can_be_shared(self):
         positions, true = bent()
         evidence = Evidence(rows=positions, embedding=positions, truth=Stored(true))
         shared = replace(evidence, row_neighbors=row_graph(Stored(true)))
         assert evaluate(["npa_10", "continuity"], shared) == evaluate(["npa_10", "continuity"], evidence)
 
-    def test_of_other_rows_is_refused(self):
+    def test_truth_of_another_size_is_refused(self):
         with pytest.raises(DataError, match="true geometry has 200"):
             replace(noisy(), truth=Stored(bent()[1]))
 
     @pytest.mark.parametrize("names", [OF_ROWS, OF_DISTANCES])
-    def test_bits_do_not_depend_on_threads(self, names):
-        positions, true = bent(rows=700)
+    def test_threads_change_no_bit(self, names):
+        positions, true = bent(rows=300)
         evidence = Evidence(
             rows=positions, embedding=positions, recovered=Points(positions), truth=Stored(true)
         )

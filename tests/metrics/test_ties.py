@@ -1,4 +1,4 @@
-"""Rows that are equally near: no score depends on which of them a search returns first."""
+"""Tied rows: no score depends on which of them a search returns first."""
 
 from __future__ import annotations
 
@@ -37,22 +37,23 @@ def shuffled(made: Any, seed: int) -> Float64Array:
     return np.asarray(made(rng)[rng.permutation(300)])
 
 
-@pytest.mark.parametrize("made", [fivefold, half_equal, on_a_grid])
-@pytest.mark.parametrize("nudge", [0.0, 1e-7])
-def test_a_faithful_map_of_tied_rows_is_perfect(made: Any, nudge: float) -> None:
-    """Turned, and with each copy of a row moved by less than tells any two different rows apart."""
+@pytest.mark.parametrize(
+    ("made", "nudge"), [(fivefold, 1e-7), (half_equal, 0.0), (on_a_grid, 0.0), (on_a_grid, 1e-7)]
+)
+def test_faithful_map_of_tied_rows_is_perfect(made: Any, nudge: float) -> None:
+    """Rotate the map and move each copy of a row by less than the distance between different rows."""
     rows = shuffled(made, 0)
     rng = np.random.default_rng(1)
     turned = rows @ np.linalg.qr(rng.normal(size=(2, 2)))[0] + nudge * rng.normal(size=rows.shape)
     evidence = Evidence(rows=rows, embedding=turned, recovered=Points(turned))
     values = evaluate(ONE_WHEN_PERFECT, evidence).values
-    # Neighbours of the map that it draws nearer than their equals make its groups, so these are not all perfect.
+    # Groups depend on the nearest of nearly tied rows of the map, so these scores are not all perfect.
     groups = dict.fromkeys(("steadiness", "cohesiveness"), 0.95) if nudge and made is not fivefold else {}
     for name in ONE_WHEN_PERFECT:
         assert values[name] >= groups.get(name, 1.0), name
 
 
-def test_copies_of_rows_in_the_disk_are_perfect_too() -> None:
+def test_duplicate_rows_in_the_disk_are_perfect() -> None:
     points = exponential_map(shuffled(fivefold, 0))
     nudged = exponential_map(shuffled(fivefold, 0) + 1e-7 * np.random.default_rng(1).normal(size=(300, 2)))
     evidence = Evidence(
@@ -65,9 +66,16 @@ def test_copies_of_rows_in_the_disk_are_perfect_too() -> None:
     assert evaluate(ONE_WHEN_PERFECT, evidence).values == dict.fromkeys(ONE_WHEN_PERFECT, 1.0)
 
 
-@pytest.mark.parametrize("made", [fivefold, half_equal, on_a_grid])
-@pytest.mark.parametrize("ties", ["in the data", "in the map", "in both"])
-def test_the_order_of_tied_rows_changes_nothing(made: Any, ties: str) -> None:
+@pytest.mark.parametrize(
+    ("made", "ties"),
+    [
+        (fivefold, "in the data"),
+        (half_equal, "in both"),
+        (on_a_grid, "in the data"),
+        (on_a_grid, "in the map"),
+    ],
+)
+def test_order_of_tied_rows_changes_nothing(made: Any, ties: str) -> None:
     tied = shuffled(made, 2)
     other = tied + 0.3 * np.random.default_rng(3).normal(size=tied.shape)
     coarse = np.round(4.0 * other) / 4.0
@@ -102,8 +110,8 @@ def draws(rows: Float64Array, embedding: Float64Array, row: int, k: int, rng: np
     return Draws(np.array(found), true)
 
 
-def test_scores_are_the_mean_over_ties_of_the_map_and_the_best_over_ties_of_the_data() -> None:
-    """Against ties that are broken in many ways, each by chance; whole numbers, so that all ties are exact."""
+def test_ties_are_averaged_in_the_map_and_resolved_in_favour_in_the_data() -> None:
+    """Compare with an average over random tie breaks, on integers, so that all ties are exact."""
     rng = np.random.default_rng(4)
     rows = rng.integers(0, 4, size=(60, 2)).astype(np.float64)
     embedding = np.clip(rows + rng.integers(-1, 2, size=rows.shape), 0, 3)
@@ -130,8 +138,8 @@ def test_scores_are_the_mean_over_ties_of_the_map_and_the_best_over_ties_of_the_
 
 
 @pytest.mark.parametrize("name", ["trustworthiness", "continuity"])
-def test_ranks_of_more_ties_than_are_counted_one_by_one_are_the_same(name: str) -> None:
-    """Of rows each with hundreds of equals on the map or in the data, some of them sampled, against ranks by scipy."""
+def test_ranks_of_many_ties_equal_scipy(name: str) -> None:
+    """Rows have hundreds of equal rows on the map or in the data; the reference is scipy's ranks."""
     rng = np.random.default_rng(5)
     heap = np.repeat(rng.integers(0, 9, size=(3, 2)).astype(np.float64), MOST_TIED + 20, axis=0)
     other = rng.integers(0, 12, size=heap.shape).astype(np.float64)
@@ -149,21 +157,21 @@ def test_ranks_of_more_ties_than_are_counted_one_by_one_are_the_same(name: str) 
         penalties.append(k * over.mean() if name == "trustworthiness" else over[:k].sum())
     expected = 1 - 2 * np.sum(penalties) / (count * k * (2 * count - 3 * k - 1))
     evidence = Evidence(rows=rows, embedding=embedding)
-    for exact_rows in (count, 0):  # all rows looked at, and as many as there are drawn
+    for exact_rows in (count, 0):  # exact, and a sample of all rows
         found = evaluate([name], evidence, exact_rows=exact_rows, sampled_rows=count).values[name]
         assert found == pytest.approx(expected, abs=1e-12)
 
 
-def test_a_map_of_one_point_preserves_neighbours_by_chance() -> None:
-    """Of rows in which nothing is tied, the first of which lie near each other."""
+def test_map_of_one_point_scores_at_chance() -> None:
+    """No distances in the data are tied, and the first rows are close to each other."""
     rows = np.arange(200.0)[:, None] ** 1.01
     values = evaluate(["npa_10", "npa_50"], Evidence(rows=rows, embedding=np.zeros((200, 2)))).values
     assert values["npa_10"] == pytest.approx(10 / 199, abs=1e-12)
     assert values["npa_50"] == pytest.approx(50 / 199, abs=1e-12)
 
 
-def test_a_tie_at_the_last_neighbour_does_not_excuse_nearer_ones_that_are_lost() -> None:
-    """Of ten neighbours five are nearer than a ring of a hundred: ten of the ring are half of them, not all."""
+def test_tie_at_the_last_neighbour_does_not_hide_lost_neighbours() -> None:
+    """Five neighbours are nearer than a ring of 100, so ten rows of the ring are half of ten neighbours."""
     angles = np.linspace(0.0, 2.0 * np.pi, 100, endpoint=False)
     ring = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     rows = np.concatenate([np.zeros((1, 2)), 0.1 * ring[:5], ring])

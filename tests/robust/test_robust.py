@@ -1,4 +1,4 @@
-"""Robust aggregation: bounds that hold below the breakdown point, attacks that break above it, the same bits always."""
+"""Robust aggregation: bounds below the breakdown point, attacks above it, reproducibility."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ def test_rules_equal_their_definitions(shape: tuple[int, ...]) -> None:
     for trim in (0, 1, 3):
         expected = trim_mean(contributions, trim / clients + 1e-9)
         np.testing.assert_allclose(trimmed_mean(contributions, trim), expected, rtol=1e-14)
-    contributions += 1e7  # where a Gram matrix of what was sent would have lost all digits
+    contributions += 1e7  # where a Gram matrix of the contributions would lose all digits
     np.testing.assert_array_equal(multi_krum(contributions, 2, 1), literal_krum(contributions, 2, 1))
     np.testing.assert_allclose(multi_krum(contributions, 2, 4), literal_krum(contributions, 2, 4), rtol=1e-14)
 
 
-def test_settings_hand_their_parameters_to_the_rules() -> None:
+def test_settings_pass_their_parameters_to_the_rules() -> None:
     contributions = np.random.default_rng(4).standard_normal((10, 6))
     for fraction in (0.1, 0.2, 0.29, 0.49):
         expected = trim_mean(contributions, fraction)
@@ -108,7 +108,7 @@ def test_settings_hand_their_parameters_to_the_rules() -> None:
         np.testing.assert_allclose(rule.combine(contributions), expected, rtol=1e-13)
 
 
-def test_distances_are_the_same_in_one_block_of_coordinates_and_in_many(
+def test_distances_do_not_depend_on_the_block_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     contributions = np.random.default_rng(5).standard_normal((9, 50))
@@ -123,7 +123,7 @@ def test_distances_are_the_same_in_one_block_of_coordinates_and_in_many(
 @pytest.mark.parametrize("name", RULES)
 @given(data=st.data())
 @settings(max_examples=60, deadline=None, derandomize=True)
-def test_the_order_of_clients_changes_no_bit(name: str, data: st.DataObject) -> None:
+def test_order_of_clients_changes_no_bit(name: str, data: st.DataObject) -> None:
     """With ties, signed zeros, equal clients and values of very different size."""
     ties, few = st.sampled_from([0.0, -0.0]), st.sampled_from([0.1, -0.1, 1.0, 1e-9, 1e9])
     entries = data.draw(st.sampled_from([ties, ties | few, few | st.floats(-10, 10)]))
@@ -136,8 +136,8 @@ def test_the_order_of_clients_changes_no_bit(name: str, data: st.DataObject) -> 
 # ------------------------------------------------------------- bounds below the breakdown point, and attacks
 
 
-def lies(kind: str, honest: Float64Array, count: int, strength: float) -> Float64Array:
-    """Contributions of liars who, as the worst case, know what all the honest send."""
+def attack_values(kind: str, honest: Float64Array, count: int, strength: float) -> Float64Array:
+    """Return contributions of attackers who know all honest ones, the worst case."""
     mean, spread = honest.mean(axis=0), honest.std(axis=0)
     match kind:
         case "sign-flip":
@@ -146,7 +146,7 @@ def lies(kind: str, honest: Float64Array, count: int, strength: float) -> Float6
             return strength * honest[np.arange(count) % len(honest)]
         case "collusion":
             return np.repeat(-strength * mean[None], count, axis=0)
-        case _:  # collusion a little outside the crowd, where it is hardest to tell
+        case _:  # collusion slightly outside the honest values, where it is hardest to detect
             return np.repeat((mean + min(strength, 1.5) * spread)[None], count, axis=0)
 
 
@@ -155,18 +155,18 @@ HARMS = ("sign-flip", "scaling", "collusion", "a little is enough")
 
 @st.composite
 def attacked(draw: st.DrawFn) -> tuple[Float64Array, Float64Array, int]:
-    """Honest contributions, all contributions, and how many liars are among them, of 7 to 12 clients."""
+    """Draw honest contributions, all contributions, and the number of attackers, of 7 to 12 clients."""
     clients = draw(st.integers(7, 12))
     count = draw(st.integers(1, (clients - 1) // 2))
     honest = draw(arrays(np.float64, (clients - count, 4), elements=st.floats(-100, 100, width=32)))
     strength = 10.0 ** draw(st.integers(-2, 200))
-    liars = lies(draw(st.sampled_from(HARMS)), honest, count, strength)
+    liars = attack_values(draw(st.sampled_from(HARMS)), honest, count, strength)
     return honest, np.concatenate([honest, liars]), count
 
 
 @given(case=attacked())
 @settings(max_examples=200, deadline=None, derandomize=True)
-def test_median_and_trimmed_mean_stay_between_the_honest(
+def test_median_and_trimmed_mean_stay_between_honest_values(
     case: tuple[Float64Array, Float64Array, int],
 ) -> None:
     honest, contributions, count = case
@@ -177,7 +177,7 @@ def test_median_and_trimmed_mean_stay_between_the_honest(
 
 @given(case=attacked(), keep=st.integers(1, 12))
 @settings(max_examples=300, deadline=None, derandomize=True)
-def test_krum_stays_near_the_honest(case: tuple[Float64Array, Float64Array, int], keep: int) -> None:
+def test_krum_stays_near_honest_values(case: tuple[Float64Array, Float64Array, int], keep: int) -> None:
     """Radius of the module's table, around an honest contribution for Krum, around their hull for multi-Krum.
 
     Whoever is kept scores at most what an honest client can, (n - f - 2) D^2, and liars have at least n - 2 f - 1
@@ -212,18 +212,18 @@ def test_norm_bound_stays_in_its_ball(
     assert np.linalg.norm(relative) <= multiple * longest * (1 + 1e-9) + 1e-12
     absolute = norm_bounded_mean(contributions, limit=limit)
     assert np.linalg.norm(absolute) <= limit * (1 + 1e-9)
-    # Liars move the mean by at most what they can hold, and what the honest lack.
+    # Attackers change the mean by at most their own share and the missing share of honest clients.
     without = norm_bounded_mean(honest, limit=limit)
     assert np.linalg.norm(absolute - without) <= 2 * limit * count / len(contributions) * (1 + 1e-9)
 
 
-BREAKDOWN = [  # rule, clients, liars that it withstands, liars that break it
+BREAKDOWN = [  # rule, clients, attackers it withstands, attackers that break it
     (CoordinateMedian(), 9, 4, 5),
     (CoordinateMedian(), 10, 4, 5),
     (TrimmedMean(trim=2), 10, 2, 3),
     (TrimmedMean(trim=0.3), 10, 3, 4),
-    (Krum(attackers=3), 9, 3, 5),  # n - f - 1 liars who say the same have a score of 0
-    (MultiKrum(attackers=3), 10, 3, 4),  # one more than are left out
+    (Krum(attackers=3), 9, 3, 5),  # n - f - 1 attackers with equal values have a score of 0
+    (MultiKrum(attackers=3), 10, 3, 4),  # one more than the rule leaves out
     (MultiKrum(attackers=3, keep=1), 9, 3, 5),
     (NormBound(), 9, 4, 5),
     (NormBound(multiple=2.0), 10, 4, 5),
@@ -233,12 +233,12 @@ BREAKDOWN = [  # rule, clients, liars that it withstands, liars that break it
 @pytest.mark.parametrize("kind", ["sign-flip", "scaling", "collusion"])
 @pytest.mark.parametrize(("rule", "clients", "withstood", "breaking"), BREAKDOWN)
 def test_breakdown_point(rule: RobustRule, clients: int, withstood: int, breaking: int, kind: str) -> None:
-    """Below it no strength of attack matters; from it on, colluders carry the aggregate wherever they like."""
+    """Below it no attack strength matters; above it colluding clients control the aggregate."""
     honest = 1.0 + 0.1 * np.random.default_rng(11).standard_normal((clients, 5))
 
     def drift(count: int, how: str, strength: float) -> float:
         truthful = honest[: clients - count]
-        sent = np.concatenate([truthful, lies(how, truthful, count, strength)])
+        sent = np.concatenate([truthful, attack_values(how, truthful, count, strength)])
         return float(np.linalg.norm(rule.combine(sent) - honest.mean(axis=0)))
 
     largest = 3.0 * float(np.linalg.norm(honest, axis=1).max())
@@ -247,18 +247,18 @@ def test_breakdown_point(rule: RobustRule, clients: int, withstood: int, breakin
         assert drift(breaking, "collusion", 10.0**exponent) >= 10.0 ** (exponent - 2)
 
 
-def test_an_absolute_norm_bound_breaks_in_direction_alone() -> None:
+def test_absolute_norm_bound_limits_length_but_not_direction() -> None:
     honest = np.ones((4, 3))
-    sent = np.concatenate([honest, lies("collusion", honest, 5, 1e9)])
+    sent = np.concatenate([honest, attack_values("collusion", honest, 5, 1e9)])
     aggregate = norm_bounded_mean(sent, limit=1.0)
     assert np.linalg.norm(aggregate) <= 1.0
     assert aggregate @ honest[0] < 0
 
 
 @pytest.mark.parametrize("kind", ["sign-flip", "scaling", "collusion"])
-def test_the_plain_mean_is_broken_by_one(kind: str) -> None:
+def test_one_attacker_breaks_the_mean(kind: str) -> None:
     honest = 1.0 + 0.1 * np.random.default_rng(12).standard_normal((99, 5))
-    mean = np.concatenate([honest, lies(kind, honest, 1, 1e9)]).mean(axis=0)
+    mean = np.concatenate([honest, attack_values(kind, honest, 1, 1e9)]).mean(axis=0)
     assert np.linalg.norm(mean) > 1e6
 
 
@@ -302,7 +302,7 @@ def test_too_few_clients_are_refused_with_the_numbers(rule: RobustRule, least: i
         rule.require(least - 1)
 
 
-def test_every_fraction_that_is_accepted_cuts_somebody_and_leaves_somebody() -> None:
+def test_trimmed_fraction_always_cuts_and_keeps_a_client() -> None:
     contributions = np.arange(300.0)
     for fraction in np.linspace(0.004, 0.499, 100):
         rule = TrimmedMean(trim=float(fraction))
@@ -336,7 +336,8 @@ SIZES = (4, 9, 3, 0, 6, 5, 2, 7, 4)
 PRESENT = tuple(client for client, size in enumerate(SIZES) if size)
 PACKINGS = {"inline-1": 0, "inline-per-client": -1, "ray-2": 2}
 CARRIERS = [
-    pytest.param(name, marks=pytest.mark.ray if actors > 0 else ()) for name, actors in PACKINGS.items()
+    pytest.param(name, marks=[pytest.mark.ray, pytest.mark.slow] if actors > 0 else ())
+    for name, actors in PACKINGS.items()
 ]
 
 Make = Callable[..., Federation]
@@ -363,7 +364,7 @@ def transport(actors: int, parts: Sequence[Any], seed: int, faults: FaultPlan) -
 
 @pytest.fixture(params=CARRIERS)
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
-    """Federations of the same clients over every transport and packing."""
+    """Return a maker of federations with the same clients over every transport and packing."""
     actors = PACKINGS[request.param]
     processes = request.getfixturevalue("client_processes") if actors > 0 else None
     made = []
@@ -382,8 +383,8 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
                 processes.take_back(carrier)
 
 
-def told(kind: str, strength: float = 1.0) -> Adversary:
-    """Return a lie of that kind; who tells it is for the test to say."""
+def adversary_of(kind: str, strength: float = 1.0) -> Adversary:
+    """Return an attack of that kind; the test chooses the attackers."""
     return ADVERSARIES[kind].model_validate({"fraction": 0.2, "strength": strength})
 
 
@@ -393,7 +394,7 @@ def inline(**options: Any) -> Federation:
 
 
 def trajectory(federation: Federation) -> list[bytes]:
-    """Bits of each rule's aggregate over some rounds with noise of the clients' own."""
+    """Return the bits of each rule's aggregate over two rounds with client noise."""
     seen = []
     for _ in federation.rounds(2):
         for rule in RULES.values():
@@ -402,14 +403,16 @@ def trajectory(federation: Federation) -> list[bytes]:
     return seen
 
 
-def test_the_same_bits_whatever_carries_the_calls(make: Make) -> None:
-    faults = FaultPlan(adversary=Liars((1, 6), told("collusion", 1e-5)), crashes=(Crash(client=6, round=1),))
+def test_every_transport_gives_the_same_bits(make: Make) -> None:
+    faults = FaultPlan(
+        adversary=Liars((1, 6), adversary_of("collusion", 1e-5)), crashes=(Crash(client=6, round=1),)
+    )
     expected = trajectory(inline(faults=FaultPlan(adversary=faults.adversary)))
     assert trajectory(make(faults=faults)) == expected
     assert trajectory(inline()) != expected
 
 
-def test_only_clients_with_rows_are_asked_and_each_reply_is_metered_as_seen() -> None:
+def test_robust_mean_asks_clients_with_rows_and_records_each_reply() -> None:
     federation = inline()
     answer = federation.robust_mean(NoisyRequest(FEATURES, noise=0.0), CoordinateMedian())
     sums = [rows.sum(axis=0) for rows in partitions() if len(rows)]
@@ -420,13 +423,13 @@ def test_only_clients_with_rows_are_asked_and_each_reply_is_metered_as_seen() ->
     assert entry["seen_by"] == "server, one client at a time"
     assert (entry["count"], entry["bytes"]) == (len(PRESENT), len(PRESENT) * 8 * (FEATURES + 1))
     bounded = federation.robust_mean(NoisyRequest(FEATURES), NormBound(limit=1e-3))
-    assert bounded.rows == answer.rows, "numbers are combined by their median, whatever the rule"
+    assert bounded.rows == answer.rows, "numbers are combined by their median for every rule"
     federation.sum(NoisyRequest(FEATURES))
     kinds = [entry for entry in federation.ledger.as_list() if entry["kind"] == Noisy.__name__]
     assert [entry["granularity"] for entry in kinds] == ["per-client", "aggregate"]
 
 
-def test_a_lost_client_is_dropped_as_in_a_mean() -> None:
+def test_lost_client_is_dropped_as_in_a_mean() -> None:
     journal = Journal()
     federation = inline(policy=FailurePolicy(quorum=0.5), journal=journal)
     for _ in federation.rounds(1):
@@ -442,7 +445,7 @@ def test_a_lost_client_is_dropped_as_in_a_mean() -> None:
             federation.robust_mean(OddRequest(1, "nan"), MultiKrum(attackers=2, keep=6))
 
 
-def test_a_cohort_too_small_for_the_rule_is_refused() -> None:
+def test_cohort_too_small_for_the_rule_is_refused() -> None:
     federation = inline(participation=0.5)
     for _ in federation.rounds(1):
         federation.robust_mean(NoisyRequest(FEATURES), CoordinateMedian())
@@ -454,8 +457,8 @@ def test_a_cohort_too_small_for_the_rule_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", ["sign-flip", "scaling", "collusion"])
-def test_lies_pass_the_boundary_and_change_nobody_else(kind: Any) -> None:
-    adversary = Liars((1, 6), told(kind, 1e9))
+def test_attacks_change_only_the_attackers_replies(kind: Any) -> None:
+    adversary = Liars((1, 6), adversary_of(kind, 1e9))
     truth: list[list[Noisy]] = []
     sent: list[list[Noisy]] = []
     for seen, faults in ((truth, FaultPlan()), (sent, FaultPlan(adversary=adversary))):
@@ -478,12 +481,12 @@ def test_lies_pass_the_boundary_and_change_nobody_else(kind: Any) -> None:
                 np.testing.assert_array_equal(given_.values, sign * largest * np.sign(honest.values))
     if kind == "collusion":
         lies_told = {reply.values.tobytes() for replies in sent for reply in (replies[1], replies[6])}
-        assert len(lies_told) == 1, "all say the same in every round"
+        assert len(lies_told) == 1, "all send the same in every round"
 
 
 @pytest.mark.parametrize("kind", ["sign-flip", "scaling", "collusion"])
-def test_where_the_range_is_infinite_lies_are_finite(kind: Any) -> None:
-    federation = inline(faults=FaultPlan(adversary=Liars((1,), told(kind, 3.0))))
+def test_attacks_on_an_unbounded_range_are_finite(kind: Any) -> None:
+    federation = inline(faults=FaultPlan(adversary=Liars((1,), adversary_of(kind, 3.0))))
     for _ in federation.rounds(1):
         lie = federation.ask(ProductRequest(4))[1].values
     assert lie.shape == (4, 4)
@@ -491,7 +494,7 @@ def test_where_the_range_is_infinite_lies_are_finite(kind: Any) -> None:
     assert kind != "collusion" or 1.0 < np.abs(lie).max() <= 3.0
 
 
-def test_attackers_are_drawn_by_the_seed_in_exact_number() -> None:
+def test_attackers_are_drawn_by_seed_in_exact_number() -> None:
     assert len(attackers(0, 10, 0.2)) == 2
     assert attackers(0, 100, 0.3) == attackers(0, 100, 0.3) != attackers(1, 100, 0.3)
     assert attackers(0, 10, 0.0) == ()
@@ -511,8 +514,8 @@ def digits_landmarks(
     return row_term(rows[:500], gamma) + between + within, learnt
 
 
-def test_landmarks_of_digits_survive_two_attackers_of_ten() -> None:
-    """What an attack adds to the objective: with the mean at least 0.03, with the rules at most a twentieth of it.
+def test_robust_landmarks_survive_two_attackers_of_ten() -> None:
+    """Bound the harm of an attack to the objective: over 0.03 with the mean, a twentieth of that with the rules.
 
     The norm bound is left to attacks by length: clients that push the wrong way within the norm it lets through.
     """
@@ -523,9 +526,9 @@ def test_landmarks_of_digits_survive_two_attackers_of_ten() -> None:
     mean: Any = TypeAdapter(Aggregation).validate_python({"kind": "mean"})
     clean = digits_landmarks(mean, None, rows, parts)[0]
     attacks = [
-        Liars((1, 6), told("sign-flip")),
-        Liars((1, 6), told("scaling", 100.0)),
-        Liars((1, 6), told("collusion", 0.1)),
+        Liars((1, 6), adversary_of("sign-flip")),
+        Liars((1, 6), adversary_of("scaling", 100.0)),
+        Liars((1, 6), adversary_of("collusion", 0.1)),
     ]
     rules = [CoordinateMedian(), TrimmedMean(trim=2), Krum(attackers=2), MultiKrum(attackers=2)]
     for adversary in attacks:

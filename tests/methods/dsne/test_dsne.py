@@ -1,4 +1,4 @@
-"""dSNE: one site's is t-SNE of its rows and the reference rows; several meet through the reference rows alone."""
+"""dSNE: one site equals t-SNE of its rows and the reference rows; sites interact only through the latter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHORT: dict[str, Any] = {"early_iterations": 6, "iterations": 6}
 
 
 def groups(rows: int, seed: int, features: int = 5, kinds: int = 3) -> Float64Array:
-    """Rows of some kinds far apart, on a grid so fine that an offset of 1e8 is exact to it."""
+    """Return rows of distant groups, on a grid so fine that an offset of 1e8 is exact."""
     random = np.random.default_rng(seed)
     centres = 12.0 * np.eye(kinds, features)
     made = centres[np.arange(rows) % kinds] + random.normal(size=(rows, features))
@@ -41,7 +41,7 @@ def mapped(parts: list[FloatArray], public: FloatArray | None = None, **settings
 
 
 def dense_affinities(points: FloatArray, perplexity: float) -> Float64Array:
-    """P of t-SNE over the nearest 3 * perplexity points, by bisection of each row's precision, one row at a time."""
+    """Return P of t-SNE over the nearest 3 * perplexity points, by bisection of each row's precision."""
     squared, count = cdist(points, points) ** 2, len(points)
     directed = np.zeros((count, count))
     for row in range(count):
@@ -66,13 +66,13 @@ def divergence(joint: Float64Array, places: Float64Array) -> float:
     return float((joint[there] * np.log(joint[there] / (near / near.sum())[there])).sum())
 
 
-def test_affinities_are_those_of_the_perplexity() -> None:
+def test_affinities_have_the_requested_perplexity() -> None:
     points = groups(40, 0)
     np.testing.assert_allclose(affinities(points, 6.0).toarray(), dense_affinities(points, 6.0), atol=1e-6)
 
 
 @pytest.mark.parametrize("dimensions", [2, 3])
-def test_four_forces_are_the_gradient_of_the_divergence(dimensions: int) -> None:
+def test_forces_are_the_gradient_of_the_divergence(dimensions: int) -> None:
     joint = affinities(groups(20, 0), 4.0)
     places = np.random.default_rng(0).normal(size=(20, dimensions))
     force, value = forces(joint, places, 1.0)
@@ -85,7 +85,7 @@ def test_four_forces_are_the_gradient_of_the_divergence(dimensions: int) -> None
 
 
 def test_one_site_is_tsne_of_its_rows_and_the_reference_rows() -> None:
-    """By an implementation of all pairs, which sees both, from the same start."""
+    """Compare with an all-pairs implementation that sees both, from the same start."""
     rows, public = groups(25, 0), groups(12, 9)
     found = mapped([rows], public, perplexity=5.0)
     points = np.concatenate([public, rows])
@@ -114,7 +114,7 @@ def test_one_site_is_tsne_of_its_rows_and_the_reference_rows() -> None:
 # ------------------------------------------------------------------------- several sites
 
 
-def test_what_sites_tell_of_the_reference_rows_stays_in_its_range_wherever_these_are() -> None:
+def test_messages_stay_within_their_range_wherever_references_lie() -> None:
     rows, public = groups(9, 0), groups(12, 9)
     federation = federate([rows], public=public)
     settings = DSNE(early_exaggeration=100.0)
@@ -127,17 +127,17 @@ def test_what_sites_tell_of_the_reference_rows_stays_in_its_range_wherever_these
             declared.check(name, getattr(reply, name))
 
 
-def test_kinds_of_rows_that_sites_share_lie_together_though_no_site_sees_another() -> None:
+def test_shared_kinds_of_rows_lie_together_across_sites() -> None:
     public = groups(60, 9)
     parts = [groups(30, 0), groups(30, 1)]
     places = mapped(parts, public, early_iterations=150, iterations=200).embedding
     kinds = np.tile(np.arange(30) % 3, 2)
-    apart = cdist(places[:30], places[30:])  # of one site's rows to the other's
+    apart = cdist(places[:30], places[30:])  # from one site's rows to the other's
     assert (kinds[30:][apart.argmin(axis=1)] == kinds[:30]).mean() > 0.9
 
 
-def test_a_row_moves_no_row_of_another_site_but_through_the_reference_rows() -> None:
-    """In the single shot, where these stay, a site's rows lie as if it were alone."""
+def test_sites_affect_each_other_only_through_reference_rows() -> None:
+    """In single-shot mode the reference rows are fixed, so a site's rows do not depend on the others."""
     one, other = groups(20, 0), groups(15, 1)
     both = mapped([one, other], shots="single").embedding
     np.testing.assert_array_equal(mapped([one], shots="single").embedding, both[:20])
@@ -146,7 +146,7 @@ def test_a_row_moves_no_row_of_another_site_but_through_the_reference_rows() -> 
 
 
 @pytest.mark.parametrize("shots", ["multi", "single"])
-def test_neither_packing_nor_an_offset_decides_and_a_site_may_have_one_row_or_none(shots: str) -> None:
+def test_packing_and_offset_change_nothing_and_sites_may_be_tiny(shots: str) -> None:
     parts = [groups(20, 0), groups(1, 1), np.zeros((0, 5)), groups(7, 2)]
     public, settings = groups(12, 9), DSNE(**SHORT, shots=shots)
     one, other = (
@@ -158,7 +158,7 @@ def test_neither_packing_nor_an_offset_decides_and_a_site_may_have_one_row_or_no
     np.testing.assert_allclose(far, one, atol=1e-3 * np.abs(one).max())
 
 
-def test_what_leaves_is_a_sum_in_each_iteration_and_each_place_in_the_end() -> None:
+def test_clients_send_a_sum_per_iteration_and_final_positions() -> None:
     federation = federate([groups(20, 0), groups(15, 1)], public=groups(12, 9))
     serve(federation, DSNE(**SHORT))
     up = {
@@ -174,8 +174,8 @@ def test_what_leaves_is_a_sum_in_each_iteration_and_each_place_in_the_end() -> N
 # ------------------------------------------------------------------------- what goes wrong
 
 
-def test_a_run_that_goes_on_from_a_checkpoint_comes_to_the_same_bits() -> None:
-    """Sites of a resumed run have begun anew: they go through the iterations that they took part in once more."""
+def test_resumed_run_has_the_same_bits() -> None:
+    """Sites of a resumed run start again and repeat the iterations in which they took part."""
     taken: list[bytes] = []
 
     def listen(event: Event) -> None:
@@ -199,7 +199,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_comes_to_the_same_bits() -> None:
         np.testing.assert_array_equal(run(Checkpoint.from_bytes(content)), whole)
 
 
-def test_a_site_that_is_restarted_comes_to_the_same_bits(tmp_path: Path) -> None:
+def test_restarted_site_has_the_same_bits(tmp_path: Path) -> None:
     method = {"kind": "dsne", "reference_rows": 12, **SHORT}
     crashes = [{"client": 1, "round": 2}, {"client": 2, "round": 5, "moment": "after"}]
     steady = tiny_run(tmp_path / "steady", method=method, data__rows=120)
@@ -208,13 +208,13 @@ def test_a_site_that_is_restarted_comes_to_the_same_bits(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("public", [None, groups(3, 9), np.ones((8, 5)), groups(12, 9, features=4)])
-def test_without_reference_rows_that_say_something_there_is_no_map(public: FloatArray | None) -> None:
+def test_missing_or_useless_reference_rows_are_refused(public: FloatArray | None) -> None:
     words = r"and there are [03]\.|All reference rows are equal|have 4 features and the data 5"
     with pytest.raises(DataError, match=words):
         serve(federate([groups(20, 0)], public=public), DSNE(**SHORT))
 
 
-def test_sites_that_keep_their_files_need_a_file_of_public_rows(tmp_path: Path) -> None:
+def test_sites_with_their_own_files_need_public_rows(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"sets 140 reference rows apart, but only 30 of 150 rows are left over"
     ):

@@ -1,4 +1,4 @@
-"""From distances to landmarks to a geometry: trilateration places rows exactly, Nystrom is P1's (22) to the letter."""
+"""From distances to landmarks to a geometry: trilateration is exact, and Nystrom equals P1 (22)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def between(a: Float64Array, b: Float64Array) -> Float64Array:
 
 
 def squared_distances(a: FloatArray, b: FloatArray) -> Float64Array:
-    """What a client sends."""
+    """Return the message of a client."""
     return np.asarray(any_squared_distances(a, b), np.float64)
 
 
@@ -65,7 +65,7 @@ def test_distances_are_exact_where_landmarks_span_the_data(
     np.testing.assert_allclose(between(coordinates, coordinates), true, atol=1e-9 * true.max())
 
 
-def test_landmarks_that_span_a_subspace_in_which_the_data_lie() -> None:
+def test_landmarks_spanning_the_data_subspace_are_exact() -> None:
     random = np.random.default_rng(0)
     plane = random.normal(size=(3, 20))
     rows, landmarks = random.normal(size=(40, 3)) @ plane + 5, random.normal(size=(9, 3)) @ plane + 5
@@ -79,8 +79,8 @@ def test_landmarks_that_span_a_subspace_in_which_the_data_lie() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(landmark_count=st.integers(2, 12), seed=st.integers(0, 2**32))
-def test_too_few_landmarks_give_the_projection_onto_their_hull(landmark_count: int, seed: int) -> None:
-    """And the residual is the distance from it; the oracle projects by least squares."""
+def test_too_few_landmarks_give_a_projection(landmark_count: int, seed: int) -> None:
+    """The residual is the distance from it; the reference projects by least squares."""
     random = np.random.default_rng(seed)
     rows, landmarks = random.normal(size=(25, 15)), random.normal(size=(landmark_count, 15))
     edges = (landmarks[1:] - landmarks[0]).T
@@ -89,15 +89,15 @@ def test_too_few_landmarks_give_the_projection_onto_their_hull(landmark_count: i
     messages = squared_distances(rows, landmarks)
     coordinates, solver = trilaterate(landmarks, [messages])
     assert solver.rank == landmark_count - 1
-    # The basis says where in feature space the coordinates are, so the projections themselves must agree.
+    # The basis places the coordinates among the features, so the projections must agree.
     np.testing.assert_allclose(solver.centre + coordinates @ solver.basis, projected, atol=1e-7)
     np.testing.assert_allclose(solver.basis @ solver.basis.T, np.eye(solver.rank), atol=1e-12)
     heights = ((rows - projected) ** 2).sum(axis=1)
     np.testing.assert_allclose(solver.squared_residuals(messages, coordinates), heights, rtol=1e-7, atol=1e-7)
 
 
-def test_an_isometry_of_rows_and_landmarks_changes_no_distance() -> None:
-    """The map is the same under the isometry key: x becomes Q(x - s)."""
+def test_isometry_of_rows_and_landmarks_changes_no_distance() -> None:
+    """The map is invariant under the isometry key: x becomes Q(x - s)."""
     random = np.random.default_rng(1)
     rows, landmarks = random.normal(size=(30, 12)), random.normal(size=(7, 12))
     rotation, shift = random_rotation(12, 2), random.normal(size=12)
@@ -106,7 +106,7 @@ def test_an_isometry_of_rows_and_landmarks_changes_no_distance() -> None:
     np.testing.assert_allclose(between(after, after), between(before, before), atol=1e-9)
 
 
-def test_one_client_or_many_give_the_same_coordinates() -> None:
+def test_partition_does_not_change_coordinates() -> None:
     random = np.random.default_rng(3)
     rows, landmarks = random.normal(size=(30, 5)), random.normal(size=(9, 5))
     parts = [rows[:1], rows[1:1], rows[1:20], rows[20:]]
@@ -115,8 +115,8 @@ def test_one_client_or_many_give_the_same_coordinates() -> None:
     np.testing.assert_allclose(split, whole, atol=1e-13)
 
 
-def test_features_of_very_different_scale_keep_their_neighbours() -> None:
-    """Scales from 1 to 100,000, as in unscaled credit data; the small features decide who is near.
+def test_features_of_very_different_scales_keep_neighbours() -> None:
+    """Scales from 1 to 100,000, as in unscaled credit data; the small features determine the neighbours.
 
     Messages in float32 would drown them, so the test tells one from the other.
     """
@@ -132,7 +132,7 @@ def test_features_of_very_different_scale_keep_their_neighbours() -> None:
 
 @pytest.mark.parametrize("name", ["X", "X_onehot"])
 def test_german_credit_is_placed_exactly(data_dir: Path, name: str) -> None:
-    """Its neighbours are tied by the dozen, so how many are found says less than the distances do."""
+    """Many neighbours are tied, so the distances are compared and not the neighbours."""
     with np.load(data_dir / "german_credit.npz", allow_pickle=False) as file:
         rows = file[name].astype(np.float64)
     noise = np.random.default_rng(5).normal(size=(2 * rows.shape[1], rows.shape[1]))
@@ -154,7 +154,7 @@ def test_german_credit_is_placed_exactly(data_dir: Path, name: str) -> None:
     ],
     ids=["collinear", "duplicates", "nearly planar", "simplex"],
 )
-def test_directions_that_distances_cannot_tell_are_cut(landmarks: Float64Array, rank: int) -> None:
+def test_directions_below_the_precision_of_distances_are_cut(landmarks: Float64Array, rank: int) -> None:
     rows = np.random.default_rng(6).normal(size=(20, 3)) * 3
     coordinates, solver = trilaterate(landmarks, [squared_distances(rows, landmarks)])
     assert solver.rank == rank
@@ -164,8 +164,8 @@ def test_directions_that_distances_cannot_tell_are_cut(landmarks: Float64Array, 
 
 @settings(max_examples=50, deadline=None)
 @given(narrowest=st.floats(-16, 0), seed=st.integers(0, 2**32))
-def test_no_kept_direction_is_noise(narrowest: float, seed: int) -> None:
-    """Whatever the landmarks' shape, coordinates err by at most a millionth of the data's extent (and some)."""
+def test_kept_directions_are_not_noise(narrowest: float, seed: int) -> None:
+    """For any shape of the landmarks, errors are about a millionth of the data's extent."""
     random = np.random.default_rng(seed)
     landmarks = random.normal(size=(12, 4)) * [1.0, 1.0, 1.0, 10.0**narrowest]
     rows = random.normal(size=(30, 4)) * 10
@@ -175,7 +175,7 @@ def test_no_kept_direction_is_noise(narrowest: float, seed: int) -> None:
 
 
 @pytest.mark.parametrize("landmarks", [np.zeros((3, 2)), np.full((5, 4), 7.3), np.ones((1, 2))])
-def test_landmarks_that_do_not_differ_are_refused(landmarks: Float64Array) -> None:
+def test_equal_landmarks_are_refused(landmarks: Float64Array) -> None:
     with pytest.raises(DataError, match=r"landmarks differ by no more .* Scale the data"):
         trilateration(landmarks, 4.0)
     with pytest.raises(DataError, match="landmarks"):
@@ -193,7 +193,7 @@ def nystrom_22(B: Float64Array, W: Float64Array, ridge: float, tolerance: float)
 @pytest.mark.parametrize("squared", [False, True])
 @pytest.mark.parametrize("ridge", [0.0, 0.5])
 @pytest.mark.parametrize("tolerance", [1e-10, 0.05])
-def test_nystrom_is_equation_22(squared: bool, ridge: float, tolerance: float) -> None:
+def test_nystrom_equals_equation_22(squared: bool, ridge: float, tolerance: float) -> None:
     random = np.random.default_rng(7)
     rows, landmarks = random.normal(size=(30, 4)), random.normal(size=(9, 4))
     B, W = between(rows, landmarks), between(landmarks, landmarks)
@@ -229,8 +229,8 @@ def test_nystrom_on_squared_distances_is_exact_where_their_rank_allows() -> None
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.3])
-def test_rank_tolerance_is_relative_to_the_largest_eigenvalue_in_absolute_value(ridge: float) -> None:
-    """An eigenvalue is kept when its magnitude is above that part of the largest; the sign does not matter."""
+def test_rank_tolerance_is_relative_to_the_largest_absolute_eigenvalue(ridge: float) -> None:
+    """An eigenvalue is kept if its magnitude exceeds that part of the largest; the sign does not matter."""
     basis = random_rotation(4, 9)
     values = np.array([-8.0, 4.0, 0.9, -0.1]) - ridge
     W = basis @ np.diag(values) @ basis.T
@@ -252,13 +252,13 @@ def test_negative_estimates_keep_their_order() -> None:
     assert again.squared_distance_block(0, 1).tolist() == [[-3.0, -0.5, 2.0]]
 
 
-def test_asking_for_a_block_does_not_change_the_geometry() -> None:
+def test_reading_a_block_does_not_change_the_geometry() -> None:
     geometry = NystromGeometry(np.eye(3) * -2, np.eye(3), squared=False)
     first = geometry.squared_distance_block(0, 3)
     first[:] = 99.0
     assert np.array_equal(geometry.squared_distance_block(0, 3), np.diag([-4.0] * 3))
 
 
-def test_equal_landmarks_estimate_nothing() -> None:
+def test_equal_landmarks_give_a_zero_estimate() -> None:
     with pytest.raises(DataError, match="All 3 landmarks are the same point"):
         nystrom([np.ones((4, 3))], np.zeros((3, 3)), squared=True)

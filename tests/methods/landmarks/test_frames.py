@@ -1,4 +1,4 @@
-"""Landmarks of a frame give the rows' projections onto it, wherever the rows lie and whoever holds them."""
+"""Landmarks of a frame give the rows' projections onto it, for any offset and partition."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOLD = "What the landmarks reveal, and what the map leaves out"
 def rows_of(
     rows: int = 120, features: int = 9, seed: int = 0, offset: float = 0.0, scale: float = 1.0
 ) -> Float64Array:
-    """Rows of unlike deviations, on a grid so fine that an offset of 1e8 is exact to it."""
+    """Return rows of different deviations, on a grid so fine that an offset of 1e8 is exact."""
     random = np.random.default_rng(seed)
     table = random.normal(size=(rows, features)) * 0.7 ** np.arange(features)
     return scale * (np.round(table * 2**12) / 2**12 + offset)
@@ -45,7 +45,7 @@ def squared(points: FloatArray) -> Float64Array:
 
 
 def projection(landmarks: Float64Array, rows: Float64Array) -> Float64Array:
-    """Projections of the rows on the frame, seen from its centre, by the landmarks' own directions."""
+    """Return projections of the rows on the frame, from its centre, along the landmarks' directions."""
     steps = landmarks[1:] - landmarks[0]
     directions = steps / np.linalg.norm(steps, axis=1, keepdims=True)
     return np.asarray((rows - landmarks[0]) @ directions.T)
@@ -53,7 +53,7 @@ def projection(landmarks: Float64Array, rows: Float64Array) -> Float64Array:
 
 @pytest.mark.parametrize("origin", ORIGINS)
 @pytest.mark.parametrize("landmarks", [2, 5, 10])
-def test_distances_to_a_frame_are_coordinates_in_it(origin: str, landmarks: int) -> None:
+def test_distances_to_a_frame_give_coordinates(origin: str, landmarks: int) -> None:
     rows = rows_of()
     frame_points, coordinates = coordinates_of(cut(rows, 5, 0), landmarks_from=origin, landmarks=landmarks)
     assert len(frame_points) == landmarks
@@ -62,7 +62,7 @@ def test_distances_to_a_frame_are_coordinates_in_it(origin: str, landmarks: int)
 
 
 @pytest.mark.parametrize("origin", ORIGINS)
-def test_the_directions_are_orthonormal_around_the_mean(origin: str) -> None:
+def test_directions_are_orthonormal_around_the_mean(origin: str) -> None:
     rows = rows_of()
     landmarks = frame(federate(cut(rows, 5, 0)), FedTSNE(landmarks_from=origin, landmarks=6))
     np.testing.assert_allclose(landmarks[0], rows.mean(axis=0), atol=1e-12)
@@ -72,7 +72,7 @@ def test_the_directions_are_orthonormal_around_the_mean(origin: str) -> None:
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["moments", "iteration"])
-def test_principal_directions_are_the_pooled_rows_axes(many: bool) -> None:
+def test_principal_directions_equal_pooled_axes(many: bool) -> None:
     """Both kinds of sums: six products with one direction are fewer numbers than all moments of 30 features."""
     rows = rows_of(features=30 if many else 9)
     federation = federate(cut(rows, 5, 0))
@@ -88,9 +88,7 @@ def test_principal_directions_are_the_pooled_rows_axes(many: bool) -> None:
 @pytest.mark.parametrize("origin", ORIGINS)
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize("offset", [0.0, 1e8])
-def test_with_a_direction_for_each_feature_distances_are_exact(
-    origin: str, scale: float, offset: float
-) -> None:
+def test_full_frame_gives_exact_distances(origin: str, scale: float, offset: float) -> None:
     rows = rows_of(offset=offset, scale=scale)
     landmarks, coordinates = coordinates_of(cut(rows, 4, 1), landmarks_from=origin)
     assert len(landmarks) == rows.shape[1] + 1
@@ -100,7 +98,7 @@ def test_with_a_direction_for_each_feature_distances_are_exact(
     np.testing.assert_allclose(squared(coordinates), truth, rtol=0, atol=tolerance * truth.max())
 
 
-def test_random_directions_within_bounds_ask_nothing_of_the_data() -> None:
+def test_random_directions_within_bounds_need_no_client_data() -> None:
     rows = rows_of(offset=3.0)
     federation = federate(cut(rows, 4, 0))
     settings = FedTSNE(landmarks_from="random", bounds=(-1.0, 8.0), landmarks=4)
@@ -113,7 +111,7 @@ def test_random_directions_within_bounds_ask_nothing_of_the_data() -> None:
     np.testing.assert_allclose(geometry.squared_distance_block(0, 120), expected, atol=1e-5 * expected.max())
 
 
-def test_random_directions_are_the_seeds() -> None:
+def test_random_directions_follow_the_seed() -> None:
     parts = cut(rows_of(), 4, 0)
     settings = FedTSNE(landmarks_from="random", landmarks=4)
     points = [frame(federate(parts, seed=seed), settings).tobytes() for seed in (0, 0, 1)]
@@ -121,7 +119,7 @@ def test_random_directions_are_the_seeds() -> None:
 
 
 @pytest.mark.parametrize("origin", ORIGINS)
-def test_the_deal_changes_nothing_beyond_rounding(origin: str) -> None:
+def test_partition_changes_only_rounding(origin: str) -> None:
     rows = rows_of()
     settings = FedTSNE(landmarks_from=origin, landmarks=5)
     one, many = (frame(federate(parts), settings) for parts in ([rows], cut(rows, 30, 2)))
@@ -129,7 +127,7 @@ def test_the_deal_changes_nothing_beyond_rounding(origin: str) -> None:
 
 
 @pytest.mark.parametrize("origin", ORIGINS)
-def test_the_packing_changes_no_bit(origin: str) -> None:
+def test_packing_changes_no_bit(origin: str) -> None:
     parts = [*cut(rows_of(), 4, 0), np.zeros((0, 9))]
     settings = FedTSNE(landmarks_from=origin, landmarks=5)
     packings = ([5], [1] * 5, [2, 3])
@@ -148,13 +146,13 @@ def test_the_packing_changes_no_bit(origin: str) -> None:
         ("random", 1000, 784, 700, 700),
     ],
 )
-def test_there_are_no_more_directions_than_can_tell(
+def test_number_of_directions_is_limited_by_the_data(
     origin: str, rows: int, features: int, asked: int | None, expected: int
 ) -> None:
     assert FedTSNE(landmarks_from=origin, landmarks=asked).frame_count(rows, features) == expected
 
 
-def test_a_map_says_if_fewer_landmarks_were_placed_than_asked_for() -> None:
+def test_map_notes_report_fewer_landmarks_than_requested() -> None:
     rows = rows_of(30, 3)
     for asked, titles in ((4, []), (50, ["Fewer landmarks than asked for"])):
         settings = FedTSNE(landmarks=asked, early_iterations=5, iterations=5)
@@ -167,8 +165,8 @@ def test_a_map_says_if_fewer_landmarks_were_placed_than_asked_for() -> None:
 
 
 @pytest.mark.parametrize("landmarks", [4, 10])
-def test_a_map_says_how_much_of_each_record_its_distances_tell(landmarks: int) -> None:
-    """Counted here from the rows themselves: how far beside the landmarks' span they lie."""
+def test_map_notes_report_what_distances_reveal(landmarks: int) -> None:
+    """Computed here from the rows: their distance from the landmarks' span."""
     parts = cut(rows_of(60, 9), 3, 0)
     parts[0][:7] = rows_of(7, 9).mean(axis=0)
     settings = FedTSNE(landmarks=landmarks, early_iterations=5, iterations=5)
@@ -176,15 +174,15 @@ def test_a_map_says_how_much_of_each_record_its_distances_tell(landmarks: int) -
     centre = outcome.model["landmarks"].mean(axis=0)
     basis = np.linalg.svd(outcome.model["landmarks"] - centre, full_matrices=False)[2][: landmarks - 1]
     off = np.concatenate(parts) - centre
-    beside = np.linalg.norm(off - off @ basis.T @ basis, axis=1) / np.linalg.norm(off, axis=1)
+    outer = np.linalg.norm(off - off @ basis.T @ basis, axis=1) / np.linalg.norm(off, axis=1)
     (note,) = outcome.notes
     assert note.title == TOLD
     assert f"which span {landmarks - 1} of 9 dimensions" in note.text
-    assert f"Here {(beside < 1e-3).sum()} of 60 records" in note.text
-    assert f"For the median record it is {np.median(beside):.2%}" in note.text
+    assert f"Here {(outer < 1e-3).sum()} of 60 records" in note.text
+    assert f"For the median record it is {np.median(outer):.2%}" in note.text
 
 
-def test_more_features_than_rows_are_as_exact() -> None:
+def test_more_features_than_rows_are_exact() -> None:
     rows = rows_of(20, 400)
     _, coordinates = coordinates_of(cut(rows, 3, 0), landmarks_from="principal")
     np.testing.assert_allclose(squared(coordinates), squared(rows), atol=1e-9 * squared(rows).max())
@@ -196,7 +194,7 @@ def test_equal_rows_are_refused(origin: str) -> None:
         frame(federate([np.full((4, 2), 0.1)]), FedTSNE(landmarks_from=origin))
 
 
-def test_learning_is_chosen_by_its_rounds() -> None:
+def test_rounds_select_learning() -> None:
     assert FedTSNE().origin == "principal"
     assert FedTSNE(rounds=0).origin == "learnt"
     assert FedTSNE(landmarks_from="learnt").steps == 50
@@ -216,18 +214,18 @@ def test_learning_is_chosen_by_its_rounds() -> None:
         ({"landmarks_from": "random", "bounds": [1, 0]}, "bounds are 1 and 0. Give the lower bound first"),
     ],
 )  # fmt: skip
-def test_what_a_frame_has_no_use_for_is_refused(method: dict[str, Any], words: str) -> None:
+def test_settings_unused_by_a_frame_are_refused(method: dict[str, Any], words: str) -> None:
     with pytest.raises(ScenarioError, match=words) as caught:
         tiny_scenario(method={"kind": "fed-tsne", **method})
     assert "\n\n" not in str(caught.value)
 
 
-def test_faults_in_rounds_are_refused_where_there_are_none() -> None:
+def test_faults_need_rounds() -> None:
     with pytest.raises(ScenarioError, match=r"it applies to rounds, and method\.kind .* has none"):
         tiny_scenario(method={"kind": "fed-tsne"}, clients__participation=0.5)
 
 
-def test_axes_around_a_centre_are_those_of_centred_rows() -> None:
+def test_axes_around_a_centre_equal_those_of_centred_rows() -> None:
     rows = rows_of(offset=5.0)
     centre = rows.mean(axis=0)
     reach = np.abs(rows - centre).max(axis=0)
@@ -237,8 +235,8 @@ def test_axes_around_a_centre_are_those_of_centred_rows() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_errors_grow_with_the_condition_of_the_anchors_and_not_with_its_square(seed: int) -> None:
-    """Condition 1e7, rows exact to 19 digits: no error is above that of rounding the distances themselves."""
+def test_errors_grow_linearly_with_the_condition_of_anchors(seed: int) -> None:
+    """Condition 1e7, rows exact to 19 digits: no error exceeds the rounding of the distances."""
     draw = np.random.default_rng(seed)
     turn = np.linalg.qr(draw.standard_normal((8, 8)))[0]
     rows, anchors = (
@@ -255,8 +253,8 @@ def test_errors_grow_with_the_condition_of_the_anchors_and_not_with_its_square(s
 
 
 @pytest.mark.parametrize("offset", [1e4, 1e8])
-def test_far_from_0_landmarks_span_no_more_directions_and_place_rows_as_well(offset: float) -> None:
-    """Their mean is rounded there, by more in a wide table than the least that could be a direction."""
+def test_landmarks_far_from_the_origin_are_as_accurate(offset: float) -> None:
+    """The mean is rounded there, by more in a wide table than the smallest valid direction."""
     random = np.random.default_rng(0)
     landmarks, rows = (random.normal(size=(count, 2000)) + offset for count in (56, 20))
     squared = ((rows[:, None] - landmarks) ** 2).sum(axis=2)
@@ -266,8 +264,8 @@ def test_far_from_0_landmarks_span_no_more_directions_and_place_rows_as_well(off
 
 
 @pytest.mark.parametrize("features", [5, 40])
-def test_rows_in_the_hull_of_landmarks_are_found_where_they_are(features: int) -> None:
-    """By the singular vectors of a narrow table, and of a wide one by way of its triangular factor."""
+def test_rows_in_the_hull_of_landmarks_are_recovered(features: int) -> None:
+    """By the singular vectors of a narrow table, and of a wide one through its triangular factor."""
     random = np.random.default_rng(0)
     landmarks = random.normal(size=(6, features)) + 3.0
     kept = landmarks.copy()

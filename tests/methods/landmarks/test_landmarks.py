@@ -1,4 +1,4 @@
-"""The objective of distribution learning is P1's (9), its gradient P1's (13), and what is declared of them holds."""
+"""The objective of distribution learning equals P1 (9), its gradient P1 (13), and declared bounds hold."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def example(
 
 
 @pytest.mark.parametrize("gamma", [0.01, 0.3, 4.0])
-def test_objective_is_equation_9(gamma: float) -> None:
+def test_objective_equals_equation_9(gamma: float) -> None:
     rows, landmarks = example()
     assert whole(rows, landmarks, gamma)[0] == pytest.approx(objective_9(rows, landmarks, gamma), rel=1e-12)
 
 
 @pytest.mark.parametrize("gamma", [0.01, 0.3, 4.0])
-def test_gradient_is_equation_13(gamma: float) -> None:
+def test_gradient_equals_equation_13(gamma: float) -> None:
     rows, landmarks = example()
     expected = gradient_13(rows, landmarks, gamma)
     scale = np.abs(expected).max()
@@ -85,9 +85,7 @@ def test_gradient_is_equation_13(gamma: float) -> None:
 
 @pytest.mark.parametrize("shape", [(11, 5, 3), (1, 2, 1), (40, 2, 17), (2, 30, 2)])
 @pytest.mark.parametrize("gamma", [0.05, 1.0])
-def test_gradient_of_the_whole_objective_is_its_central_differences(
-    shape: tuple[int, int, int], gamma: float
-) -> None:
+def test_gradient_equals_central_differences(shape: tuple[int, int, int], gamma: float) -> None:
     rows, landmarks = example(*shape)
     gradient = whole(rows, landmarks, gamma)[1]
     step = 1e-5
@@ -101,8 +99,8 @@ def test_gradient_of_the_whole_objective_is_its_central_differences(
 
 
 @pytest.mark.parametrize("offset", [2.0**10, -(2.0**26)])
-def test_a_shift_of_rows_and_landmarks_changes_nothing(offset: float) -> None:
-    """Both are on a grid, so that the shift itself is exact; float64 then keeps 20 bits to spare."""
+def test_shift_of_rows_and_landmarks_changes_nothing(offset: float) -> None:
+    """Both are on a grid, so that the shift is exact; float64 then has 20 bits to spare."""
     rows, landmarks = (np.round(points * 2**16) / 2**16 for points in example(n_x=60))
     objective, gradient = whole(rows, landmarks, 0.3)
     shifted_objective, shifted_gradient = whole(rows + offset, landmarks + offset, 0.3)
@@ -111,10 +109,10 @@ def test_a_shift_of_rows_and_landmarks_changes_nothing(offset: float) -> None:
 
 
 @pytest.mark.parametrize("offset", [0.0, 2.0**14])
-def test_single_precision_is_close_to_double_precision_wherever_the_rows_lie(offset: float) -> None:
+def test_float32_is_close_to_float64_at_any_offset(offset: float) -> None:
     rows, landmarks = example(n_x=300, n_y=20, features=8)
     rows = (np.round(rows * 2**8) / 2**8 + offset).astype(np.float32)
-    # Landmarks are no float32 numbers, and neither is their centre.
+    # Neither landmarks nor their centre are float32 numbers.
     landmarks = landmarks + offset
     objective, gradient = cross_term(rows.astype(np.float64), landmarks, 0.1)
     single_objective, single_gradient = cross_term(rows, landmarks, 0.1)
@@ -133,7 +131,7 @@ def test_single_precision_is_close_to_double_precision_wherever_the_rows_lie(off
 def test_declared_bounds_hold_for_the_worst_data(
     seed: int, precision: Precision, far: float, gamma: float
 ) -> None:
-    """Rows at the distance of steepest descent from a landmark, all on one side, the landmark far from the others."""
+    """Rows are at the distance of steepest descent from a landmark, all on one side, far from the others."""
     random = np.random.default_rng(seed)
     features, n_y = int(random.integers(1, 4)), int(random.integers(2, 6))
     bandwidth = 1.0 / np.sqrt(2.0 * gamma)
@@ -151,15 +149,15 @@ def test_declared_bounds_hold_for_the_worst_data(
     assert 0.0 <= row_term(rows.astype(precision), gamma) <= 1.001
 
 
-def test_the_gradient_bound_is_reached() -> None:
-    """A bound that were ten times too large would cost the ring three bits."""
+def test_gradient_bound_is_reached() -> None:
+    """A bound that is ten times too large would cost the ring three bits."""
     gamma = 0.7
     rows, landmarks = np.array([[1.0 / np.sqrt(2.0 * gamma)]]), np.array([[0.0], [9.0]])
     assert np.abs(cross_term(rows, landmarks, gamma)[1]).max() > 0.99 * gradient_bound(2, gamma)
 
 
 @pytest.mark.parametrize("spread", [0.1, 0.4, 1.0])
-def test_the_default_step_descends_at_every_step_on_digits(digits: Float64Array, spread: float) -> None:
+def test_default_step_always_descends_on_digits(digits: Float64Array, spread: float) -> None:
     random = np.random.default_rng(0)
     sample = digits[::4]
     differences = sample[:200, None] - sample[None, 200:400]
@@ -179,7 +177,7 @@ def test_the_default_step_descends_at_every_step_on_digits(digits: Float64Array,
 
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
 @pytest.mark.parametrize("block_rows", [1, 7, 64])
-def test_blocks_of_rows_agree_with_the_whole(
+def test_blocks_of_rows_equal_the_whole(
     monkeypatch: pytest.MonkeyPatch, precision: Precision, block_rows: int
 ) -> None:
     rows, landmarks = example(n_x=64)
@@ -192,7 +190,7 @@ def test_blocks_of_rows_agree_with_the_whole(
     np.testing.assert_allclose(blocked_gradient, gradient, atol=tolerance * np.abs(gradient).max())
 
 
-def test_more_rows_than_a_block_give_the_mean_over_all_rows() -> None:
+def test_several_blocks_give_the_mean_over_all_rows() -> None:
     rows, landmarks = example(n_x=5000)
     parts = [rows[:100], rows[100:2300], rows[2300:]]
     shares = np.array([len(part) for part in parts]) / 5000
@@ -203,14 +201,14 @@ def test_more_rows_than_a_block_give_the_mean_over_all_rows() -> None:
     np.testing.assert_allclose(gradient, expected, atol=1e-12 * np.abs(gradient).max())
 
 
-def test_rows_given_twice_count_as_once() -> None:
+def test_repeating_all_rows_changes_nothing() -> None:
     rows, landmarks = example()
     once, twice = cross_term(rows, landmarks, 0.3), cross_term(np.tile(rows, (2, 1)), landmarks, 0.3)
     assert twice[0] == pytest.approx(once[0], rel=1e-13)
     np.testing.assert_allclose(twice[1], once[1], atol=1e-14)
 
 
-def test_a_client_of_one_row() -> None:
+def test_client_of_one_row_is_accepted() -> None:
     row, landmarks = np.array([[0.5, -1.0]]), np.array([[0.0, 0.0], [1.0, 1.0], [0.5, -1.0]])
     objective, gradient = cross_term(row, landmarks, 0.3)
     weights = np.exp(-0.3 * np.array([1.25, 4.25, 0.0]))
@@ -226,7 +224,7 @@ def test_equal_landmarks_do_not_move_each_other() -> None:
     assert not gradient.any()
 
 
-def test_landmarks_at_the_rows_are_at_rest() -> None:
+def test_landmarks_at_the_rows_have_no_gradient() -> None:
     """Without the diagonal the two terms differ only in their normalisation."""
     rows, _ = example(n_x=30)
     across, among = cross_term(rows, rows, 0.3)[1], landmark_term(rows, 0.3)[1]

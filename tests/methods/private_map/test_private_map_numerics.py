@@ -56,11 +56,11 @@ def summand(request: Request[Any], rows: FloatArray) -> Float64Array:
 
 
 class TestSums:
-    """What a client adds up, and how far a record moves it."""
+    """The sums of a client, and the effect of a record on them."""
 
     @pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
-    def test_the_declared_sensitivity_is_the_largest_move(self, relation: Relation) -> None:
-        """A record at the clip goes, or another takes its place: opposite, across, or opposite in the same cell."""
+    def test_declared_sensitivity_is_the_largest_change(self, relation: Relation) -> None:
+        """Remove a record at the clip, or replace it: opposite, orthogonal, or opposite in the same cell."""
         sight, frame_mean = View(0.0, 2.0, None, None, 4), np.zeros(4)
         frame = Frame(sight, frame_mean, np.eye(4)[:, :2])
         here, noise = 2.0 * np.eye(4)[:1], budget_of(settings_of(relation=relation)).noise(1.0, 2.0)
@@ -75,7 +75,7 @@ class TestSums:
             moved = float(np.linalg.norm(summand(request, here) - other))
             assert moved <= request.claimed_sensitivity(1) <= moved * (1.0 + 1e-8)
 
-    def test_no_sum_is_out_of_its_range_if_all_rows_are_at_the_clip(self) -> None:
+    def test_sums_stay_in_range_with_all_rows_at_the_clip(self) -> None:
         rows = np.full((5, 4), 9.0)
         sight = View(0.0, 2.0, None, None, 4)
         frame = Frame(sight, np.zeros(4), np.full((4, 1), 0.5))
@@ -91,8 +91,8 @@ class TestSums:
                 assert ranges[name].shape == value.shape
                 assert 5.0 <= ranges[name].largest <= 5.0 * (1.0 + 1e-8)
 
-    def test_sums_are_those_of_all_rows_in_any_number_of_blocks(self) -> None:
-        """Of 5,000 rows, a fifth of them beyond the clip, and then of none."""
+    def test_sums_do_not_depend_on_the_number_of_blocks(self) -> None:
+        """With 5,000 rows, a fifth of them beyond the clip, and with none."""
         rng = np.random.default_rng(0)
         rows = rng.normal(size=(5000, 3)) * np.array([1.0, 0.6, 0.3]) + 6.0
         sight, mean = View(6.0, 1.5, None, None, 3), np.array([0.1, -0.2, 0.05])
@@ -105,9 +105,9 @@ class TestSums:
 
         seen = cut(rows - 6.0, 1.5)
         assert 0.15 < (np.linalg.norm(rows - 6.0, axis=1) > 1.5).mean() < 0.25
-        told = first_moments(Client(index=0, rows=rows, seed=0), FirstMomentsRequest(sight, 5000)).packed
+        reported = first_moments(Client(index=0, rows=rows, seed=0), FirstMomentsRequest(sight, 5000)).packed
         plain = np.append(seen.sum(axis=0) / 1.5, (seen**2).sum() / 1.5**2)
-        np.testing.assert_allclose(told, plain, rtol=1e-5, atol=0.05)
+        np.testing.assert_allclose(reported, plain, rtol=1e-5, atol=0.05)
         around = cut(seen - mean, 0.8) / 0.8
         triangle = scatter(
             Client(index=0, rows=rows, seed=0), ScatterRequest(sight, mean, 0.8, 5000)
@@ -135,7 +135,7 @@ class TestSums:
             kept.append(client.memory["private map"])
         assert kept[0] is kept[1]
 
-    def test_sums_are_exact_on_the_finest_grid_that_allows_it(self) -> None:
+    def test_sums_are_exact_on_a_grid(self) -> None:
         """The order of 4,096 rows changes no digit; a single row is off by half a step of 2^-26."""
         rng = np.random.default_rng(1)
         rows, sight = rng.normal(size=(4096, 3)), View(0.0, 2.0, None, None, 3)
@@ -164,9 +164,9 @@ class TestSums:
 
 
 class TestSight:
-    """How rows are seen: from a centre, cut, and wide ones through sums of features."""
+    """Preparation of rows: centring, clipping, and folding of wide rows."""
 
-    def test_rows_are_folded_when_they_have_more_than_1024_features(self) -> None:
+    def test_rows_with_over_1024_features_are_folded(self) -> None:
         for features in (1024, 1025):
             seen = view(federate([np.zeros((2, features))]), settings_of())
             assert seen.sums == 1024
@@ -176,7 +176,7 @@ class TestSight:
         assert set(np.unique(seen.sign)) == {-1.0, 1.0}
         assert (seen.bucket.min() >= 0, seen.bucket.max() < 1024) == (True, True)
 
-    def test_the_farthest_corner_of_the_bounds_is_just_not_cut(self) -> None:
+    def test_farthest_corner_of_the_bounds_is_not_clipped(self) -> None:
         method, corner = settings_of(), np.array([[2.0, 10.0, 10.0]])
         assert method.centre == 6.0
         np.testing.assert_array_equal(view(federate([corner]), method).of(corner), corner - 6.0)
@@ -185,7 +185,7 @@ class TestSight:
         unbounded = settings_of(bounds=None, clip=3.0)
         assert (unbounded.centre, unbounded.reach(7)) == (0.0, 3.0)
 
-    def test_folded_features_are_multiples_of_one_step_and_added_exactly(self) -> None:
+    def test_folded_features_are_on_a_grid_and_added_exactly(self) -> None:
         """Eight features: steps of 2^-39 of the clip, so that any sum of eight stays below 2^53 of them."""
         rng = np.random.default_rng(2)
         rows, clip = rng.normal(size=(400, 8)) / 3.0, 2.0
@@ -208,10 +208,10 @@ class TestSight:
 
 
 class TestBudget:
-    """Shares of the budget, and what is afforded with them."""
+    """Shares of the budget, and the numbers of cells that they allow."""
 
     @pytest.mark.parametrize("rounds", [1, 3, 7])
-    def test_shares_are_as_told(self, rounds: int) -> None:
+    def test_shares_equal_the_settings(self, rounds: int) -> None:
         """A twenty-fifth for the mean, three for the scatter; rounds by 1, 2, 3 and then 4 parts."""
         method = settings_of(epsilon=2.0, rounds=rounds)
         budget, whole = budget_of(method), gaussian_multiplier(2.0, Budget().delta)
@@ -232,14 +232,14 @@ class TestBudget:
             ({"epsilon": 1e-3, "rounds": 2}, 50, (4, 4)),
         ],
     )
-    def test_cells_grow_from_a_sixteenth_and_are_no_more_than_rows(
+    def test_cells_grow_from_a_sixteenth_up_to_the_rows(
         self, more: dict[str, Any], rows: int, expected: tuple[int, ...]
     ) -> None:
         method = settings_of(**more)
         assert budget_of(method).cells(method, rows) == expected
 
-    def test_what_is_afforded_follows_from_the_last_rounds_noise(self) -> None:
-        """Of two rounds the last has two thirds of what mean and scatter leave."""
+    def test_number_of_cells_follows_the_last_rounds_noise(self) -> None:
+        """With two rounds, the last has two thirds of the budget after mean and scatter."""
         method = settings_of(epsilon=1.0, rounds=2)
         last = gaussian_multiplier(1.0, Budget().delta) / np.sqrt(0.84 * 2 / 3) * np.sqrt(1.25)
         count = int(20_000 / (7.0 * last))
@@ -261,13 +261,13 @@ class TestBudget:
             ("placing_iterations", 0, -1),
         ],
     )
-    def test_settings_have_limits(self, key: str, allowed: float, refused: float) -> None:
+    def test_settings_out_of_range_are_refused(self, key: str, allowed: float, refused: float) -> None:
         assert getattr(settings_of(**{key: allowed}), key) == allowed
         with pytest.raises(ValidationError, match=key):
             settings_of(**{key: refused})
 
-    def test_maps_of_settings_that_name_none_of_these_are_made_with_them(self) -> None:
-        """Others would make other maps of the same scenario file."""
+    def test_default_settings_are_used(self) -> None:
+        """Other defaults would change the map of the same scenario file."""
         bare = PrivateMap(epsilon=1.0, clip=1.0)
         assert (bare.axes, bare.rounds, bare.own, bare.placing_iterations) == (20, 5, 0.4, 100)
 
@@ -275,7 +275,7 @@ class TestBudget:
 class TestFrame:
     """Mean, width and axes."""
 
-    def test_both_releases_say_what_covers_them(self) -> None:
+    def test_both_releases_declare_their_protection(self) -> None:
         federation, transcript = federation_seen([np.random.default_rng(0).uniform(2.0, 10.0, (60, 3))])
         method = settings_of(epsilon=1e6, per="client", relation="replace-one")
         budget = budget_of(method)
@@ -294,7 +294,7 @@ class TestFrame:
             "replace-one",
         )
 
-    def test_without_noise_axes_are_those_of_rows_cut_to_their_width_around_their_mean(self) -> None:
+    def test_axes_without_noise_equal_those_of_clipped_rows(self) -> None:
         rows = np.random.default_rng(4).uniform(2.0, 10.0, (60, 3)) * np.array([1.0, 0.8, 0.5])
         method = settings_of(bounds=(0.0, 10.0), axes=3)
         found = private_axes(federate([rows]), method, budget_of(method))
@@ -304,19 +304,17 @@ class TestFrame:
         np.testing.assert_allclose(found.frame.mean, rows.mean(axis=0) - 5.0, atol=1e-3)
         np.testing.assert_allclose(found.variances, np.linalg.eigvalsh(away.T @ away / 60)[::-1], rtol=1e-3)
 
-    def test_rows_without_variance_are_seen_a_thousandth_of_the_clip_wide(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """And no axis has less variance than the noise in an entry of the scatter."""
+    def test_constant_rows_get_a_thousandth_of_the_clip(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """No axis has less variance than the noise in an entry of the scatter."""
         rows, method = np.full((50, 4), 7.0), settings_of()
         federation, transcript = federation_seen([rows])
         noises: list[float] = []
 
-        def noted(*given: Any) -> Any:
+        def recorded(*given: Any) -> Any:
             noises.append(given[2])
             return leading_axes(*given)
 
-        monkeypatch.setattr(frame_room, "leading_axes", noted)
+        monkeypatch.setattr(frame_room, "leading_axes", recorded)
         axes = private_axes(federation, method, budget_of(method))
         width = {seen.request.clip for seen in transcript if isinstance(seen.request, ScatterRequest)}
         assert [*width] == [pytest.approx(1e-3 * method.reach(4), rel=1e-6)]
@@ -324,8 +322,8 @@ class TestFrame:
         assert noises == [pytest.approx(deviation, rel=1e-5)]
         assert (axes.variances >= noises[0]).all()
 
-    def test_axes_of_exact_moments_are_those_that_rows_vary_along(self) -> None:
-        """Three of six; at least two and at most what is asked for or there are."""
+    def test_axes_of_exact_moments_are_the_varying_ones(self) -> None:
+        """Three of six; at least two, and at most the requested number or the number of features."""
         square = np.diag([3.0, 0.0, 2.0, 0.0, 1.0, 0.0])
         axes, variances = leading_axes(square[np.triu_indices(6)], 6, 0.0, 20)
         np.testing.assert_allclose(np.abs(axes), np.eye(6)[:, [0, 2, 4]], atol=1e-12)
@@ -334,7 +332,7 @@ class TestFrame:
             found, _ = leading_axes(np.zeros(size * (size + 1) // 2), size, 1.0, most)
             assert found.shape == (size, expected)
 
-    def test_a_variance_of_three_deviations_is_lost(self) -> None:
+    def test_variance_of_three_deviations_is_dropped(self) -> None:
         square = np.array([[9.0, 5.0, 4.0], [5.0, 8.0, 4.0], [4.0, 4.0, 3.0]])
         axes, variances = leading_axes(square[np.triu_indices(3)], 3, 1.0, 3)
         assert not axes[2].any()
@@ -344,22 +342,22 @@ class TestFrame:
         np.testing.assert_allclose(variances, plain)
         assert values[0] > 2.0 * np.sqrt(2.0)
 
-    def test_a_variance_of_three_and_a_half_deviations_is_kept(self) -> None:
+    def test_variance_of_three_and_a_half_deviations_is_kept(self) -> None:
         axes, _ = leading_axes(np.array([9.0, 5.0, 3.5]), 2, 1.0, 2)
         vectors = np.linalg.eigh(np.array([[9.0, 4.5], [4.5, 3.5]]))[1]
         np.testing.assert_allclose(np.abs(axes), np.abs(vectors[:, ::-1]))
 
-    def test_covariances_below_half_a_deviation_are_none(self) -> None:
+    def test_covariances_below_half_a_deviation_are_zero(self) -> None:
         axes, _ = leading_axes(np.array([9.0, 0.3, 8.0]), 2, 1.0, 2)
         np.testing.assert_array_equal(np.abs(axes), np.eye(2))
 
-    def test_a_lost_feature_counts_as_without_variance_and_not_as_less(self) -> None:
-        """Noise leaves the first two features variances of 8.5 and -0.5, so the second axis is the third feature."""
+    def test_dropped_feature_counts_as_zero_variance(self) -> None:
+        """Noise gives the first two features variances of 8.5 and -0.5, so the second axis is the third feature."""
         axes, _ = leading_axes(np.array([4.0, 5.0, 0.0, 4.0, 0.0, 1.0]), 3, 1.0, 2)
         np.testing.assert_allclose(np.abs(axes), [[0.5**0.5, 0.0], [0.5**0.5, 0.0], [0.0, 1.0]], atol=1e-12)
 
-    def test_the_edge_grows_with_the_features_that_are_left(self) -> None:
-        """Of four features of five, 2 sqrt(4) deviations: 4.2 is above it and 3.8 below; two are always there."""
+    def test_noise_edge_grows_with_the_kept_features(self) -> None:
+        """For four of five features, 2 sqrt(4) deviations: 4.2 is above it and 3.8 below; two are always kept."""
         for third, count in ((4.2, 3), (3.8, 2)):
             square = np.diag([9.0, 8.0, third, 3.5, 1.0])
             assert leading_axes(square[np.triu_indices(5)], 5, 1.0, 5)[0].shape == (5, count)
@@ -368,10 +366,8 @@ class TestFrame:
 class TestCells:
     """Noisy rounds of Lloyd's algorithm."""
 
-    def test_without_noise_a_round_is_lloyds_and_its_noise_is_the_rounds(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Each centre goes by its rows' mean residual, cut; a light cell has under 1.5 deviations of the last round."""
+    def test_round_without_noise_is_a_lloyd_step(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each centre moves by its rows' clipped mean residual; a light cell has under 1.5 deviations."""
         rng = np.random.default_rng(3)
         rows = rng.normal(size=(900, 3)) * np.array([1.5, 1.0, 0.5]) + 6.0
         method = settings_of(rounds=3, cells=64)
@@ -389,11 +385,11 @@ class TestCells:
             ("heavy_cells", ended, heavy_cells),
         ):
 
-            def noted(*given: Any, calls: list[Any] = calls, plain: Any = plain) -> Any:
+            def recorded(*given: Any, calls: list[Any] = calls, plain: Any = plain) -> Any:
                 calls.append(given)
                 return plain(*given)
 
-            monkeypatch.setattr(cells_room, name, noted)
+            monkeypatch.setattr(cells_room, name, recorded)
         federation, transcript = federation_seen([rows])
         moves: list[float] = []
         monkeypatch.setattr(federation, "report", lambda objective, moved: moves.append(moved))
@@ -406,7 +402,7 @@ class TestCells:
         ]
         points, after, tally = rows[:, :2] - 6.0, np.zeros((0, 2)), np.zeros(0, np.int64)
         assert [request.centres.shape for request in asked] == [(8, 2), (16, 2), (64, 2)]
-        for index, (request, (_, told, _, noise)) in enumerate(zip(asked, shrunk, strict=True)):
+        for index, (request, (_, reported, _, noise)) in enumerate(zip(asked, shrunk, strict=True)):
             assert request.clip == pytest.approx(clip)
             assert request.mechanism == budget.noise(budget.rounds[index], request.clip)
             assert noise == budget.deviation(index)
@@ -425,7 +421,7 @@ class TestCells:
             steps /= np.maximum(tally, 1)[:, None]
             after = request.centres + steps
             assert moves[index] == pytest.approx((steps**2).sum(), rel=1e-2)
-            np.testing.assert_allclose(told, tally, atol=1e-2)
+            np.testing.assert_allclose(reported, tally, atol=1e-2)
         (last,) = ended
         np.testing.assert_allclose(last[0], after, atol=1e-3)
         np.testing.assert_allclose(last[1], tally, atol=1e-2)
@@ -434,7 +430,7 @@ class TestCells:
         np.testing.assert_array_equal(centres, last[0][heavy])
         np.testing.assert_array_equal(counts, np.maximum(last[1][heavy], 1.0))
 
-    def test_first_centres_are_spread_by_four_fifths_of_the_deviations(self) -> None:
+    def test_initial_centres_spread_by_four_fifths_of_the_deviations(self) -> None:
         rows = np.zeros((4000, 3)) + 6.0
         method = settings_of(rounds=1, cells=2000)
         federation, transcript = federation_seen([rows])
@@ -449,14 +445,14 @@ class TestCells:
 
     @pytest.mark.parametrize("axes", [1, 2, 5])
     @pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0])
-    def test_steps_are_shrunk_as_stein_says_in_any_dimension(self, axes: int, scale: float) -> None:
-        """Noise of noise * clip / count on each entry of a step; cells of no more rows than noise stay."""
+    def test_steps_have_stein_shrinkage_in_any_dimension(self, axes: int, scale: float) -> None:
+        """Each entry of a step has noise of noise * clip / count; cells with no more rows than noise stay."""
         rng = np.random.default_rng(axes)
         counts, clip, noise = np.array([60.0, 9.0, 4.0, 2.5, 2.0, 0.4]), 3.0, 2.5
         sums = scale * rng.normal(size=(6, axes))
         sums[1] = 0.0
-        moved, told = shrunken_steps(sums, counts, clip, noise)
-        np.testing.assert_array_equal(told, counts)
+        moved, reported = shrunken_steps(sums, counts, clip, noise)
+        np.testing.assert_array_equal(reported, counts)
         steps = sums / np.maximum(counts, noise)[:, None]
         squared, noisy = (steps**2).sum(axis=1), axes * (noise * clip / np.maximum(counts, noise)) ** 2
         signal = max(np.mean(squared - noisy), 1e-3 * clip**2)
@@ -465,7 +461,7 @@ class TestCells:
             kept = max(signal / (signal + noisy[cell]), own) if counts[cell] > noise else 0.0
             np.testing.assert_allclose(moved[cell], kept * steps[cell], rtol=1e-12)
 
-    def test_cells_above_their_noise_are_left_in_the_order_of_their_counts(self) -> None:
+    def test_cells_above_the_noise_are_ordered_by_count(self) -> None:
         centres = np.arange(12.0).reshape(6, 2)
         found, counts = heavy_cells(centres, np.array([0.5, 7.0, 0.2, 3.0, 7.0, 0.3]), 0.2)
         np.testing.assert_array_equal(found, centres[[1, 4, 3, 0, 5]])
@@ -483,7 +479,7 @@ def landmarks(count: int) -> Landmarks:
 
 
 def nearest_of(rows: FloatArray, count: int) -> tuple[Any, Float64Array]:
-    """Nearest other rows by brute force, and how far they are."""
+    """Return the nearest other rows by brute force, with their distances."""
     apart = cdist(rows, rows)
     np.fill_diagonal(apart, np.inf)
     order = np.argsort(apart, axis=1)[:, :count]
@@ -491,7 +487,7 @@ def nearest_of(rows: FloatArray, count: int) -> tuple[Any, Float64Array]:
 
 
 class TestPlaces:
-    """Where clients place their rows."""
+    """Placement of rows by clients."""
 
     @pytest.mark.parametrize(
         ("count", "features", "few", "perplexity", "neighbors"),
@@ -504,10 +500,10 @@ class TestPlaces:
             (150, 51, 1, 2.5, 7),
         ],
     )
-    def test_own_affinities_are_of_the_nearest_rows_along_fifty_axes_at_most(
+    def test_own_affinities_use_nearest_rows_along_fifty_axes(
         self, count: int, features: int, few: int, perplexity: float, neighbors: int
     ) -> None:
-        """A neighbour for each hundred rows, up to five; a unit of perplexity for each sixty, up to ten."""
+        """One neighbour per hundred rows, up to five; one unit of perplexity per sixty, up to ten."""
         rows = np.random.default_rng(count).normal(size=(count, features))
         own = own_rows(rows, 0.3)
         assert own is not None
@@ -522,8 +518,8 @@ class TestPlaces:
         assert own_rows(rows[:99], 0.3) is None
         assert own_rows(np.tile(rows[:1], (count, 1)), 0.3) is None
 
-    def test_rows_go_where_landmarks_and_their_own_kind_pull_them(self) -> None:
-        """The force of the module's docstring, written out, is none; affinities are .65 of the nearest own rows'."""
+    def test_rows_are_placed_by_landmarks_and_own_neighbours(self) -> None:
+        """The force of the module's docstring vanishes; own neighbours have .65 of the affinities."""
         rng = np.random.default_rng(6)
         known, points = landmarks(30), rng.standard_normal((250, 3))
         own = own_rows(points, 0.4)
@@ -549,7 +545,7 @@ class TestPlaces:
         assert np.abs(force(place(points, known, own, iterations=0))).max() > 0.1
         assert np.abs(force(place(points, known, own, iterations=300))).max() < 1e-3
 
-    def test_a_client_places_its_rows_with_its_own_only_where_it_is_asked_to(self) -> None:
+    def test_own_neighbours_are_used_only_on_request(self) -> None:
         rows = np.random.default_rng(7).normal(size=(200, 3))
         frame, known = Frame(View(0.0, 9.0, None, None, 3), np.zeros(3), np.eye(3)), landmarks(12)
         for weight, own in ((0.0, None), (0.4, own_rows(rows, 0.4))):
@@ -560,10 +556,10 @@ class TestPlaces:
 
 
 class TestMap:
-    """What the server draws, and what a model keeps."""
+    """The server's map and the content of a model."""
 
     @pytest.mark.parametrize(("cells", "perplexity", "other"), [(40, 13.0, 12.9), (120, 30.0, 29.9)])
-    def test_landmarks_are_drawn_about_zero_with_a_third_of_them_as_perplexity(
+    def test_landmark_map_is_centred_with_a_third_as_perplexity(
         self, cells: int, perplexity: float, other: float
     ) -> None:
         """At most 30."""
@@ -575,7 +571,7 @@ class TestMap:
         assert found.tobytes() != another.tobytes()
         np.testing.assert_allclose(found.mean(axis=0), 0.0, atol=1e-9)
 
-    def test_fewer_than_eight_lie_along_their_principal_axes(self) -> None:
+    def test_fewer_than_eight_landmarks_use_principal_axes(self) -> None:
         centres = np.random.default_rng(9).normal(size=(8, 4))
         for count in (7, 8):
             centred = centres[:count] - centres[:count].mean(axis=0)
@@ -585,9 +581,7 @@ class TestMap:
 
     @pytest.mark.parametrize("features", [6, 1200])
     @pytest.mark.parametrize("per", ["sum", "client"])
-    def test_the_model_places_rows_where_clients_that_go_by_landmarks_alone_do(
-        self, features: int, per: Any
-    ) -> None:
+    def test_model_places_rows_as_clients_without_own_neighbours(self, features: int, per: Any) -> None:
         rows = np.random.default_rng(10).uniform(2.0, 10.0, (60, features))
         method = settings_of(own=0.0, per=per, rounds=1, axes=3, cells=20)
         outcome = METHODS["private-map"].serve(federate([rows]), method)
@@ -599,8 +593,8 @@ class TestMap:
         assert f"and {len(outcome.model['counts'])} landmarks" in note.text
 
 
-def test_a_rehearsal_counts_operations_messages_and_charges_as_the_run_does() -> None:
-    """Products of 900 rows of 6 features with themselves and with 8, 8 and 20 cells along 3 axes."""
+def test_rehearsal_counts_equal_those_of_the_run() -> None:
+    """Return operation counts of 900 rows of 6 features with themselves and with 8, 8 and 20 cells along 3 axes."""
     method = settings_of(epsilon=1e4, rounds=3, axes=3, cells=20, early_iterations=7)
     rehearsal = Rehearsal(
         RehearsalClients(sizes=(600, 300), sample=np.zeros((1, 6)), homes=((0,), (1,))), Context(seed=0)
@@ -634,7 +628,7 @@ def test_a_rehearsal_counts_operations_messages_and_charges_as_the_run_does() ->
     assert method.keeps_places
 
 
-def test_a_scenario_of_it_is_noisy_without_more_noise() -> None:
+def test_scenario_counts_as_noisy() -> None:
     method = {"kind": "private-map", "epsilon": 1.0, "bounds": [0, 8]}
     scenario = tiny_scenario(method=method, privacy={"strict": "sums"})
     assert scenario.noisy

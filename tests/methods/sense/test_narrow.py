@@ -1,4 +1,4 @@
-"""SENSE of tables with many more features than anchors: in few coordinates, and none the worse for it."""
+"""SENSE of tables with many more features than anchors, in reduced coordinates without loss."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def drawn(rows: int, features: int, seed: int = 0) -> Float64Array:
 
 
 def wide(rows: int, seed: int) -> Float64Array:
-    """Rows of a bent surface, so that what anchors leave open follows from what they tell."""
+    """Return rows of a curved surface, so that the anchors determine the open part."""
     a, b = drawn(2, rows, seed)
     bent = np.column_stack([3.0 * a, 3.0 * b, a * b, a * a - 1.0, b * b - 1.0, np.sin(2.0 * a)])
     return np.asarray(bent @ drawn(6, FEATURES, 99) / 40.0)
@@ -35,11 +35,11 @@ def test_narrow_coordinates_keep_the_inner_products_of_anchors(count: int, featu
     assert coordinates.shape == (count, count + 3)
     np.testing.assert_allclose(coordinates @ coordinates.T, anchors @ anchors.T, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(coordinates[:, count:], 0.0)
-    some = narrow.of_anchors(anchors[:1])  # of a part of the anchors they are the same
+    some = narrow.of_anchors(anchors[:1])  # the same for a subset of the anchors
     np.testing.assert_allclose(some, coordinates[:1], atol=1e-12)
 
 
-def test_anchors_that_depend_on_each_other_keep_their_inner_products_too() -> None:
+def test_dependent_anchors_keep_their_inner_products() -> None:
     anchors = drawn(3, 50)[[0, 1, 2, 0, 1]]
     anchors[4] += anchors[2]
     coordinates = Narrow.of(anchors, 2).of_anchors(anchors)
@@ -47,7 +47,7 @@ def test_anchors_that_depend_on_each_other_keep_their_inner_products_too() -> No
 
 
 @pytest.mark.parametrize(("room", "narrowed"), [(4, True), (5, False), (9, False)])
-def test_coordinates_are_the_features_where_these_are_no_more(room: int, narrowed: bool) -> None:
+def test_few_features_are_not_reduced(room: int, narrowed: bool) -> None:
     anchors = drawn(5, 10)
     narrow = Narrow.of(anchors, room)
     assert (narrow.basis is not None) is narrowed
@@ -57,8 +57,8 @@ def test_coordinates_are_the_features_where_these_are_no_more(room: int, narrowe
 
 
 @pytest.mark.parametrize("points", [2, 30])
-def test_widened_points_keep_their_distances_and_those_to_the_anchors(points: int) -> None:
-    """Fewer points than there is room for, and more; whatever directions are drawn."""
+def test_widened_points_keep_all_distances(points: int) -> None:
+    """With fewer points than free dimensions and with more, for any random directions."""
     anchors, room = drawn(6, FEATURES), 8
     narrow = Narrow.of(anchors, room)
     coordinates = drawn(points, 6 + room, seed=1)
@@ -69,7 +69,7 @@ def test_widened_points_keep_their_distances_and_those_to_the_anchors(points: in
         np.testing.assert_allclose(pdist(np.concatenate([anchors, widened])), pdist(both), rtol=1e-10)
 
 
-def test_widened_anchors_are_the_anchors() -> None:
+def test_widening_restores_the_anchors() -> None:
     anchors = drawn(6, FEATURES)
     narrow = Narrow.of(anchors, 4)
     widened = narrow.widened(narrow.of_anchors(anchors), np.random.default_rng(0))
@@ -77,8 +77,8 @@ def test_widened_anchors_are_the_anchors() -> None:
 
 
 @pytest.mark.parametrize("origin", [0.0, 1e6])
-def test_a_lift_leads_back_to_the_anchors_and_keeps_all_distances(origin: float) -> None:
-    """Whatever rows are asked for together, and with anchors of two tables, some of which depend on others."""
+def test_lift_restores_anchors_and_keeps_distances(origin: float) -> None:
+    """For any subset of rows, and with anchors of several tables, some dependent on others."""
     anchors, room = drawn(8, FEATURES), 5
     anchors[6] = anchors[2] + anchors[3]
     narrow = Narrow.of(anchors, room)
@@ -94,7 +94,7 @@ def test_a_lift_leads_back_to_the_anchors_and_keeps_all_distances(origin: float)
     assert lift(both[:0]).shape == (0, FEATURES)
 
 
-def test_where_coordinates_are_the_features_a_lift_adds_the_origin() -> None:
+def test_lift_of_unreduced_coordinates_adds_the_origin() -> None:
     table = drawn(4, 3)
     np.testing.assert_array_equal(Lift(None)(table.astype(np.float32)), table.astype(np.float32))
     np.testing.assert_array_equal(Lift(np.arange(3.0))(table), table + np.arange(3.0))
@@ -102,8 +102,8 @@ def test_where_coordinates_are_the_features_a_lift_adds_the_origin() -> None:
 
 @pytest.mark.parametrize("visibility", ["full", "partial"])
 @pytest.mark.parametrize("regime", ["multisite", "pointwise"])
-def test_lifted_points_are_those_of_all_features_along_the_anchors(regime: str, visibility: str) -> None:
-    """And as far from every anchor that their client sees as the records are."""
+def test_lifted_points_equal_the_records_along_the_anchors(regime: str, visibility: str) -> None:
+    """Lifted points also keep the records' distances to every anchor that their client sees."""
     table, public = wide(40, seed=3) + 2.0, wide(200, seed=50) + 2.0
     parts = list(table[:, None]) if regime == "pointwise" else np.split(table, [14, 27])
     settings = SENSE(regime=regime, visibility=visibility, anchors=5, embedder="umap")
@@ -115,7 +115,7 @@ def test_lifted_points_are_those_of_all_features_along_the_anchors(regime: str, 
         own, rows = rows[: len(part)], rows[len(part) :]
         anchors = known.anchors.seen_by(client)
         np.testing.assert_allclose(cdist(own, anchors), cdist(part, anchors), rtol=1e-6)
-        # What the anchors tell of a record is so feature by feature.
+        # The part of a record that anchors determine is exact in every feature.
         along = np.linalg.svd(anchors - anchors[0], full_matrices=False)[2][: len(anchors) - 1]
         np.testing.assert_allclose(own @ along.T, part @ along.T, atol=1e-6)
 
@@ -123,12 +123,12 @@ def test_lifted_points_are_those_of_all_features_along_the_anchors(regime: str, 
 @pytest.mark.parametrize("visibility", ["full", "partial"])
 @pytest.mark.parametrize("regime", ["multisite", "pointwise"])
 @pytest.mark.parametrize("geometry", ["euclidean", "hyperbolic"])
-def test_distances_are_the_same_as_in_all_features(
+def test_distances_equal_those_in_all_features(
     geometry: str, regime: str, visibility: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between all records, but where alignment ends within a few per cent of where it starts from other rotations.
+    """Compare all distances between records, except where alignment stops a few per cent short of its limit.
 
-    That is in `multisite` with anchors of one's own, where each client's own records are compared.
+    This exception is `multisite` with local anchors, where only records of one client are compared.
     """
     table, public = wide(40, seed=3), wide(200, seed=50)
     parts = list(table[:, None]) if regime == "pointwise" else np.split(table, [14, 27])
@@ -153,9 +153,9 @@ def test_distances_are_the_same_as_in_all_features(
         compared = np.equal.outer(owner, owner)
         assert off.max() < 0.1
     assert off[compared].max() < 1e-4
-    # What follows depends on alignment.
-    said = [known.notes[0].text.split("\n\n")[:2] for known in (narrow, whole)]
-    assert said[0] == said[1]
+    # The rest depends on alignment.
+    texts = [known.notes[0].text.split("\n\n")[:2] for known in (narrow, whole)]
+    assert texts[0] == texts[1]
 
 
 def _all_features(anchors: Float64Array, room: int) -> Any:

@@ -1,4 +1,4 @@
-"""New rows on a finished map: exact where the map is isometric, beside their neighbours where it is t-SNE's."""
+"""New rows on a finished map: exact on an isometric map, near their neighbours on a t-SNE map."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def stress(
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 6])
 @pytest.mark.parametrize("neighbors", [None, 12])
 @pytest.mark.parametrize("scale", [1.0, 250.0])
-def test_rows_of_an_isometric_map_land_where_they_are(
+def test_rows_are_placed_exactly_on_an_isometric_map(
     dimensions: int, neighbors: int | None, scale: float
 ) -> None:
     random = np.random.default_rng(dimensions)
@@ -58,10 +58,10 @@ def test_rows_of_an_isometric_map_land_where_they_are(
     scale=st.floats(0.1, 10),
     seed=st.integers(0, 2**32),
 )
-def test_no_iteration_raises_a_rows_stress(
+def test_iterations_never_raise_a_rows_stress(
     rows: int, anchors: int, dimensions: int, scale: float, seed: int
 ) -> None:
-    """Nor do distances that fit no place at all."""
+    """Random distances need not belong to any point."""
     random = np.random.default_rng(seed)
     positions, distances = random.normal(size=(anchors, dimensions)), random.exponential(size=(rows, anchors))
     before = np.full(rows, np.inf)
@@ -73,8 +73,8 @@ def test_no_iteration_raises_a_rows_stress(
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
-def test_rows_with_noisy_distances_land_at_a_minimum(dimensions: int) -> None:
-    """The oracle is scipy's minimiser, started where the row was left."""
+def test_rows_with_noisy_distances_reach_a_minimum(dimensions: int) -> None:
+    """Compare with scipy's minimiser, started from the result."""
     random = np.random.default_rng(10 + dimensions)
     positions, rows = random.normal(size=(9, dimensions)), 0.5 * random.normal(size=(20, dimensions))
     distances = between(rows, positions) * np.exp(0.2 * random.normal(size=(20, 9)))
@@ -88,7 +88,7 @@ def test_rows_with_noisy_distances_land_at_a_minimum(dimensions: int) -> None:
         assert left <= least + 1e-9
 
 
-def test_one_iteration_is_the_mean_of_the_points_at_the_wanted_distances() -> None:
+def test_iteration_averages_points_at_the_target_distances() -> None:
     random = np.random.default_rng(4)
     positions, distances = random.normal(size=(7, 2)), random.exponential(size=(3, 7))
     start = place(distances, positions, max_iterations=0)
@@ -99,7 +99,7 @@ def test_one_iteration_is_the_mean_of_the_points_at_the_wanted_distances() -> No
         np.testing.assert_allclose(after, (positions + row[:, None] * sides).mean(axis=0), atol=1e-12)
 
 
-def test_each_row_is_on_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_row_is_placed_independently(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(0)
     positions, distances = random.normal(size=(30, 2)), random.exponential(size=(50, 30))
     for neighbors in (None, 6):
@@ -111,8 +111,8 @@ def test_each_row_is_on_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
             np.testing.assert_allclose(place(distances, positions, neighbors=neighbors), whole, atol=1e-12)
 
 
-def test_neighbors_are_the_nearest_alone() -> None:
-    """Others may be anywhere, at any distance, without a change."""
+def test_only_the_nearest_neighbors_are_used() -> None:
+    """Other references may be anywhere without any effect."""
     random = np.random.default_rng(1)
     positions, rows = random.normal(size=(30, 2)), random.normal(size=(20, 2))
     distances = between(rows, positions)
@@ -130,18 +130,18 @@ def test_rows_at_distance_zero_of_a_pseudo_anchor_start_there() -> None:
     np.testing.assert_allclose(place(distances, positions), positions[:1], atol=1e-12)
 
 
-def test_two_pseudo_anchors_leave_a_row_on_their_line() -> None:
-    """Where two circles meet off it, either side fits as well as the other; the line is the middle."""
+def test_two_pseudo_anchors_place_a_row_on_their_line() -> None:
+    """Both intersections of two circles fit equally well; the line lies in the middle."""
     positions = np.array([[0.0, 0.0], [2.0, 0.0], [50.0, 50.0]])
     placed = place(np.array([[1.5, 1.5, 60.0]]), positions, neighbors=2)
     np.testing.assert_allclose(placed, [[1.0, 0.0]], atol=1e-12)
 
 
-def test_no_new_rows() -> None:
+def test_no_new_rows_give_an_empty_result() -> None:
     assert place(np.empty((0, 3)), np.eye(3)).shape == (0, 3)
 
 
-def test_scale_of_a_map_in_other_units_and_of_one_with_torn_neighbours() -> None:
+def test_scale_ignores_units_and_split_neighbours() -> None:
     rows = np.random.default_rng(2).normal(size=(200, 2))
     graph = nearest_neighbors(Points(rows), 5)
     assert map_scale(graph, 3.5 * rows) == pytest.approx(3.5, rel=1e-5)
@@ -150,7 +150,7 @@ def test_scale_of_a_map_in_other_units_and_of_one_with_torn_neighbours() -> None
     assert map_scale(graph, torn) == pytest.approx(3.5, rel=1e-4)
 
 
-def test_scale_skips_equal_rows_and_refuses_where_most_coincide() -> None:
+def test_scale_skips_equal_rows_up_to_a_limit() -> None:
     graph = NeighborGraph(np.array([[1], [0], [3], [2]]), np.array([[0], [0], [1], [1]], np.float32))
     positions = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 0.0], [2.0, 0.0]])
     assert map_scale(graph, positions) == 2.0
@@ -164,8 +164,8 @@ def majority(labels: Float64Array, nearest: Float64Array) -> Float64Array:
     return np.array([np.bincount(labels[row]).argmax() for row in nearest])
 
 
-def test_new_rows_of_digits_land_beside_their_class_on_a_tsne_map() -> None:
-    """Nearly as often as their neighbours in the data are of their class, which is all that a map can show."""
+def test_new_digits_are_placed_near_their_class() -> None:
+    """The accuracy is nearly that of neighbours in the data, the best that a map can show."""
     table = load(source="digits")
     order = np.random.default_rng(3).permutation(len(table.rows))[:1300]
     rows = table.rows[order].astype(np.float64)
@@ -211,18 +211,18 @@ def test_bad_input_is_refused_by_name(distances: Float64Array, positions: Float6
 
 
 @pytest.mark.parametrize("neighbors", [0, 1, 4])
-def test_bad_number_of_neighbors(neighbors: int) -> None:
+def test_invalid_number_of_neighbors_is_refused(neighbors: int) -> None:
     with pytest.raises(ScenarioError, match=f"by {neighbors} of 3 pseudo-anchors. Set neighbors from 2 to 3"):
         place(GOOD, MAP, neighbors=neighbors)
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.inf])
-def test_bad_scale(scale: float) -> None:
+def test_invalid_scale_is_refused(scale: float) -> None:
     with pytest.raises(ScenarioError, match="scale"):
         place(GOOD, MAP, scale=scale)
 
 
-def test_bad_tolerance_and_iterations() -> None:
+def test_invalid_tolerance_and_iterations_are_refused() -> None:
     with pytest.raises(ScenarioError, match="tolerance"):
         place(GOOD, MAP, tolerance=-1.0)
     with pytest.raises(ScenarioError, match="max_iterations"):

@@ -1,4 +1,4 @@
-"""The pairs of Table 6 of P3 in number, against its set notation written out pair by pair."""
+"""The number of pairs in Table 6 of P3, against its set notation written out pair by pair."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CASES = [
 
 
 def table_6(seen: Observations) -> set[tuple[int, int]]:
-    """Observed pairs (low, high), as the four rows of the table spell them."""
+    """Return the observed pairs (low, high) as the four rows of the table define them."""
     globals_ = range(seen.global_anchors)
     first = seen.global_anchors + seen.local_anchors * len(seen.sizes)
     pairs: set[tuple[int, int]] = set()
@@ -36,7 +36,7 @@ def table_6(seen: Observations) -> set[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("seen", CASES, ids=lambda seen: f"{seen.regime}-{seen.visibility}")
-def test_as_many_pairs_are_observed_as_table_6_has(seen: Observations) -> None:
+def test_observed_pairs_equal_table_6(seen: Observations) -> None:
     assert seen.count == len(table_6(seen))
 
 
@@ -48,6 +48,6 @@ def test_as_many_pairs_are_observed_as_table_6_has(seen: Observations) -> None:
         (("multisite", "full", 1, 0, (2, 2)), "at least 2 are needed to place rows"),
     ],
 )
-def test_what_cannot_be_is_refused(arguments: tuple, words: str) -> None:
+def test_invalid_counts_are_refused(arguments: tuple, words: str) -> None:
     with pytest.raises(ScenarioError, match=words):
         Observations(*arguments)

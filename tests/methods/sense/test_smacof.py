@@ -1,4 +1,4 @@
-"""SMACOF by blocks is P3 (11) to the letter, never raises the stress, and stays where the stress is zero."""
+"""SMACOF by blocks equals P3 (11), never raises the stress, and stays where the stress is zero."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def sites(*, partial: bool, inside: bool, sizes: tuple[int, ...] = (7, 12, 5), s
 
 
 def oracle(given: Sites, start: Float64Array, iterations: int) -> tuple[Float64Array, list[float]]:
-    """Coordinates of all rows by (11) with whole matrices and a pseudo-inverse, and the stress (17) on the way."""
+    """Return coordinates of all rows by (11) with whole matrices and a pseudo-inverse, and the stress (17)."""
     count, mask = len(given.anchors), given.observed()
     whole = np.concatenate([given.anchors, given.rows])
     wanted = np.where(mask, between(whole, whole), 0.0)
@@ -76,13 +76,13 @@ def oracle(given: Sites, start: Float64Array, iterations: int) -> tuple[Float64A
 
 
 def turned_rows(given: Sites) -> Float64Array:
-    """The rows in a frame of their own: other axes, and another origin."""
+    """Return the rows in another frame: other axes and another origin."""
     random = np.random.default_rng(7)
     return np.asarray(given.rows @ np.linalg.qr(random.normal(size=(6, 6)))[0] + 3.0)
 
 
 def seen(given: Sites) -> list[VisibleAnchors]:
-    """What the server observes of each client."""
+    """Return the server's observations of each client."""
     turned = turned_rows(given)
     return [
         VisibleAnchors(
@@ -96,7 +96,7 @@ def seen(given: Sites) -> list[VisibleAnchors]:
 
 @pytest.mark.parametrize("partial", [False, True], ids=["full", "partial"])
 @pytest.mark.parametrize("inside", [False, True], ids=["pointwise", "multisite"])
-def test_algorithm_2_is_equation_11_step_by_step(partial: bool, inside: bool) -> None:
+def test_algorithm_2_equals_equation_11_step_by_step(partial: bool, inside: bool) -> None:
     given = sites(partial=partial, inside=inside, sizes=(7, 0, 1))
     start = np.random.default_rng(1).normal(size=given.rows.shape)
     start[2] = given.anchors[0]  # where (22) has b = 0
@@ -109,7 +109,7 @@ def test_algorithm_2_is_equation_11_step_by_step(partial: bool, inside: bool) ->
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e6])
-def test_algorithm_2_stops_where_the_stress_of_all_clients_falls_by_less_than_epsilon(offset: float) -> None:
+def test_algorithm_2_stops_when_the_total_stress_falls_too_little(offset: float) -> None:
     given = sites(partial=True, inside=True)
     start = np.random.default_rng(1).normal(size=given.rows.shape)
     _, stress = oracle(given, start, 60)
@@ -120,7 +120,7 @@ def test_algorithm_2_stops_where_the_stress_of_all_clients_falls_by_less_than_ep
         assert placed.iterations == 1 + int(np.argmax(falls < epsilon))
 
 
-def test_algorithm_2_refuses_what_its_matrices_would_not_hold() -> None:
+def test_algorithm_2_refuses_too_many_points() -> None:
     anchors = np.random.default_rng(0).normal(size=(2, 3))
     many = VisibleAnchors(np.arange(2), np.ones((MOST_POINTS - 1, 2)))
     with pytest.raises(ScenarioError, match=r"the limit is 4,000\. Choose method\.solver: smacof,"):
@@ -130,10 +130,10 @@ def test_algorithm_2_refuses_what_its_matrices_would_not_hold() -> None:
 @pytest.mark.parametrize("partial", [False, True], ids=["full", "partial"])
 @pytest.mark.parametrize("inside", [False, True], ids=["pointwise", "multisite"])
 @pytest.mark.parametrize("block", [4, 512])
-def test_clients_one_by_one_are_equation_11_of_all(
+def test_clients_one_by_one_equal_equation_11_of_all(
     partial: bool, inside: bool, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the client's own rows given in a frame of its own, which has other axes and another origin."""
+    """The client's own rows are given in a frame with other axes and another origin."""
     monkeypatch.setattr(module, "BLOCK_ROWS", block)
     given = sites(partial=partial, inside=inside)
     random = np.random.default_rng(1)
@@ -180,7 +180,7 @@ def test_stress_never_rises(
         known + offset, squared, start, inside=truth if inside else None, tolerance=0.0, max_iterations=100
     )
     assert np.all(np.diff(placed.stress) <= 0)
-    # And the last one is that of the coordinates.
+    # The last one is that of the coordinates.
     found = ((between(placed.coordinates - offset, known) - np.sqrt(squared)) ** 2).sum()
     if inside:
         found += ((between(placed.coordinates, placed.coordinates) - between(truth, truth)) ** 2).sum() / 2
@@ -190,8 +190,8 @@ def test_stress_never_rises(
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["pointwise", "multisite"])
-def test_the_truth_is_a_fixed_point(inside: bool) -> None:
-    """Rows that are equal, and rows on an anchor, included."""
+def test_true_points_are_a_fixed_point(inside: bool) -> None:
+    """Include equal rows and rows on an anchor."""
     given = sites(partial=False, inside=inside, sizes=(20,))
     rows = given.rows.copy()
     rows[3], rows[4] = rows[2], given.anchors[1]
@@ -208,7 +208,7 @@ def test_the_truth_is_a_fixed_point(inside: bool) -> None:
     assert placed.converged
 
 
-def test_it_finds_the_truth_from_a_random_start_where_anchors_determine_it() -> None:
+def test_random_start_converges_to_the_true_points() -> None:
     random = np.random.default_rng(2)
     anchors, rows = random.normal(size=(12, 3)), random.normal(size=(40, 3))
     squared = between(rows, anchors) ** 2
@@ -218,7 +218,7 @@ def test_it_finds_the_truth_from_a_random_start_where_anchors_determine_it() -> 
     np.testing.assert_allclose(placed.coordinates, rows, atol=1e-4)
 
 
-def test_a_random_start_is_at_the_right_distance_from_the_anchors_mean_and_repeats() -> None:
+def test_random_start_has_the_right_radius_and_is_seeded() -> None:
     random = np.random.default_rng(4)
     anchors, rows = 100 + random.normal(size=(5, 8)), 100 + random.normal(size=(30, 8))
     squared = between(rows, anchors) ** 2
@@ -231,7 +231,7 @@ def test_a_random_start_is_at_the_right_distance_from_the_anchors_mean_and_repea
     assert not np.array_equal(start, random_start(anchors, squared, np.random.default_rng(6)))
 
 
-def test_blocks_of_rows_change_rounding_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_rows_change_only_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     given = sites(partial=False, inside=True, sizes=(50,))
     squared = between(given.rows, given.anchors) ** 2
     start = random_start(given.anchors, squared, np.random.default_rng(7))
@@ -243,7 +243,7 @@ def test_blocks_of_rows_change_rounding_only(monkeypatch: pytest.MonkeyPatch) ->
     assert np.array_equal(found[1], found[2])
 
 
-def test_pointwise_rows_do_not_see_each_other() -> None:
+def test_pointwise_rows_are_solved_independently() -> None:
     given = sites(partial=False, inside=False, sizes=(20,))
     squared = between(given.rows, given.anchors) ** 2
     start = np.random.default_rng(8).normal(size=given.rows.shape)
@@ -252,7 +252,7 @@ def test_pointwise_rows_do_not_see_each_other() -> None:
     np.testing.assert_allclose(part, whole[3:9], atol=1e-12)
 
 
-def test_tolerance_and_iterations_stop_it() -> None:
+def test_tolerance_and_iterations_stop_the_solver() -> None:
     given = sites(partial=True, inside=True, sizes=(20,))
     anchors = given.anchors[given.visible[0]]
     squared = between(given.rows, anchors) ** 2
@@ -275,15 +275,15 @@ def test_tolerance_and_iterations_stop_it() -> None:
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_a_client_without_rows(inside: bool) -> None:
+def test_client_without_rows_is_accepted(inside: bool) -> None:
     none = np.empty((0, 3))
     placed = smacof(np.eye(3), none, none, inside=none if inside else None)
     assert placed.coordinates.shape == (0, 3)
     assert placed.converged
 
 
-def test_affinely_dependent_anchors_fix_distances_to_them() -> None:
-    """And nothing else: a row may end anywhere on the circle about their line."""
+def test_dependent_anchors_keep_distances_to_them() -> None:
+    """A row may end anywhere on the circle about their line."""
     anchors = np.outer([-1.0, 0.0, 0.5, 2.0], [1.0, 1.0, 1.0])
     rows = np.random.default_rng(10).normal(size=(10, 3))
     squared = between(rows, anchors) ** 2
@@ -335,7 +335,7 @@ def test_bad_input_is_refused_by_name(
         smacof(anchors, squared, start, inside=inside)
 
 
-def test_a_random_start_refuses_the_same() -> None:
+def test_random_start_refuses_bad_input() -> None:
     random = np.random.default_rng(0)
     with pytest.raises(DataError, match="sees 1 anchors"):
         random_start(ANCHORS[:1], SQUARED[:, :1], random)
@@ -344,11 +344,11 @@ def test_a_random_start_refuses_the_same() -> None:
 
 
 @pytest.mark.parametrize("tolerance", [-1e-6, np.nan, np.inf])
-def test_bad_tolerance(tolerance: float) -> None:
+def test_invalid_tolerance_is_refused(tolerance: float) -> None:
     with pytest.raises(ScenarioError, match="tolerance"):
         smacof(ANCHORS, SQUARED, START, tolerance=tolerance)
 
 
-def test_bad_iterations() -> None:
+def test_invalid_iterations_are_refused() -> None:
     with pytest.raises(ScenarioError, match="max_iterations is -1"):
         smacof(ANCHORS, SQUARED, START, max_iterations=-1)
