@@ -1,4 +1,4 @@
-"""Hyperbolic trilateration is exact where anchors span the space, and has zero stress where they do not."""
+"""Hyperbolic trilateration is exact if anchors span the space, and has zero stress otherwise."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from raydr.metrics.neighborhood import shared_neighbors
 
 
 def f_score(true: Float64Array, found: Float64Array) -> float:
-    """Of the 10 nearest neighbours."""
+    """Return the share of the 10 nearest neighbours that are found."""
     tables = [nearest_neighbors(Hyperboloid(points), 10).indices for points in (true, found)]
     return float(shared_neighbors(*tables).sum() / tables[0].size)
 
@@ -54,7 +54,7 @@ def boosted(points: Float64Array, towards: Float64Array) -> Float64Array:
 def isometric(
     points: Float64Array, dimensions: int, rapidity: float, random: np.random.Generator
 ) -> Float64Array:
-    """The same configuration in more dimensions: a random rotation, then a boost."""
+    """Return the same configuration in more dimensions: rotate at random, then boost."""
     space = np.hstack([points[:, 1:], np.zeros((len(points), dimensions - points.shape[1] + 1))])
     space = space @ np.linalg.qr(random.normal(size=(dimensions, dimensions)))[0]
     direction = random.normal(size=(1, dimensions))
@@ -67,7 +67,7 @@ def sample(points: Float64Array, count: int, seed: int = 0) -> Float64Array:
 
 
 def placed(frame: LorentzFrame, squared: Float64Array) -> Float64Array:
-    """As the pointwise regime places rows: all residuals in one direction."""
+    """Place rows as in the pointwise regime: all residuals in one direction."""
     coordinates, heights = frame.located(squared)
     return frame.points(coordinates, heights[:, None][:, : frame.codimension])
 
@@ -97,7 +97,7 @@ def loaded(data_dir: Path, name: str) -> Float64Array:
     return np.asarray((features - features.mean(axis=0)) / features.std(axis=0))
 
 
-# Exact where theory says so
+# Exact recovery
 
 
 @settings(max_examples=60, deadline=None)
@@ -108,10 +108,10 @@ def loaded(data_dir: Path, name: str) -> Float64Array:
     curvature=st.sampled_from([0.5, 1.0, 2.0]),
     seed=st.integers(0, 2**32),
 )
-def test_anchors_in_general_position_place_rows_themselves(
+def test_rows_are_recovered_from_anchors_in_general_position(
     dimensions: int, surplus: int, radius: float, curvature: float, seed: int
 ) -> None:
-    """Not only their distances: the points are in the anchors' own coordinates."""
+    """The points are recovered in the anchors' coordinates, not only their distances."""
     random = np.random.default_rng(seed)
     directions = random.normal(size=(40, dimensions))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
@@ -129,8 +129,7 @@ def test_anchors_in_general_position_place_rows_themselves(
     assert apart.max() <= 1e-10 * max(1.0, np.exp(radius) / 100)
 
 
-@pytest.mark.parametrize("curvature", [0.5, 1.0, 2.0])
-@pytest.mark.parametrize("name", ["airport-4", "airport-5", "disease"])
+@pytest.mark.parametrize(("name", "curvature"), [("airport-4", 1.0), ("airport-5", 0.5), ("disease", 2.0)])
 def test_real_rows_are_exact_from_d_plus_1_anchors(data_dir: Path, name: str, curvature: float) -> None:
     points = exponential_map(loaded(data_dir, name), curvature)[::2]
     for count in (points.shape[1], 2 * points.shape[1]):
@@ -161,8 +160,8 @@ def test_rows_and_anchors_next_to_the_boundary_are_exact(
 
 
 @pytest.mark.parametrize("radii", [[1e-4], [1e-2, 20.0]])
-def test_digits_are_kept_that_the_equations_as_they_stand_lose(radii: list[float]) -> None:
-    """The oracles solve x o a_j = cosh d_j by least squares, and by the anchors' Gram matrix."""
+def test_solution_is_more_precise_than_the_literal_equations(radii: list[float]) -> None:
+    """The references solve x o a_j = cosh d_j by least squares and by the anchors' Gram matrix."""
     random = np.random.default_rng(0)
     features = random.normal(size=(300, 4))
     features *= random.choice(radii, (300, 1)) / np.linalg.norm(features, axis=1, keepdims=True)
@@ -183,7 +182,7 @@ def test_digits_are_kept_that_the_equations_as_they_stand_lose(radii: list[float
 
 
 @pytest.mark.parametrize("rapidity", [0.5, 3.0])
-def test_an_isometry_of_rows_and_anchors_changes_no_distance(rapidity: float) -> None:
+def test_isometry_of_rows_and_anchors_changes_no_distance(rapidity: float) -> None:
     random = np.random.default_rng(1)
     points = exponential_map(random.normal(size=(60, 6)))
     anchors = sample(points, 5)
@@ -195,8 +194,8 @@ def test_an_isometry_of_rows_and_anchors_changes_no_distance(rapidity: float) ->
     )
 
 
-def test_the_place_of_one_far_anchor_does_not_matter() -> None:
-    """It would draw the Lorentz centroid to itself, from where the other anchors all look the same."""
+def test_one_distant_anchor_does_not_change_the_centre() -> None:
+    """The Lorentz centroid would be close to it, where all other anchors look the same."""
     random = np.random.default_rng(2)
     points = exponential_map(random.normal(size=(100, 3)))
     anchors = np.vstack([points[:4], exponential_map(np.array([[19.0, 0.0, 0.0]]))])
@@ -205,7 +204,7 @@ def test_the_place_of_one_far_anchor_does_not_matter() -> None:
     assert distance_error(points, placed(frame, squared_distances(points, anchors))) < 1e-10
 
 
-def test_split_blocks_agree_with_the_whole() -> None:
+def test_blocks_equal_the_whole() -> None:
     points = exponential_map(2 * np.random.default_rng(3).normal(size=(50, 5)))
     anchors = sample(points, 4)
     frame, squared = lorentz_frame(anchors), squared_distances(points, anchors)
@@ -219,7 +218,7 @@ def test_split_blocks_agree_with_the_whole() -> None:
 
 
 @pytest.mark.parametrize("intrinsic", [2, 3, 4, 5])
-def test_trees_of_few_dimensions_placed_in_eleven_are_exact(intrinsic: int) -> None:
+def test_low_dimensional_trees_in_eleven_dimensions_are_exact(intrinsic: int) -> None:
     random = np.random.default_rng(intrinsic)
     edges = random_tree(400, random)
     trees = {
@@ -248,7 +247,7 @@ def projection(points: Float64Array, anchors: Float64Array) -> tuple[Float64Arra
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 7])
-def test_rows_are_the_minimum_norm_solution_and_a_height(count: int) -> None:
+def test_rows_are_a_minimum_norm_solution_and_a_height(count: int) -> None:
     points = exponential_map(np.random.default_rng(count).normal(size=(40, 7)), 2.0)
     anchors = points[:count]
     frame = lorentz_frame(anchors, 2.0)
@@ -260,13 +259,13 @@ def test_rows_are_the_minimum_norm_solution_and_a_height(count: int) -> None:
     np.testing.assert_allclose(projection(shared, anchors)[0], inside, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(inner, inside / np.sqrt(1 + heights[:, None] ** 2), rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(squared_distances(shared, anchors, 2.0), squared, rtol=1e-7, atol=1e-7)
-    # One shared direction: two rows of one projection are apart by their heights alone.
+    # One shared direction: rows with equal projections differ only in height.
     aside = shared - projection(shared, anchors)[0]
     assert np.linalg.matrix_rank(aside, tol=1e-6) == 1
     assert (aside @ aside[-1] >= -1e-9).all()
 
 
-def test_dependent_anchors_are_cut_to_the_rank_that_they_have() -> None:
+def test_dependent_anchors_are_cut_to_their_rank() -> None:
     random = np.random.default_rng(4)
     points = exponential_map(random.normal(size=(50, 6)))
     plane = isometric(exponential_map(random.normal(size=(9, 2))), 6, 2.0, random)
@@ -282,15 +281,15 @@ def test_dependent_anchors_are_cut_to_the_rank_that_they_have() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(narrowest=st.floats(-15, 0), seed=st.integers(0, 2**32))
-def test_no_kept_direction_is_noise(narrowest: float, seed: int) -> None:
-    """Whatever the anchors' shape, distances between rows as flat as the anchors come out right."""
+def test_kept_directions_are_not_noise(narrowest: float, seed: int) -> None:
+    """Distances between rows as flat as the anchors are correct for any shape of the anchors."""
     random = np.random.default_rng(seed)
     flat = np.array([1.0, 1.0, 1.0, 10.0**narrowest])
     anchors, points = (exponential_map(random.normal(size=(rows, 4)) * flat) for rows in (8, 40))
     assert distance_error(points, solved(points, anchors)) < 1e-5
 
 
-def test_rows_in_the_anchors_span_have_no_height_and_other_rows_have() -> None:
+def test_only_rows_outside_the_anchors_span_have_a_height() -> None:
     random = np.random.default_rng(5)
     tree = np.vstack([exponential_map(random.normal(size=(30, 3))), exponential_map(9.0 * np.eye(3))])
     points = isometric(tree, 8, 1.0, random)
@@ -306,7 +305,7 @@ def test_rows_in_the_anchors_span_have_no_height_and_other_rows_have() -> None:
 
 
 @pytest.mark.parametrize("radius", [1.0, 10.0])
-def test_the_residual_factor_makes_distances_within_a_client_exact(radius: float) -> None:
+def test_residual_factor_makes_distances_within_a_client_exact(radius: float) -> None:
     random = np.random.default_rng(6)
     features = random.normal(size=(60, 9))
     points = exponential_map(radius * features / np.linalg.norm(features, axis=1).max())
@@ -323,8 +322,8 @@ def test_the_residual_factor_makes_distances_within_a_client_exact(radius: float
     np.testing.assert_allclose(np.linalg.norm(factor, axis=1), frame.located(squared[6:8])[1], rtol=1e-6)
 
 
-def test_the_residual_factor_says_nothing_of_directions() -> None:
-    """A rotation of the complement, which no distance to or within the client can tell, leaves the factor as it is."""
+def test_residual_factor_does_not_reveal_directions() -> None:
+    """Rotate the complement, which changes no distance to the anchors or within the client."""
     random = np.random.default_rng(7)
     points = exponential_map(random.normal(size=(30, 8)))
     frame = lorentz_frame(points[:5])
@@ -341,8 +340,8 @@ def test_the_residual_factor_says_nothing_of_directions() -> None:
 # Stress
 
 
-def test_the_default_is_better_than_the_best_of_ten_random_starts(data_dir: Path) -> None:
-    """Pointwise, d - 1 anchors: neither dropping the residual, nor sending it anywhere, nor descent does better."""
+def test_default_placement_beats_ten_random_starts(data_dir: Path) -> None:
+    """Pointwise, d - 1 anchors: compare with dropped and random residuals, and with descent."""
     points = exponential_map(loaded(data_dir, "disease"))[::5]
     anchors = sample(points, 10)
     frame, squared = lorentz_frame(anchors), squared_distances(points, anchors)
@@ -396,8 +395,8 @@ def test_refinement_ends_where_the_gradient_vanishes() -> None:
         np.testing.assert_allclose((up - down)[far] / 2e-5, 0.0, atol=1e-5)
 
 
-def test_refinement_with_distances_within_the_client() -> None:
-    """Three anchors in five dimensions leave much open, which the distances among the rows settle."""
+def test_refinement_uses_distances_within_the_client() -> None:
+    """Three anchors in five dimensions leave a lot open, which distances among the rows determine."""
     random = np.random.default_rng(11)
     points = exponential_map(random.normal(size=(25, 5)))
     anchors = points[:3]
@@ -421,8 +420,8 @@ def test_refinement_with_distances_within_the_client() -> None:
     assert exact.stress.sum() < 1e-20
 
 
-def test_noise_is_fitted_in_the_least_squares_sense() -> None:
-    """Twice as near as the linear solution alone, and near the noise."""
+def test_noisy_distances_are_fitted_by_least_squares() -> None:
+    """The error is half that of the linear solution, and close to the noise."""
     random = np.random.default_rng(12)
     points = exponential_map(2.0 * random.normal(size=(200, 3)))
     anchors = sample(points, 40)
@@ -435,7 +434,7 @@ def test_noise_is_fitted_in_the_least_squares_sense() -> None:
     assert distance_error(points, found) < 2e-2
 
 
-def test_a_row_on_an_anchor_stays_there() -> None:
+def test_row_on_an_anchor_stays_there() -> None:
     points = exponential_map(np.random.default_rng(13).normal(size=(10, 3)))
     squared = squared_distances(points, points)
     end = descend(points, points, np.sqrt(squared), steps=5)
@@ -485,7 +484,7 @@ def test_expected_distances_without_residuals_are_distances() -> None:
         np.testing.assert_array_equal(block, Hyperboloid(points).squared_distance_block(3, 11))
 
 
-def test_expected_distances_are_nearer_on_average_than_those_of_any_placement() -> None:
+def test_expected_distances_beat_those_of_any_placement() -> None:
     """Residuals scattered around a common direction, eleven features, seven anchors."""
     points = exponential_map(np.random.default_rng(17).normal(size=(300, 11)))
     anchors = points[:7]
@@ -504,7 +503,7 @@ def test_expected_distances_are_nearer_on_average_than_those_of_any_placement() 
     assert error["expected"] < 0.5 * error["dropped"]
 
 
-def test_unusable_residuals_of_a_geometry_are_refused() -> None:
+def test_invalid_residuals_are_refused() -> None:
     points = exponential_map(np.eye(3))
     with pytest.raises(DataError, match=r"one height for each of 3 points, got \(2,\)"):
         ExpectedHyperboloid(points, np.zeros(2))
@@ -514,7 +513,7 @@ def test_unusable_residuals_of_a_geometry_are_refused() -> None:
         ExpectedHyperboloid(points, np.zeros(3), alignment=1.5)
 
 
-# What is refused
+# Errors
 
 
 def test_too_few_anchors_are_refused() -> None:
@@ -525,7 +524,7 @@ def test_too_few_anchors_are_refused() -> None:
             lorentz_frame(one)
 
 
-def test_anchors_off_the_hyperboloid_or_the_ball_are_refused() -> None:
+def test_anchors_outside_the_model_are_refused() -> None:
     with pytest.raises(DataError, match="row 1 of the anchors has 3 instead of 1"):
         lorentz_frame(np.array([[1.0, 0.0], [3.0, 0.0]]))
     with pytest.raises(DataError, match=r"row 0 has norm 1\.5"):
@@ -556,8 +555,8 @@ def test_unusable_distances_are_refused(squared, words) -> None:
         frame_of_three().located(np.array(squared))
 
 
-def test_impossible_distances_still_give_points() -> None:
-    """Distances that no point has: the answer is on the hyperboloid, within the radius that others accept."""
+def test_inconsistent_distances_still_give_valid_points() -> None:
+    """No point has these distances; the result is on the hyperboloid, within the accepted radius."""
     random = np.random.default_rng(14)
     anchors = exponential_map(random.normal(size=(6, 4)))
     for squared in (np.zeros((3, 6)), random.uniform(0, 1600, (50, 6)), np.full((2, 6), 1600.0)):
@@ -565,7 +564,7 @@ def test_impossible_distances_still_give_points() -> None:
             Hyperboloid(placed(lorentz_frame(anchors[:count]), squared[:, :count]))
 
 
-def test_rows_that_agree_in_all_that_is_known_are_taken_to_agree_in_the_rest() -> None:
+def test_rows_with_equal_known_parts_are_aligned() -> None:
     rng = np.random.default_rng(0)
     kinds = exponential_map(rng.normal(size=(20, 3)))[rng.integers(0, 20, 300)]
     heights = np.repeat(0.5, 300)

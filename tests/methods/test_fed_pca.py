@@ -1,4 +1,4 @@
-"""Federated PCA: the pooled rows' principal components, whoever holds which rows, wherever they lie."""
+"""Federated PCA equals the pooled principal components, for any partition and any offset."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def components(rows: FloatArray, count: int) -> FloatArray:
 
 
 def table(rows: int, features: int, seed: int = 0) -> FloatArray:
-    """Some directions of their own width, in noise."""
+    """Return a few directions of different widths, in noise."""
     random = np.random.default_rng(seed)
     few = min(6, features)
     wide = random.normal(size=(rows, few)) * np.linspace(6.0, 3.0, few)
@@ -48,24 +48,26 @@ def mapped(parts: list[FloatArray], seed: int = 0, **settings: Any) -> Outcome:
 
 @pytest.mark.parametrize(
     ("rows", "features", "parts"),
-    [(120, 5, 4), (120, 40, 7), (60, 300, 60), (90, 20_000, 5)],
-    ids=["one sum", "several", "one row a client", "20,000 features"],
+    [(120, 5, 4), (120, 40, 7), (60, 300, 60), (60, 8_000, 5)],
+    ids=["one sum", "several", "one row a client", "8,000 features"],
 )
 @pytest.mark.parametrize("dimensions", [2, 3])
-def test_the_map_is_that_of_the_pooled_rows(rows: int, features: int, parts: int, dimensions: int) -> None:
+def test_map_equals_pooled_principal_components(
+    rows: int, features: int, parts: int, dimensions: int
+) -> None:
     pooled = table(rows, features)
     found = mapped(cut(pooled, parts, 1) if parts < rows else list(pooled[:, None]), dimensions=dimensions)
     expected = components(pooled, dimensions)
     np.testing.assert_allclose(found.embedding, expected, atol=1e-10 * np.abs(expected).max())
 
 
-def test_far_from_the_origin_it_is_the_same_up_to_the_rounding_of_the_rows() -> None:
+def test_map_far_from_the_origin_differs_only_by_rounding() -> None:
     rows = table(80, 30) + 1e8
     found, expected = mapped(cut(rows, 5, 0)), components(rows, 2)
     np.testing.assert_allclose(found.embedding, expected, atol=30 * np.spacing(1e8))
 
 
-def test_neither_seed_nor_packing_nor_who_holds_a_row_decides() -> None:
+def test_seed_packing_and_partition_change_nothing() -> None:
     rows = table(70, 25)
     here = mapped([rows[:30], rows[30:]]).embedding
     np.testing.assert_array_equal(mapped([rows[:30], rows[30:]], seed=5).embedding, here)
@@ -75,8 +77,8 @@ def test_neither_seed_nor_packing_nor_who_holds_a_row_decides() -> None:
     np.testing.assert_array_equal(one.embedding, other.embedding)
 
 
-def test_axes_whose_entries_are_as_large_have_a_sign_however_the_rows_are_dealt() -> None:
-    """Of two opposite columns the axis is (1, -1): rounding may not say which of the two is larger."""
+def test_sign_of_tied_axes_does_not_depend_on_the_partition() -> None:
+    """The axis of two opposite columns is (1, -1): rounding must not decide its sign."""
     column = np.random.default_rng(0).normal(size=41)
     rows = np.stack([column, -column], axis=1)
     for parts in ([rows], [rows[:3], rows[3:20], rows[20:]], list(rows[:, None])):
@@ -85,7 +87,7 @@ def test_axes_whose_entries_are_as_large_have_a_sign_however_the_rows_are_dealt(
 
 
 @pytest.mark.parametrize("features", [1, 2])
-def test_fewer_features_than_the_map_has_dimensions_leave_the_others_empty(features: int) -> None:
+def test_missing_features_leave_map_axes_at_zero(features: int) -> None:
     rows = table(20, features)
     found = mapped([rows[:7], rows[7:]], dimensions=3).embedding
     assert found.shape == (20, 3)
@@ -93,12 +95,12 @@ def test_fewer_features_than_the_map_has_dimensions_leave_the_others_empty(featu
     np.testing.assert_allclose(found[:, :features], components(rows, features), atol=1e-12)
 
 
-def test_rows_that_are_all_equal_have_no_axes() -> None:
+def test_equal_rows_are_refused() -> None:
     with pytest.raises(DataError, match="are equal"):
         mapped([np.ones((3, 4)), np.ones((2, 4))])
 
 
-def test_new_rows_lie_where_the_pooled_axes_have_them_and_the_upper_bound_is_that_of_itself() -> None:
+def test_new_rows_are_projected_onto_the_pooled_axes() -> None:
     rows, new = table(60, 12), table(5, 12, seed=9)
     found = mapped(cut(rows, 4, 0))
     pooled = FedPCA().central({}, rows, 0, Journal())
@@ -108,8 +110,8 @@ def test_new_rows_lie_where_the_pooled_axes_have_them_and_the_upper_bound_is_tha
     np.testing.assert_allclose(FedPCA().transform(found.model, new), pooled.place(new), atol=1e-10)
 
 
-def test_sums_end_where_the_rows_are_exhausted_or_at_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 9 rows all directions are known after two blocks; a flat spectrum of many takes all sums there are."""
+def test_sums_stop_when_the_rows_are_exhausted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two blocks give all directions of 9 rows; a flat spectrum takes all available sums."""
     rows = np.random.default_rng(0).normal(size=(9, 500))
     rows -= rows.mean(axis=0)
     few = leading_axes(lambda directions: rows.T @ (rows @ directions) / 9, 500, 2)
@@ -123,13 +125,13 @@ def test_sums_end_where_the_rows_are_exhausted_or_at_their_number(monkeypatch: p
 
 
 def counted(matrix: FloatArray, asked: list[int]) -> Product:
-    """A product with a matrix, which writes down of how many directions."""
+    """A product with a matrix that records the number of directions."""
     return lambda directions: asked.append(directions.shape[1]) or matrix @ directions  # type: ignore[func-returns-value]
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-def test_axes_come_with_their_deviations_and_how_far_they_are_turned(scale: float) -> None:
-    """Whatever the unit: of directions that fall off the sums are few, and none is asked for twice."""
+def test_axes_report_deviations_and_rotation(scale: float) -> None:
+    """In any unit: a decaying spectrum needs few sums, and no direction is requested twice."""
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(60, 60)))[0]
     variances = scale * np.append(0.5 ** np.arange(30), np.zeros(30))
     matrix, asked = (turn * variances) @ turn.T, list[int]()
@@ -143,9 +145,7 @@ def test_axes_come_with_their_deviations_and_how_far_they_are_turned(scale: floa
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-def test_what_turns_an_axis_is_said_in_units_of_the_largest_variance(
-    scale: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rotation_is_in_units_of_the_largest_variance(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("raydr.statistics.converged_axes.MOST_SUMS", 6)
     spectrum = scale * np.append([10.0], np.linspace(1.0, 0.999, 300))
     asked: list[int] = []
@@ -160,13 +160,13 @@ def test_what_turns_an_axis_is_said_in_units_of_the_largest_variance(
     assert found.turned == pytest.approx(left.max() / (10.0 * scale), rel=1e-3)
 
 
-def test_a_variance_that_rounding_makes_negative_is_0() -> None:
+def test_negative_variance_from_rounding_is_0() -> None:
     found = leading_axes(lambda directions: np.array([[1.0], [-1e-17]]) * directions, 2, 2)
     np.testing.assert_allclose(found.axes.deviations, [1.0, 0.0])
 
 
-def test_where_all_directions_were_asked_for_no_sum_follows() -> None:
-    """Of a product that is not quite symmetric, whose axes something always turns."""
+def test_full_set_of_directions_needs_no_further_sum() -> None:
+    """A slightly asymmetric product rotates its axes."""
     noisy = np.diag(np.arange(5.0, 0.0, -1.0)) + 1e-9 * np.random.default_rng(1).normal(size=(5, 5))
     asked: list[int] = []
     found = leading_axes(counted(noisy, asked), 5, 9)
@@ -176,14 +176,14 @@ def test_where_all_directions_were_asked_for_no_sum_follows() -> None:
     assert found.axes.directions.shape == (5, 5)
 
 
-def test_a_matrix_of_zeros_turns_nothing() -> None:
+def test_zero_matrix_has_no_rotation() -> None:
     found = leading_axes(counted(np.zeros((20, 20)), []), 20, 2)
     assert (found.turned, found.sums) == (0.0, 1)
     assert found.axes.deviations.tolist() == [0.0, 0.0]
 
 
-def test_what_leaves_is_sums_and_two_numbers_of_each_record_or_none() -> None:
-    def told(**settings: Any) -> set[tuple[str, str]]:
+def test_clients_send_sums_and_optional_positions() -> None:
+    def reported(**settings: Any) -> set[tuple[str, str]]:
         federation = federate(cut(table(50, 30), 4, 0))
         serve(federation, FedPCA(**settings))
         entries = federation.ledger.entries.values()
@@ -191,11 +191,11 @@ def test_what_leaves_is_sums_and_two_numbers_of_each_record_or_none() -> None:
 
     sums = {("Enrolment", "per-client")}
     sums |= {(kind, "aggregate") for kind in ("Within", "Moment", "CovarianceProduct")}
-    assert told() == sums | {("Components", "per-record")}
-    assert told(publish="local") == sums
+    assert reported() == sums | {("Components", "per-record")}
+    assert reported(publish="local") == sums
 
 
-def test_places_and_axes_are_the_record_in_their_span_and_the_attack_finds_no_more() -> None:
+def test_projection_attack_recovers_exactly_the_span() -> None:
     rows = table(40, 10)
     federation, transcript = federation_seen(cut(rows, 3, 0))
     found = serve(federation, FedPCA(dimensions=3))
@@ -203,18 +203,18 @@ def test_places_and_axes_are_the_record_in_their_span_and_the_attack_finds_no_mo
     (reconstruction,) = projection(view, Side(public=rows[:0]))
     scores = scored(reconstruction, rows)
     axes, seen = found.model["axes"], rows - rows.mean(axis=0)
-    beside = np.linalg.norm(seen - seen @ axes @ axes.T, axis=1)
-    np.testing.assert_allclose(scores.centred, beside / np.linalg.norm(seen, axis=1), rtol=1e-9)
+    outer = np.linalg.norm(seen - seen @ axes @ axes.T, axis=1)
+    np.testing.assert_allclose(scores.centred, outer / np.linalg.norm(seen, axis=1), rtol=1e-9)
 
 
-def test_noise_on_moments_with_places_at_home_makes_the_whole_run_private(tmp_path: Path) -> None:
+def test_unpublished_map_with_noisy_moments_is_private(tmp_path: Path) -> None:
     method = {"kind": "fed-pca", "bounds": [-4, 4], "publish": "local"}
     privacy = {"noise": {"on": "moments", "epsilon": 2.0, "clip": 3.0}, "strict": True}
     folder = tiny_run(
         tmp_path / "run", method=method, privacy=privacy, data={"source": "iris", "scale": "none"}
     )
-    told = json.loads((folder / "privacy.json").read_text())
-    assert told["epsilon"] == pytest.approx(2.0, rel=1e-3)
+    reported = json.loads((folder / "privacy.json").read_text())
+    assert reported["epsilon"] == pytest.approx(2.0, rel=1e-3)
 
 
 def test_bounds_must_be_in_order() -> None:

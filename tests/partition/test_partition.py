@@ -1,4 +1,4 @@
-"""Partitions: every row is exactly one client's, whatever the kind; each kind keeps its promise."""
+"""Partitions: every row belongs to exactly one client, and each kind has its documented sizes."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ label_arrays = st.builds(
     st.lists(st.integers(0, 40), min_size=1, max_size=6).filter(any),
     st.integers(0, 1000),
 )
-"""Class codes in any order; some classes have no rows, some one."""
+"""Class codes in any order; some classes have no rows, some have one."""
 
-many = settings(max_examples=150, deadline=None)
+many = settings(max_examples=75, deadline=None)
 
 
-def deal(table: Table, kind: str, *, clients: int | None = None, seed: int = 0, **said: Any) -> Partition:
-    """Deal as a scenario does that says so much of its partition."""
+def deal(table: Table, kind: str, *, clients: int | None = None, seed: int = 0, **options: Any) -> Partition:
+    """Deal a table as a scenario with these partition settings does."""
     if kind == "by-column":
-        said = {"column": "ward"} | said
-    return PARTITIONS[kind](**said).deal(table, clients, seed)
+        options = {"column": "ward"} | options
+    return PARTITIONS[kind](**options).deal(table, clients, seed)
 
 
 def check_accounts(partition: Partition, rows: int) -> None:
-    """Every row is held, once, by the client that ``client_of_row`` says."""
+    """Check that every row is held once, by the client that ``client_of_row`` names."""
     held = [partition.rows_of(client) for client in range(partition.count)]
     np.testing.assert_array_equal(np.sort(np.concatenate(held)), np.arange(rows))
     assert partition.sizes.tolist() == [len(index) for index in held]
@@ -109,8 +109,8 @@ def test_balanced_clients_differ_by_at_most_one_row(
     counts=st.lists(st.lists(st.integers(0, 30), min_size=4, max_size=4), min_size=1, max_size=5), seed=seeds
 )
 @many
-def test_mixtures_that_can_be_had_are_had(counts: list[list[int]], seed: int) -> None:
-    """Whose sums are the rows of each class and the places of each client."""
+def test_feasible_mixtures_are_reproduced(counts: list[list[int]], seed: int) -> None:
+    """Their sums are the rows of each class and the rows of each client."""
     mixtures = np.array(counts)
     taken = balanced._taken(
         mixtures.astype(float), mixtures.sum(axis=0), mixtures.sum(axis=1), np.random.default_rng(seed)
@@ -118,7 +118,7 @@ def test_mixtures_that_can_be_had_are_had(counts: list[list[int]], seed: int) ->
     np.testing.assert_array_equal(taken, mixtures)
 
 
-def test_a_classs_part_at_balanced_clients_varies_nearly_as_dirichlets() -> None:
+def test_class_shares_of_balanced_clients_vary_like_dirichlet() -> None:
     labels = np.repeat(np.arange(10), 1000)
     shares = [
         np.bincount(Balanced(alpha=0.5).deal(labelled(labels), 20, seed).client_of_row[:1000], minlength=20)
@@ -130,10 +130,10 @@ def test_a_classs_part_at_balanced_clients_varies_nearly_as_dirichlets() -> None
 
 
 @pytest.mark.parametrize(("alpha", "least", "most"), [(0.05, 0.6, 1.0), (0.5, 0.3, 0.45), (1e6, 0.1, 0.11)])
-def test_balanced_concentration_goes_from_few_classes_to_equal_shares(
+def test_balanced_alpha_ranges_from_few_classes_to_equal_shares(
     alpha: float, least: float, most: float
 ) -> None:
-    """The part of its commonest class at a client, of ten of one size."""
+    """Measure the share of a client's most common class, among ten classes of one size."""
     labels = np.repeat(np.arange(10), 300)
     partition = Balanced(alpha=alpha).deal(labelled(labels), 20, 0)
     held = [np.bincount(labels[partition.rows_of(client)]).max() / 150 for client in range(20)]
@@ -193,7 +193,7 @@ def test_one_class_clients_hold_even_parts_of_one_class(labels: Int64Array, part
 
 @given(keys=label_arrays)
 @many
-def test_by_column_is_the_column(keys: Int64Array) -> None:
+def test_by_column_follows_the_column(keys: Int64Array) -> None:
     table = replace(labelled(keys), client_keys=keys, client_names=tuple("abcdef"))
     partition = ByColumn(column="ward", min_rows=0).deal(table, None, 0)
     check_accounts(partition, len(keys))
@@ -203,7 +203,7 @@ def test_by_column_is_the_column(keys: Int64Array) -> None:
 
 @given(rows=st.integers(1, 200))
 @many
-def test_pointwise_clients_hold_their_row(rows: int) -> None:
+def test_pointwise_clients_hold_one_row_each(rows: int) -> None:
     partition = Pointwise().deal(
         replace(labelled(np.zeros(rows, np.int64)), ids=np.arange(rows) + 7), None, 0
     )
@@ -237,14 +237,14 @@ DRAWN: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", DRAWN, ids=lambda options: str(options["kind"]))
-def test_the_seed_decides(table: Table, options: dict[str, Any]) -> None:
+def test_seed_determines_the_partition(table: Table, options: dict[str, Any]) -> None:
     owners = [deal(table, seed=seed, **options).client_of_row for seed in (1, 1, 2)]
     np.testing.assert_array_equal(owners[0], owners[1])
     assert not np.array_equal(owners[0], owners[2])
 
 
 @pytest.mark.parametrize("options", DRAWN, ids=lambda options: str(options["kind"]))
-def test_one_client_holds_everything_where_the_kind_permits(table: Table, options: dict[str, Any]) -> None:
+def test_one_client_can_hold_all_rows(table: Table, options: dict[str, Any]) -> None:
     if options["kind"] == "one-class":
         options = options | {"clients": 3}
     elif options["kind"] == "shards":
@@ -254,7 +254,7 @@ def test_one_client_holds_everything_where_the_kind_permits(table: Table, option
     check_accounts(deal(table, **options), 60)
 
 
-def test_streams_differ_by_purpose_and_seed_alone() -> None:
+def test_streams_differ_by_purpose_and_seed_only() -> None:
     draws = {
         (seed, purpose): stream(seed, purpose).integers(2**62)
         for seed in (0, 1, 2**40)
@@ -264,14 +264,14 @@ def test_streams_differ_by_purpose_and_seed_alone() -> None:
     assert stream(1, "partition").integers(2**62) == draws[1, "partition"]
 
 
-def test_kinds_that_the_data_fix_need_no_count(table: Table) -> None:
+def test_kinds_fixed_by_the_data_need_no_count(table: Table) -> None:
     assert deal(table, "by-column").names == ("n", "e", "s", "w")
     assert deal(table, "one-class").names == ("x", "y", "z")
     assert deal(table, "one-class", clients=6).names == ("x/0", "x/1", "y/0", "y/1", "z/0", "z/1")
     assert deal(table, "pointwise").count == 60
 
 
-def test_dirichlet_concentration_goes_from_whole_classes_to_equal_shares() -> None:
+def test_dirichlet_alpha_ranges_from_whole_classes_to_equal_shares() -> None:
     labels = np.repeat(np.arange(4), 250)
     even = Dirichlet(alpha=1e6, min_rows=1).deal(labelled(labels), 5, 0)
     skewed = Dirichlet(alpha=1e-3, min_rows=0).deal(labelled(labels), 5, 0)
@@ -283,7 +283,7 @@ def test_dirichlet_concentration_goes_from_whole_classes_to_equal_shares() -> No
 def test_dirichlet_shares_have_the_moments_of_the_distribution() -> None:
     """A class's share at a client is Beta(alpha, (clients - 1) alpha): mean 1/4, variance 3/16/(4 alpha + 1).
 
-    However many classes there are.
+    It does not depend on the number of classes.
     """
     for classes in (1, 5):
         labels = np.repeat(np.arange(classes), 1000)
@@ -301,7 +301,7 @@ def test_dirichlet_shares_have_the_moments_of_the_distribution() -> None:
 
 
 def test_rows_within_a_class_are_shuffled() -> None:
-    """A client's rows of a class are not a run of neighbours in the file."""
+    """A client's rows of a class are not consecutive in the file."""
     labels = np.zeros(400, dtype=np.int64)
     for partition in (
         Dirichlet(alpha=1e3, min_rows=1).deal(labelled(labels), 2, 0),
@@ -315,7 +315,7 @@ def test_rows_within_a_class_are_shuffled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "options", "error", "said"),
+    ("kind", "options", "error", "message"),
     [
         ("iid", {"clients": 61}, DataError, "at most 60"),
         ("iid", {"clients": 0}, ScenarioError, "expected at least 1"),
@@ -339,21 +339,21 @@ def test_rows_within_a_class_are_shuffled() -> None:
         ("pointwise", {"clients": 3}, DataError, "60 here"),
     ],
 )
-def test_impossible_partitions_are_refused_with_the_numbers(
-    table: Table, kind: str, options: dict[str, Any], error: type[RaydrError], said: str
+def test_impossible_partition_error_gives_the_numbers(
+    table: Table, kind: str, options: dict[str, Any], error: type[RaydrError], message: str
 ) -> None:
     with pytest.raises(error) as caught:
         deal(table, kind, **options)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_class_with_fewer_rows_than_its_clients() -> None:
+def test_class_with_fewer_rows_than_clients_is_refused() -> None:
     with pytest.raises(DataError, match="class 'rare' has 1"):
         OneClass().deal(labelled(np.array([0, 0, 0, 0, 1]), ["common", "rare"]), 4, 0)
 
 
-def test_a_client_left_without_rows_is_refused_unless_allowed(table: Table) -> None:
+def test_client_without_rows_is_refused_unless_allowed(table: Table) -> None:
     fewer = table.take(np.flatnonzero(table.client_keys != 2))
     with pytest.raises(DataError, match=r"1 of 4 clients have fewer than 1 row: 's'.*min_rows"):
         deal(fewer, "by-column")
@@ -368,7 +368,7 @@ def test_classes_without_rows_get_no_client(table: Table) -> None:
 
 
 @pytest.mark.parametrize("kind", ["dirichlet", "balanced", "shards", "one-class", "by-column"])
-def test_tables_without_the_column_that_a_kind_needs(kind: str) -> None:
+def test_table_without_the_required_column_is_refused(kind: str) -> None:
     bare = Table(name="bare", rows=np.eye(4), features=tuple("abcd"), ids=np.arange(4))
     count = {"clients": 2} if kind in ("dirichlet", "balanced", "shards") else {}
     with pytest.raises(DataError, match=r"data\.label|clients\.partition\.column"):
@@ -376,7 +376,7 @@ def test_tables_without_the_column_that_a_kind_needs(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("owners", "names", "said"),
+    ("owners", "names", "message"),
     [
         (np.array([0, 2]), ("a", "b"), "0 to 1"),
         (np.array([0, -1]), ("a", "b"), "-1"),
@@ -386,12 +386,12 @@ def test_tables_without_the_column_that_a_kind_needs(kind: str) -> None:
         (np.array([], dtype=np.int64), (), "at least one client"),
     ],
 )
-def test_owners_that_do_not_exist_are_refused(owners: Any, names: tuple[str, ...], said: str) -> None:
-    with pytest.raises(DataError, match=said):
+def test_owners_that_do_not_exist_are_refused(owners: Any, names: tuple[str, ...], message: str) -> None:
+    with pytest.raises(DataError, match=message):
         Partition(owners, names)
 
 
-def test_a_client_that_does_not_exist_has_no_rows_to_give() -> None:
+def test_unknown_client_index_is_refused() -> None:
     partition = IID().deal(labelled(np.zeros(4, np.int64)), 2, 0)
     for client in (-1, 2):
         with pytest.raises(IndexError, match="numbered 0 to 1"):

@@ -1,4 +1,4 @@
-"""Landmarks by k-means: Lloyd's on the pooled rows, by sums alone, and no landmark that is a row."""
+"""Landmarks by k-means: Lloyd's algorithm on the pooled rows, by sums, and no landmark is a row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from raydr.statistics.moments import spread
 
 
 def rows_of(rows: int = 300, features: int = 6, seed: int = 0, groups: int = 5) -> Float64Array:
-    """Groups of unlike sizes, on a grid so fine that an offset of 1e8 is exact to it."""
+    """Return groups of different sizes, on a grid so fine that an offset of 1e8 is exact."""
     random = np.random.default_rng(seed)
     centres = 6.0 * random.normal(size=(groups, features))
     chosen = random.choice(groups, rows, p=random.dirichlet(np.full(groups, 3.0)))
@@ -32,28 +32,24 @@ def found(parts: list[FloatArray], seed: int = 0, **settings: Any) -> Groups:
 
 
 def moved(rows: FloatArray, landmarks: FloatArray) -> Float64Array:
-    """Where Lloyd's step takes each landmark, by all distances."""
+    """Return the landmarks after one Lloyd step, by all distances."""
     nearest = ((rows[:, None] - landmarks) ** 2).sum(axis=2).argmin(axis=1)
     return np.stack([rows[nearest == index].mean(axis=0) for index in range(len(landmarks))])
 
 
-@pytest.mark.parametrize("parts", [1, 7, 300])
-@pytest.mark.parametrize("offset", [0.0, 1e8])
-def test_in_the_end_each_landmark_is_the_mean_of_the_pooled_rows_nearest_to_it(
-    parts: int, offset: float
-) -> None:
-    """After so many rounds nothing moves: what is found is a fixed point of Lloyd's step on all rows."""
-    rows = rows_of() + offset
-    landmarks = found(
-        cut(rows, parts, 0) if parts < 300 else list(rows[:, None]), landmarks=5, rounds=40
-    ).points
+@pytest.mark.parametrize(("parts", "offset"), [(1, 0.0), (7, 0.0), (7, 1e8), (100, 1e8)])
+def test_final_landmarks_are_a_fixed_point_of_pooled_k_means(parts: int, offset: float) -> None:
+    """After this many rounds nothing moves: the result is a fixed point of Lloyd's step on all rows."""
+    rows = rows_of(100) + offset
+    own = cut(rows, parts, 0) if parts < 100 else list(rows[:, None])
+    landmarks = found(own, landmarks=5, rounds=40).points
     assert landmarks.shape == (5, 6)
     np.testing.assert_allclose(
         landmarks - offset, moved(rows, landmarks) - offset, atol=1e-9 + 1e-16 * offset
     )
 
 
-def test_a_round_is_lloyds_step_whoever_holds_the_rows() -> None:
+def test_round_equals_a_pooled_lloyd_step() -> None:
     rows, random = rows_of(), np.random.default_rng(1)
     centre, landmarks = rows.mean(axis=0), random.normal(size=(4, 6))
     reach = np.abs(rows - centre).max(axis=0)
@@ -66,7 +62,7 @@ def test_a_round_is_lloyds_step_whoever_holds_the_rows() -> None:
         assert sums.squared_distances == pytest.approx(apart.sum(), rel=1e-12)
 
 
-def test_packing_changes_no_bit_and_dealing_nothing_but_rounding() -> None:
+def test_packing_changes_no_bit_and_partition_only_rounding() -> None:
     rows = rows_of()
     settings = FedTSNE(landmarks_from="k-means", landmarks=12)
     parts = cut(rows, 6, 3)
@@ -78,7 +74,7 @@ def test_packing_changes_no_bit_and_dealing_nothing_but_rounding() -> None:
     np.testing.assert_allclose(found([rows], landmarks=12).points, one, atol=1e-9)
 
 
-def test_the_first_landmark_is_the_mean_and_then_they_double() -> None:
+def test_landmarks_start_at_the_mean_and_double() -> None:
     rows = rows_of()
     along = found([rows], landmarks=20, rounds=10).snapshots
     np.testing.assert_allclose(along[0], rows.mean(axis=0)[None], atol=1e-12)
@@ -86,8 +82,8 @@ def test_the_first_landmark_is_the_mean_and_then_they_double() -> None:
 
 
 @pytest.mark.parametrize("landmarks", [10, 60])
-def test_no_landmark_that_is_kept_stands_for_fewer_rows_than_it_may(landmarks: int) -> None:
-    """One row lies far from all others: it has a landmark of its own, which the run does not keep."""
+def test_kept_landmarks_have_enough_rows(landmarks: int) -> None:
+    """One row far from all others gets its own landmark, which the run does not keep."""
     rows = rows_of(groups=1)
     rows[17] += 1e3
     kept = found(cut(rows, 4, 0), landmarks=landmarks).points
@@ -97,8 +93,8 @@ def test_no_landmark_that_is_kept_stands_for_fewer_rows_than_it_may(landmarks: i
     assert len(kept) < landmarks
 
 
-def test_landmarks_lie_nearer_to_the_rows_than_a_cloud_does() -> None:
-    """What the quantisation leaves is near what scikit-learn's k-means leaves, which sees all rows and draws some."""
+def test_quantisation_error_is_near_scikit_learn() -> None:
+    """The quantisation error is near that of scikit-learn's k-means on all rows."""
     from sklearn.cluster import KMeans
 
     rows = rows_of(1000, 8, groups=20)
@@ -107,7 +103,7 @@ def test_landmarks_lie_nearer_to_the_rows_than_a_cloud_does() -> None:
     assert left < 1.1 * KMeans(30, n_init=3, random_state=0).fit(rows).inertia_
 
 
-def test_the_map_says_what_left_and_has_as_many_landmarks_as_are_kept() -> None:
+def test_map_reports_its_messages_and_kept_landmarks() -> None:
     federation = federate(cut(rows_of(), 5, 0))
     outcome = serve(federation, FedTSNE(landmarks_from="k-means", early_iterations=2, iterations=2))
     assert outcome.model["landmarks"].shape[1] == 6
@@ -124,13 +120,13 @@ def test_the_map_says_what_left_and_has_as_many_landmarks_as_are_kept() -> None:
         ({"gamma": 1.0}, "gamma is for learnt landmarks, but landmarks by k-means are not learnt"),
     ],
 )
-def test_what_k_means_cannot_do_is_refused(method: dict[str, Any], words: str) -> None:
+def test_settings_impossible_for_k_means_are_refused(method: dict[str, Any], words: str) -> None:
     scenario: dict[str, Any] = {"kind": "fed-tsne", "landmarks_from": "k-means"} | method
     with pytest.raises(ScenarioError, match=words):
         tiny_scenario(method=scenario).method.check(150, 4)
 
 
-def test_means_of_groups_lie_among_the_rows_so_nystrom_may_have_them() -> None:
+def test_nystrom_accepts_k_means_landmarks() -> None:
     settings = tiny_scenario(
         method={"kind": "fed-spectral", "clusters": 2, "estimator": "nystrom", "landmarks_from": "k-means"}
     ).method

@@ -1,4 +1,4 @@
-"""Fed-SpeClust equals its paper's Algorithm 3, and its pooled counterpart equals the dense eigenproblem."""
+"""Fed-SpeClust equals its paper's Algorithm 3, and its pooled counterpart the dense eigenproblem."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import pytest
 from inline_federations import cut, federate
 from run_bits import bits_of_run
 from sklearn.metrics import adjusted_rand_score
-from tiny import tiny, tiny_scenario
+from tiny import tiny, tiny_run, tiny_scenario
 
 from raydr.arrays import Float64Array, Int64Array
 from raydr.embedding.umap import fuzzy_set
 from raydr.errors import DataError, ScenarioError
-from raydr.front.api import run
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points, squared_distances
 from raydr.journal import Event, IncidentEvent, Journal, Progress
@@ -32,6 +31,8 @@ from raydr.methods.landmarks.spectral import PACE, FedSpectral, KernelRequest, s
 from raydr.metrics import Evidence, evaluate
 from raydr.report.colouring import colourings
 from raydr.runfolder.reading import read_run
+from raydr.scenarios.runner import run
+from raydr.scenarios.schema.reading import read as read_scenario
 
 QUICK = {"kind": "tsne", "early_iterations": 5, "iterations": 5}
 
@@ -46,7 +47,7 @@ def settings(**given: Any) -> FedSpectral:
 
 
 def blobs(rows: int = 160, features: int = 3) -> tuple[Float64Array, Int64Array]:
-    """Four groups, of unequal size, that a clustering cannot miss."""
+    """Return four clearly separated groups of unequal size."""
     random = np.random.default_rng(5)
     labels = random.choice(4, size=rows, p=[0.4, 0.3, 0.2, 0.1])
     centres = 6.0 * np.eye(4, features) + 6.0 * (np.arange(4) == 3)[:, None]
@@ -60,7 +61,7 @@ def of_outcome(parts: list[Float64Array], **given: Any) -> Int64Array:
 
 
 def dense(rows: Float64Array, gamma: float, count: int) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """Eigenvalues, eigenvectors and degrees of the normalised kernel, by the book."""
+    """Return eigenvalues, eigenvectors and degrees of the normalised kernel, by definition."""
     K = np.exp(-gamma * ((rows[:, None] - rows) ** 2).sum(axis=2))
     degrees = K.sum(axis=1)
     values, vectors = np.linalg.eigh(K / np.sqrt(np.outer(degrees, degrees)))
@@ -70,7 +71,7 @@ def dense(rows: Float64Array, gamma: float, count: int) -> tuple[Float64Array, F
 # Algorithm 3
 
 
-def test_a_client_posts_the_kernel_of_its_rows_with_the_landmarks() -> None:
+def test_client_sends_the_kernel_of_its_rows_and_landmarks() -> None:
     rows = blobs(20)[0]
     landmarks = np.random.default_rng(2).normal(size=(5, 3))
     federation = federate([rows[:12].astype(np.float32), rows[12:], rows[:0]])
@@ -87,7 +88,7 @@ def test_a_client_posts_the_kernel_of_its_rows_with_the_landmarks() -> None:
 
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
 @pytest.mark.parametrize("rank", [None, 6, 20])
-def test_the_factor_is_that_of_line_3(rank: int | None, ridge: float) -> None:
+def test_factor_equals_line_3_of_algorithm_3(rank: int | None, ridge: float) -> None:
     random = np.random.default_rng(3)
     rows, landmarks = random.normal(size=(50, 4)), random.normal(size=(12, 4))
     C, W = gaussian_kernel(rows, landmarks, 0.2), gaussian_kernel(landmarks, landmarks, 0.2)
@@ -107,7 +108,7 @@ def test_negative_eigenvalues_are_clipped_and_counted() -> None:
     assert (factor.left_out, factor.negative) == (2, 1)
 
 
-def test_the_spectrum_of_a_factor_is_that_of_its_product() -> None:
+def test_factor_spectrum_equals_that_of_its_product() -> None:
     rows, _ = blobs(80)
     landmarks = rows[::4]
     F = similarity_factor(
@@ -127,7 +128,7 @@ def test_the_spectrum_of_a_factor_is_that_of_its_product() -> None:
     )
 
 
-def test_a_row_that_is_like_no_landmark_gets_a_degree_of_1_and_no_cluster_of_its_own() -> None:
+def test_row_unlike_any_landmark_gets_no_cluster_of_its_own() -> None:
     F = np.array([[3.0, 0.1], [3.0, 0.0], [3.0, -0.1], [0.0, 2.0], [0.1, 2.0], [1e-9, 0.0], [0.0, 0.0]])
     found = factor_spectrum(F, 2)
     assert found.raised == 2
@@ -136,7 +137,7 @@ def test_a_row_that_is_like_no_landmark_gets_a_degree_of_1_and_no_cluster_of_its
     assert clusters.tolist() == [0, 0, 0, 1, 1, 0, 0]
 
 
-def test_landmarks_that_are_all_rows_give_the_clusters_of_the_pooled_rows() -> None:
+def test_landmarks_at_all_rows_give_the_pooled_clusters() -> None:
     from sklearn.datasets import load_iris
 
     rows = np.unique(load_iris().data, axis=0)
@@ -154,8 +155,8 @@ def test_landmarks_that_are_all_rows_give_the_clusters_of_the_pooled_rows() -> N
     )
 
 
-def test_the_server_part_is_algorithm_3() -> None:
-    """Against its lines on dense matrices, from the same landmarks."""
+def test_server_follows_algorithm_3() -> None:
+    """Compare with its lines on dense matrices, from the same landmarks."""
     rows, _ = blobs()
     parts = cut(rows, 5, 1)
     given = settings(landmarks=20, rank_tolerance=1e-6, estimator="nystrom")
@@ -170,13 +171,13 @@ def test_the_server_part_is_algorithm_3() -> None:
     assert adjusted_rand_score(outcome.clusters, spectral_clusters(vectors, 4, 0)) == 1
     assert outcome.model["gamma"] == learnt.gamma
     assert outcome.geometry is not None
-    # What the kernel tells is the distances: three features, twenty landmarks.
+    # The kernel determines the distances: three features, twenty landmarks.
     np.testing.assert_allclose(
         outcome.geometry.squared_distance_block(0, 9), squared_distances(rows[:9], rows), atol=1e-3
     )
 
 
-def test_clusters_are_numbered_by_size_and_found() -> None:
+def test_clusters_are_found_and_numbered_by_size() -> None:
     rows, labels = blobs()
     clusters = of_outcome(cut(rows, 4, 0), landmarks=30)
     assert adjusted_rand_score(labels, clusters) > 0.98
@@ -190,10 +191,8 @@ def test_clusters_are_numbered_by_size_and_found() -> None:
 
 @pytest.mark.parametrize("affinity", ["nearest-neighbors", "rbf"])
 @pytest.mark.parametrize("features", [3, 400])
-def test_by_default_the_clusters_and_distances_are_those_of_the_pooled_rows(
-    features: int, affinity: str
-) -> None:
-    """As many axes as the rows span tell all of them, also where there are more features than rows."""
+def test_default_clusters_and_distances_equal_the_pooled_ones(features: int, affinity: str) -> None:
+    """As many axes as the rows span determine them, also with more features than rows."""
     rows, _ = blobs(80, features)
     chosen = FedSpectral.model_validate({"clusters": 4, "embedder": QUICK, "affinity": affinity})
     outcome = serve(federate(cut(rows, 4, 0)), chosen)
@@ -207,7 +206,7 @@ def test_by_default_the_clusters_and_distances_are_those_of_the_pooled_rows(
 
 
 @pytest.mark.parametrize("origin", ["principal", "random"])
-def test_a_frame_has_the_bandwidth_that_learning_has_or_is_given(origin: str) -> None:
+def test_frame_uses_the_learnt_or_given_bandwidth(origin: str) -> None:
     rows, _ = blobs()
     learnt = serve(federate([rows]), settings(rounds=0)).model["gamma"]
     for gamma, expected in ((None, learnt), (0.05, 0.05)):
@@ -219,7 +218,7 @@ def test_a_frame_has_the_bandwidth_that_learning_has_or_is_given(origin: str) ->
         assert ("Histogram" in kinds) == (gamma is None)
 
 
-def test_the_nystrom_estimate_takes_landmarks_that_are_learnt() -> None:
+def test_nystrom_needs_learnt_landmarks() -> None:
     assert FedSpectral(clusters=2).origin == "principal"
     assert FedSpectral(clusters=2, rounds=3).origin == "learnt"
     assert FedSpectral(clusters=2, estimator="nystrom", landmarks_from="learnt").steps == 50
@@ -227,11 +226,11 @@ def test_the_nystrom_estimate_takes_landmarks_that_are_learnt() -> None:
         tiny_scenario(method={"kind": "fed-spectral", "clusters": 2, "estimator": "nystrom"})
 
 
-# What must not matter
+# Invariance
 
 
 @pytest.mark.parametrize("clients", [1, 3, 9])
-def test_who_holds_which_rows_does_not_change_the_clusters(clients: int) -> None:
+def test_partition_does_not_change_the_clusters(clients: int) -> None:
     rows, _ = blobs()
     alone = of_outcome([rows], landmarks=30, weights="rows")
     shuffled = np.random.default_rng(clients).permutation(len(rows))
@@ -241,24 +240,24 @@ def test_who_holds_which_rows_does_not_change_the_clusters(clients: int) -> None
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize("offset", [0.0, 1e8])
-def test_neither_units_nor_the_origin_change_the_clusters(scale: float, offset: float) -> None:
+def test_unit_and_origin_do_not_change_the_clusters(scale: float, offset: float) -> None:
     rows, _ = blobs()
     moved = scale * rows + scale * offset
     assert adjusted_rand_score(of_outcome([rows], landmarks=30), of_outcome([moved], landmarks=30)) == 1
 
 
-def test_twenty_thousand_features() -> None:
+def test_twenty_thousand_features_are_clustered() -> None:
     random = np.random.default_rng(0)
     labels = np.arange(60) % 3
     rows = random.normal(size=(3, 20_000))[labels] + random.normal(size=(60, 20_000))
     assert adjusted_rand_score(labels, of_outcome([rows[:25], rows[25:]], clusters=3, landmarks=20)) == 1
 
 
-# What cannot be
+# Errors
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"clusters": 200}, r"method\.clusters is 200, but the clients hold only 160 rows"),
         ({"clusters": 30, "landmarks": 20}, r"method\.clusters is 30, but 20 landmarks"),
@@ -268,19 +267,17 @@ def test_twenty_thousand_features() -> None:
         ({"embedder": {"kind": "tsne", "perplexity": 60}}, "perplexity is 60"),
     ],
 )
-def test_what_the_rows_cannot_give_is_refused_before_anybody_is_asked(
-    given: dict[str, Any], said: str
-) -> None:
+def test_settings_impossible_for_the_rows_are_refused_at_once(given: dict[str, Any], message: str) -> None:
     federation = federate([blobs()[0]])
     enrolled = list(federation.ledger.entries)
-    with pytest.raises(ScenarioError, match=said) as caught:
+    with pytest.raises(ScenarioError, match=message) as caught:
         serve(federation, settings(**given))
     assert "\n" not in str(caught.value)
     assert list(federation.ledger.entries) == enrolled
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"clusters": 1}, "clusters"),
         ({"rank": 3, "clusters": 4, "estimator": "nystrom", "rounds": 1}, "rank is 3, but 4 clusters"),
@@ -296,12 +293,12 @@ def test_what_the_rows_cannot_give_is_refused_before_anybody_is_asked(
         ),
     ],
 )
-def test_what_no_rows_could_give_is_refused_when_it_is_read(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_contradictory_settings_are_refused_when_read(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         tiny_scenario(method={"kind": "fed-spectral", **given})
 
 
-def test_a_rank_needs_nystrom_and_as_many_landmarks() -> None:
+def test_rank_needs_nystrom_and_enough_landmarks() -> None:
     with pytest.raises(ScenarioError, match="rank applies to the Nystrom estimators"):
         tiny_scenario(method__rank=3)
     with pytest.raises(ScenarioError, match=r"method\.rank is 13, .* 12 landmarks"):
@@ -309,7 +306,7 @@ def test_a_rank_needs_nystrom_and_as_many_landmarks() -> None:
     FedTSNE(landmarks=12, rank=12, estimator="nystrom", rounds=2).check(150, 4)
 
 
-def test_the_rank_of_nystrom_is_that_of_w() -> None:
+def test_rank_of_nystrom_truncates_w() -> None:
     random = np.random.default_rng(4)
     D = squared_distances(landmarks := random.normal(size=(10, 6)), landmarks)
     B = squared_distances(random.normal(size=(30, 6)), landmarks)
@@ -331,12 +328,12 @@ def test_equal_rows_are_refused() -> None:
         serve(federate([np.ones((30, 2))]), settings(landmarks=10))
 
 
-def test_a_kernel_that_reaches_nobody_is_refused() -> None:
+def test_too_narrow_kernel_is_refused() -> None:
     with pytest.raises(DataError, match=r"separates only 0 of the 160 rows.*leave method\.gamma out"):
         serve(federate([blobs()[0]]), settings(landmarks=10, gamma=1e6))
 
 
-def test_distances_that_the_kernel_cannot_tell_are_told_of() -> None:
+def test_notes_report_rows_beyond_the_kernel() -> None:
     rows, _ = blobs()
     rows[0] += 100.0
     outcome = serve(federate([rows]), settings(landmarks=30, gamma=0.1))
@@ -352,22 +349,20 @@ def test_distances_that_the_kernel_cannot_tell_are_told_of() -> None:
 
 
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
-def test_products_with_the_kernel_are_those_of_the_dense_matrix(
-    monkeypatch: pytest.MonkeyPatch, precision: type
-) -> None:
+def test_kernel_products_equal_the_dense_matrix(monkeypatch: pytest.MonkeyPatch, precision: type) -> None:
     monkeypatch.setattr(pooled_kernel, "_SINGLE", np.inf if precision is np.float32 else 0.0)
     random = np.random.default_rng(0)
     rows, vectors = random.normal(size=(1300, 5)) + 1e6, random.normal(size=(1300, 3))
     kernel = GaussianKernel(rows, 0.3)
     expected = gaussian_kernel(rows, rows, 0.3) @ vectors
     tolerance = 1e-4 if precision is np.float32 else 1e-10
-    heard: list[tuple[int, int]] = []
-    product = kernel.times(vectors, lambda done, total: heard.append((done, total)))
+    events: list[tuple[int, int]] = []
+    product = kernel.times(vectors, lambda done, total: events.append((done, total)))
     np.testing.assert_allclose(product, expected, atol=tolerance * np.abs(expected).max())
-    assert heard == [(512, 1300), (1024, 1300), (1300, 1300)]
+    assert events == [(512, 1300), (1024, 1300), (1300, 1300)]
 
 
-def test_the_number_of_threads_changes_no_bit_of_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_change_no_bit_of_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(0)
     rows, vectors = random.normal(size=(2000, 5)), random.normal(size=(2000, 3))
     products = []
@@ -377,10 +372,11 @@ def test_the_number_of_threads_changes_no_bit_of_a_product(monkeypatch: pytest.M
     assert products[0] == products[1]
 
 
-@pytest.mark.parametrize("others", [2048, 64])
-@pytest.mark.parametrize(("rows", "count"), [(6, 2), (6, 6), (40, 30), (700, 5), (900, 20)])
+@pytest.mark.parametrize(
+    ("rows", "count", "others"), [(6, 2, 64), (6, 6, 2048), (40, 30, 64), (600, 5, 2048), (700, 20, 64)]
+)
 @pytest.mark.parametrize("gamma", [0.01, 0.3, 1.0])
-def test_the_pooled_spectrum_is_the_dense_one(
+def test_pooled_spectrum_equals_the_dense_one(
     monkeypatch: pytest.MonkeyPatch, rows: int, count: int, gamma: float, others: int
 ) -> None:
     monkeypatch.setattr(pooled_kernel, "_OTHERS", others)
@@ -395,8 +391,8 @@ def test_the_pooled_spectrum_is_the_dense_one(
         assert abs(vectors[:, place] @ found.vectors[:, place]) > 1 - 1e-4
 
 
-def test_pooled_clusters_are_those_of_scikit_learn() -> None:
-    """Which divides by the roots of the degrees instead; of groups that are there, both find the same."""
+def test_pooled_clusters_equal_scikit_learn() -> None:
+    """Scikit-learn divides by the roots of the degrees; both find the same for clear groups."""
     from sklearn.cluster import SpectralClustering
 
     rows, _ = blobs(400)
@@ -409,31 +405,31 @@ def test_pooled_clusters_are_those_of_scikit_learn() -> None:
     assert adjusted_rand_score(theirs, spectral_clusters(found.vectors, 4, 0)) == 1
 
 
-def test_the_pooled_counterpart_takes_the_bandwidth_of_the_run_and_says_how_far_it_is(
+def test_pooled_map_uses_the_bandwidth_and_reports_progress(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows, labels = blobs()
-    heard: list[Event] = []
+    events: list[Event] = []
     narrow, wide = (
-        settings(affinity="rbf").central({"gamma": np.array([gamma])}, rows, 0, Journal(heard.append))
+        settings(affinity="rbf").central({"gamma": np.array([gamma])}, rows, 0, Journal(events.append))
         for gamma in (30.0, 0.05)
     )
     assert narrow.clusters is not None
     assert wide.clusters is not None
     assert adjusted_rand_score(labels, wide.clusters) > 0.98 > adjusted_rand_score(labels, narrow.clusters)
-    steps = [event for event in heard if isinstance(event, Progress) and event.stage == "clusters"]
+    steps = [event for event in events if isinstance(event, Progress) and event.stage == "clusters"]
     assert steps[-1].done == steps[-1].total
-    assert not any(isinstance(event, IncidentEvent) for event in heard)
+    assert not any(isinstance(event, IncidentEvent) for event in events)
     monkeypatch.setattr(pooled_kernel, "TOLERANCE", 0.0)
     monkeypatch.setattr(pooled_kernel, "MOST_PRODUCTS", 1)
-    settings(affinity="rbf").central({"gamma": np.array([0.05])}, rows, 0, Journal(heard.append))
-    assert any(isinstance(event, IncidentEvent) and "did not converge" in event.text for event in heard)
+    settings(affinity="rbf").central({"gamma": np.array([0.05])}, rows, 0, Journal(events.append))
+    assert any(isinstance(event, IncidentEvent) and "did not converge" in event.text for event in events)
 
 
 # Nearest neighbours
 
 
-def test_eigenvectors_are_those_of_the_dense_fuzzy_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eigenvectors_equal_those_of_the_dense_fuzzy_set(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, _ = blobs()
     nearest = nearest_neighbors(Points(rows), 9)
     A = fuzzy_set(nearest).toarray().astype(np.float64)
@@ -449,8 +445,8 @@ def test_eigenvectors_are_those_of_the_dense_fuzzy_set(monkeypatch: pytest.Monke
         np.testing.assert_allclose(aligned, 1.0, atol=1e-4)
 
 
-def test_neighbours_are_doubled_until_the_graph_has_no_more_parts_than_clusters() -> None:
-    """Nine groups of seven: by 4 nearest each is a part of its own, which three clusters cannot be made of."""
+def test_neighbours_are_doubled_until_the_graph_connects_enough() -> None:
+    """Nine groups of seven: with 4 neighbours each is a component, and three clusters need fewer components."""
     random = np.random.default_rng(0)
     corners = np.array([[x, y] for x in (0.0, 100.0, 200.0) for y in (0.0, 5.0, 10.0)])
     rows = np.repeat(corners, 7, axis=0) + 0.1 * random.normal(size=(63, 2))
@@ -462,7 +458,7 @@ def test_neighbours_are_doubled_until_the_graph_has_no_more_parts_than_clusters(
     assert adjusted_rand_score(np.arange(63) // 7, nine) == 1
 
 
-def test_unequal_densities_are_told_apart_where_one_bandwidth_fails() -> None:
+def test_nearest_neighbours_separate_unequal_densities() -> None:
     random = np.random.default_rng(0)
     labels = np.repeat([0, 1, 2], 80)
     rows = np.array([[0.0, 0.0], [1.5, 0.0], [40.0, 0.0]])[labels]
@@ -478,7 +474,7 @@ def test_unequal_densities_are_told_apart_where_one_bandwidth_fails() -> None:
 # Metrics, run folders, bits
 
 
-def test_the_methods_own_clusters_are_scored_and_not_those_of_the_map() -> None:
+def test_clustering_metrics_score_the_methods_own_clusters() -> None:
     rows, labels = blobs()
     names = ["clustering_nmi", "clustering_ari"]
     perfect = evaluate(
@@ -501,17 +497,17 @@ METHOD: dict[str, Any] = {
 }
 
 
-def test_a_run_folder_has_the_clusters_in_the_tables_order(tmp_path: Path) -> None:
-    content = tiny() | {"method": METHOD, "compare": ["central"], "metrics": "default"}
+def test_run_folder_has_clusters_in_table_order(tmp_path: Path) -> None:
+    content = tiny() | {"method": METHOD, "compare": ["central"], "metrics": ["npa_10", "clustering_ari"]}
     content["clients"] = {"count": 4, "partition": {"kind": "dirichlet", "alpha": 0.3}}
-    result = run(content, out=tmp_path / "run")
-    written = pq.read_table(result.folder / "embedding.parquet")
+    folder = run(read_scenario(content), out=tmp_path / "run", report=False)
+    written = pq.read_table(folder / "embedding.parquet")
     assert written.column_names == ["row", "client", "x", "y", "cluster", "label", "npa_10"]
     agreement = adjusted_rand_score(written["label"].to_pylist(), written["cluster"].to_pylist())
-    read = read_run(result.folder)
+    read = read_run(folder)
     assert read.measures.federated["clustering_ari"] == pytest.approx(agreement)
-    assert agreement > 0.5  # of clusters in another order: 0
-    pooled = pq.read_table(result.folder / "central.parquet")
+    assert agreement > 0.5  # clusters in another order would give 0
+    pooled = pq.read_table(folder / "central.parquet")
     assert pooled.column_names == ["row", "x", "y", "cluster", "npa_10"]
     agreement = adjusted_rand_score(written["label"].to_pylist(), pooled["cluster"].to_pylist())
     assert read.measures.central["clustering_ari"] == pytest.approx(agreement)
@@ -520,10 +516,10 @@ def test_a_run_folder_has_the_clusters_in_the_tables_order(tmp_path: Path) -> No
     assert sorted(set(read.clusters)) == ["0", "1", "2"]
 
 
-def test_methods_without_clusters_are_not_asked_for_any_unless_a_scenario_asks(tmp_path: Path) -> None:
-    by_default = read_run(run(tiny() | {"metrics": "default"}, out=tmp_path / "default").folder).measures
+def test_clustering_metrics_are_a_default_only_with_clusters(tmp_path: Path) -> None:
+    by_default = read_run(tiny_run(tmp_path / "default", metrics="default")).measures
     assert not [name for name in [*by_default.federated, *by_default.not_computed] if "clustering" in name]
-    asked = read_run(run(tiny() | {"metrics": ["clustering_nmi"]}, out=tmp_path / "asked").folder).measures
+    asked = read_run(tiny_run(tmp_path / "asked", metrics=["clustering_nmi"])).measures
     assert asked.not_computed == {"clustering_nmi": "the method makes no clusters of its own"}
 
 
@@ -532,11 +528,12 @@ def test_two_runs_have_the_same_bits(tmp_path: Path) -> None:
     assert bits_of_run(tmp_path / "1", METHOD, inline) == bits_of_run(tmp_path / "2", METHOD, inline)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
-def test_ray_gives_the_bits_of_the_inline_federation(tmp_path: Path) -> None:
+def test_ray_matches_inline_federation(tmp_path: Path) -> None:
     inline = bits_of_run(tmp_path / "inline", METHOD, {"federation": "inline"})
     assert bits_of_run(tmp_path / "ray", METHOD, {"federation": "ray", "actors": 2}) == inline
 
 
-def test_it_is_a_method_by_its_papers_name() -> None:
+def test_title_is_the_papers_name() -> None:
     assert METHODS["fed-spectral"].title == "Fed-SpeClust"

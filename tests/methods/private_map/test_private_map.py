@@ -1,4 +1,4 @@
-"""The private map: what a record can move, what the run claims, and that places stay at home."""
+"""The private map: sensitivities, the claimed epsilon, and positions that stay with the clients."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def digits(rows: int) -> FloatArray:
 
 
 def released(request: Request[Any], rows: FloatArray) -> FloatArray:
-    """All that one client would add to the sums, as one vector."""
+    """Return all sums of one client as one vector."""
     reply: Reply = type(request).client_part(Client(index=0, rows=rows, seed=0), request)
     return np.concatenate([np.ravel(value) for value in vars(reply).values()])
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0.01, 100.0), st.integers(1, 30))
 @settings(max_examples=60, deadline=None)
-def test_no_record_moves_a_sum_by_more_than_is_declared(seed: int, length: float, count: int) -> None:
+def test_record_changes_a_sum_by_at_most_the_sensitivity(seed: int, length: float, count: int) -> None:
     random = np.random.default_rng(seed)
     rows = length * random.standard_normal((count, 6))
     whole = View(0.5, 3.0, None, None, 6)
@@ -78,8 +78,8 @@ def test_no_record_moves_a_sum_by_more_than_is_declared(seed: int, length: float
             assert moved <= request.sensitivity(count)
 
 
-def test_what_is_declared_is_reached() -> None:
-    """A sensitivity that nobody reaches would be noise for nothing."""
+def test_declared_sensitivity_is_reached() -> None:
+    """A sensitivity that no record reaches would add noise for no reason."""
     far = np.full((1, 6), 1e6)
     frame = Frame(View(0.0, 3.0, None, None, 6), np.zeros(6), np.eye(6)[:, :2])
     requests: list[tuple[Request[Any], float]] = [
@@ -91,38 +91,37 @@ def test_what_is_declared_is_reached() -> None:
         assert np.linalg.norm(released(request, far)) > part * request.sensitivity(1) - 1e-6
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 5])
-@pytest.mark.parametrize("epsilon", [0.5, 8.0])
-def test_the_accountant_comes_to_what_is_claimed(epsilon: float, rounds: int) -> None:
+@pytest.mark.parametrize(("epsilon", "rounds"), [(0.5, 1), (8.0, 2)])
+def test_accountant_confirms_the_claimed_epsilon(epsilon: float, rounds: int) -> None:
     federation = federate(np.array_split(digits(300), 3))
     served(federation, settings_of(epsilon=epsilon, rounds=rounds))
-    told = statement(federation.ledger, Budget())
-    assert told.infinite == ()
-    client = told.epsilon_by_adversary["client"].accounted  # all that may collude, of three
+    reported = statement(federation.ledger, Budget())
+    assert reported.infinite == ()
+    client = reported.epsilon_by_adversary["client"].accounted  # one of three may collude
     assert client == pytest.approx(epsilon, rel=1e-6)
     assert client >= epsilon * (1.0 - 1e-9)
-    assert told.relation == "zero-out"
-    assert told.epsilon is not None
-    assert told.epsilon > epsilon  # whoever sees uploads sees less noise in each
-    assert sum(release.releases for release in told.releases) == rounds + 2
-    assert sum(release.share or 0.0 for release in told.releases) == pytest.approx(1.0)
+    assert reported.relation == "zero-out"
+    assert reported.epsilon is not None
+    assert reported.epsilon > epsilon  # each upload has less noise than the sum
+    assert sum(release.releases for release in reported.releases) == rounds + 2
+    assert sum(release.share or 0.0 for release in reported.releases) == pytest.approx(1.0)
 
 
-def test_noise_by_each_client_is_worth_the_same_to_the_server() -> None:
+def test_noise_per_client_gives_the_server_the_same_epsilon() -> None:
     federation = federate(np.array_split(digits(300), 3))
     served(federation, settings_of(per="client"))
-    told = statement(federation.ledger, Budget())
-    assert told.epsilon == pytest.approx(8.0, rel=1e-6)
-    assert all(against.epsilon == told.epsilon for against in told.epsilon_by_adversary.values())
+    reported = statement(federation.ledger, Budget())
+    assert reported.epsilon == pytest.approx(8.0, rel=1e-6)
+    assert all(against.epsilon == reported.epsilon for against in reported.epsilon_by_adversary.values())
 
 
-def test_delta_is_the_runs_unless_the_method_has_its_own() -> None:
+def test_delta_of_the_method_overrides_that_of_the_run() -> None:
     strict = NoiseShares.of(settings_of(delta=1e-9), Budget(1e-5), 1)
     assert strict == NoiseShares.of(settings_of(), Budget(1e-9), 1)
     assert strict.first > NoiseShares.of(settings_of(), Budget(1e-5), 1).first
 
 
-def test_nothing_of_single_records_leaves() -> None:
+def test_no_message_is_about_single_records() -> None:
     federation = federate(np.array_split(digits(300), 3), budget=Budget(strict=True))
     outcome = served(federation, settings_of())
     up = [entry for entry in federation.ledger.entries.values() if entry.direction == "up"]
@@ -134,17 +133,17 @@ def test_nothing_of_single_records_leaves() -> None:
     assert places.bytes == outcome.embedding.size * 8
 
 
-def test_noise_is_as_strong_as_the_accountant_is_told() -> None:
+def test_noise_has_the_accounted_strength() -> None:
     budget = NoiseShares.of(settings_of(), Budget(1e-5), 1)
     rows = np.zeros((40, 300))
     seen = View(0.0, 1.0, None, None, 300)
     for per, wanted in (("sum", np.sqrt(4 / 3)), ("client", 2.0)):
         noise = budget.noise(budget.first, 1.0).model_copy(update={"per": per})
-        told = federate(np.array_split(rows, 4)).sum(FirstMomentsRequest(seen, 40, noise))
-        assert np.std(told.packed) == pytest.approx(wanted * budget.first * np.sqrt(2.0), rel=0.15)
+        reported = federate(np.array_split(rows, 4)).sum(FirstMomentsRequest(seen, 40, noise))
+        assert np.std(reported.packed) == pytest.approx(wanted * budget.first * np.sqrt(2.0), rel=0.15)
 
 
-def test_the_same_bits_however_clients_are_packed() -> None:
+def test_packing_changes_no_bit() -> None:
     parts = cut(digits(400), 5, 3)
     first, *others = [
         served(federate(parts, packing=packing), settings_of(own=0.4))
@@ -167,19 +166,19 @@ def test_the_same_bits_however_clients_are_packed() -> None:
     ],
 )
 @pytest.mark.parametrize("epsilon", [1e-3, 1.0, 1e4])
-def test_rows_of_any_sort_get_a_place(parts: list[FloatArray], epsilon: float) -> None:
+def test_extreme_rows_are_placed(parts: list[FloatArray], epsilon: float) -> None:
     outcome = served(federate(parts), settings_of(epsilon=epsilon))
     assert outcome.embedding.shape == (sum(map(len, parts)), 2)
     assert np.isfinite(outcome.embedding).all()
 
 
-def test_a_shift_of_rows_and_bounds_changes_nothing() -> None:
+def test_shift_of_rows_and_bounds_changes_nothing() -> None:
     here = served(federate([digits(300)]), settings_of())
     there = served(federate([digits(300) + 2.0**27]), settings_of(bounds=(2.0**27, 2.0**27 + 16.0)))
     assert np.allclose(here.embedding, there.embedding, rtol=0, atol=1e-6)
 
 
-def test_wide_rows_are_seen_through_few_sums() -> None:
+def test_wide_rows_are_folded_into_few_sums() -> None:
     wide = np.random.default_rng(0).random((60, 5000))
     method = settings_of(bounds=(0.0, 1.0))
     federation = federate([wide])
@@ -199,21 +198,21 @@ def test_wide_rows_are_seen_through_few_sums() -> None:
     assert method.transform(outcome.model, wide[:3]).shape == (3, 2)
 
 
-def test_products_of_wide_rows_are_kept_wherever_rows_lie() -> None:
-    """Rows that all lie on one side of the centre would add up in every sum, were there no signs."""
+def test_folding_keeps_products_at_any_offset() -> None:
+    """Without signs, rows on one side of the centre would add up in every sum."""
     wide = 0.6 + 0.1 * np.random.default_rng(0).random((20, 5000))
     seen = view(federate([wide]), settings_of(bounds=(0.0, 1.0))).of(wide)
     np.testing.assert_allclose(seen @ seen.T, (wide - 0.5) @ (wide - 0.5).T, rtol=0.1)
 
 
-def test_sums_are_of_the_rows_and_the_frame_that_are_asked_for() -> None:
-    """A client that keeps coordinates from one round to the next answers as one that has kept nothing."""
+def test_sums_use_the_requested_rows_and_frame() -> None:
+    """Cached coordinates of the last round do not change a client's reply."""
     random = np.random.default_rng(0)
     one, other = random.normal(size=(2, 50, 3))
     means, turns = (np.zeros(3), np.ones(3)), (np.eye(3)[:, :2], np.eye(3)[:, 1:])
     asked = [(rows, mean, axes) for rows in (one, other) for mean in means for axes in turns]
     for first in asked:
-        for second in asked:  # of which some differ in the rows, the mean or the axes alone
+        for second in asked:  # some differ only in the rows, the mean or the axes
             kept = Client(index=0, rows=first[0], seed=0)
             for rows, mean, axes in (first, second):
                 frame = Frame(View(0.0, 4.0, None, None, 3), mean, axes)
@@ -226,7 +225,7 @@ def test_sums_are_of_the_rows_and_the_frame_that_are_asked_for() -> None:
                 )
 
 
-def test_without_noise_the_axes_are_the_principal_ones() -> None:
+def test_axes_without_noise_are_the_principal_ones() -> None:
     rows = digits(500)
     axes = private_axes(
         federate([rows]), settings_of(axes=8), NoiseShares.of(settings_of(epsilon=1e9), Budget(1e-5), 1)
@@ -241,7 +240,7 @@ def test_without_noise_the_axes_are_the_principal_ones() -> None:
     assert np.allclose(exact[1], np.linalg.svd(centred)[1][:4] ** 2 / 500)
 
 
-def test_axes_that_noise_alone_could_have_are_left_out() -> None:
+def test_axes_below_the_noise_are_dropped() -> None:
     random = np.random.default_rng(1)
     noise = random.standard_normal((40, 40))
     square = np.triu(noise) + np.triu(noise, 1).T
@@ -253,8 +252,8 @@ def test_axes_that_noise_alone_could_have_are_left_out() -> None:
 
 @pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
 @pytest.mark.parametrize("per", ["sum", "client"])
-def test_the_noise_that_the_server_reckons_with_is_what_is_in_the_sums(per: Any, relation: Any) -> None:
-    """Of rows at the centre, whose sums are noise alone, at seven clients of whom one may collude."""
+def test_server_assumes_the_noise_that_is_in_the_sums(per: Any, relation: Any) -> None:
+    """Rows at the centre give sums of noise alone; one of seven clients may collude."""
     clients, width = 7, 60
     budget = NoiseShares.of(settings_of(per=per, relation=relation), Budget(), clients)
     federation = federate([np.zeros((2, width))] * clients)
@@ -268,7 +267,7 @@ def test_the_noise_that_the_server_reckons_with_is_what_is_in_the_sums(per: Any,
         assert np.std(federation.sum(far).residuals) == pytest.approx(budget.deviation(round), rel=0.05)
 
 
-def test_rows_are_cut_to_their_root_mean_square_length_from_the_mean() -> None:
+def test_rows_are_clipped_to_their_root_mean_square_length() -> None:
     rows = digits(400)
     federation, transcript = federation_seen([rows])
     method = settings_of(epsilon=1e9)
@@ -287,7 +286,7 @@ def test_rows_are_cut_to_their_root_mean_square_length_from_the_mean() -> None:
     assert {request.clip for request in cells} == {0.55 * float(np.sqrt(axes.variances.sum()))}
 
 
-def test_cells_are_as_many_as_seven_deviations_of_rows_allow() -> None:
+def test_number_of_cells_follows_seven_deviations() -> None:
     """Rows over 7 deviations of the last round; a sixteenth and a quarter of them in the first two."""
     budget = NoiseShares.of(settings_of(epsilon=1.0), Budget(), 10)
     weight = (1.0 - 0.04 - 0.12) * 4.0 / (1.0 + 2.0 + 3.0 + 4.0 + 4.0)
@@ -297,7 +296,7 @@ def test_cells_are_as_many_as_seven_deviations_of_rows_allow() -> None:
     assert budget.cells(settings_of(), 20_000) == (count // 16, count // 4, count, count, count)
 
 
-def test_covariances_are_shrunk_by_half_a_deviation_and_lost_features_left_out() -> None:
+def test_covariances_are_shrunk_and_lost_features_dropped() -> None:
     """Two features with a covariance of 7 deviations, and one whose variance is below three."""
     square = np.array([[9.0, 7.0, 1.0], [7.0, 7.0, 1.0], [1.0, 1.0, 2.9]])
     axes, variances = leading_axes(square[np.triu_indices(3)], 3, 1.0, 3)
@@ -309,8 +308,8 @@ def test_covariances_are_shrunk_by_half_a_deviation_and_lost_features_left_out()
     assert values[0] < 2.0 * np.sqrt(2.0) < values[1]
 
 
-def test_steps_are_shrunk_as_stein_says() -> None:
-    """The bolder of both factors: of the mean signal of all cells, and of the cell's own."""
+def test_steps_have_stein_shrinkage() -> None:
+    """Use the larger of both factors: from the mean signal of all cells, and from the cell's own."""
     sums, counts, clip, noise = np.diag([30.0, 4.0, 2.0, 1.0]), np.array([20.0, 10.0, 5.0, 1.5]), 2.0, 0.5
     moved, _ = shrunken_steps(sums, counts, clip, noise)
     steps = sums / counts[:, None]
@@ -318,11 +317,11 @@ def test_steps_are_shrunk_as_stein_says() -> None:
     signal = np.mean((steps**2).sum(axis=1) - noisy)
     kept = np.maximum(signal / (signal + noisy), 1.0 - noisy * 2 / 4 / (steps**2).sum(axis=1))
     assert np.allclose(moved, kept[:, None] * steps)
-    assert kept[0] > signal / (signal + noisy[0])  # its own is bolder
+    assert kept[0] > signal / (signal + noisy[0])  # its own factor is larger
     assert kept[3] == signal / (signal + noisy[3])
 
 
-def test_a_step_is_shrunk_the_more_the_noisier_it_is() -> None:
+def test_noisier_steps_are_shrunk_more() -> None:
     sums, counts = np.full((3, 4), 5.0), np.array([1.0, 50.0, 50.0])
     silent, _ = shrunken_steps(sums, counts, 1.0, 1e-9)
     assert np.allclose(silent, sums / counts[:, None])
@@ -331,7 +330,7 @@ def test_a_step_is_shrunk_the_more_the_noisier_it_is() -> None:
     assert (np.abs(shrunken[1:]) < np.abs(silent[1:])).all()
 
 
-def test_light_cells_give_way_to_halves_of_heavy_ones() -> None:
+def test_light_cells_are_replaced_by_halves_of_heavy_ones() -> None:
     centres = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
     found = split(centres, np.array([100.0, 0.1, 60.0]), 4, np.full(2, 0.1), 1.5, np.random.default_rng(0))
     assert len(found) == 4
@@ -339,7 +338,7 @@ def test_light_cells_give_way_to_halves_of_heavy_ones() -> None:
     assert sorted(nearest) == [0, 0, 2, 2]
 
 
-def test_halves_of_a_cell_lie_as_far_to_one_side_as_to_the_other() -> None:
+def test_halves_of_a_cell_are_symmetric() -> None:
     centres, apart = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]]), np.array([0.1, 0.2])
     found = split(centres, np.array([2.0, 3.0, 2.0]), 4, apart, 0.0, np.random.default_rng(0))
     step = apart * np.random.default_rng(0).standard_normal((1, 2))[0]
@@ -357,24 +356,24 @@ def test_halves_of_a_cell_lie_as_far_to_one_side_as_to_the_other() -> None:
     ("counts", "wanted", "least", "kept"),
     [
         ([5.0, 5.0, 5.0], 3, 0.0, [0, 1, 2]),
-        ([1.0, 3.0, 2.0], 3, 0.0, [0, 1, 2]),  # as many as are wanted: in their order
+        ([1.0, 3.0, 2.0], 3, 0.0, [0, 1, 2]),  # the requested number, in order
         ([1.0, 3.0, 2.0], 2, 0.0, [1, 2]),  # the heaviest first
         ([4.5, 0.5], 1, 0.0, [0]),  # a fifth of the mean is light
         ([0.44, 0.06], 2, 0.0, [0, 1]),
-        ([0.5, 3.0, 5.0], 2, 0.0, [1, 2]),  # as many as are wanted are left: in their order
+        ([0.5, 3.0, 5.0], 2, 0.0, [1, 2]),  # the requested number is left, in order
         ([1.0, 3.0, 5.0], 2, 1.0, [1, 2]),
-        ([3.0, 5.0, 5.0], 2, 10.0, [1, 2]),  # all are light: the heaviest stay
-        ([3.0, 4.0, 5.0], 1, 4.0, [2]),  # what is as heavy as the least is light
+        ([3.0, 5.0, 5.0], 2, 10.0, [1, 2]),  # all are light: the heaviest are kept
+        ([3.0, 4.0, 5.0], 1, 4.0, [2]),  # a cell at the limit is light
         ([-9.0, 1.0], 1, 0.0, [1]),  # counts with noise
     ],
 )
-def test_cells_that_stay(counts: list[float], wanted: int, least: float, kept: list[int]) -> None:
+def test_heavy_cells_are_kept(counts: list[float], wanted: int, least: float, kept: list[int]) -> None:
     centres = np.arange(2.0 * len(counts)).reshape(-1, 2)
     found = split(centres, np.array(counts), wanted, np.ones(2), least, np.random.default_rng(0))
     np.testing.assert_array_equal(found, centres[kept])
 
 
-def test_affinities_have_the_perplexity() -> None:
+def test_affinities_have_the_requested_perplexity() -> None:
     distances = np.sort(np.random.default_rng(0).random((20, 40)) * 1e6, axis=1)
     found = conditional(distances, 7.0)
     assert np.allclose(found.sum(axis=1), 1.0)
@@ -387,8 +386,8 @@ def landmarks(count: int = 30) -> Landmarks:
     return Landmarks(centres, random.uniform(1.0, 9.0, count), 3.0 * random.standard_normal((count, 2)))
 
 
-def test_forces_are_slopes_of_energies() -> None:
-    """Of ``sum p log(1 + d^2) / 2`` and ``sum c / (1 + d^2) / 2``, by central differences, in more than one block."""
+def test_forces_are_gradients_of_energies() -> None:
+    """Compare with central differences of ``sum p log(1 + d^2) / 2`` and ``sum c / (1 + d^2) / 2``."""
     from raydr.embedding.kernels.student import pull, repel
 
     random = np.random.default_rng(6)
@@ -410,8 +409,8 @@ def test_forces_are_slopes_of_energies() -> None:
         assert np.allclose((energy(at + step) - energy(at - step)) / 2e-5, force[axis] - 1.0, atol=1e-8)
 
 
-def test_a_row_goes_where_its_force_is_none() -> None:
-    """The force as the docstring of the module has it, written out."""
+def test_row_is_placed_where_its_force_vanishes() -> None:
+    """The force of the module's docstring, written out."""
     known, points = landmarks(), np.random.default_rng(6).standard_normal((4, 3))
     distances = np.linalg.norm(points[:, None] - known.centres, axis=2)
     order = np.argsort(distances, axis=1)[:, :18]
@@ -431,15 +430,15 @@ def test_a_row_goes_where_its_force_is_none() -> None:
     assert np.abs(force(place(points, known, iterations=2000))).max() < 1e-6
 
 
-def test_a_new_rows_place_is_its_own_matter() -> None:
+def test_new_rows_are_placed_independently() -> None:
     known, points = landmarks(), np.random.default_rng(8).standard_normal((9, 3))
     together = place(points, known, iterations=20)
     alone = np.concatenate([place(points[row : row + 1], known, iterations=20) for row in range(9)])
     assert np.allclose(together, alone, atol=1e-9)
 
 
-def test_a_row_between_two_groups_starts_in_one_of_them() -> None:
-    """Their mean would be far from both, and as far from what the row is like."""
+def test_row_between_two_groups_starts_in_one_of_them() -> None:
+    """The mean of both would be far from both groups and unlike the row."""
     random = np.random.default_rng(9)
     centres = random.standard_normal((12, 3))
     places = 0.1 * random.standard_normal((12, 2)) + np.where(np.arange(12) < 7, -50.0, 50.0)[:, None]
@@ -450,7 +449,7 @@ def test_a_row_between_two_groups_starts_in_one_of_them() -> None:
     assert np.allclose(one, places[:1])
 
 
-def test_few_rows_are_placed_by_landmarks_alone() -> None:
+def test_few_rows_are_placed_by_landmarks_only() -> None:
     assert own_rows(digits(50), 0.4) is None
     assert own_rows(np.ones((500, 3)), 0.4) is None
     many = own_rows(digits(500), 0.4)
@@ -459,7 +458,7 @@ def test_few_rows_are_placed_by_landmarks_alone() -> None:
     assert many.affinities.sum() == pytest.approx(500.0)
 
 
-def test_groups_far_apart_stay_apart() -> None:
+def test_distant_groups_stay_apart() -> None:
     rows, labels = make_blobs(1500, 10, centers=4, cluster_std=0.3, center_box=(0.0, 10.0), random_state=0)
     method = PrivateMap(epsilon=2.0, bounds=(-2.0, 12.0), early_iterations=100, iterations=100)
     order = np.argsort(labels, kind="stable")
@@ -471,7 +470,7 @@ def test_groups_far_apart_stay_apart() -> None:
         assert (labels[dealt][nearest.argmin(axis=1)] == labels[dealt]).mean() > 0.99
 
 
-def test_rows_whose_length_nobody_bounds_are_refused() -> None:
+def test_rows_without_bounds_are_refused() -> None:
     with pytest.raises(ScenarioError, match="bounds"):
         read(
             {
