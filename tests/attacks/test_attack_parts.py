@@ -1,4 +1,4 @@
-"""What attacks are made of: views and side knowledge, estimates, what was posted, and clouds of points."""
+"""Parts of attacks: views, side knowledge, estimates, posts and point clouds."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ EUCLIDEAN = EuclideanSpace()
 
 
 def bare(view: View) -> View:
-    """The same without a published map."""
+    """Return the same view without a published map."""
     return replace(view, embedding=view.embedding[:0])
 
 
 def each_told(parts: list[Float64Array], *requests: Request) -> View:
-    """What a server sees that asks each client a request of its own."""
+    """Return the view of a server that sends each client a different request."""
     transcript = Transcript()
     for client, (part, request) in enumerate(zip(parts, requests, strict=True)):
         for seen in view_of([part], request).transcript:
@@ -90,19 +90,19 @@ def each_told(parts: list[Float64Array], *requests: Request) -> View:
 # ------------------------------------------------------------------------------------------------ views and sides
 
 
-def test_a_view_is_of_a_run_with_the_defaults_of_privacy() -> None:
+def test_view_has_the_default_privacy_settings() -> None:
     view = view_of([ROWS])
     assert (view.delta, view.colluding) == (Budget().delta, Budget().colluding)
     assert (view.scaled, view.keyed, view.secure) == (False, False, False)
 
 
-def test_an_audit_knows_no_classes_unless_they_are_given() -> None:
+def test_view_has_no_classes_by_default() -> None:
     truth = Truth(rows=ROWS, names=[], members=np.zeros(0, np.bool_), shown=np.arange(4))
     assert truth.classes.shape == (0,)
     assert truth.columns == ()
 
 
-def test_a_side_knows_nothing_but_what_it_is_given() -> None:
+def test_side_knows_only_what_it_is_given() -> None:
     side = Side(public=ROWS)
     assert side.known.shape == side.spared.shape == side.classes.shape == (0,)
     assert side.values.shape == side.candidates.shape == (0, 0)
@@ -110,25 +110,25 @@ def test_a_side_knows_nothing_but_what_it_is_given() -> None:
     assert side.seed == 0
 
 
-def test_a_guess_is_the_mean_of_public_rows_or_of_what_lies_like_them_or_0() -> None:
+def test_guess_is_the_mean_of_public_or_similar_rows_or_0() -> None:
     np.testing.assert_allclose(Side(public=ROWS).guess(POINTS), ROWS.mean(axis=0))
     np.testing.assert_allclose(Side(public=ROWS[:0]).guess(POINTS), POINTS.mean(axis=0))
     np.testing.assert_array_equal(Side(public=ROWS[:0]).guess(POINTS[:0]), np.zeros(4))
 
 
-def test_as_many_public_rows_as_are_needed_are_enough() -> None:
+def test_exact_minimum_of_public_rows_is_enough() -> None:
     assert Side(public=ROWS).require_public(12) is ROWS
     with pytest.raises(NotApplicableError, match="it needs 13 public rows of similar data, but there are 12"):
         Side(public=ROWS).require_public(13)
 
 
-def test_of_the_method_s_own_scaling_no_more_than_one_is_undone() -> None:
+def test_method_scaling_is_undone_at_most_once() -> None:
     first, unit = (ScaleRows(np.full(4, 2.0), np.full(4, 0.5), unit) for unit in (False, True))
     second = ScaleRows(np.ones(4), np.array([1.0, 4.0, 0.0, 2.0]), False)
     for view in (view_of([ROWS], first, second), view_of([ROWS], unit)):
         with pytest.raises(NotApplicableError, match="scaled the rows more than once"):
             view.fed(ROWS)
-    view = view_of([ROWS], first, second, scaled=True)  # the first is the scenario's
+    view = view_of([ROWS], first, second, scaled=True)  # the first is from the scenario
     np.testing.assert_allclose(view.fed(ROWS), (ROWS - 1.0) * second.factor)
     back = np.where(second.factor == 0.0, 1.0, ROWS)
     np.testing.assert_allclose(view.unfed(view.fed(ROWS)), back)
@@ -137,7 +137,7 @@ def test_of_the_method_s_own_scaling_no_more_than_one_is_undone() -> None:
 # ------------------------------------------------------------------------------------------------ estimates
 
 
-def test_estimates_in_pieces_are_those_spelt_out() -> None:
+def test_blockwise_estimates_equal_direct_ones() -> None:
     basis, origin = random(2, 4, 2), np.arange(4.0)
     along = Piece(np.arange(3, 6), np.ones(4), random(3, 2, 3), basis)
     estimate = Estimate((along, Piece(np.arange(0), np.ones(4), np.zeros((0, 2)), basis), *_of(ROWS[:2])))
@@ -153,14 +153,14 @@ def _of(values: Float64Array) -> tuple[Piece, ...]:
     return Estimate.of(np.arange(len(values)), values).pieces
 
 
-def test_many_estimates_come_in_blocks_in_their_order() -> None:
+def test_estimates_come_in_ordered_blocks() -> None:
     values = random(2500, 2, 0)
     rows, found = zip(*Estimate.of(np.arange(2500)[::-1], values).blocks(), strict=True)
     np.testing.assert_array_equal(np.concatenate(rows), np.arange(2500)[::-1])
     np.testing.assert_array_equal(np.concatenate(found), values)
 
 
-def test_no_estimates_are_of_no_rows() -> None:
+def test_empty_estimates_have_no_rows() -> None:
     nothing = Estimate(())
     assert nothing.rows.shape == nothing.lengths(np.zeros(4)).shape == (0,)
     assert nothing.mean() == 0.0
@@ -219,17 +219,17 @@ def total(client: Client, request: TotalRequest) -> Total:
     return Total(1.0)
 
 
-def test_numbers_of_a_record_are_those_of_each_array_that_has_as_many_rows() -> None:
+def test_record_numbers_are_columns_of_arrays_with_one_row_per_record() -> None:
     (posts,) = per_record(bare(view_of([ROWS[:7], ROWS[7:]], LineRequest(20))))
     np.testing.assert_array_equal(posts.values, ROWS[:, [0, 1, 2, 2, 3]])
     assert posts.kinds == (Lines,)
-    view = view_of([ROWS], LineRequest(20), TotalRequest())  # no number of the other is of a record
+    view = view_of([ROWS], LineRequest(20), TotalRequest())  # numbers of the other message are not per record
     assert [block.kind for block in per_record(bare(view))[0].blocks] == [Lines]
     with pytest.raises(NotApplicableError, match="nothing was posted about single records"):
         per_record(bare(view_of([ROWS], TotalRequest())))
 
 
-def test_a_client_without_rows_takes_nothing_from_what_others_posted() -> None:
+def test_client_without_rows_leaves_other_posts_unchanged() -> None:
     view = bare(view_of([ROWS[:7], ROWS[:0], ROWS[7:]], DistanceRequest(POINTS)))
     (posts,) = per_record(view)
     np.testing.assert_array_equal(posts.rows, np.arange(12))
@@ -239,7 +239,7 @@ def test_a_client_without_rows_takes_nothing_from_what_others_posted() -> None:
     np.testing.assert_array_equal(whole.rows, posts.rows)
 
 
-def test_what_is_summed_is_posted_of_no_record() -> None:
+def test_sums_are_not_posts_of_records() -> None:
     view = bare(
         view_of(
             [ROWS[:7], ROWS[7:]],
@@ -251,7 +251,7 @@ def test_what_is_summed_is_posted_of_no_record() -> None:
         per_record(view)
 
 
-def test_clients_that_were_told_other_points_are_groups_of_their_own() -> None:
+def test_clients_with_different_points_are_separate_groups() -> None:
     parts = [ROWS[:3], ROWS[3:7], ROWS[7:]]
     shared, own = DistanceRequest(POINTS), DistanceRequest(POINTS[:3])
     view = each_told(parts, shared, own, shared)
@@ -261,13 +261,13 @@ def test_clients_that_were_told_other_points_are_groups_of_their_own() -> None:
     assert [one.rows.tolist() for one in posted(view)] == [[0, 1, 2, 7, 8, 9, 10, 11], [3, 4, 5, 6]]
 
 
-def test_of_several_replies_of_a_kind_the_last_is_read() -> None:
+def test_last_reply_of_a_kind_is_used() -> None:
     view = bare(view_of([ROWS], LineRequest(20), LineRequest(30)))
     (posts,) = per_record(view)
     assert posts.blocks[0].request == LineRequest(30)
 
 
-def test_distances_are_read_off_whatever_came() -> None:
+def test_distances_are_read_from_every_message_kind() -> None:
     squared = ((ROWS[:, None] - POINTS) ** 2).sum(axis=2)
     for request in (
         DistanceRequest(POINTS),
@@ -284,7 +284,7 @@ def test_distances_are_read_off_whatever_came() -> None:
     assert found.space is space
 
 
-def test_kernels_that_noise_moved_past_0_or_1_are_of_the_largest_distance_or_none() -> None:
+def test_kernels_outside_0_to_1_mean_the_largest_or_zero_distance() -> None:
     seen = Seen(
         number=1,
         round=0,
@@ -301,7 +301,7 @@ def test_kernels_that_noise_moved_past_0_or_1_are_of_the_largest_distance_or_non
     np.testing.assert_allclose(posts.values, [[-np.log(1.2), 0.0, 1.0, largest / 2.0, largest / 2.0]])
 
 
-def test_points_that_the_server_is_not_told_are_none_of_its_own() -> None:
+def test_hidden_points_are_unknown_to_the_server() -> None:
     for reply in (
         Kernels(np.exp(-(ROWS[:, :2] ** 2))),
         Distances(ROWS[:, :2] ** 2),
@@ -316,7 +316,7 @@ def test_points_that_the_server_is_not_told_are_none_of_its_own() -> None:
         )  # of a kernel, in its own unit
 
 
-def test_noise_on_distances_is_what_the_client_declares() -> None:
+def test_distance_noise_is_as_declared() -> None:
     noise = GaussianNoise(on="distances", level=0.25)
     (found,) = posted(view_of([ROWS], AnchorRequest(POINTS, EUCLIDEAN, False, noise)))
     assert found.noise == 0.25
@@ -347,7 +347,7 @@ def test_noise_on_distances_is_what_the_client_declares() -> None:
     assert [(one.noise, one.covered) for one in found_] == [(0.25, True), (0.0, False), (0.0, True)]
 
 
-def test_nothing_is_called_exact_of_records_that_carry_noise_whatever_its_unit() -> None:
+def test_noisy_records_are_never_exact() -> None:
     for noise in (
         GaussianNoise(on="data", multiplier=0.1, clip=100.0, stage="all"),
         GaussianNoise(on="data", level=0.1, stage="all"),
@@ -359,7 +359,7 @@ def test_nothing_is_called_exact_of_records_that_carry_noise_whatever_its_unit()
         assert ("noise" in found.knows) == (noise is not None)
 
 
-def test_the_inner_part_is_no_number_of_a_record() -> None:
+def test_inner_part_is_not_a_number_of_a_record() -> None:
     (posts,) = per_record(bare(view_of([ROWS], AnchorRequest(POINTS[:3], EUCLIDEAN, True))))
     np.testing.assert_allclose(posts.values, ((ROWS[:, None] - POINTS[:3]) ** 2).sum(axis=2))
     assert posts.kinds == (AnchorDistances,)
@@ -369,8 +369,8 @@ def test_the_inner_part_is_no_number_of_a_record() -> None:
 
 
 @pytest.mark.parametrize(("rows", "features"), [(5000, 6), (4200, 3), (40, 30), (60, 1300)])
-def test_principal_axes_are_singular_vectors_of_what_is_centred(rows: int, features: int) -> None:
-    """In several blocks of rows, with fewer rows than axes, and with more features than a square is made of."""
+def test_principal_axes_are_singular_vectors_of_centred_rows(rows: int, features: int) -> None:
+    """Cases: several blocks, fewer rows than axes, and too many features for a square matrix."""
     draw = np.random.default_rng(1)
     rank = min(features, 4)
     made = (draw.normal(size=(rows, rank)) * [8.0, 4.0, 2.0, 1.0][:rank]) @ draw.normal(size=(rank, features))
@@ -386,7 +386,7 @@ def test_principal_axes_are_singular_vectors_of_what_is_centred(rows: int, featu
 
 @pytest.mark.parametrize("features", [6, 1300])
 @pytest.mark.parametrize("scale", [1e-9, 1e5])
-def test_there_are_no_more_axes_than_rows_span(features: int, scale: float) -> None:
+def test_axes_are_at_most_the_rank_of_the_rows(features: int, scale: float) -> None:
     made = scale * random(9, 3, 0) @ random(3, features, 1)
     assert [len(principal_axes(made, count, 0).basis) for count in (2, 3, 6)] == [2, 3, 3]
     assert [len(principal_axes(made[:count], 6, 0).basis) for count in (1, 2, 3)] == [0, 1, 2]
@@ -402,15 +402,13 @@ def test_there_are_no_more_axes_than_rows_span(features: int, scale: float) -> N
     ("rows", "dimensions"), [(9, 1), (16, 2), (24, 2), (25, 3), (35, 3), (36, 4), (99, 4)]
 )
 @pytest.mark.parametrize("scale", [1e-3, 1e3])
-def test_distances_are_unfolded_in_the_dimensions_for_which_there_are_rows(
-    rows: int, dimensions: int, scale: float
-) -> None:
-    """No more than the data have, and with twice as many rows as unknowns."""
+def test_unfolding_has_as_many_dimensions_as_rows_allow(rows: int, dimensions: int, scale: float) -> None:
+    """At most the dimensions of the data, with twice as many rows as unknowns."""
     squared = squared_distances(random(rows, 4, 0) * scale, random(30, 4, 1) * scale)
     assert unfolded(squared).shape == (rows, dimensions)
 
 
-def test_too_few_records_are_not_unfolded() -> None:
+def test_too_few_records_cannot_be_unfolded() -> None:
     squared = squared_distances(random(8, 4, 0), random(30, 4, 1))
     with pytest.raises(NotApplicableError, match="8 records are too few"):
         unfolded(squared)
@@ -418,7 +416,7 @@ def test_too_few_records_are_not_unfolded() -> None:
         unfolded(np.ones((40, 5)))  # all at one place
 
 
-def test_a_dimension_that_rounding_hides_is_not_unfolded() -> None:
+def test_dimension_below_rounding_is_not_unfolded() -> None:
     draw = np.random.default_rng(0)
     rows, points = draw.normal(size=(80, 2)) * [1e4, 1.0], draw.normal(size=(12, 2)) * [1e4, 1.0]
     assert unfolded(squared_distances(rows, points)).shape == (80, 1)
@@ -430,7 +428,7 @@ def test_noisy_distances_are_unfolded_without_imaginary_parts() -> None:
     assert np.isfinite(unfolded(squared * draw.uniform(0.2, 1.8, squared.shape))).all()
 
 
-def test_distances_to_different_points_are_not_unfolded_together() -> None:
+def test_distances_to_different_points_are_unfolded_separately() -> None:
     view = each_told([ROWS[:6], ROWS[6:]], DistanceRequest(POINTS), DistanceRequest(POINTS + 1.0))
     with pytest.raises(NotApplicableError, match="different points"):
         unfolded_cloud(view)
@@ -449,7 +447,7 @@ def test_distances_to_different_points_are_not_unfolded_together() -> None:
 
 
 def lopsided(rows: int, features: int, seed: int) -> Float64Array:
-    """Rows with small third moments, the same for each column."""
+    """Return rows with small third moments, equal in every column."""
     draw = np.random.default_rng(seed)
     return (draw.gamma(16.0, 0.25, (rows, features)) - 4.0) * np.linspace(3.0, 1.0, features)
 
@@ -461,15 +459,15 @@ def test_third_moments_are_those_of_scipy_and_0_of_a_constant() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-25, 1.0, 1e25])
-def test_the_nearest_point_is_found_at_any_scale(scale: float) -> None:
+def test_nearest_point_is_found_at_any_scale(scale: float) -> None:
     moved, fixed = random(2100, 3, 0), random(40, 3, 1)
     apart = cdist(moved, fixed)
     found = _nearest(moved * scale, fixed * scale)
     np.testing.assert_allclose(apart[np.arange(2100), found], apart.min(axis=1), rtol=1e-3)
 
 
-def test_signs_of_the_first_axes_are_those_that_bring_clouds_nearest_and_of_others_by_third_moments() -> None:
-    """Hidden rows are the lower half of two of the first six columns, whose third moments so mislead."""
+def test_axis_signs_come_from_distances_then_third_moments() -> None:
+    """Hidden rows have the lower half of two of the first six columns, so third moments mislead."""
     public = lopsided(800, 8, 1)
     flips = np.array([1.0, -1.0, -1.0, 1.0, 1.0, -1.0, -1.0, 1.0])
     hidden = public[(public[:, 1] < 0.0) & (public[:, 5] < 0.0)] * flips
@@ -479,7 +477,7 @@ def test_signs_of_the_first_axes_are_those_that_bring_clouds_nearest_and_of_othe
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_signs_are_those_of_least_mean_distance_to_the_nearest_public_row(seed: int) -> None:
+def test_axis_signs_minimise_mean_distance_to_public_rows(seed: int) -> None:
     hidden, public = random(30, 4, seed), random(40, 4, seed + 10)
     apart = {
         signs: cdist(hidden * signs, public).min(axis=1).mean() for signs in product((-1.0, 1.0), repeat=4)
@@ -497,7 +495,7 @@ def test_signs_are_those_of_least_mean_distance_to_the_nearest_public_row(seed: 
         (60, [20] * 4 + [50] * 4 + [60] * 8),
     ],
 )
-def test_neighbours_are_found_by_the_first_axes_and_then_by_more_up_to_all(
+def test_alignment_adds_axes_step_by_step(
     features: int, steps: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     axes = []
@@ -513,7 +511,7 @@ def test_neighbours_are_found_by_the_first_axes_and_then_by_more_up_to_all(
     assert len(axes) == len(steps) + 2 ** min(features, 6)  # the others choose signs
 
 
-def test_a_cloud_that_is_turned_a_little_is_turned_back() -> None:
+def test_slightly_rotated_cloud_is_rotated_back() -> None:
     public = lopsided(300, 3, 0)
     turn = np.linalg.qr(np.eye(3) + 0.05 * random(3, 3, 1))[0]
     turn *= np.sign(np.diag(turn))
@@ -521,7 +519,7 @@ def test_a_cloud_that_is_turned_a_little_is_turned_back() -> None:
 
 
 @pytest.mark.parametrize(("public", "axes"), [(20, [5]), (24, [6]), (27, [6]), (30, [7]), (31, [7, 7])])
-def test_a_frame_has_an_axis_for_four_public_rows(public: int, axes: list[int]) -> None:
+def test_frame_has_one_axis_per_four_public_rows(public: int, axes: list[int]) -> None:
     rows = lopsided(60, 9, 0)
     found = list(
         distribution_alignment(
@@ -533,7 +531,7 @@ def test_a_frame_has_an_axis_for_four_public_rows(public: int, axes: list[int]) 
     assert found[-1].variant == f"{public} public rows"
 
 
-def test_unfolded_distances_are_placed_by_all_public_rows_and_by_the_most_known_records() -> None:
+def test_unfolded_distances_use_all_public_rows_and_most_known_records() -> None:
     rows = lopsided(100, 3, 0)
     view = view_of([rows], DistanceRequest(lopsided(8, 3, 1)))
     side = Side(public=lopsided(20, 3, 2), known=np.arange(6), values=rows[:6], counts=(4, 6))
@@ -554,7 +552,7 @@ def test_unfolded_distances_are_placed_by_all_public_rows_and_by_the_most_known_
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e6])
-def test_as_many_known_records_as_dimensions_and_the_mean_place_a_cloud(scale: float) -> None:
+def test_d_known_records_and_the_mean_place_a_cloud(scale: float) -> None:
     rows = scale * (random(30, 4, 0) + 2.0)
     found = Cloud(np.arange(30), turned(rows / scale) * scale, Distances)
     places = found.points
@@ -564,7 +562,7 @@ def test_as_many_known_records_as_dimensions_and_the_mean_place_a_cloud(scale: f
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e6])
-def test_where_known_records_leave_directions_open_estimates_stay_at_their_mean(scale: float) -> None:
+def test_undetermined_directions_are_estimated_by_the_mean(scale: float) -> None:
     plane = scale * random(8, 2, 1) @ random(2, 4, 2)
     rows = np.concatenate([plane, scale * random(20, 4, 0)])
     piece = placed(Cloud(np.arange(28), turned(rows / scale) * scale, Distances), *_known(rows, scale), None)
@@ -579,7 +577,7 @@ def _known(rows: Float64Array, scale: float) -> tuple[Float64Array, Float64Array
     return (turned(rows / scale) * scale)[:8], rows[:8]
 
 
-def test_a_known_record_of_a_client_that_posted_nothing_places_nothing() -> None:
+def test_known_record_of_a_silent_client_is_not_used() -> None:
     rows = random(30, 3, 0)
     view = replace(bare(view_of([rows[:20]], DistanceRequest(turned(random(5, 3, 1))))), sizes=(20, 10))
     side = Side(
@@ -595,7 +593,7 @@ def test_a_known_record_of_a_client_that_posted_nothing_places_nothing() -> None
     )
 
 
-def test_known_sample_says_what_it_knew() -> None:
+def test_known_sample_reports_its_knowledge() -> None:
     rows = random(20, 3, 0)
     view = view_of([rows], DistanceRequest(random(5, 3, 1)))
     side = Side(public=rows[:0], known=np.arange(3), values=rows[:3], counts=(1, 3))
@@ -614,8 +612,8 @@ def test_known_sample_says_what_it_knew() -> None:
 # ------------------------------------------------------------------------------------------------ projections
 
 
-def test_a_projection_is_the_nearest_point_in_the_span_of_the_axes_that_the_server_knows() -> None:
-    mean, axes = np.arange(4.0), np.zeros((4, 3))  # a map of three dimensions of data that span two
+def test_projection_is_the_nearest_point_in_the_span_of_known_axes() -> None:
+    mean, axes = np.arange(4.0), np.zeros((4, 3))  # a three-dimensional map of data of rank two
     axes[[2, 3], 0], axes[0, 1] = np.sqrt(0.5), 1.0
     for parts in ([ROWS], [ROWS[:5], ROWS[5:]]):
         view = view_of(parts, ComponentRequest(mean, axes))
@@ -629,7 +627,7 @@ def test_a_projection_is_the_nearest_point_in_the_span_of_the_axes_that_the_serv
     np.testing.assert_array_equal(found.guess, np.zeros(4))
 
 
-def test_places_that_clients_keep_are_projected_by_nobody() -> None:
+def test_unpublished_places_are_not_projected() -> None:
     transcript = Transcript()
     transcript.add(
         Seen(
@@ -652,7 +650,7 @@ def test_places_that_clients_keep_are_projected_by_nobody() -> None:
 
 
 def shared(places: Float64Array, axis: Float64Array) -> Float64Array:
-    """Each place shared among the four nodes around it in proportion to its nearness, (nodes, nodes)."""
+    """Return the bilinear histogram of places on the grid, (nodes, nodes)."""
     step = axis[1] - axis[0]
     near = np.maximum(0.0, 1.0 - np.abs(places[:, :, None] - axis) / step)
     return np.asarray(np.einsum("ri,rj->ij", near[:, 0], near[:, 1]))
@@ -662,8 +660,8 @@ AXIS = np.linspace(-4.0, 4.0, 9)
 
 
 @pytest.mark.parametrize("scale", [0.01, 1.0])
-def test_places_of_records_apart_are_read_off_a_grid_to_their_last_digit(scale: float) -> None:
-    """Whatever the table sums to, and whatever noise made negative."""
+def test_separate_places_are_read_from_the_grid_exactly(scale: float) -> None:
+    """The result does not depend on the sum of the table or on negative noise."""
     places = np.array([[-3.3, 2.2], [0.75, -1.25], [3.1, 3.9], [-3.6, -3.5]])
     table = scale * shared(places, AXIS)
     found = _drawn_from(table, AXIS, 4)
@@ -674,13 +672,13 @@ def test_places_of_records_apart_are_read_off_a_grid_to_their_last_digit(scale: 
     np.testing.assert_array_equal(np.isfinite(_drawn_from(np.zeros((9, 9)), AXIS, 2)), True)
 
 
-def test_two_records_at_one_place_are_both_read_there() -> None:
+def test_two_records_at_one_place_are_both_found() -> None:
     places = np.array([[1.25, -0.5], [1.25, -0.5], [-2.5, 3.0]])
     found = _drawn_from(shared(places, AXIS) / 2.0, AXIS, 3)
     np.testing.assert_allclose(found[np.lexsort(found.T)], places[np.lexsort(places.T)], atol=1e-9)
 
 
-def test_where_less_than_a_record_is_read_nothing_is_left_and_no_debt() -> None:
+def test_mass_below_one_record_leaves_no_negative_rest() -> None:
     """Cells of 0.8 and 0.6 share two nodes, which hold 0.1; the next heaviest cell holds 0.48."""
     table = np.zeros((9, 9))
     table[6, :2], table[7, :2], table[8, :2], table[3, 6], table[1, 1] = 0.35, 0.05, 0.25, 0.48, 0.22
@@ -690,7 +688,7 @@ def test_where_less_than_a_record_is_read_nothing_is_left_and_no_debt() -> None:
     np.testing.assert_allclose(second, [AXIS[8], AXIS[0] + 0.5])
 
 
-def test_what_noise_made_negative_moves_no_place() -> None:
+def test_negative_noisy_mass_moves_no_place() -> None:
     place = np.array([[1.0, -2.0]])  # a node
     table = shared(place, AXIS)
     row, column = np.argwhere(table == 1.0)[0]
@@ -698,7 +696,7 @@ def test_what_noise_made_negative_moves_no_place() -> None:
     np.testing.assert_allclose(_drawn_from(table, AXIS, 1), place)
 
 
-def test_where_a_network_is_the_repulsion_of_a_place_that_place_is_found(
+def test_place_is_found_from_a_repulsion_network(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     place = torch.tensor([[12.0, -7.0]])
@@ -711,7 +709,7 @@ def test_where_a_network_is_the_repulsion_of_a_place_that_place_is_found(
     np.testing.assert_allclose(found, place, atol=5e-3)
 
 
-def test_a_row_at_a_place_is_the_mean_of_the_five_nearest() -> None:
+def test_row_at_a_place_is_the_mean_of_the_five_nearest() -> None:
     shown, rows, places = random(30, 2, 0), random(30, 4, 1), random(6, 2, 2)
     near = np.argsort(np.linalg.norm(places[:, None] - shown, axis=2), axis=1)[:, :5]
     np.testing.assert_allclose(_rows_at(places, shown, rows), rows[near].mean(axis=1))
@@ -719,7 +717,7 @@ def test_a_row_at_a_place_is_the_mean_of_the_five_nearest() -> None:
     np.testing.assert_allclose(_rows_at(places, shown[:1], rows[:1]), np.tile(rows[:1], (6, 1)))
 
 
-def test_a_network_says_where_its_client_s_record_lies() -> None:
+def test_network_reveals_the_place_of_a_single_record() -> None:
     at, draw = np.array([[5.0, -4.0]], np.float32), np.random.default_rng(0)
     queries = query_grid(at, 0.5, margin=3.0)
     wanted = targets(queries, at, 1, draw)
@@ -729,8 +727,8 @@ def test_a_network_says_where_its_client_s_record_lies() -> None:
     assert np.linalg.norm(_of_network(Surrogate(learnt), 1, 0, SOFTENING) - at) < 0.5
 
 
-def test_clients_of_one_to_256_records_are_read_off_the_last_table_of_theirs() -> None:
-    """A linear encoder of the first two features shows each record where it lies."""
+def test_clients_of_1_to_256_records_are_read_from_their_last_table() -> None:
+    """With a linear encoder of two features, each record is at its place."""
     rows, public = np.concatenate([random(3, 2, 0), random(513, 2, 3)]), random(2000, 2, 1)
     early, last = (
         np.concatenate([turn.ravel(), np.zeros(2)]).astype(np.float32) for turn in (-np.eye(2), np.eye(2))
@@ -758,7 +756,7 @@ def test_clients_of_one_to_256_records_are_read_off_the_last_table_of_theirs() -
 # ------------------------------------------------------------------------------------------------ trilateration
 
 
-def test_records_are_called_exact_where_what_is_left_open_is_less_than_half_a_thousandth() -> None:
+def test_records_are_exact_below_half_a_thousandth_of_uncertainty() -> None:
     """Anchors in a plane; records above and below it, by a part of their distance from the mean of all."""
     parts = np.array([0.0, 2e-4, -4e-4, 4.8e-4, 5.2e-4, 8e-4, -0.5])
     angle, shift = np.linspace(0.0, 2.0 * np.pi, 8)[:7], np.array([1.0, 2.0, 3.0])
@@ -775,7 +773,7 @@ def test_records_are_called_exact_where_what_is_left_open_is_less_than_half_a_th
     np.testing.assert_array_equal(keyed.guess, np.zeros(3))
 
 
-def test_points_that_several_clients_were_told_are_counted_once() -> None:
+def test_shared_points_are_counted_once() -> None:
     view = each_told([ROWS[:5], ROWS[5:]], DistanceRequest(POINTS), DistanceRequest(POINTS[:3].copy()))
     (found,) = trilateration(view, Side(public=ROWS[:0]))
     assert found.numbers == {"points": 5}
@@ -783,8 +781,8 @@ def test_points_that_several_clients_were_told_are_counted_once() -> None:
     assert found.uses == (Distances,)
 
 
-def test_noise_of_a_level_is_damped_by_the_mean_distance_that_it_is_a_part_of() -> None:
-    """As Wiener's filter does of noise of that deviation; records of a plane then lie nearer to the points' mean."""
+def test_level_noise_is_damped_by_the_mean_distance() -> None:
+    """The damping is Wiener's filter for this deviation; it moves records towards the mean of the points."""
     squared = np.asarray(squared_distances(ROWS, POINTS))
     exact, noisy = (
         Posted(
@@ -799,13 +797,13 @@ def test_noise_of_a_level_is_damped_by_the_mean_distance_that_it_is_a_part_of() 
         for noise in (0.0, 0.5)
     )
     frame = EUCLIDEAN.frame(POINTS - POINTS[0], 0.5 * float(np.sqrt(squared).mean()))
-    ((piece,), beside) = located(noisy)
+    ((piece,), outside) = located(noisy)
     np.testing.assert_allclose(piece.coordinates, frame.solver.coordinates(squared), rtol=1e-6)
     np.testing.assert_allclose(piece.centre, POINTS.mean(axis=0))
     lengths = [np.linalg.norm(located(one)[0][0].coordinates) for one in (exact, noisy)]
     assert lengths[1] < 0.95 * lengths[0]
     height = squared.mean(axis=1) - ((POINTS - POINTS.mean(axis=0)) ** 2).sum(axis=1).mean()
-    np.testing.assert_allclose(beside**2, np.abs(height - (piece.coordinates**2).sum(axis=1)), rtol=1e-6)
+    np.testing.assert_allclose(outside**2, np.abs(height - (piece.coordinates**2).sum(axis=1)), rtol=1e-6)
     nothing = replace(noisy, rows=np.arange(0), squared=squared[:0])
     assert located(nothing)[1].shape == (0,)
     with pytest.raises(NotApplicableError, match="does not know the points"):
@@ -815,7 +813,7 @@ def test_noise_of_a_level_is_damped_by_the_mean_distance_that_it_is_a_part_of() 
 # ------------------------------------------------------------------------------------------------ limits
 
 
-def test_chosen_points_are_asked_of_200_records_at_most() -> None:
+def test_chosen_points_are_asked_of_at_most_200_records() -> None:
     rows = random(201, 4, 0)
     side = Side(public=rows[:5], known=np.arange(201), values=rows)
     (found,) = chosen_landmarks(bare(view_of([rows], DistanceRequest(POINTS))), side)
@@ -823,33 +821,33 @@ def test_chosen_points_are_asked_of_200_records_at_most() -> None:
     np.testing.assert_allclose(found.inferred(rows[:200])[0], rows[:200], atol=1e-6)
 
 
-def test_chosen_points_ask_for_800_columns_at_most() -> None:
+def test_chosen_points_ask_for_at_most_800_columns() -> None:
     rows = random(3, 801, 0)
     side = Side(public=rows, known=np.arange(3), values=rows)
     (found,) = chosen_landmarks(bare(view_of([rows], DistanceRequest(rows[:2] + 1.0))), side)
     np.testing.assert_array_equal(found.columns, np.arange(800))
 
 
-def test_columns_are_inferred_from_4000_public_rows_at_most() -> None:
+def test_columns_are_inferred_from_at_most_4000_public_rows() -> None:
     view = bare(view_of([ROWS], DistanceRequest(POINTS)))
     (found,) = attribute_inference(view, Side(public=random(4001, 4, 2)))
     assert (found.variant, found.numbers) == ("4,000 public rows", {"public_rows": 4000})
 
 
-def test_a_frame_has_100_axes_at_most() -> None:
+def test_frame_has_at_most_100_axes() -> None:
     public = random(408, 102, 0)
     piece = aligned(np.arange(50), random(50, 102, 1), public, 0)
     assert piece.coordinates.shape == (50, 100)
 
 
-def test_alignment_is_tried_with_a_curve_of_numbers_of_public_rows() -> None:
+def test_alignment_is_tried_with_several_numbers_of_public_rows() -> None:
     rows = lopsided(40, 3, 0)
     view = view_of([rows], DistanceRequest(lopsided(6, 3, 1)))
     found = distribution_alignment(view, Side(public=lopsided(3001, 3, 2)))
     assert [one.numbers["public_rows"] for one in found] == [30, 100, 300, 1000, 3000, 3001]
 
 
-def test_forty_small_clients_are_attacked_at_most() -> None:
+def test_at_most_forty_small_clients_are_attacked() -> None:
     rows, public = random(41, 2, 0), random(50, 2, 1)
     parts = np.split(rows, 41)
     weights = np.concatenate([np.eye(2).ravel(), np.zeros(2)]).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Regressions of attacks, next to fits without each row in turn, one by one."""
+"""Regressions of attacks, compared with explicit leave-one-out fits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def standard(posts: Float64Array) -> Float64Array:
 
 
 def by_ridge(posts: Float64Array, values: Float64Array, penalty: float, asked: Float64Array) -> Float64Array:
-    """Ridge regression with an intercept that is not penalised."""
+    """Return a ridge regression with an unpenalised intercept."""
     centre, mean = posts.mean(axis=0), values.mean(axis=0)
     apart, learnt, known = asked - centre, posts - centre, values - mean
     if learnt.shape[1] < len(learnt):
@@ -34,7 +34,7 @@ def by_nearest(posts: Float64Array, values: Float64Array, count: int, asked: Flo
 
 
 def held_out(fit: Any, posts: Float64Array, values: Float64Array, how: float) -> float:
-    """Median distance of each row's values from what all other rows say of them."""
+    """Return the median leave-one-out error."""
     misses = [
         values[row] - fit(np.delete(posts, row, 0), np.delete(values, row, 0), how, posts[row : row + 1])[0]
         for row in range(len(posts))
@@ -43,7 +43,7 @@ def held_out(fit: Any, posts: Float64Array, values: Float64Array, how: float) ->
 
 
 @pytest.mark.parametrize(("rows", "numbers"), [(40, 4), (16, 16), (14, 25)])
-def test_the_penalty_is_the_one_whose_error_on_rows_left_out_is_least(rows: int, numbers: int) -> None:
+def test_penalty_minimises_the_held_out_error(rows: int, numbers: int) -> None:
     draw = np.random.default_rng(21)
     posts = draw.normal(size=(rows, numbers)) * np.geomspace(1e-3, 1e3, numbers) + 5.0
     values = standard(posts)[:, :4] @ draw.normal(size=(4, 3)) + 0.3 * draw.normal(size=(rows, 3)) + 7.0
@@ -59,10 +59,10 @@ def test_the_penalty_is_the_one_whose_error_on_rows_left_out_is_least(rows: int,
     np.testing.assert_allclose(predicted(found, asked), expected, rtol=1e-6, atol=1e-9)
 
 
-def test_of_more_values_than_axes_errors_are_of_the_axes_and_all_that_lies_beside_them(
+def test_held_out_errors_include_the_part_outside_the_axes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing of the 5 narrowest of 9 directions is predicted in the errors; in the prediction all are."""
+    """Errors omit the 5 narrowest of 9 directions; the prediction has all of them."""
     draw = np.random.default_rng(21)
     monkeypatch.setattr("raydr.attacks.regression._AXES", 4)
     monkeypatch.setattr("raydr.attacks.regression._BLOCK", 7)
@@ -70,7 +70,7 @@ def test_of_more_values_than_axes_errors_are_of_the_axes_and_all_that_lies_besid
     values = posts @ draw.normal(size=(3, 9)) + draw.normal(size=(30, 9)) + 4.0
     units, centred = standard(posts), values - values.mean(axis=0)
     axes = np.linalg.svd(centred)[2][:4].T
-    beside = (centred**2).sum(axis=1) - ((centred @ axes) ** 2).sum(axis=1)
+    residual = (centred**2).sum(axis=1) - ((centred @ axes) ** 2).sum(axis=1)
     penalties = np.logspace(-12.0, 1.0, 27) * float(np.linalg.svd(units)[1][0] ** 2)
     errors = []
     for penalty in penalties:
@@ -81,7 +81,7 @@ def test_of_more_values_than_axes_errors_are_of_the_axes_and_all_that_lies_besid
                 for row in range(30)
             ]
         )
-        errors.append(float(np.median(np.sqrt(((misses @ axes) ** 2).sum(axis=1) + beside))))
+        errors.append(float(np.median(np.sqrt(((misses @ axes) ** 2).sum(axis=1) + residual))))
     found = fitted(posts, values, 0)
     assert found.name == "ridge"
     assert found.held_out == pytest.approx(min(errors), rel=1e-6)
@@ -90,9 +90,7 @@ def test_of_more_values_than_axes_errors_are_of_the_axes_and_all_that_lies_besid
 
 
 @pytest.mark.parametrize("rows", [21, 60, 200])
-def test_as_many_neighbours_as_make_the_error_on_rows_left_out_least(
-    rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neighbour_count_minimises_the_held_out_error(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(21)
     monkeypatch.setattr("raydr.attacks.regression._BLOCK", 7)
     angle = draw.uniform(0.0, 12.0, rows)
@@ -112,7 +110,7 @@ def test_as_many_neighbours_as_make_the_error_on_rows_left_out_least(
     np.testing.assert_allclose(predicted(found, np.column_stack([asked, 1e-3 * asked])), expected, atol=1e-12)
 
 
-def test_neighbours_are_sought_along_the_widest_axes_of_many_posts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neighbours_are_searched_along_the_widest_axes(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(21)
     monkeypatch.setattr("raydr.attacks.regression._NEAR_AXES", 2)
     angle = draw.uniform(0.0, 12.0, 90)
@@ -126,8 +124,8 @@ def test_neighbours_are_sought_along_the_widest_axes_of_many_posts(monkeypatch: 
     assert found.held_out == pytest.approx(min(errors.values()), rel=1e-9)
 
 
-def test_all_other_rows_are_neighbours_where_posts_say_nothing() -> None:
-    """21 rows have 20 others, which a ridge regression with hardly a penalty does not beat."""
+def test_uninformative_posts_use_all_rows_as_neighbours() -> None:
+    """With 21 rows, the mean of the 20 others beats a ridge regression with a small penalty."""
     for seed in range(50):
         draw = np.random.default_rng(seed)
         posts, values = draw.normal(size=(21, 2)), draw.normal(size=(21, 2))
@@ -142,8 +140,8 @@ def test_all_other_rows_are_neighbours_where_posts_say_nothing() -> None:
     raise AssertionError("no draw has all other rows for neighbours")
 
 
-def test_rows_at_one_place_are_not_their_own_neighbours() -> None:
-    """Half of 120 rows at each of two places: whichever others are taken, they say the same but for themselves."""
+def test_equal_rows_are_not_their_own_neighbours() -> None:
+    """Half of 120 rows are at each of two places."""
     posts = np.repeat([[0.0], [1.0]], 60, axis=0)
     values = np.repeat([[2.0, 2.0], [-2.0, 5.0]], 60, axis=0)
     found = fitted(posts, values, 0)
@@ -151,8 +149,8 @@ def test_rows_at_one_place_are_not_their_own_neighbours() -> None:
     assert found.held_out < 1e-6
 
 
-def test_a_number_that_is_the_same_in_all_posts_says_nothing_of_others() -> None:
-    """Also where a sum of equal numbers is rounded, and where others have another number there."""
+def test_constant_post_columns_are_ignored() -> None:
+    """Cases include rounded sums of equal numbers, and other numbers in new rows."""
     draw = np.random.default_rng(21)
     posts = draw.normal(size=(30, 2))
     values = posts @ draw.normal(size=(2, 2))
@@ -173,7 +171,7 @@ def test_too_few_rows_are_refused() -> None:
     assert LEAST_ROWS == 10
 
 
-def test_of_nothing_asked_nothing_is_predicted() -> None:
+def test_empty_input_gives_empty_prediction() -> None:
     draw = np.random.default_rng(21)
     angle = draw.uniform(0.0, 12.0, (60, 1))
     found = fitted(angle, np.cos(angle), 0)
@@ -181,7 +179,7 @@ def test_of_nothing_asked_nothing_is_predicted() -> None:
     assert predicted(found, angle[:0]).shape == (0, 1)
 
 
-def test_at_most_500_rows_that_the_seed_draws_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_most_500_seeded_rows_are_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[Int64Array] = []
     ridge = regression._ridge
 
@@ -197,7 +195,7 @@ def test_at_most_500_rows_that_the_seed_draws_are_left_out(monkeypatch: pytest.M
     np.testing.assert_array_equal(judged[1], np.random.default_rng((3, 6)).permutation(501)[:500])
 
 
-def test_50_numbers_and_200_values_are_compared_as_they_are_and_more_along_as_many_axes(
+def test_more_than_50_numbers_or_200_values_are_projected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sought: list[tuple[int, int]] = []
@@ -214,7 +212,7 @@ def test_50_numbers_and_200_values_are_compared_as_they_are_and_more_along_as_ma
     assert sought == [(201, 200), (51, 50)]
 
 
-def test_what_lies_outside_the_axes_is_the_rest_of_each_row_and_never_less_than_nothing(
+def test_residual_outside_the_axes_is_not_negative(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     draw = np.random.default_rng(21)
@@ -226,14 +224,14 @@ def test_what_lies_outside_the_axes_is_the_rest_of_each_row_and_never_less_than_
     found = regression._Targets.of(values, 0)
     np.testing.assert_allclose(found.outside, ((centred @ outside.T) ** 2).sum(axis=1), rtol=1e-9)
     within = draw.normal(size=(200, 3)) @ draw.normal(size=(3, 9)) + 4.0
-    beside = regression._Targets.of(within, 0).outside
-    assert (beside >= 0.0).all()
-    np.testing.assert_allclose(beside, 0.0, atol=1e-12)
+    residual = regression._Targets.of(within, 0).outside
+    assert (residual >= 0.0).all()
+    np.testing.assert_allclose(residual, 0.0, atol=1e-12)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 10, 20, 50])
-def test_all_others_of_a_group_are_asked_where_groups_differ(count: int) -> None:
-    """Every second one of the groups in a line has other values, so a straight line errs about all."""
+def test_all_others_of_a_group_are_neighbours_if_groups_differ(count: int) -> None:
+    """Every second group on a line has other values, so a straight line fits none."""
     draw = np.random.default_rng(1)
     group = np.repeat(np.arange(max(3, 60 // (count + 1))), count + 1)
     posts = (group + 0.01 * draw.normal(size=len(group)))[:, None]
@@ -249,8 +247,8 @@ def test_all_others_of_a_group_are_asked_where_groups_differ(count: int) -> None
     assert found.held_out == pytest.approx(errors[count], rel=1e-9)
 
 
-def test_a_fit_through_all_rows_is_judged_by_what_the_penalty_keeps_back() -> None:
-    """Of values without noise the least penalty is the best, and nothing is left of a row by subtraction."""
+def test_interpolating_fit_is_judged_by_its_penalty() -> None:
+    """Without noise the smallest penalty is best, and residuals are not lost in subtraction."""
     for seed in range(5):
         draw = np.random.default_rng(seed)
         posts = draw.normal(size=(14, 25))
@@ -264,8 +262,8 @@ def test_a_fit_through_all_rows_is_judged_by_what_the_penalty_keeps_back() -> No
 
 
 @pytest.mark.parametrize("rows", [40, 12])
-def test_numbers_that_say_the_same_of_all_training_rows_are_believed_alike_of_others(rows: int) -> None:
-    """The mean of them, where others have one thing in the one and another thing in the other."""
+def test_equivalent_columns_count_equally_for_new_rows(rows: int) -> None:
+    """If such columns disagree in new rows, the prediction is their mean."""
     for seed in range(5):
         draw = np.random.default_rng(seed)
         one = draw.normal(size=rows)
@@ -284,12 +282,12 @@ def test_numbers_that_say_the_same_of_all_training_rows_are_believed_alike_of_ot
 def test_principal_axes_equal_those_of_a_singular_value_decomposition(
     monkeypatch: pytest.MonkeyPatch, features: int
 ) -> None:
-    """By a matrix of second moments, and by iteration where it would be too large; also far from the origin."""
+    """Axes come from second moments, or by iteration for many features; also far from the origin."""
     monkeypatch.setattr(principal, "_DENSE", 50)
     monkeypatch.setattr(principal, "_BLOCK", 7)
     random = np.random.default_rng(0)
     rows = random.normal(size=(30, features)) * 0.5 ** np.arange(features) + 10.0
-    rows[0, 5] += 40.0  # one row makes an axis of its own
+    rows[0, 5] += 40.0  # one row adds an axis
     found = principal_axes(rows, 4, 0)
     centred = rows - rows.mean(axis=0)
     _, _, expected = np.linalg.svd(centred, full_matrices=False)

@@ -1,4 +1,4 @@
-"""Attacks: they beat guessing where theory says that they must, and fail where protection says that they must."""
+"""Attacks beat guessing where theory predicts it, and fail where protection prevents it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def random(rows: int, features: int, seed: int) -> Float64Array:
 # ------------------------------------------------------------------------------------------------ transcript
 
 
-def test_the_server_sees_each_summand_where_hosts_do_not_add_up_and_the_sum() -> None:
+def test_server_sees_each_summand_and_the_sum() -> None:
     rows, landmarks = random(9, 4, 0), random(3, 4, 1)
     request = StepRequest(landmarks=landmarks, gamma=0.1, step=1.0, local_steps=1, share="gradient")
     federation, transcript = federation_seen(cut(rows))
@@ -74,7 +74,7 @@ def test_the_server_sees_each_summand_where_hosts_do_not_add_up_and_the_sum() ->
     np.testing.assert_array_equal(whole.reply.direction, learnt.direction)  # type: ignore[attr-defined]
 
 
-def test_what_a_host_adds_up_beforehand_is_no_summand() -> None:
+def test_presummed_replies_of_a_host_are_not_summands() -> None:
     federation, transcript = federation_seen(cut(random(9, 4, 0)), packed=True)
     federation.mean(
         StepRequest(landmarks=random(3, 4, 1), gamma=0.1, step=1.0, local_steps=1, share="gradient"),
@@ -84,7 +84,7 @@ def test_what_a_host_adds_up_beforehand_is_no_summand() -> None:
     assert [seen.client for seen in transcript if isinstance(seen.reply, Step)] == [None]
 
 
-def test_of_many_rounds_the_first_and_the_last_are_kept_and_all_are_counted() -> None:
+def test_transcript_keeps_first_and_last_rounds_and_counts_all() -> None:
     federation, transcript = federation_seen(cut(random(9, 4, 0)))
     for gamma in range(1, 21):
         federation.mean(
@@ -98,7 +98,7 @@ def test_of_many_rounds_the_first_and_the_last_are_kept_and_all_are_counted() ->
     assert transcript.counts[Step] == 60
 
 
-def test_every_reply_of_single_records_is_kept() -> None:
+def test_transcript_keeps_every_per_record_reply() -> None:
     federation, transcript = federation_seen(cut(random(9, 4, 0)))
     for _ in range(10):
         federation.ask(DistanceRequest(random(3, 4, 0)))
@@ -110,7 +110,7 @@ def test_every_reply_of_single_records_is_kept() -> None:
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e8])
-def test_d_plus_one_anchors_know_every_record_and_know_that_they_do(offset: float) -> None:
+def test_d_plus_one_anchors_recover_every_record_with_certainty(offset: float) -> None:
     rows, anchors = random(60, 8, 0) + offset, random(9, 8, 1) + offset
     (found,) = trilateration(anchored(rows, anchors), NOTHING)
     scores = scored(found, rows)
@@ -121,8 +121,8 @@ def test_d_plus_one_anchors_know_every_record_and_know_that_they_do(offset: floa
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_distances_to_ill_conditioned_anchors_are_used_to_their_last_digit(seed: int) -> None:
-    """Anchors that spread 10,000,000 times as far one way as another: by singular vectors alone errors are 0.3."""
+def test_ill_conditioned_anchors_are_used_to_full_precision(seed: int) -> None:
+    """Anchors spread 10,000,000 times wider in one direction; singular vectors alone give errors of 0.3."""
     draw = np.random.default_rng(seed)
     scale, turn = np.geomspace(1e4, 1e-3, 8), np.linalg.qr(draw.standard_normal((8, 8)))[0]
     rows, anchors = ((draw.standard_normal((count, 8)) * scale) @ turn for count in (50, 9))
@@ -132,8 +132,8 @@ def test_distances_to_ill_conditioned_anchors_are_used_to_their_last_digit(seed:
     assert found.certain.all()
 
 
-def test_fewer_anchors_know_the_records_in_their_span_and_tell_them_from_the_others() -> None:
-    """K = d - 1: the theorem's own setting. Half of the records lie where anchors can tell."""
+def test_fewer_anchors_recover_only_records_in_their_span() -> None:
+    """K = d - 1, the setting of the theorem. Half of the records are in the span of the anchors."""
     anchors = random(7, 8, 1)
     weights = np.random.default_rng(2).dirichlet(np.ones(7), 30)
     rows = np.concatenate([weights @ anchors, random(30, 8, 3)])
@@ -144,8 +144,8 @@ def test_fewer_anchors_know_the_records_in_their_span_and_tell_them_from_the_oth
     np.testing.assert_array_equal(scores.centred < 1e-3, np.arange(60) < 30)
 
 
-def test_in_a_secret_frame_trilateration_is_no_better_than_guessing() -> None:
-    """The server routes anchors that the clients have turned: what it trilaterates is turned too."""
+def test_trilateration_in_a_secret_frame_equals_guessing() -> None:
+    """The server relays rotated anchors, so the records that it recovers are rotated too."""
     rows, anchors = skewed(300, 8, 0), skewed(20, 8, 1)
     keyed = turned(np.concatenate([rows, anchors]))
     (found,) = trilateration(anchored(keyed[:300], keyed[300:]), NOTHING)
@@ -154,7 +154,7 @@ def test_in_a_secret_frame_trilateration_is_no_better_than_guessing() -> None:
     assert errors.exact == 0.0
 
 
-def test_without_the_points_it_does_not_apply() -> None:
+def test_trilateration_does_not_apply_without_points() -> None:
     view = anchored(random(30, 4, 0), random(6, 4, 1))
     hidden = hide_points(view)
     with pytest.raises(NotApplicableError, match="does not know the points"):
@@ -162,7 +162,7 @@ def test_without_the_points_it_does_not_apply() -> None:
 
 
 def each_with_its_own(parts: list[Float64Array], scale: float) -> View:
-    """What a server sees that shows each client other anchors."""
+    """Return the view of a server that sends each client other anchors."""
     transcript = Transcript()
     for client, part in enumerate(parts):
         own = scale * random(12, part.shape[1], client + 2)
@@ -174,7 +174,7 @@ def each_with_its_own(parts: list[Float64Array], scale: float) -> View:
 
 
 def hide_points(view: View) -> View:
-    """The same, but that the requests hold no anchors."""
+    """Return the same view without anchors in the requests."""
     hidden = Transcript()
     for seen in view.transcript:
         request = seen.request
@@ -186,8 +186,11 @@ def hide_points(view: View) -> View:
     return View(transcript=hidden, sizes=view.sizes, embedding=view.embedding)
 
 
-def test_noise_on_distances_is_damped_and_nothing_is_called_exact() -> None:
-    rows, anchors = 100.0 * random(200, 30, 0), 100.0 * random(31, 30, 1)  # in some ways all is noise
+def test_noisy_distances_are_damped_and_never_exact() -> None:
+    rows, anchors = (
+        100.0 * random(200, 30, 0),
+        100.0 * random(31, 30, 1),
+    )  # in some directions there is only noise
     noise = GaussianNoise(on="distances", level=0.1)
     (found,) = trilateration(anchored(rows, anchors, noise), NOTHING)
     errors = scored(found, rows).errors
@@ -197,7 +200,7 @@ def test_noise_on_distances_is_damped_and_nothing_is_called_exact() -> None:
 
 
 @pytest.mark.parametrize("kind", ["distances", "kernels", "hyperbolic", "own-anchors"])
-def test_whatever_message_the_distances_came_in(kind: str) -> None:
+def test_trilateration_uses_distances_of_every_message_kind(kind: str) -> None:
     rows, points = 0.2 * random(40, 5, 0), 0.2 * random(12, 5, 1)
     parts = cut(rows)
     requests = {
@@ -213,8 +216,8 @@ def test_whatever_message_the_distances_came_in(kind: str) -> None:
     assert scored(found, rows).errors.exact == 1.0
 
 
-def test_distances_between_rows_that_the_method_scaled_are_the_rows_own() -> None:
-    """By one number for all features; where it is not one, distances are of other rows, and no attack undoes that."""
+def test_distances_of_scaled_rows_are_converted_back() -> None:
+    """Scaling by one number is undone; with a factor per feature, distances belong to other rows."""
     rows, points = random(40, 5, 0) + 50.0, random(6, 5, 1)
     even, uneven = np.full(5, 0.125), np.linspace(0.1, 2.0, 5)
     view = view_of(cut(rows), ScaleRows(np.full(5, 50.0), even, False), DistanceRequest(points))
@@ -231,7 +234,7 @@ def test_distances_between_rows_that_the_method_scaled_are_the_rows_own() -> Non
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e8])
-def test_public_rows_undo_a_secret_frame(offset: float) -> None:
+def test_public_rows_recover_a_secret_frame(offset: float) -> None:
     rows, public = skewed(600, 10, 0), skewed(800, 10, 1)
     keyed = turned(rows) + offset
     side = Side(public=public + offset)
@@ -241,8 +244,8 @@ def test_public_rows_undo_a_secret_frame(offset: float) -> None:
     assert errors.centred.median < 0.25 * errors.centred_guess.median
 
 
-def test_few_public_rows_do_not_undo_it_and_none_do_not_apply() -> None:
-    """Of data without third moments, a dozen rows tell nothing of the frame."""
+def test_few_public_rows_do_not_recover_a_secret_frame() -> None:
+    """Without third moments, a dozen rows reveal nothing about the frame."""
     rows = random(300, 12, 0)
     with pytest.raises(NotApplicableError, match="20 public rows"):
         list(distribution_alignment(anchored(turned(rows), random(14, 12, 1)), Side(public=rows[:0])))
@@ -253,13 +256,13 @@ def test_few_public_rows_do_not_undo_it_and_none_do_not_apply() -> None:
     assert errors.centred.median > 0.9 * errors.centred_guess.median
 
 
-def test_the_curve_over_public_rows_tries_each_number_once_and_all() -> None:
+def test_curve_over_public_rows_tries_each_count_once() -> None:
     keyed = turned(skewed(100, 6, 0))
     found = list(distribution_alignment(anchored(keyed, keyed[:8] + 0.1), Side(public=skewed(700, 6, 1))))
     assert [one.numbers["public_rows"] for one in found] == [30, 100, 300, 700]
 
 
-def test_known_records_undo_as_many_dimensions_and_d_plus_one_all() -> None:
+def test_d_plus_one_known_records_recover_all_dimensions() -> None:
     rows = random(80, 6, 0)
     keyed = turned(rows)
     view = anchored(keyed, turned(random(9, 6, 1)))
@@ -276,7 +279,7 @@ def test_known_records_undo_as_many_dimensions_and_d_plus_one_all() -> None:
     assert medians[-1] < 1e-9
 
 
-def test_known_records_without_public_rows_need_one() -> None:
+def test_known_records_attack_needs_one_record() -> None:
     rows = random(40, 4, 0)
     known = np.arange(5)
     side = Side(public=rows[:0], known=known, values=rows[:5], counts=(0, 1, 5))
@@ -285,26 +288,26 @@ def test_known_records_without_public_rows_need_one() -> None:
     assert scored(found[-1], rows).errors.exact == 1.0
 
 
-def test_distances_to_points_that_nobody_knows_give_the_geometry() -> None:
+def test_distances_to_unknown_points_give_the_geometry() -> None:
     rows, points = random(200, 4, 0), random(30, 4, 1)
     shape = unfolded(np.asarray(squared_distances(rows, points)))
     np.testing.assert_allclose(squared_distances(shape, shape), squared_distances(rows, rows), atol=1e-6)
 
 
-def test_hidden_anchors_do_not_hide_the_geometry_from_whoever_knows_some_records() -> None:
+def test_known_records_recover_the_geometry_of_hidden_anchors() -> None:
     rows, anchors = random(200, 4, 0), random(30, 4, 1)
     view = hide_points(anchored(rows, anchors))
     known = np.arange(5)
     side = Side(public=rows[:0], known=known, values=rows[:5], counts=(5,))
     (found,) = distance_geometry(view, side)
     assert scored(found, rows).errors.exact > 0.99
-    (found,) = known_sample(view, side)  # which unfolds where it must
+    (found,) = known_sample(view, side)  # the geometry is recovered
     assert scored(found, rows).errors.exact > 0.99
     with pytest.raises(NotApplicableError, match="no known records to place the unfolded points"):
         list(distance_geometry(view, NOTHING))
 
 
-def test_clouds_of_clients_with_anchors_of_their_own_are_one_cloud() -> None:
+def test_clouds_of_clients_with_own_anchors_are_merged() -> None:
     rows = random(40, 5, 0)
     found = cloud(each_with_its_own(cut(rows), 1.0))
     np.testing.assert_array_equal(found.rows, np.arange(40))
@@ -313,7 +316,7 @@ def test_clouds_of_clients_with_anchors_of_their_own_are_one_cloud() -> None:
     )
 
 
-def test_twenty_thousand_features_need_no_square_of_them() -> None:
+def test_attack_on_20000_features_needs_no_square_matrix() -> None:
     draw = np.random.default_rng(0)
     mixing = draw.standard_normal((3, 20_000))
     public = (draw.gamma(1.0, 1.0, (60, 3)) * [4.0, 2.0, 1.0] @ mixing).astype(np.float32)
@@ -331,7 +334,7 @@ def test_twenty_thousand_features_need_no_square_of_them() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_a_gradient_gives_the_records_of_a_small_client(size: int) -> None:
+def test_gradient_reveals_records_of_a_small_client(size: int) -> None:
     rows, landmarks = random(4 * size, 6, 0), random(20, 6, 1)
     request = StepRequest(landmarks=landmarks, gamma=0.05, step=1.0, local_steps=1, share="gradient")
     view = view_of(cut(rows, 4), request, mean=True)
@@ -346,7 +349,7 @@ def test_a_gradient_gives_the_records_of_a_small_client(size: int) -> None:
     assert verdict.errors.beats_guessing
 
 
-def test_a_sum_alone_gives_no_record_and_large_clients_are_let_be() -> None:
+def test_gradient_attack_skips_sums_and_large_clients() -> None:
     rows, request = (
         random(8, 6, 0),
         StepRequest(landmarks=random(20, 6, 1), gamma=0.05, step=1.0, local_steps=1, share="gradient"),
@@ -364,14 +367,14 @@ def test_a_sum_alone_gives_no_record_and_large_clients_are_let_be() -> None:
         list(gradient_matching(view_of(cut(random(40, 6, 0)), request, mean=True), Side(public=rows)))
 
 
-def test_of_several_local_steps_it_says_that_it_does_not_undo_them() -> None:
+def test_gradient_attack_refuses_several_local_steps() -> None:
     request = StepRequest(landmarks=random(20, 6, 1), gamma=0.05, step=1.0, local_steps=3, share="landmarks")
     view = view_of(cut(random(4, 6, 0), 4), request, mean=True)
     with pytest.raises(NotApplicableError, match="several local steps"):
         list(gradient_matching(view, Side(public=random(50, 6, 2))))
 
 
-def test_noise_on_a_gradient_keeps_the_record_of_a_small_client() -> None:
+def test_noisy_gradient_hides_the_record_of_a_small_client() -> None:
     rows, landmarks = random(60, 6, 0), random(20, 6, 1)
     noise = GaussianNoise(on="gradient", multiplier=1.0)
     request = StepRequest(
@@ -391,8 +394,8 @@ def test_noise_on_a_gradient_keeps_the_record_of_a_small_client() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
-def test_a_client_s_records_fit_its_gradient_to_their_last_digits(scale: float) -> None:
-    """In whatever unit, and wherever the data lie."""
+def test_recovered_records_fit_the_gradient_exactly(scale: float) -> None:
+    """Results do not depend on the unit or the offset of the data."""
     rows, landmarks = scale * (random(2, 4, 0) + 20.0), scale * (random(10, 4, 1) + 20.0)
     view = view_of(
         [rows],
@@ -404,10 +407,10 @@ def test_a_client_s_records_fit_its_gradient_to_their_last_digits(scale: float) 
     np.testing.assert_allclose(found.parts[0][order], rows, rtol=0.0, atol=1e-3 * scale)
 
 
-def test_least_squares_start_as_far_apart_as_landmarks_lie_and_go_by_the_loss_s_own_slope(
+def test_least_squares_starts_at_landmark_distance_with_exact_slope(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of three fits, each of 8 records of 50 features; landmarks lie on one line."""
+    """Three fits of 8 records with 50 features each; landmarks are on one line."""
     starts = []
 
     def checked(loss: Callable[..., Any], start: Float64Array, **options: Any) -> Any:
@@ -430,7 +433,7 @@ def test_least_squares_start_as_far_apart_as_landmarks_lie_and_go_by_the_loss_s_
     assert spread.mean() == pytest.approx(landmarks.std(axis=0).mean(), rel=0.1)
 
 
-def test_a_record_is_found_as_far_from_all_landmarks_as_a_kernel_reaches() -> None:
+def test_record_is_found_at_the_reach_of_the_kernel() -> None:
     """Kernels are about 1e-7 at the second record, and 0 at the third, of whose gradient nothing is left."""
     landmarks = 0.2 * random(8, 4, 1)
     rows = np.array([[1.0], [2.0], [50.0]]) * [1.0, -1.0, 1.0, 1.0]
@@ -462,7 +465,7 @@ def test_clients_of_one_to_eight_records_are_attacked(monkeypatch: pytest.Monkey
     assert list(found.parts) == [1]
 
 
-def test_two_local_steps_are_not_undone() -> None:
+def test_two_local_steps_are_not_inverted() -> None:
     view = view_of(
         cut(random(3, 4, 0)),
         StepRequest(landmarks=random(6, 4, 1), gamma=0.05, step=1.0, local_steps=2, share="landmarks"),
@@ -475,7 +478,7 @@ def test_two_local_steps_are_not_undone() -> None:
 def trained(
     sizes: tuple[int, ...], hidden: tuple[int, ...], change: Float64Array, control: Float64Array
 ) -> View:
-    """What a server sees of one round of training in which client 0 uploads this."""
+    """Return the view of one round of training in which client 0 uploads this change."""
     training = Training(
         hidden=hidden,
         neighbors=3,
@@ -509,8 +512,8 @@ def trained(
 
 @pytest.mark.parametrize("scale", [0.01, 100.0])
 @pytest.mark.parametrize("by_control", [False, True])
-def test_hidden_units_that_one_record_moved_give_it_away(scale: float, by_control: bool) -> None:
-    """Three units that one record moved, two that another did, one that both did, and four that hardly moved."""
+def test_hidden_units_moved_by_one_record_reveal_it(scale: float, by_control: bool) -> None:
+    """One record changed three units, another two, both one; four units hardly changed."""
     records = scale * random(2, 4, 0)
     offsets = 100.0 * np.array([0.9, 0.7, 0.6, -0.5, 0.4, 0.3, *[1e-4] * 4])
     means = records[[0, 0, 0, 1, 0, 1, 0, 0, 0, 0]] + 1e-4 * scale * random(10, 4, 1)
@@ -524,7 +527,7 @@ def test_hidden_units_that_one_record_moved_give_it_away(scale: float, by_contro
     np.testing.assert_allclose(found.parts[0], records, atol=2e-3 * scale)
 
 
-def test_what_three_hidden_units_repeat_comes_before_what_two_do_and_lies_farther() -> None:
+def test_estimates_repeated_by_more_hidden_units_rank_first() -> None:
     first, second, third = np.array([0.0, 3.0, 10.0])[:, None] * np.eye(1, 3)
     means = np.concatenate([np.tile(first, (4, 1)), np.tile(second, (3, 1)), np.tile(third, (2, 1))])
     layer = np.concatenate([means.T.ravel(), np.ones(9)])
@@ -533,9 +536,7 @@ def test_what_three_hidden_units_repeat_comes_before_what_two_do_and_lies_farthe
 
 
 @pytest.mark.parametrize(("others", "chosen"), [(4, 0), (5, 1)])
-def test_what_units_repeat_is_told_within_a_twentieth_of_what_lies_between_records(
-    others: int, chosen: int
-) -> None:
+def test_repeated_estimates_agree_within_a_twentieth_of_the_distance(others: int, chosen: int) -> None:
     """Two units half a twentieth apart, or some 1.2 twentieths apart; each counts as exp(-(distance)^2) of another."""
     draw = np.eye(12)
     # A distance of 100 between different ones.
@@ -549,7 +550,7 @@ def test_what_units_repeat_is_told_within_a_twentieth_of_what_lies_between_recor
     assert found.parts[0][0, chosen] > 70.0
 
 
-def test_of_65_hidden_units_the_64_that_moved_most_are_read() -> None:
+def test_the_64_most_changed_hidden_units_are_used() -> None:
     """Of these 63 say the first record and one the second; the last unit, which moved least, says another."""
     first, second, other = 10.0 * np.eye(3)
     offsets = np.linspace(1.0, 2.0, 65)
@@ -571,8 +572,8 @@ def test_one_hidden_unit_gives_one_record_and_none_gives_none() -> None:
         list(gradient_matching(trained((1,), (1,), layer, layer[:0]), Side(public=side.public[:0])))
 
 
-def test_the_field_says_where_a_client_with_one_record_lies_and_so_what_it_is_like() -> None:
-    """A linear encoder of the first two features: the map is all that the attack can know of a record."""
+def test_field_reveals_the_place_and_values_of_a_single_record() -> None:
+    """With a linear encoder of two features, the map is all that the attack knows about a record."""
     rows, public = random(6, 2, 0), random(4000, 2, 1)
     weights = np.concatenate([np.eye(2).ravel(), np.zeros(2)]).astype(np.float32)
     view = view_of(cut(rows, 6), DensityRequest(weights=weights, hidden=(), reach=16.0, nodes=65), mean=True)
@@ -586,16 +587,16 @@ def test_the_field_says_where_a_client_with_one_record_lies_and_so_what_it_is_li
 # --------------------------------------------------------------------------------- membership
 
 
-def test_what_was_posted_of_each_record_tells_who_was_there() -> None:
+def test_per_record_posts_reveal_membership() -> None:
     rows, others = random(300, 5, 0), random(300, 5, 1)
     side = Side(public=rows[:0], candidates=np.concatenate([rows, others]))
     (found,) = membership(anchored(rows, random(7, 5, 2)), side)
-    told = membership_of(found.scores, np.arange(600) < 300)
-    assert told.auc > 0.999
-    assert told.tpr == 1.0
+    reported = membership_of(found.scores, np.arange(600) < 300)
+    assert reported.auc > 0.999
+    assert reported.tpr == 1.0
 
 
-def test_a_noisy_mean_embedding_does_not_tell_who_was_there_and_a_bare_one_of_few_does() -> None:
+def test_noisy_mean_embedding_hides_membership_and_a_bare_one_does_not() -> None:
     rows, others = random(200, 5, 0), random(1000, 5, 1)
     side = Side(public=rows[:0], candidates=np.concatenate([rows, others]))
     aucs = {}
@@ -619,8 +620,8 @@ def test_a_noisy_mean_embedding_does_not_tell_who_was_there_and_a_bare_one_of_fe
     assert abs(aucs["noisy"] - 0.5) < 0.1
 
 
-def test_membership_scores_are_what_is_left_with_the_server_held_against_each_candidate() -> None:
-    """By places, and by cells of a private map, next to the same sums over all pairs."""
+def test_membership_scores_compare_messages_with_each_candidate() -> None:
+    """Scores by places and by cells of a private map equal explicit sums over all pairs."""
     rows, candidates = random(30, 4, 0), random(12, 4, 1)
     side = Side(public=rows[:0], candidates=candidates)
     points = random(40, 4, 2)
@@ -646,8 +647,8 @@ def test_membership_scores_are_what_is_left_with_the_server_held_against_each_ca
     np.testing.assert_allclose(found["cells and their counts"].scores, density, rtol=1e-6)
 
 
-def test_membership_by_the_last_encoder_and_the_last_landmarks_that_were_sent() -> None:
-    """Nearest place on the map, and nearest landmark, each by the request that came last."""
+def test_membership_uses_the_last_encoder_and_landmarks() -> None:
+    """Scores use the nearest place and the nearest landmark of the last request."""
     rows, candidates = random(30, 3, 0), random(12, 3, 1)
     side = Side(public=rows[:0], candidates=candidates)
     draw = np.random.default_rng(2)
@@ -677,8 +678,8 @@ def test_membership_by_the_last_encoder_and_the_last_landmarks_that_were_sent() 
     np.testing.assert_allclose(found.scores, -(apart**2).min(axis=1), rtol=1e-9)
 
 
-def test_membership_is_by_whichever_client_s_distances_come_nearest() -> None:
-    """A client without rows posts none, and counts for nothing."""
+def test_membership_uses_the_client_with_the_nearest_distances() -> None:
+    """A client without rows posts nothing and does not count."""
     rows, candidates = random(20, 3, 0), random(12, 3, 1)
     points = [random(6, 3, seed) for seed in (2, 3, 4)]
     parts = [rows[:9], rows[:0], rows[9:]]
@@ -698,7 +699,7 @@ def test_membership_is_by_whichever_client_s_distances_come_nearest() -> None:
     assert found.uses == (Distances, Kernels)
 
 
-def test_membership_says_why_nobody_is_asked_after() -> None:
+def test_membership_gives_a_reason_if_it_does_not_apply() -> None:
     view, rows = anchored(random(30, 3, 0), random(5, 3, 1)), random(4, 3, 2)
     with pytest.raises(NotApplicableError, match="records of the source that are not in the run"):
         list(membership(view, Side(public=rows)))
@@ -712,20 +713,20 @@ def witnesses() -> Float64Array:
     return fourier_features(3, 512, 5.0, np.zeros(5)).frequencies[-1, -4:]
 
 
-def test_auc_and_false_alarms_are_those_of_counting() -> None:
+def test_auc_and_false_alarms_equal_counting() -> None:
     draw = np.random.default_rng(0)
     scores, members = np.round(draw.normal(size=400), 1), draw.random(400) < 0.3
     inside, outside = scores[members], scores[~members]
     pairs = np.sign(inside[:, None] - outside[None, :])
-    told = membership_of(scores, members)
-    assert told.auc == pytest.approx(float((pairs == 1).mean() + 0.5 * (pairs == 0).mean()))
-    assert told.tpr == float((inside > outside.max()).mean())
+    reported = membership_of(scores, members)
+    assert reported.auc == pytest.approx(float((pairs == 1).mean() + 0.5 * (pairs == 0).mean()))
+    assert reported.tpr == float((inside > outside.max()).mean())
 
 
 # -------------------------------------------------------------------------------------- units and scores
 
 
-def test_a_method_that_scales_rows_itself_is_undone() -> None:
+def test_scaling_by_the_method_is_undone() -> None:
     rows = random(30, 4, 0) + 50.0
     parts = cut(rows)
     shift, factor = np.full(4, 50.0), np.array([0.5, 0.5, 0.0, 2.0])
@@ -734,10 +735,10 @@ def test_a_method_that_scales_rows_itself_is_undone() -> None:
     np.testing.assert_allclose(inside, (rows - shift) * factor)
     np.testing.assert_allclose(view.unfed(inside)[:, [0, 1, 3]], rows[:, [0, 1, 3]])
     scaled = View(transcript=view.transcript, sizes=view.sizes, embedding=view.embedding, scaled=True)
-    assert scaled.own_scaling is None  # that one was the scenario's
+    assert scaled.own_scaling is None  # that one was from the scenario
 
 
-def test_errors_are_over_lengths_and_over_distances_from_the_mean() -> None:
+def test_errors_are_relative_to_length_and_distance_from_mean() -> None:
     rows = np.array([[10.0, 0.0], [10.0, 2.0], [10.0, -2.0], [10.0, 0.0]])
     estimate = Estimate((Piece(np.arange(4), np.array([10.0, 0.0]), np.zeros((4, 0)), np.zeros((0, 2))),))
     found = Reconstruction(uses=(), knows="", estimate=estimate, guess=np.array([0.0, 0.0]))
@@ -748,7 +749,7 @@ def test_errors_are_over_lengths_and_over_distances_from_the_mean() -> None:
     assert scores.errors.exact == 0.5
 
 
-def test_records_that_the_server_knows_already_are_not_scored() -> None:
+def test_known_records_are_not_scored() -> None:
     rows = random(20, 3, 0)
     known = np.arange(10)
     side = Side(public=rows[:10], known=known, values=rows[:10], counts=(10,))

@@ -1,4 +1,4 @@
-"""One column of a record: what posts add to its other columns, and what a server learns that chooses its points."""
+"""Inference of one column from posts and the other columns, and by a server that chooses its points."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ORIGINS = ("learnt", "k-means", "principal", "random")
 
 
 def table(rows: int, seed: int) -> np.ndarray:
-    """Rows of which column 4 is nobody's guess, and column 5 has two values."""
+    """Return rows with an independent column 4 and a binary column 5."""
     made = skewed(rows, 8, seed)
     draw = np.random.default_rng((seed, 1))
     made[:, 4] = draw.normal(size=rows)
@@ -70,14 +70,14 @@ def column(verdict: Verdict, name: str) -> Any:
 # ------------------------------------------------------------------------------------------------ the rest
 
 
-def test_a_value_is_inferred_from_the_others_of_its_row_alone() -> None:
+def test_value_is_inferred_from_the_other_values_of_its_row() -> None:
     found = fitted_to_the_rest(PUBLIC, None)
     changed = ROWS.copy()
     changed[:, 4] += 100.0
     np.testing.assert_array_equal(found.inferred(ROWS, None)[:, 4], found.inferred(changed, None)[:, 4])
 
 
-def test_all_columns_at_once_are_ridge_regressions_of_each_on_the_others() -> None:
+def test_joint_fit_equals_ridge_regression_of_each_column() -> None:
     found = fitted_to_the_rest(PUBLIC, None)
     standard = (PUBLIC - PUBLIC.mean(axis=0)) * found.factor
     largest = float(np.linalg.eigvalsh(standard.T @ standard)[-1])
@@ -93,8 +93,8 @@ def test_all_columns_at_once_are_ridge_regressions_of_each_on_the_others() -> No
 
 
 @pytest.mark.parametrize("numbers", [0, 30, 60])
-def test_errors_of_rows_left_out_are_those_of_fits_without_them(numbers: int) -> None:
-    """Also with as many columns and posted numbers as rows, or more, where a fit goes through all rows."""
+def test_leave_one_out_errors_equal_refits(numbers: int) -> None:
+    """Cases include at least as many columns and posts as rows, where a fit interpolates."""
     few = PUBLIC[:30]
     draw = np.random.default_rng(6)
     posted = few @ draw.normal(size=(8, numbers)) + draw.normal(size=(30, numbers)) if numbers else None
@@ -119,7 +119,7 @@ def test_errors_of_rows_left_out_are_those_of_fits_without_them(numbers: int) ->
     assert found.held_out[4] == pytest.approx(min(off), rel=1e-3)
 
 
-def test_a_column_that_differs_by_rounding_alone_is_constant_and_a_small_one_is_not() -> None:
+def test_column_constant_up_to_rounding_is_constant() -> None:
     rows = PUBLIC.copy()
     rows[:, 5] = 1e8 * (1.0 + 1e-15 * np.arange(len(rows)))
     rows[:, 6] = 1e-3 + 1e-10 * PUBLIC[:, 0]
@@ -131,8 +131,8 @@ def test_a_column_that_differs_by_rounding_alone_is_constant_and_a_small_one_is_
 
 
 @pytest.mark.parametrize("rows", [160, 600])
-def test_a_single_column_without_posts_is_inferred_by_its_mean(rows: int) -> None:
-    """Its error is that of 500 rows at most, each left out by itself."""
+def test_single_column_without_posts_is_inferred_by_its_mean(rows: int) -> None:
+    """The error is over at most 500 left-out rows."""
     values = table(rows, 1)[:, :1]
     found = fitted_to_the_rest(values, None)
     np.testing.assert_allclose(found.inferred(ROWS[:, :1], None), np.full((RECORDS, 1), values.mean()))
@@ -140,7 +140,7 @@ def test_a_single_column_without_posts_is_inferred_by_its_mean(rows: int) -> Non
     np.testing.assert_allclose(found.held_out, [np.sqrt(np.mean(off**2)) / values.std()])
 
 
-def test_of_rows_that_are_all_alike_all_columns_are_known() -> None:
+def test_equal_rows_make_all_columns_known() -> None:
     found = fitted_to_the_rest(np.tile(PUBLIC[:1], (20, 1)), None)
     np.testing.assert_allclose(found.inferred(PUBLIC[:1], None), PUBLIC[:1])
 
@@ -152,7 +152,7 @@ def test_of_rows_that_are_all_alike_all_columns_are_known() -> None:
     "request_",
     [DistanceRequest(POINTS), KernelRequest(POINTS, 0.001), AnchorRequest(POINTS, EuclideanSpace(), False)],
 )
-def test_bare_distances_tell_a_column_that_the_others_do_not(request_: Request[Any]) -> None:
+def test_unprotected_distances_reveal_an_independent_column(request_: Request[Any]) -> None:
     by_public, by_known = verdicts("attribute-inference", seen(request_))
     assert (by_public.numbers, by_known.numbers) == ({"public_rows": 160}, {"known_records": 40})
     for verdict in (by_public, by_known):
@@ -164,20 +164,20 @@ def test_bare_distances_tell_a_column_that_the_others_do_not(request_: Request[A
         assert "h" not in {one.column for one in verdict.columns}  # constant
 
 
-def test_a_map_of_noise_adds_nothing() -> None:
+def test_random_map_reveals_nothing() -> None:
     places = np.random.default_rng(1).normal(size=(RECORDS, 2))
     (verdict,) = verdicts("attribute-inference", seen(places=places))
     assert not verdict.inferred_columns
     assert inferred_columns_text(audit_of(verdict)) == ""
 
 
-def test_a_key_does_not_keep_columns_from_whoever_knows_records() -> None:
+def test_known_records_reveal_columns_under_a_key() -> None:
     (verdict,) = verdicts("attribute-inference", seen(DistanceRequest(POINTS), keyed=True))
     assert verdict.numbers == {"known_records": 40}
     assert column(verdict, "e").error < 0.01
 
 
-def test_records_that_it_knows_are_not_scored() -> None:
+def test_known_records_are_not_scored() -> None:
     known = np.arange(40)
     wrong = ROWS[:40].copy()
     wrong[:, 4] += 1e6  # a scored known record would show
@@ -189,7 +189,7 @@ def test_records_that_it_knows_are_not_scored() -> None:
     assert column(verdict, "4").error < 0.01
 
 
-def test_without_rows_to_learn_from_it_does_not_apply() -> None:
+def test_inference_does_not_apply_without_training_rows() -> None:
     with pytest.raises(NotApplicableError, match="20 public rows"):
         list(attribute_inference(seen(DistanceRequest(POINTS)), Side(public=PUBLIC[:5])))
 
@@ -208,16 +208,16 @@ def test_twenty_public_rows_or_ten_known_records_are_enough(public: int, known: 
     assert [one.numbers for one in without] == [{"public_rows": 160}]
 
 
-def test_of_many_columns_those_that_vary_most_are_inferred(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_with_most_variance_are_inferred(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("raydr.attacks.attribute_inference.MOST_COLUMNS", 3)
     (found, _) = attribute_inference(seen(DistanceRequest(POINTS)), SIDE)
     np.testing.assert_array_equal(found.columns, np.sort(np.argsort(PUBLIC.std(axis=0))[-3:]))
 
 
-def test_which_columns_vary_most_is_told_by_the_first_clients_records(
+def test_column_variance_comes_from_the_first_clients(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each of two clients has points of its own, and records that vary most in other columns."""
+    """Two clients have different points and records that vary most in different columns."""
     monkeypatch.setattr("raydr.attacks.attribute_inference.MOST_COLUMNS", 2)
     draw = np.random.default_rng(0)
     parts = [
@@ -234,8 +234,8 @@ def test_which_columns_vary_most_is_told_by_the_first_clients_records(
     np.testing.assert_array_equal(found.columns, [1, 3])
 
 
-def test_where_posts_of_a_group_do_not_help_it_goes_by_the_rest_of_each_of_its_records() -> None:
-    """Three clients, each with points of its own, and noise that leaves of distances nothing but noise."""
+def test_unhelpful_posts_fall_back_to_the_other_columns() -> None:
+    """Three clients have different points, and noise dominates their distances."""
     noise = GaussianNoise(on="distances", level=30.0)
     transcript = Transcript()
     for client, part in enumerate(np.array_split(ROWS, 3)):
@@ -259,7 +259,7 @@ def audit_of(*verdicts_: Verdict) -> Audit:
     return Audit(raydr="", scenario="", public="", shown=(), image=None, verdicts=verdicts_)
 
 
-def test_columns_stand_in_the_table_and_the_sentence_the_worst_first() -> None:
+def test_columns_are_listed_worst_first() -> None:
     (verdict, _) = verdicts("attribute-inference", seen(DistanceRequest(POINTS)))
     gains = [one.guess - one.error for one in verdict.columns]
     assert gains == sorted(gains, reverse=True)
@@ -272,7 +272,7 @@ def test_columns_stand_in_the_table_and_the_sentence_the_worst_first() -> None:
     )
 
 
-def test_what_a_server_learns_that_departs_from_the_protocol_is_no_part_of_the_sentence() -> None:
+def test_chosen_points_are_not_in_the_summary_sentence() -> None:
     (verdict,) = verdicts("chosen-landmarks", seen(DistanceRequest(POINTS)))
     assert verdict.departs
     assert verdict.inferred_columns
@@ -287,17 +287,17 @@ def test_what_a_server_learns_that_departs_from_the_protocol_is_no_part_of_the_s
     "request_",
     [DistanceRequest(POINTS), KernelRequest(POINTS, 0.001), AnchorRequest(POINTS, EuclideanSpace(), True)],
 )
-def test_two_points_that_differ_in_one_column_tell_that_column(request_: Request[Any]) -> None:
+def test_two_points_that_differ_in_one_column_reveal_it(request_: Request[Any]) -> None:
     (verdict,) = verdicts("chosen-landmarks", seen(request_))
     assert len(verdict.columns) == 7
     assert max(one.error for one in verdict.columns) < 1e-6 < 0.5 < min(one.guess for one in verdict.columns)
 
 
 @pytest.mark.parametrize("points", [POINTS, POINTS[:1]])
-def test_chosen_points_are_as_far_from_the_first_as_honest_ones_are_from_their_mean(
+def test_chosen_points_have_the_spread_of_honest_ones(
     points: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or by 1 where all honest ones are at one place."""
+    """The spread is 1 if all honest points are equal."""
     sent = []
 
     def noted(request: Any, fed: np.ndarray, seed: int) -> Any:
@@ -315,20 +315,20 @@ def test_chosen_points_are_as_far_from_the_first_as_honest_ones_are_from_their_m
     np.testing.assert_allclose(guesses, np.tile(PUBLIC.mean(axis=0), (len(found.rows), 1)))
 
 
-def test_noise_on_distances_reaches_what_chosen_points_tell() -> None:
+def test_distance_noise_covers_replies_to_chosen_points() -> None:
     noisy = AnchorRequest(POINTS, EuclideanSpace(), False, GaussianNoise(on="distances", level=0.1))
     (verdict,) = verdicts("chosen-landmarks", seen(noisy))
     assert min(one.error for one in verdict.columns) > 0.05
 
 
 @pytest.mark.parametrize(("view", "why"), [("keyed", "by a key"), ("bare", "posts distances")])
-def test_where_it_does_not_apply_it_says_why(view: str, why: str) -> None:
+def test_inapplicable_attack_gives_a_reason(view: str, why: str) -> None:
     of = seen(DistanceRequest(POINTS), keyed=True) if view == "keyed" else seen(places=ROWS[:, :2])
     with pytest.raises(NotApplicableError, match=why):
         list(chosen_landmarks(of, SIDE))
 
 
-def test_of_records_that_carry_noise_for_good_it_says_that_it_cannot_ask() -> None:
+def test_permanently_noisy_records_are_not_asked() -> None:
     noise = GaussianNoise(on="data", level=0.5)
     federation, transcript = federation_seen(np.array_split(ROWS, 3))
     federation.ask(DistanceRequest(POINTS))
@@ -340,8 +340,8 @@ def test_of_records_that_carry_noise_for_good_it_says_that_it_cannot_ask() -> No
     assert [one.numbers for one in attribute_inference(view, SIDE)] == [{"known_records": 40}]
 
 
-def test_a_client_measures_its_records_by_one_set_of_points() -> None:
-    """Three points tell two dimensions; a server that could ask again would have all of them."""
+def test_client_measures_records_by_one_set_of_points() -> None:
+    """Three points reveal two dimensions; a second set of points would reveal all."""
     federation, _ = federation_seen(np.array_split(ROWS, 3))
     first = federation.ask(DistanceRequest(POINTS))
     again = federation.ask(DistanceRequest(POINTS.copy()))
@@ -352,7 +352,7 @@ def test_a_client_measures_its_records_by_one_set_of_points() -> None:
         federation.ask(KernelRequest(POINTS, 0.1))
 
 
-def test_a_refused_request_is_a_failure_by_name_and_a_restarted_client_answers_the_same_again() -> None:
+def test_refused_points_are_a_failure_and_restart_keeps_the_first_set() -> None:
     host = ClientHost(hosted=[HostedClient(0, ROWS, fingerprint(ROWS))], seed=0)
 
     def answered(points: np.ndarray) -> Any:

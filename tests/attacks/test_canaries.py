@@ -1,4 +1,4 @@
-"""Canaries: what a thousand made-up records say of a release's epsilon, in one run."""
+"""Canaries: a lower bound on the epsilon of a release from a thousand synthetic records in one run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def noise(kind: type[GaussianNoise], on: Any, **more: Any) -> GaussianNoise:
 
 
 def gradient_scores(kind: type[GaussianNoise], present: BoolArray) -> Float64Array:
-    """All landmarks on one point, each canary where it pulls them most, in a direction of its own."""
+    """All landmarks are on one point; each canary pulls them most in its own direction."""
     canaries = np.eye(CANARIES) / math.sqrt(2.0 * GAMMA)
     away = np.full(CANARIES, 1e4)
     rows = np.where(present[:, None], canaries, away)
@@ -43,12 +43,12 @@ def gradient_scores(kind: type[GaussianNoise], present: BoolArray) -> Float64Arr
         objective=False,
     )
     direction = federate([rows]).ask(request)[0].direction
-    # What a canary adds, if it is there: its own direction, as long as the sensitivity.
+    # A present canary adds its own direction with the length of the sensitivity.
     return -direction.sum(axis=0) / math.sqrt(LANDMARKS) / request.sensitivity(CANARIES)
 
 
 def embedding_scores(kind: type[GaussianNoise], present: BoolArray) -> Float64Array:
-    """Canaries so far apart that their random features are all but orthogonal; who is not there is one other point."""
+    """Canaries have nearly orthogonal random features; an absent canary is one other point."""
     places = np.random.default_rng(7).normal(size=(CANARIES + 1, 8)) * 100.0
     centre, count = np.zeros(8), 8192
     waves = fourier_features(3, count, GAMMA, centre)
@@ -66,13 +66,13 @@ def embedding_scores(kind: type[GaussianNoise], present: BoolArray) -> Float64Ar
     own = np.stack([waves.mean(place[None]) for place in places])
     directions = own[:-1] - np.outer(own[:-1] @ own[-1], own[-1])
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    # What the other canaries leave in a canary's direction is taken off as if half of them were there.
+    # The part of other canaries in this direction is subtracted as if half of them were present.
     others = directions @ own[:-1].sum(axis=0) - np.einsum("ij,ij->i", directions, own[:-1])
     return np.asarray(directions @ found - others / 2.0)
 
 
 def moment_scores(kind: type[GaussianNoise], present: BoolArray) -> Float64Array:
-    """Each canary along an axis of its own, as long as a record may be; who is not there is the centre."""
+    """Each canary is a record of maximal length along its own axis; an absent canary is the centre."""
     rows, clip = np.where(present[:, None], 3.0 * np.eye(CANARIES), 0.0), 3.0
     request = SecondMomentsRequest(np.zeros(CANARIES), clip, noise(kind, "moments", clip=clip))
     mean, square = unpacked(federate([rows]).ask(request)[0].packed * CANARIES, CANARIES)
@@ -88,24 +88,24 @@ def audit(name: str, kind: type[GaussianNoise]) -> Audited:
 
 
 @pytest.mark.parametrize("name", SCORES)
-def test_a_thousand_canaries_stay_below_the_claim_and_come_near_it(name: str) -> None:
+def test_thousand_canaries_stay_just_below_the_claim(name: str) -> None:
     claim = gaussian_epsilon(MULTIPLIER, DELTA)
     assert 0.6 * claim < audit(name, GaussianNoise).epsilon <= claim
 
 
 @pytest.mark.parametrize("name", SCORES)
-def test_half_the_noise_is_caught(name: str) -> None:
+def test_half_the_noise_breaks_the_claim(name: str) -> None:
     assert audit(name, HalfTheNoise).epsilon > gaussian_epsilon(MULTIPLIER, DELTA)
 
 
-def test_scores_that_tell_nothing_bound_nothing() -> None:
+def test_uninformative_scores_give_no_bound() -> None:
     present = coins(1000, 0)
     scores = np.random.default_rng(1).random(1000)
     assert audited_epsilon(scores, present, 0.5, DELTA).epsilon == 0.0
 
 
-def test_the_bound_holds_in_all_but_few_runs() -> None:
-    """Of 400 audits of honest Gaussian noise at confidence 0.95, at most 20 + 4 standard deviations exceed it."""
+def test_bound_holds_at_its_confidence() -> None:
+    """At confidence 0.95, at most 20 + 4 standard deviations of 400 honest audits exceed the bound."""
     rng, wrong = np.random.default_rng(2), 0
     for seed in range(400):
         present = coins(1000, seed)

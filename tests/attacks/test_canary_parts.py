@@ -1,4 +1,4 @@
-"""The parts of a canary's bound, each against the sums written out plainly, on a replay of a few small releases."""
+"""Parts of the bound from a canary, compared with explicit sums on a replay of a few small releases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DRAWS = 600
 ROWS = [
     np.random.default_rng(size).normal((5.0, -2.0, 1.0), (3.0, 1.0, 0.3), (size, 3)) for size in (12, 8, 5)
 ]
-"""Three clients whose rows lie off the origin, and differ most in their first feature."""
+"""Rows of three clients away from the origin, most variable in the first feature."""
 
 
 @pytest.fixture(autouse=True)
@@ -41,11 +41,11 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def replay_of(*multipliers: float, rows: Sequence[FloatArray] = ROWS, **noise: Any) -> Replay:
-    """One release of second moments with each of these noises: each client's upload, or the mean of all."""
+    """Return a replay with one release of second moments per noise: uploads of clients, or their mean."""
     hosted = [HostedClient(index, part, fingerprint(part)) for index, part in enumerate(rows)]
     hosts = [ClientHost(hosted=[each], seed=0, host_secrets=known([each])) for each in hosted]
     steps: list[Call | Release] = []
-    for multiplier in multipliers:  # in a federation of its own, since one asks for nothing twice in a round
+    for multiplier in multipliers:  # in a separate federation, since a request is sent once per round
         transcript = Transcript()
         federation = Federation(InlineTransport(hosts), len(rows), Context(seed=0), transcript=transcript)
         mechanism = GaussianNoise(on="embedding", multiplier=multiplier, **noise)
@@ -54,8 +54,8 @@ def replay_of(*multipliers: float, rows: Sequence[FloatArray] = ROWS, **noise: A
     return Replay(hosts, steps)
 
 
-def told(replay: Replay, index: int, clients: tuple[int, ...]) -> Replay:
-    """The same releases, one of which goes to some clients alone."""
+def reported(replay: Replay, index: int, clients: tuple[int, ...]) -> Replay:
+    """Return the same releases, one of them of only some clients."""
     steps: list[Call | Release] = list(replay.steps)
     step = steps[index]
     assert isinstance(step, Release)
@@ -63,7 +63,7 @@ def told(replay: Replay, index: int, clients: tuple[int, ...]) -> Replay:
     return Replay(replay.hosts, steps)
 
 
-def test_candidates_lie_about_the_mean_along_the_widest_axes_at_the_stated_distances() -> None:
+def test_candidates_lie_along_the_widest_axes_at_fixed_distances() -> None:
     made = canary._candidates(replay_of(1.0))
     rows = np.concatenate(ROWS)
     mean = rows.mean(axis=0)
@@ -88,7 +88,7 @@ def test_candidates_lie_along_three_principal_axes_and_three_single_features() -
     assert len(made) == 1 + (3 + 3) * 4 * 2
 
 
-def test_a_gap_in_a_row_counts_as_the_mean_of_its_column() -> None:
+def test_missing_values_count_as_the_column_mean() -> None:
     rows = [part.copy() for part in ROWS]
     rows[1][3, 0] = np.nan
     made = canary._candidates(replay_of(rows=rows))
@@ -96,48 +96,48 @@ def test_a_gap_in_a_row_counts_as_the_mean_of_its_column() -> None:
     np.testing.assert_allclose(made[1:].mean(axis=0), np.nanmean(np.concatenate(rows), axis=0), rtol=1e-9)
 
 
-def test_equal_rows_still_give_candidates_that_differ_from_them() -> None:
+def test_equal_rows_give_different_candidates() -> None:
     made = canary._candidates(replay_of(1.0, rows=[np.ones((4, 3)), np.ones((3, 3))]))
     np.testing.assert_allclose(np.linalg.norm(made[1:] - 1.0, axis=1).min(), min(canary._REACHES))
 
 
-def test_candidates_are_made_of_the_first_rows_of_each_client() -> None:
+def test_candidates_use_the_first_rows_of_each_client() -> None:
     rows = [np.random.default_rng(0).normal(size=(canary._SOME + 50, 3)) for _ in range(2)]
     rows[0][canary._SOME :] += 1e6
     assert np.abs(canary._candidates(replay_of(1.0, rows=rows))[0]).max() < 100.0
 
 
-def test_the_canary_is_put_where_the_releases_protect_a_record_least() -> None:
+def test_canary_is_at_the_least_protected_client() -> None:
     replay = replay_of(1.0, 1.0)
     deviations = [replay.deviation(replay.releases[0], client) for client in range(3)]
     assert CanaryCandidates.of(replay).client == int(np.argmin(deviations))
-    assert CanaryCandidates.of(told(told(replay, 0, (2,)), 1, (2,))).client == 2
+    assert CanaryCandidates.of(reported(reported(replay, 0, (2,)), 1, (2,))).client == 2
 
 
 @pytest.mark.parametrize(("deviation", "client"), [(1.35, 1), (1.7, 0)])
-def test_two_releases_of_more_noise_may_protect_less_than_one(
+def test_two_noisier_releases_can_protect_less_than_one(
     monkeypatch: pytest.MonkeyPatch, deviation: float, client: int
 ) -> None:
-    """By the sum of one over the squared deviation: 2 / 1.35^2 is above 1, 2 / 1.7^2 below."""
-    replay = told(told(replay_of(1.0, 1.0), 0, (0, 1)), 1, (1,))
+    """The cost is the sum of inverse squared deviations: 2 / 1.35^2 is above 1, 2 / 1.7^2 below."""
+    replay = reported(reported(replay_of(1.0, 1.0), 0, (0, 1)), 1, (1,))
     monkeypatch.setattr(Replay, "deviation", lambda self, release, client: deviation if client else 1.0)
     assert CanaryCandidates.of(replay).client == client
 
 
-def test_all_candidates_are_followed_through_the_run() -> None:
-    """Also those that are more than the client has rows, in their order."""
+def test_all_candidates_are_replayed_through_the_run() -> None:
+    """Candidates may outnumber the rows of the client; their order is kept."""
     replay = replay_of(1.0)
     np.testing.assert_allclose(
         CanaryCandidates.of(replay).candidates[0], canary._candidates(replay), rtol=1e-6
     )
 
 
-def test_a_client_without_rows_holds_no_canary() -> None:
+def test_client_without_rows_has_no_canary() -> None:
     rows = [np.zeros((0, 3)), *ROWS[1:]]
     assert CanaryCandidates.of(replay_of(1.0, rows=rows)).client != 0
 
 
-def test_distances_between_candidates_are_those_of_their_shifts() -> None:
+def test_candidate_distances_equal_their_shifts() -> None:
     canaries = CanaryCandidates.of(replay_of(2.0))
     count = len(canaries.candidates[0])
     found = canaries._distances(0)
@@ -148,9 +148,9 @@ def test_distances_between_candidates_are_those_of_their_shifts() -> None:
 
 
 @pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
-def test_the_canary_chosen_moves_the_releases_most_of_all(relation: str) -> None:
-    """A release asked of others than its client moves by nothing; several count by their sum."""
-    replay = told(replay_of(2.0, 1.0, 3.0, relation=relation), 1, (1, 2))
+def test_chosen_canary_moves_the_releases_most(relation: str) -> None:
+    """A release of other clients moves by 0; several releases add up."""
+    replay = reported(replay_of(2.0, 1.0, 3.0, relation=relation), 1, (1, 2))
     canaries = CanaryCandidates.of(replay)
     absent = len(canaries.candidates[0])
     moved = np.zeros((absent + 1, absent + 1))
@@ -163,7 +163,7 @@ def test_the_canary_chosen_moves_the_releases_most_of_all(relation: str) -> None
     assert moved[one, other] == pytest.approx(allowed.max(), rel=1e-6)
 
 
-def test_a_canary_is_chosen_by_the_first_the_middle_and_the_last_release_of_a_kind(
+def test_canary_choice_uses_first_middle_and_last_release(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     canaries = CanaryCandidates.of(replay_of(*[1.0] * 7))
@@ -176,9 +176,9 @@ def test_a_canary_is_chosen_by_the_first_the_middle_and_the_last_release_of_a_ki
     assert compared == [0, 3, 6]
 
 
-def test_a_release_without_the_canarys_client_is_not_moved() -> None:
+def test_release_without_the_canary_client_does_not_move() -> None:
     client = CanaryCandidates.of(replay_of(1.0)).client
-    canaries = CanaryCandidates.of(told(replay_of(1.0, 100.0), 1, ((client + 1) % 3,)))
+    canaries = CanaryCandidates.of(reported(replay_of(1.0, 100.0), 1, ((client + 1) % 3,)))
     assert canaries.client == client
     there, absent = canaries.shift(0, 3, 5), canaries.shift(1, 3, 5)
     assert there["packed"].any()
@@ -186,21 +186,21 @@ def test_a_release_without_the_canarys_client_is_not_moved() -> None:
     assert not absent["packed"].any()
 
 
-def test_another_record_is_chosen_however_little_it_moves_the_releases() -> None:
+def test_replacement_canary_is_chosen_even_if_it_moves_little() -> None:
     canaries = CanaryCandidates.of(replay_of(1e4, relation="replace-one"))
     assert canaries._distances(0).max() < 1.0
     assert len(canaries.candidates[0]) not in canaries.worst(np.ones(1, np.bool_))
 
 
-def test_the_only_record_of_a_client_leaves_nothing_when_it_is_absent() -> None:
-    replay = told(replay_of(1.0, rows=[ROWS[0][:1], ROWS[1]]), 0, (0,))
+def test_absent_only_record_contributes_nothing() -> None:
+    replay = reported(replay_of(1.0, rows=[ROWS[0][:1], ROWS[1]]), 0, (0,))
     canaries = CanaryCandidates.of(replay)
     absent = len(canaries.candidates[0])
     assert not canaries._value(0, absent)["packed"].any()
     assert canaries._value(0, 0)["packed"].any()
 
 
-def test_a_shift_is_the_change_of_the_upload_over_the_deviation_that_is_charged() -> None:
+def test_shift_is_in_units_of_the_charged_deviation() -> None:
     replay = replay_of(2.0)
     canaries = CanaryCandidates.of(replay)
     rows, client = replay.rows(canaries.client), canaries.client
@@ -226,7 +226,7 @@ def noise_of(canaries: CanaryCandidates, draws: int) -> tuple[Noise, dict[str, A
     return Noise.of(canaries, 0, draws, shifts), shifts["far"]
 
 
-def test_noise_is_measured_in_units_of_what_is_charged() -> None:
+def test_noise_is_in_units_of_the_charged_deviation() -> None:
     canaries = CanaryCandidates.of(replay_of(2.0))
     noise, shift = noise_of(canaries, DRAWS)
     ((squares, count),) = noise.squares.values()
@@ -241,8 +241,8 @@ def test_noise_is_measured_in_units_of_what_is_charged() -> None:
     assert noise.pilot == 1.0
 
 
-def test_noise_that_is_half_of_what_is_charged_is_measured_as_half() -> None:
-    """By the draws of the first half (the pilot), by all, and by those along the shift of the canary."""
+def test_half_the_noise_is_measured_as_half() -> None:
+    """The bounds use the first half of the draws (pilot), all draws, and draws along the shift."""
     replay = replay_of(2.0)
     (release,) = replay.releases
     half = replace(release, mechanism=HalfTheNoise.model_construct(**dict(release.mechanism)))
@@ -261,8 +261,8 @@ def test_noise_that_is_half_of_what_is_charged_is_measured_as_half() -> None:
     assert found[WHOLE].epsilon > claimed
 
 
-def test_the_bound_is_the_shift_over_the_deviation_of_the_best_statistic() -> None:
-    """Of two releases: weights by the first half of the draws, the deviation by the second."""
+def test_bound_is_shift_over_deviation_of_the_best_statistic() -> None:
+    """For two releases, weights come from the first half of the draws and the deviation from the second."""
     canaries = CanaryCandidates.of(replay_of(2.0, 4.0))
     pair = canaries.worst(np.ones(2, np.bool_))
     shifts = [{WHOLE: canaries.shift(index, *pair)} for index in range(2)]
@@ -275,7 +275,7 @@ def test_the_bound_is_the_shift_over_the_deviation_of_the_best_statistic() -> No
     assert 0.8 * np.sqrt(sum(lengths)) < expected < np.sqrt(sum(lengths)) * 1.1
 
 
-def test_draws_are_even_and_as_many_as_replies_and_numbers_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draws_are_even_and_within_both_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     canaries = CanaryCandidates.of(replay_of(2.0, 2.0, 2.0))
     assert canaries.draws == DRAWS // 3
     monkeypatch.setattr(canary, "_REPLIES", DRAWS + 9)
@@ -287,7 +287,7 @@ def test_draws_are_even_and_as_many_as_replies_and_numbers_allow(monkeypatch: py
     assert canaries.draws == 32, "the fewest that bound a deviation"
 
 
-def test_bounds_say_of_what_they_are() -> None:
+def test_bounds_name_their_releases() -> None:
     whole, kind = bounds(replay_of(2.0, 2.0), DELTA)
     assert (whole.variant, kind.variant) == (WHOLE, "SecondMoments")
     assert whole.numbers == kind.numbers == {"releases": 2, "draws": DRAWS // 2}
@@ -298,15 +298,15 @@ def test_bounds_say_of_what_they_are() -> None:
 
 
 def summed(replay: Replay, clients: tuple[int, ...], colluding: int) -> Replay:
-    """The first release as that of a sum over some clients, of whom some may tell their shares of the noise."""
+    """Return the first release as a sum over some clients, some of which may collude."""
     (release, *_) = replay.releases
     sharing = Sharing(clients=len(clients), sensitivity=1.0, colluding=colluding)
     call = SumCall(**vars(replace(release.call, clients=clients)), sharing=sharing)
     return Replay(replay.hosts, [replace(release, call=call, of_sum=True)])
 
 
-def test_of_a_sum_the_shares_that_colluders_know_are_left_out() -> None:
-    """Not that of the canary's client; and one share is left however many collude."""
+def test_shares_of_colluders_are_excluded_from_sums() -> None:
+    """The canary's client does not collude, and one share always remains."""
 
     def seen(clients: tuple[int, ...], colluding: int) -> list[int]:
         canaries = CanaryCandidates.of(summed(replay_of(2.0), clients, colluding))
@@ -325,8 +325,8 @@ def test_of_a_sum_the_shares_that_colluders_know_are_left_out() -> None:
     assert [part.client.index for part in canaries.seen(0)] == [0, 1, 2]
 
 
-def test_where_clients_are_protected_a_client_of_one_record_again_and_again_stands_for_it() -> None:
-    """Or its own rows, or none: the last leaves nothing of it in the release."""
+def test_client_canary_repeats_one_record() -> None:
+    """The client may also keep its rows or have none; with none, the release has nothing of it."""
     replay = replay_of(2.0)
     (release,) = replay.releases
     protected = replace(release, charge=replace(release.charge, unit="client"))
@@ -346,8 +346,8 @@ def test_where_clients_are_protected_a_client_of_one_record_again_and_again_stan
     np.testing.assert_allclose(value(4), moments(canaries.candidates[0][4][None]), rtol=1e-4, atol=1e-6)
 
 
-def test_a_record_that_is_absent_pulls_no_landmark() -> None:
-    """Of a gradient, a canary adds what the kernel of its distance to each landmark does."""
+def test_absent_record_does_not_move_landmarks() -> None:
+    """A canary adds to a gradient the kernels of its distances to the landmarks."""
     hosted = [HostedClient(index, part, fingerprint(part)) for index, part in enumerate(ROWS)]
     hosts = [ClientHost(hosted=[each], seed=0, host_secrets=known([each])) for each in hosted]
     transcript = Transcript()
@@ -380,7 +380,7 @@ def test_a_record_that_is_absent_pulls_no_landmark() -> None:
         )
 
 
-def test_of_noisy_records_a_record_that_is_absent_is_zero() -> None:
+def test_absent_noisy_record_is_zero() -> None:
     hosts = replay_of().hosts
     transcript = Transcript()
     federation = Federation(InlineTransport(hosts), len(ROWS), Context(seed=0), transcript=transcript)
@@ -401,10 +401,10 @@ def test_of_noisy_records_a_record_that_is_absent_is_zero() -> None:
 
 
 @pytest.mark.parametrize(("moved", "chosen"), [(8.0, 3), (4.0, 7)])
-def test_few_of_many_releases_count_for_all_of_their_kind(
+def test_sampled_releases_represent_their_kind(
     monkeypatch: pytest.MonkeyPatch, moved: float, chosen: int
 ) -> None:
-    """Five releases that one candidate moves by 1 weigh less than one that another moves by 8, more than by 4."""
+    """Five releases moved by 1 weigh less than one moved by 8, and more than one moved by 4."""
     replay = replay_of(*[2.0] * 6)
     steps = [
         replace(step, charge=replace(step.charge, kind="other")) if index == 5 else step
@@ -424,19 +424,19 @@ def test_few_of_many_releases_count_for_all_of_their_kind(
 
 
 def drawn(**more: Any) -> Noise:
-    """Noise of four numbers in 50 draws, as it is charged."""
-    told: dict[str, Any] = {
+    """Return noise of four numbers in 50 draws, with the charged deviation."""
+    reported: dict[str, Any] = {
         "release": replay_of(2.0).releases[0],
         "squares": {"packed": (200.0, 200)},
         "pilot": 1.0,
         "shifts": {"moved": 4.0},
         "along": {"moved": np.resize([2.0, -2.0], 50)},
     }
-    return Noise(**told | more)
+    return Noise(**reported | more)
 
 
-def test_noise_along_the_shift_is_bounded_too() -> None:
-    """It may be less there than on average; a shift of length 0 has no direction."""
+def test_noise_along_the_shift_is_bounded() -> None:
+    """Noise along the shift may be below average; a shift of length 0 has no direction."""
     assert drawn().most(1) == 1.0
     less = drawn(shifts={"moved": 0.5}, along={"moved": np.resize([0.1, -0.1], 50)})
     assert less.most(3) == pytest.approx(most_deviation(50 * 0.01 / 0.5, 50, 3), rel=1e-12)
@@ -445,14 +445,14 @@ def test_noise_along_the_shift_is_bounded_too() -> None:
     assert canary._mu("moved", [nowhere], 50) == 0.0
 
 
-def test_a_release_of_less_noise_weighs_more() -> None:
+def test_release_with_less_noise_has_more_weight() -> None:
     noise = [drawn(pilot=0.5), drawn(along={"moved": np.resize([1.0, 3.0], 50)})]
     statistic = 4.0 * noise[0].along["moved"][25:] + noise[1].along["moved"][25:]
     expected = (4.0 * 4.0 + 4.0) / most_deviation(float(statistic @ statistic), 25)
     assert canary._mu("moved", noise, 50) == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_run_without_a_replay_or_a_charge_has_no_canary() -> None:
+def test_canary_needs_a_replay_and_a_charge() -> None:
     replay, rows = replay_of(2.0), np.zeros((0, 3))
     view = View(transcript=Transcript(), sizes=(12, 8, 5), embedding=np.zeros((25, 2)))
     for missing in (None, Replay(replay.hosts, [])):

@@ -1,4 +1,4 @@
-"""Attacks by regression: they learn from rows whose posts the server can compute or was told, and beat a guess."""
+"""Attacks by regression learn from rows whose posts the server can compute or knows, and beat a guess."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def by_variant(found: list[Reconstruction]) -> dict[str, Reconstruction]:
 
 
 @pytest.mark.parametrize(("rows", "numbers"), [(90, 4), (12, 30)])
-def test_what_is_linear_is_learnt_by_ridge(rows: int, numbers: int) -> None:
+def test_linear_relation_is_learnt_by_ridge(rows: int, numbers: int) -> None:
     draw = np.random.default_rng(0)
     posts = draw.normal(size=(rows, 4)) @ draw.normal(size=(4, numbers))
     values = posts @ draw.normal(size=(numbers, 3)) + 5.0
@@ -80,7 +80,7 @@ def test_what_is_linear_is_learnt_by_ridge(rows: int, numbers: int) -> None:
     np.testing.assert_allclose(predicted(found, posts), values, rtol=1e-5)
 
 
-def test_what_bends_is_learnt_by_nearest_rows() -> None:
+def test_nonlinear_relation_is_learnt_by_nearest_rows() -> None:
     angle = np.random.default_rng(0).uniform(0.0, 12.0, (400, 1))
     values = np.column_stack([np.cos(angle), np.sin(angle)])
     found = fitted(angle, values, 0)
@@ -88,8 +88,8 @@ def test_what_bends_is_learnt_by_nearest_rows() -> None:
     assert np.abs(predicted(found, np.array([[6.0]])) - [np.cos(6.0), np.sin(6.0)]).max() < 0.1
 
 
-def test_posts_that_say_nothing_are_seen_to_say_nothing() -> None:
-    """The error is that of rows left out: of what was fitted to a row itself it would be 0 for the nearest one."""
+def test_uninformative_posts_are_detected() -> None:
+    """The error is of left-out rows; with the row itself the nearest-row error would be 0."""
     draw = np.random.default_rng(0)
     values = draw.normal(size=(60, 3))
     found = fitted(draw.normal(size=(60, 59)), values, 0)
@@ -97,7 +97,7 @@ def test_posts_that_say_nothing_are_seen_to_say_nothing() -> None:
     assert found.held_out > 0.9 * guess
 
 
-def test_values_of_many_columns_are_predicted_in_full() -> None:
+def test_many_columns_are_all_predicted() -> None:
     posts = np.random.default_rng(0).normal(size=(80, 5))
     values = posts @ np.random.default_rng(1).normal(size=(5, 300)) + 2.0
     np.testing.assert_allclose(predicted(fitted(posts, values, 0), posts), values, rtol=1e-4, atol=1e-4)
@@ -116,14 +116,14 @@ def test_values_of_many_columns_are_predicted_in_full() -> None:
         AnchorRequest(0.05 * ANCHORS, HyperbolicSpace(), False),
     ],
 )
-def test_what_the_server_computes_is_what_clients_post(request_: DistanceRequest) -> None:
+def test_simulated_posts_equal_posts_of_clients(request_: DistanceRequest) -> None:
     rows = 0.05 * ROWS if isinstance(getattr(request_, "space", None), HyperbolicSpace) else ROWS
     view = replace(view_of(cut(rows), request_), embedding=rows[:0])
     (posts,) = per_record(view)
     np.testing.assert_allclose(posts.imitated(rows, view, 0), posts.values, rtol=1e-12)
 
 
-def test_what_the_server_computes_has_the_noise_of_what_clients_post_and_is_the_same_each_time() -> None:
+def test_simulated_posts_have_client_noise_and_are_repeatable() -> None:
     request = AnchorRequest(ANCHORS, EuclideanSpace(), False, GaussianNoise(on="distances", level=0.2))
     view = view_of(cut(ROWS), request)
     posts = per_record(view)[0]
@@ -135,7 +135,7 @@ def test_what_the_server_computes_has_the_noise_of_what_clients_post_and_is_the_
     np.testing.assert_array_equal(imitated, posts.imitated(ROWS, view, 0))
 
 
-def test_clients_that_were_told_different_things_are_apart() -> None:
+def test_clients_with_different_requests_are_separate_groups() -> None:
     view = view_of(cut(ROWS), DistanceRequest(ANCHORS))
     assert [len(posts.rows) for posts in per_record(view)] == [RECORDS]
     federated = replace(view, embedding=np.zeros((0, 2)))
@@ -146,8 +146,8 @@ def test_clients_that_were_told_different_things_are_apart() -> None:
 # ------------------------------------------------------------------------------------------------ records
 
 
-def test_public_rows_tell_more_than_the_points_span() -> None:
-    """Three anchors: equations place a record in two dimensions, regression in those in which like rows lie."""
+def test_public_rows_reveal_directions_outside_the_points() -> None:
+    """With three anchors, equations give two dimensions and regression gives those of similar rows."""
     found = by_variant(list(learnt_inversion(anchored(), PUBLIC_SIDE)))[f"{len(PUBLIC)} public rows"]
     solved = scored(next(iter(trilateration(anchored(), PUBLIC_SIDE))), ROWS).errors.centred.median
     learnt, guess = error(found)
@@ -155,12 +155,12 @@ def test_public_rows_tell_more_than_the_points_span() -> None:
 
 
 @pytest.mark.parametrize(("public", "attempts"), [(100, [100]), (101, [101, 100, 100, 100])])
-def test_of_more_than_100_public_rows_100_are_drawn_three_times(public: int, attempts: list[int]) -> None:
+def test_more_than_100_public_rows_are_sampled_three_times(public: int, attempts: list[int]) -> None:
     found = learnt_inversion(anchored(), Side(public=PUBLIC[:public]))
     assert [one.numbers["public_rows"] for one in found] == attempts
 
 
-def test_few_public_rows_are_drawn_several_times_and_the_worst_draw_is_told() -> None:
+def test_few_public_rows_report_the_worst_of_several_draws() -> None:
     found = [one for one in learnt_inversion(anchored(), PUBLIC_SIDE) if one.numbers["public_rows"] == FEW]
     assert len({float(one.guess[0]) for one in found}) == len(found) == 3
     (verdict,) = [
@@ -176,7 +176,7 @@ def test_few_public_rows_are_drawn_several_times_and_the_worst_draw_is_told() ->
     assert (verdict.errors.centred.median, verdict.errors.centred_guess.median) == pytest.approx(worst)
 
 
-def test_under_a_key_how_far_records_lie_from_each_other_tells_something() -> None:
+def test_distances_between_records_reveal_something_under_a_key() -> None:
     both = turned(np.concatenate([ROWS, skewed(14, 12, 2)]))
     view = anchored(both[:RECORDS], both[RECORDS:], keyed=True)
     found = by_variant(list(learnt_inversion(view, PUBLIC_SIDE)))[f"{len(PUBLIC)} public rows"]
@@ -185,7 +185,7 @@ def test_under_a_key_how_far_records_lie_from_each_other_tells_something() -> No
     assert learnt < 0.95 * guess
 
 
-def test_known_records_tell_others_by_their_posts_under_a_key() -> None:
+def test_known_records_reveal_others_under_a_key() -> None:
     both = turned(np.concatenate([ROWS, skewed(14, 12, 2)]))
     view, side = anchored(both[:RECORDS], both[RECORDS:], keyed=True), knowing(40, public=PUBLIC[:0])
     (found,) = learnt_inversion(view, side)
@@ -204,8 +204,8 @@ class OwnAnchors(Request[Distances], what="landmarks for each client"):
         return DistanceRequest(self.landmarks[client])
 
 
-def test_of_clients_that_were_told_different_things_the_first_20_groups_are_read() -> None:
-    """Each needs a regression of its own."""
+def test_first_20_groups_of_clients_are_attacked() -> None:
+    """Each group needs its own regression."""
     parts = np.array_split(ROWS, 21)
     asked = OwnAnchors(np.random.default_rng(0).normal(size=(21, 3, 12)))
     view = replace(view_of(parts, asked), embedding=ROWS[:0])
@@ -214,7 +214,7 @@ def test_of_clients_that_were_told_different_things_the_first_20_groups_are_read
     np.testing.assert_array_equal(found.estimate.rows, np.arange(sum(map(len, parts[:20]))))
 
 
-def test_nothing_posted_is_nothing_learnt() -> None:
+def test_no_posts_reveal_nothing() -> None:
     view = replace(view_of(cut(ROWS)), embedding=np.zeros((0, 2)))
     for attack in (learnt_inversion, map_inversion, property_inference):
         with pytest.raises(NotApplicableError, match="nothing was posted about single records"):
@@ -238,19 +238,19 @@ def test_twenty_public_rows_or_ten_known_records_are_enough(
     assert found[0].uses == (AnchorDistances,)
 
 
-def test_with_fewer_it_says_what_either_needs() -> None:
+def test_too_few_rows_give_a_reason() -> None:
     with pytest.raises(NotApplicableError, match=r"needs 20 public rows.* It needs 10 known records"):
         list(learnt_inversion(anchored(), knowing(9, public=PUBLIC[:19])))
 
 
 @pytest.mark.parametrize("public", [0, 15])
-def test_who_knows_records_guesses_by_them_and_by_public_rows(public: int) -> None:
+def test_guess_uses_known_records_and_public_rows(public: int) -> None:
     side = knowing(40, public=PUBLIC[:public])
     (found,) = learnt_inversion(anchored(), side)
     np.testing.assert_allclose(found.guess, np.concatenate([side.values, PUBLIC[:public]]).mean(axis=0))
 
 
-def test_known_records_of_a_client_that_posted_nothing_are_not_learnt_from() -> None:
+def test_known_records_of_a_silent_client_are_not_used() -> None:
     view = replace(view_of(cut(ROWS)[:1], DistanceRequest(ANCHORS)), embedding=ROWS[:0], sizes=(80, 160))
     known = np.array([80, 239, *range(10)])
     (found,) = learnt_inversion(view, Side(public=PUBLIC[:0], known=known, values=ROWS[known], counts=(12,)))
@@ -260,7 +260,7 @@ def test_known_records_of_a_client_that_posted_nothing_are_not_learnt_from() -> 
         list(learnt_inversion(view, few))
 
 
-def test_surroundings_are_ranks_of_what_an_isometry_keeps() -> None:
+def test_surroundings_are_invariant_to_isometries() -> None:
     found = _surroundings(ROWS, 0)
     apart = np.linalg.norm(ROWS[:, None] - ROWS, axis=2)
     numbers = np.column_stack(
@@ -279,7 +279,7 @@ def test_surroundings_are_ranks_of_what_an_isometry_keeps() -> None:
 # ------------------------------------------------------------------------------------------------ the inner part
 
 
-def test_the_inner_part_gives_records_whose_directions_are_known() -> None:
+def test_inner_part_reveals_records_with_known_directions() -> None:
     request = AnchorRequest(ANCHORS, EuclideanSpace(), True)
     factor = residual_factor(request.frame, ROWS)
     squared = ((ROWS[:, None] - ANCHORS) ** 2).sum(axis=2)
@@ -288,7 +288,7 @@ def test_the_inner_part_gives_records_whose_directions_are_known() -> None:
     np.testing.assert_allclose(with_turn(request.frame, squared[:4], few, ROWS[:4]), ROWS[:4], atol=1e-6)
 
 
-def test_the_inner_part_helps_where_it_is_posted() -> None:
+def test_posted_inner_part_helps() -> None:
     outer, inner = (
         by_variant(list(learnt_inversion(anchored(within=within), PUBLIC_SIDE)))[f"{len(PUBLIC)} public rows"]
         for within in (False, True)
@@ -298,7 +298,7 @@ def test_the_inner_part_helps_where_it_is_posted() -> None:
     assert error(inner)[0] < 0.7 * error(outer)[0]
 
 
-def test_the_inner_part_is_of_no_use_where_nothing_tells_its_directions() -> None:
+def test_inner_part_without_known_directions_does_not_help() -> None:
     rows, public = (
         np.random.default_rng(seed).normal(5.0, 1.0, (count, 12)) for seed, count in ((0, 240), (1, 160))
     )
@@ -307,8 +307,8 @@ def test_the_inner_part_is_of_no_use_where_nothing_tells_its_directions() -> Non
     assert "inner part" not in found.knows
 
 
-def test_the_inner_part_needs_no_more_public_rows_than_a_client_has_records() -> None:
-    """Half of 60 play a client of 80."""
+def test_inner_part_needs_at_most_as_many_public_rows_as_records() -> None:
+    """Half of 60 rows stand for a client of 80."""
     (found,) = learnt_inversion(anchored(within=True), Side(public=PUBLIC[:60]))
     assert "inner part" in found.knows
     (without,) = learnt_inversion(anchored(), Side(public=PUBLIC[:60]))
@@ -316,22 +316,22 @@ def test_the_inner_part_needs_no_more_public_rows_than_a_client_has_records() ->
 
 
 @pytest.mark.parametrize(("size", "used"), [(1, False), (2, True)])
-def test_the_inner_part_is_of_use_from_two_records_of_a_client(size: int, used: bool) -> None:
-    """A draw of public rows of whom two are told better with it, as is any single one."""
+def test_inner_part_helps_from_two_records_on(size: int, used: bool) -> None:
+    """Clients of two records use it, clients of one record do not."""
     request = AnchorRequest(ANCHORS, EuclideanSpace(), True)
     view = replace(view_of(np.split(ROWS[:12], 12 // size), request), embedding=ROWS[:0])
     (found,) = learnt_inversion(view, Side(public=PUBLIC[:60], seed=2))
     assert ("inner part" in found.knows) == used
 
 
-def test_the_inner_part_of_each_client_goes_with_the_anchors_that_it_was_told() -> None:
-    """Client 1 has anchors of its own. Where client 2 sends no inner part, that of client 0 is left alone."""
+def test_inner_part_uses_the_anchors_of_its_client() -> None:
+    """Client 1 has its own anchors. If client 2 sends no inner part, that of client 0 is not used for it."""
     own = AnchorRequest(skewed(4, 12, 5), EuclideanSpace(), True)
     shared = AnchorRequest(ANCHORS, EuclideanSpace(), True)
 
-    def view(*told: AnchorRequest, lacking: tuple[int, ...] = ()) -> View:
+    def view(*reported: AnchorRequest, lacking: tuple[int, ...] = ()) -> View:
         transcript = Transcript()
-        for client, (part, request) in enumerate(zip(cut(ROWS), told, strict=True)):
+        for client, (part, request) in enumerate(zip(cut(ROWS), reported, strict=True)):
             ((seen, reply),) = view_of([part], request).transcript.of(AnchorDistances)
             if client in lacking:
                 reply = replace(reply, inside=reply.inside[:, :0])
@@ -353,7 +353,7 @@ def test_the_inner_part_of_each_client_goes_with_the_anchors_that_it_was_told() 
     np.testing.assert_allclose(one_lacks[[0, 2]], bare[[0, 2]], rtol=1e-6)
 
 
-def test_noise_on_distances_and_a_key_keep_the_inner_part_from_being_read() -> None:
+def test_distance_noise_and_a_key_hide_the_inner_part() -> None:
     noisy = AnchorRequest(ANCHORS, EuclideanSpace(), True, GaussianNoise(on="distances", level=0.01))
     view = replace(view_of(cut(ROWS), noisy), embedding=ROWS[:0])
     for one in learnt_inversion(view, Side(public=PUBLIC[:60])):
@@ -365,7 +365,7 @@ def test_noise_on_distances_and_a_key_keep_the_inner_part_from_being_read() -> N
 # ------------------------------------------------------------------------------------------------ the map
 
 
-def test_a_map_is_inverted_by_somebody_who_knows_the_others() -> None:
+def test_map_is_inverted_with_known_other_records() -> None:
     side = knowing(0, 120, 216)
     found = list(map_inversion(mapped(ROWS[:, :2]), side))
     assert [one.numbers["known_records"] for one in found] == [120, 216]
@@ -374,7 +374,7 @@ def test_a_map_is_inverted_by_somebody_who_knows_the_others() -> None:
         assert learnt < 0.8 * guess
 
 
-def test_a_map_of_noise_tells_nothing() -> None:
+def test_random_map_reveals_nothing() -> None:
     side = knowing(40, 216)
     view = mapped(np.random.default_rng(0).normal(size=(RECORDS, 2)))
     for one in (*map_inversion(view, side), *learnt_inversion(view, side)):
@@ -392,8 +392,8 @@ def shares(view: View, side: Side, classes: np.ndarray | None = None) -> tuple[G
     return found, errors.error, errors.guess
 
 
-def test_shares_of_classes_are_read_off_places() -> None:
-    """Clients hold rows by falling first feature, so their shares differ from those of all."""
+def test_class_shares_are_inferred_from_places() -> None:
+    """Clients have rows sorted by the first feature, so their shares differ from the overall ones."""
     order = np.argsort(ROWS[:, 0])
     classes = (ROWS[order, 0] > np.median(ROWS[:, 0])).astype(np.int64)
     rows = ROWS[order]
@@ -407,7 +407,7 @@ def test_shares_of_classes_are_read_off_places() -> None:
     assert errors.beats_guessing
 
 
-def test_without_classes_shares_are_of_records_above_the_mean() -> None:
+def test_without_classes_shares_are_of_values_above_the_mean() -> None:
     found, error_, guess = shares(mapped(ROWS[:, :2]), knowing(60))
     assert found.columns is not None
     assert len(found.columns) == 12
@@ -423,7 +423,7 @@ def test_ten_known_records_are_enough_and_nine_are_not() -> None:
             list(property_inference(mapped(ROWS[:, :2]), side))
 
 
-def test_groups_are_of_the_columns_that_vary_most_and_a_constant_is_never_above_its_mean(
+def test_share_groups_use_the_most_variable_columns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     side = knowing(60)
@@ -440,8 +440,8 @@ def test_groups_are_of_the_columns_that_vary_most_and_a_constant_is_never_above_
     np.testing.assert_allclose(found.thresholds, side.values.mean(axis=0)[found.columns])
 
 
-def test_clients_of_which_too_few_records_are_known_are_guessed_at() -> None:
-    """Client 1 posts kernels, of which ten records would have to be known."""
+def test_clients_with_few_known_records_are_guessed() -> None:
+    """Client 1 posts kernels, which need ten known records."""
     transcript = Transcript()
     requests = (DistanceRequest(ANCHORS), KernelRequest(ANCHORS, 0.01))
     for client, request in enumerate(requests):
@@ -466,7 +466,7 @@ def test_clients_of_which_too_few_records_are_known_are_guessed_at() -> None:
         list(property_inference(view, side))
 
 
-def test_shares_are_parts_of_a_whole_whatever_a_regression_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shares_are_clipped_to_0_and_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "raydr.attacks.property_inference.predicted", lambda _, posts: np.tile([-0.5, 1.5], (len(posts), 1))
     )
@@ -484,7 +484,7 @@ def certain_and_wrong(view: View, side: Side) -> list[Reconstruction]:
     return [Reconstruction(uses=(), knows="", estimate=estimate, guess=ROWS.mean(axis=0), certain=sure)]
 
 
-def test_of_what_an_attack_is_certain_of_what_is_wrong_does_not_count_as_right() -> None:
+def test_wrong_certain_records_do_not_count_as_exact() -> None:
     attack = Attack("sure", "", certain_and_wrong)
     (verdict,) = judged(attack, anchored(), PUBLIC_SIDE, truth_of(ROWS), lambda kind: 0)
     assert verdict.certificate is not None
@@ -492,7 +492,7 @@ def test_of_what_an_attack_is_certain_of_what_is_wrong_does_not_count_as_right()
 
 
 @pytest.mark.parametrize(("off", "right"), [(0.9e-3, 100), (1.1e-3, 0)])
-def test_a_record_is_exact_within_a_thousandth_of_its_distance_from_the_mean(off: float, right: int) -> None:
+def test_record_is_exact_within_a_thousandth_of_its_distance(off: float, right: int) -> None:
     apart = ROWS - ROWS.mean(axis=0)
 
     def close(view: View, side: Side) -> list[Reconstruction]:
@@ -506,8 +506,8 @@ def test_a_record_is_exact_within_a_thousandth_of_its_distance_from_the_mean(off
 
 
 @pytest.mark.parametrize(("above", "found"), [(0, 0.25), (2, 0.25), (3, 0.0)])
-def test_members_are_found_at_one_false_alarm_in_a_thousand(above: int, found: float) -> None:
-    """Of 2,000 others two may score higher than the members that are found, and a third one may not."""
+def test_members_are_found_at_a_false_alarm_rate_of_0_001(above: int, found: float) -> None:
+    """Two of 2,000 others may score above the found members, a third may not."""
     members = np.arange(2040) < 40
     scores = np.where(np.arange(2040) < 10, 2.0, 0.0)
     scores[40 : 40 + above] = 3.0

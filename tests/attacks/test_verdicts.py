@@ -1,4 +1,4 @@
-"""Findings held against the records: errors, counts, thresholds and the best attempt, by numbers worked out by hand."""
+"""Scoring of findings: errors, counts, thresholds and the best attempt, with values computed by hand."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def quantiles(values: Any) -> Quantiles:
 # ------------------------------------------------------------------------------------------------ reconstructions
 
 
-def test_errors_are_distances_over_lengths_and_over_distances_from_the_mean_of_records_that_count() -> None:
+def test_errors_are_relative_to_length_and_distance_from_mean() -> None:
     spared = np.array([3, 7, 8])
     counted = np.setdiff1d(np.arange(23), spared)
     values = ROWS + WRONG
@@ -99,7 +99,7 @@ def test_errors_are_distances_over_lengths_and_over_distances_from_the_mean_of_r
         assert vars(of) == pytest.approx(vars(expected), rel=1e-12)
 
 
-def test_six_records_are_shown_evenly_from_the_best_known_to_the_worst() -> None:
+def test_six_examples_range_from_best_to_worst() -> None:
     angle = 2.0 * np.pi * np.arange(11) / 11.0
     truth = truth_of(np.column_stack([np.cos(angle), np.sin(angle)]))  # all as far from the mean
     off = np.random.default_rng(0).permutation(11)
@@ -108,15 +108,15 @@ def test_six_records_are_shown_evenly_from_the_best_known_to_the_worst() -> None
     assert [off[int(one.row)] for one in shown] == [0, 2, 4, 6, 8, 10]
 
 
-def test_the_part_that_is_exact_is_of_the_records_that_count() -> None:
-    """Ten of 23 are right, two of them spared: eight of 21."""
+def test_exact_part_is_of_scored_records() -> None:
+    """Ten of 23 records are exact and two of them are not scored: eight of 21."""
     values = np.where(np.arange(23)[:, None] < 10, ROWS, ROWS + WRONG)
     found = AttackErrors.of(Estimate.of(np.arange(23), values), GUESS, truth_of(ROWS), np.array([0, 1]))
     assert found.errors.exact == 8 / 21
 
 
-def test_a_record_that_is_off_by_just_the_threshold_is_not_exact() -> None:
-    """All are at distance 4 from the mean; the first is off by the threshold, the last by half of it."""
+def test_record_at_the_threshold_is_not_exact() -> None:
+    """All records are at distance 4 from the mean; the first error is the threshold, the last is half of it."""
     rows = np.array([[0.0, 4.0], [0.0, -4.0], [0.0, 4.0], [0.0, -4.0]])
     moved = rows + np.array([[4.0 * EXACT, 0.0], [0.0, 0.0], [0.0, 0.0], [2.0 * EXACT, 0.0]])
     finding = replace(recovered(moved), guess=np.zeros(2), certain=np.ones(4, np.bool_))
@@ -125,8 +125,8 @@ def test_a_record_that_is_off_by_just_the_threshold_is_not_exact() -> None:
     assert (verdict.certificate.called_exact, verdict.certificate.of_those_exact) == (4, 3)
 
 
-def test_what_an_attack_is_certain_of_is_counted_among_records_that_count() -> None:
-    """Certain of 0 to 11; spared are 0 to 4; right are 3 to 8."""
+def test_certain_records_are_counted_among_scored_ones() -> None:
+    """The attack is certain of 0 to 11; 0 to 4 are not scored; 3 to 8 are exact."""
     values = np.where(np.isin(np.arange(23), np.arange(3, 9))[:, None], ROWS, ROWS + WRONG)
     finding = recovered(values, certain=np.arange(23) < 12)
     (verdict,) = verdicts(finding, side=Side(public=ROWS[:0], spared=np.arange(5)))
@@ -134,7 +134,7 @@ def test_what_an_attack_is_certain_of_is_counted_among_records_that_count() -> N
     assert verdict.errors.records == 18
 
 
-def test_so_many_of_the_known_records_as_an_attempt_says_are_not_scored() -> None:
+def test_known_records_of_an_attempt_are_not_scored() -> None:
     known = np.array([20, 4, 9, 1])
     side = Side(public=ROWS[:0], known=known, values=ROWS[known], spared=np.array([4, 22]))
     (verdict,) = verdicts(recovered(ROWS + WRONG, numbers={"known_records": 3}), side=side)
@@ -147,8 +147,8 @@ def test_so_many_of_the_known_records_as_an_attempt_says_are_not_scored() -> Non
         AttackErrors.of(Estimate(()), GUESS, truth_of(ROWS), NOBODY)
 
 
-def test_a_record_that_is_the_mean_itself_is_measured_by_a_millionth_of_the_usual_distance() -> None:
-    """Distances from the mean are 0.3, 0.3, 0 and 0, so usually the root of 0.18 / 4; of equal records it is 1."""
+def test_record_at_the_mean_uses_a_millionth_of_the_usual_distance() -> None:
+    """Distances from the mean are 0.3, 0.3, 0 and 0: the usual one is sqrt(0.18 / 4), and 1 for equal records."""
     rows = np.array([[0.3], [-0.3], [0.0], [0.0]])
     found = AttackErrors.of(Estimate.of(np.arange(4), rows + 0.5), np.zeros(1), truth_of(rows), NOBODY)
     usual = 1e-6 * np.sqrt(0.045)
@@ -158,8 +158,8 @@ def test_a_record_that_is_the_mean_itself_is_measured_by_a_millionth_of_the_usua
     np.testing.assert_array_equal(found.centred, 0.25)
 
 
-def test_records_are_shown_evenly_over_the_quantiles_of_the_error_beside_their_own_estimates() -> None:
-    """Of 21 that count and 6 shown: the best, the 4th, 8th, 12th and 16th after it, and the worst."""
+def test_examples_are_spread_over_the_error_quantiles() -> None:
+    """Of 21 scored records, 6 are shown: the best, the 4th, 8th, 12th and 16th after it, and the worst."""
     spared = np.array([0, 12])
     truth = replace(truth_of(ROWS), shown=np.array([3, 1]), names=[f"row {row}" for row in range(23)])
     (verdict,) = verdicts(recovered(ROWS + WRONG), truth=truth, side=Side(public=ROWS[:0], spared=spared))
@@ -174,7 +174,7 @@ def test_records_are_shown_evenly_over_the_quantiles_of_the_error_beside_their_o
         assert one.recovered == tuple(float(f"{value:.5g}") for value in (ROWS + WRONG)[row, [3, 1]])
 
 
-def test_estimates_without_an_order_are_matched_so_that_squared_errors_are_least_within_each_client() -> None:
+def test_unordered_estimates_are_matched_within_each_client() -> None:
     draw = np.random.default_rng(5)
     estimates = {1: draw.normal(3.0, 2.0, (4, 4)), 3: draw.normal(3.0, 2.0, (5, 4))}
     sizes, firsts = (6, 4, 8, 5), {1: 6, 3: 18}
@@ -201,22 +201,20 @@ def test_estimates_without_an_order_are_matched_so_that_squared_errors_are_least
     ("others", "above", "found"),
     [(999, 0, 0.4), (999, 1, 0.0), (1000, 1, 0.4), (1000, 2, 0.0), (1999, 1, 0.4), (1999, 2, 0.0)],
 )
-def test_one_other_in_a_thousand_rounded_down_may_be_taken_for_a_member(
-    others: int, above: int, found: float
-) -> None:
-    """Two of five members score 2, and so many others 3."""
+def test_false_alarm_count_is_rounded_down(others: int, above: int, found: float) -> None:
+    """Two of five members score 2, and two others score 3."""
     scores = np.array([2.0, 2.0, 0.0, 0.0, -1.0, *[3.0] * above, *[0.0] * (others - above)])
-    told = membership_of(scores, np.arange(len(scores)) < 5)
-    assert (told.tpr, told.members, told.others) == (found, 5, others)
+    reported = membership_of(scores, np.arange(len(scores)) < 5)
+    assert (reported.tpr, reported.members, reported.others) == (found, 5, others)
 
 
-def test_members_that_score_as_high_as_the_threshold_are_not_found() -> None:
-    told = membership_of(np.array([2.0, 1.0, 2.0, 0.0]), np.array([True, True, False, False]))
-    assert told.tpr == 0.0
-    assert told.auc == (0.5 + 1 + 0 + 1) / 4  # of four pairs two are won, one is even, one is lost
+def test_members_at_the_threshold_are_not_found() -> None:
+    reported = membership_of(np.array([2.0, 1.0, 2.0, 0.0]), np.array([True, True, False, False]))
+    assert reported.tpr == 0.0
+    assert reported.auc == (0.5 + 1 + 0 + 1) / 4  # of four pairs two are won, one is even, one is lost
 
 
-def test_candidates_of_one_sort_alone_are_no_test() -> None:
+def test_candidates_of_one_class_are_no_test() -> None:
     for members in (np.ones(4, np.bool_), np.zeros(4, np.bool_)):
         with pytest.raises(NotApplicableError, match="candidates are not of both kinds"):
             membership_of(np.arange(4.0), members)
@@ -230,12 +228,12 @@ def test_candidates_of_one_sort_alone_are_no_test() -> None:
         (0.4, 0.0, 100, False),
         (0.5, 15 / 1500, 1500, False),  # a hundredth
         (0.5, 15 / 1499, 1499, True),
-        (0.5, 14 / 1000, 1000, False),  # too few to be no chance
+        (0.5, 14 / 1000, 1000, False),  # too few to exclude chance
         (0.5, 15 / 1000, 1000, True),
         (0.5, 1.0, 14, False),
     ],
 )
-def test_members_are_told_apart_on_the_whole_or_surely_some_of_them(
+def test_membership_succeeds_by_auc_or_by_certain_members(
     auc: float, tpr: float, members: int, tells: bool
 ) -> None:
     assert Membership(auc=auc, tpr=tpr, members=members, others=2000).tells_apart is tells
@@ -244,7 +242,7 @@ def test_members_are_told_apart_on_the_whole_or_surely_some_of_them(
 # ------------------------------------------------------------------------------------------------ shares, columns
 
 
-def test_errors_of_shares_are_means_over_clients_with_rows_and_groups() -> None:
+def test_share_errors_are_means_over_clients_and_groups() -> None:
     rows = np.array([[1.0, 5.0], [2.0, 6.0], [3.0, 5.0], [9.0, 9.0]])
     shares = np.array([[0.5, 0.25], [0.125, 0.875], [1.0, 0.5]])
     guess = np.array([0.25, 0.75])
@@ -269,14 +267,14 @@ def test_errors_of_shares_are_means_over_clients_with_rows_and_groups() -> None:
 
 
 @pytest.mark.parametrize(("error", "beats"), [(0.89, True), (0.9, False), (0.91, False)])
-def test_a_tenth_of_the_error_of_a_guess_is_to_be_taken_away(error: float, beats: bool) -> None:
+def test_success_needs_a_tenth_less_error_than_guessing(error: float, beats: bool) -> None:
     assert ShareErrors(error=error, guess=1.0, groups=1, clients=1).beats_guessing is beats
     assert ShareErrors(error=error / 2.0, guess=0.5, groups=1, clients=1).beats_guessing is beats
     assert ColumnErrors(column="a", error=error, guess=1.0).beats_guessing is beats
     assert ColumnErrors(column="a", error=error / 2.0, guess=0.5).beats_guessing is beats
 
 
-def test_a_column_that_the_rest_tells_already_is_not_told_by_messages() -> None:
+def test_column_known_from_the_others_is_not_a_leak() -> None:
     assert not ColumnErrors(column="a", error=0.0, guess=1e-3).beats_guessing
     assert ColumnErrors(column="a", error=0.0, guess=1.1e-3).beats_guessing
 
@@ -294,8 +292,8 @@ def columns_of(
     return column_errors(finding, replace(truth_of(true), **truth), np.asarray(spared, np.int64))
 
 
-def test_errors_of_columns_are_over_their_deviation_and_a_guess_is_no_worse_than_the_mean() -> None:
-    """Four records count. Messages add less to column b than to d; the others are constant, or all but constant."""
+def test_column_errors_are_relative_to_their_deviation() -> None:
+    """Four records are scored. Messages reveal less of column b than of d; the others are nearly constant."""
     b, d = np.array([1.0, -1.0, 3.0, 5.0, 99.0]), np.array([0.0, 2.0, 4.0, 6.0, 9.0])
     constant, near = np.array([0.1, 0.1, 0.1, 0.1, 9.0]), np.array([0.0, 1e-200, 0.0, 0.0, 9.0])
     true = np.column_stack([constant, b, near, d])
@@ -309,8 +307,8 @@ def test_errors_of_columns_are_over_their_deviation_and_a_guess_is_no_worse_than
     assert [one.column for one in columns_of(true, estimates, guesses, spared=[4])] == ["3", "1"]
 
 
-def test_a_column_of_two_values_is_told_by_the_mean_of_the_parts_of_either_that_are_told_rightly() -> None:
-    """Values 2 and 6, so that above 4 is said to be 6; 4 itself is not above."""
+def test_binary_columns_are_scored_by_balanced_accuracy() -> None:
+    """Values are 2 and 6, so estimates above 4 mean 6, and 4 itself means 2."""
     true = np.array([[6.0], [2.0], [2.0], [2.0], [6.0]])
     estimates = np.array([[4.1], [3.9], [5.0], [4.0], [4.0]])  # of 6 one of two, of 2 two of three
     guesses = np.array([[3.0], [3.0], [5.0], [5.0], [3.0]])  # of 6 none, of 2 one
@@ -319,7 +317,7 @@ def test_a_column_of_two_values_is_told_by_the_mean_of_the_parts_of_either_that_
     assert found.accuracy_guess == pytest.approx((0.0 + 1 / 3) / 2)
 
 
-def test_columns_that_nobody_could_be_wrong_about_are_no_test() -> None:
+def test_constant_columns_are_no_test() -> None:
     with pytest.raises(NotApplicableError, match="no column of these records varies"):
         columns_of(np.ones((4, 2)), np.ones((4, 2)), np.ones((4, 2)))
     tenths = np.full((23, 1), 0.1)
@@ -333,8 +331,8 @@ def test_columns_that_nobody_could_be_wrong_about_are_no_test() -> None:
 # ------------------------------------------------------------------------------------------------ verdicts
 
 
-def test_findings_of_a_variant_are_draws_of_which_the_worst_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three draws take 1.2345, 2.5 and 0.25 seconds, and another attempt takes 3."""
+def test_worst_draw_of_a_variant_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three draws take 1.2345, 2.5 and 0.25 seconds; another attempt takes 3."""
     clock = iter([10.0, 11.2345, 20.0, 22.5, 30.0, 30.25, 40.0, 43.0004, 50.0])
     monkeypatch.setattr("raydr.attacks.scoring.time", SimpleNamespace(perf_counter=lambda: next(clock)))
     draws = [
@@ -348,7 +346,7 @@ def test_findings_of_a_variant_are_draws_of_which_the_worst_is_told(monkeypatch:
     assert single.seconds == 3.0
 
 
-def test_a_verdict_has_what_its_finding_has_and_nothing_of_other_kinds() -> None:
+def test_verdict_has_only_the_fields_of_its_finding() -> None:
     truth = replace(truth_of(ROWS, members=np.array([True, False, False])), classes=np.arange(23) % 2)
     bound = {"epsilon": 0.5, "measured": 1.5, "claimed": 1.25, "delta": 1e-6, "confidence": 0.99}
     about: dict[str, Any] = {"knows": "a little", "numbers": {"n": 3.0}, "uses": (Kernels, Distances)}
@@ -379,7 +377,7 @@ def test_a_verdict_has_what_its_finding_has_and_nothing_of_other_kinds() -> None
     assert vars(found[4].bound) == bound
 
 
-def test_an_attack_that_stops_short_keeps_what_it_found_and_says_why_it_stopped() -> None:
+def test_interrupted_attack_keeps_its_findings_and_a_reason() -> None:
     def stopping(view: View, side: Side) -> Iterator[Finding]:
         yield recovered(ROWS + WRONG, variant="first")
         raise NotApplicableError("it is tired.")
@@ -401,7 +399,7 @@ def test_an_attack_that_stops_short_keeps_what_it_found_and_says_why_it_stopped(
         (1.0 + 2e-9, 1.0, 1.0 + 2e-9, True),
     ],
 )
-def test_a_claim_is_broken_by_the_larger_of_both_bounds(
+def test_claim_is_broken_by_the_larger_bound(
     epsilon: float, measured: float, shown: float, broken: bool
 ) -> None:
     for unit in (1.0, 3.0):
@@ -441,7 +439,7 @@ def audit_of(*found: Verdict) -> Audit:
 @pytest.mark.parametrize(
     ("median", "guess", "leakage"), [(0.25, 1.0, 0.75), (0.25, 0.5, 0.5), (2.0, 0.5, 0.0), (1.0, 0.0, 0.0)]
 )
-def test_leakage_is_the_part_of_a_guess_error_that_the_messages_took_away(
+def test_leakage_is_the_relative_reduction_of_the_guess_error(
     median: float, guess: float, leakage: float
 ) -> None:
     assert attempt("a", errors=errors(median, guess)).leakage == leakage
@@ -449,7 +447,7 @@ def test_leakage_is_the_part_of_a_guess_error_that_the_messages_took_away(
     assert not errors(guess, guess).beats_guessing
 
 
-def test_an_audit_tells_the_worst_of_every_sort() -> None:
+def test_audit_reports_the_worst_of_each_kind() -> None:
     lost, won = (
         Membership(auc=auc, tpr=tpr, members=100, others=100) for auc, tpr in ((0.55, 0.0), (0.7, 0.1))
     )
@@ -482,7 +480,7 @@ def test_an_audit_tells_the_worst_of_every_sort() -> None:
     assert (found.attributes.variant, found.attributes.inferred_columns) == ("two", columns[:2])
 
 
-def test_an_audit_that_found_nothing_says_nothing() -> None:
+def test_audit_without_findings_reports_none() -> None:
     nothing = audit_of(attempt("inapplicable", why="none."))
     assert (nothing.nearest, nothing.leakage, nothing.exact, nothing.reconstructions) == (None, 0.0, 0.0, 0)
     assert (nothing.membership_auc, nothing.members, nothing.shares, nothing.attributes) == (None,) * 4

@@ -1,4 +1,4 @@
-"""The catalogue: built-in tables are what it says they are, and what is absent is explained."""
+"""The catalogue: built-in tables match their description, and absent ones have an explanation."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_public_source_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def medmnist(rows: tuple[int, int, int]) -> dict[str, np.ndarray]:
-    """An archive like MedMNIST's, in colour: every pixel tells its split and row."""
+    """Write an archive like MedMNIST's, in colour, in which every pixel encodes split and row."""
     archive = {}
     for number, (split, count) in enumerate(zip(("train", "test", "val"), rows, strict=True)):
         images = np.zeros((count, 28, 28, 3), dtype=np.uint8)

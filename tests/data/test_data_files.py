@@ -1,4 +1,4 @@
-"""The user's own files: what is read, and that every fault is answered with its column, line and remedy."""
+"""User files: what is read, and errors with column, line and remedy."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def write(tmp_path: Path) -> WriteText:
 
 
 def refusal(**arguments: Any) -> str:
-    """Return the one-paragraph answer to a bad request."""
+    """Return the one paragraph of the error."""
     with pytest.raises(DataError) as caught:
         load(**arguments)
     message = str(caught.value)
@@ -76,7 +76,7 @@ class TestReading:
         table = load(path=write("a,b\n1,2\n3,4\n".replace(",", separator)))
         np.testing.assert_array_equal(table.rows, [[1, 2], [3, 4]])
 
-    def test_byte_order_mark_and_blanks_in_the_header_are_no_part_of_names(self, write: WriteText) -> None:
+    def test_byte_order_mark_and_blanks_are_not_part_of_names(self, write: WriteText) -> None:
         assert load(path=write("\ufeffa, b\n1, 2\n3, 4\n")).features == ("a", "b")
 
     def test_header_of_counted_columns_is_a_header(self, write: WriteText) -> None:
@@ -90,7 +90,7 @@ class TestReading:
         table = load(path=write(PATIENTS), label="site", client="site", features=["age"])
         assert table.label_names == table.client_names == ("north", "south")
 
-    def test_whole_float_labels_are_spelt_as_whole_numbers_in_numeric_order(self, write: WriteText) -> None:
+    def test_whole_float_labels_are_integers_in_numeric_order(self, write: WriteText) -> None:
         table = load(path=write("a,grade\n1,10.0\n2,9.0\n3,2.5\n"), label="grade")
         assert table.label_names == ("2.5", "9", "10")
 
@@ -98,7 +98,7 @@ class TestReading:
         table = load(path=write("a,kind\n1, x\n2,x \n3,y\n"), label="kind")
         assert table.label_names == ("x", "y")
 
-    def test_na_is_a_name_among_names_and_a_gap_among_numbers(self, write: WriteText) -> None:
+    def test_na_is_text_among_text_and_missing_among_numbers(self, write: WriteText) -> None:
         path = write("a,land,grade\n1,NA,1\n2,ZA,NA\n3,NA,2\n")
         assert load(path=path, label="land", features=["a"]).label_names == ("NA", "ZA")
         assert "'grade' on line 3" in refusal(path=path, label="grade", features=["a"])
@@ -165,7 +165,7 @@ class TestReading:
 
 
 class TestColumnsThatHoldMoreLater:
-    """What a column holds is known at its end; it is read as what Arrow makes of it whole."""
+    """The type of a column is known only at its end; the result equals Arrow's for the whole file."""
 
     LATER: ClassVar = {
         "whole": [1, 2],
@@ -184,7 +184,7 @@ class TestColumnsThatHoldMoreLater:
     }
 
     @pytest.mark.parametrize("which", [[name] for name in LATER] + [list(LATER)], ids=", and ".join)
-    def test_they_are_what_they_are_when_read_whole(
+    def test_late_values_give_the_same_types_as_one_read(
         self, which: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         rows = 400
@@ -276,7 +276,7 @@ class TestFeatureFaults:
         kept = load(path=path, missing="drop", **options)
         np.testing.assert_array_equal(kept.rows, [[1], [3]])
 
-    def test_a_class_of_dropped_rows_only_is_no_fault(self, write: WriteText) -> None:
+    def test_class_of_only_dropped_rows_is_allowed(self, write: WriteText) -> None:
         table = load(path=write("a,kind\n1,x\n,y\n3,x\n"), label="kind", missing="drop")
         assert table.labels is not None
         assert set(table.labels.tolist()) == {0}
@@ -323,7 +323,7 @@ class TestColumnFaults:
         assert "no feature column" in refusal(path=write("a\nx\ny\n"), label="a")
         assert "no feature column" in refusal(path=write(PATIENTS), features=[])
 
-    def test_unnamed_column_is_not_taken_for_a_feature(self, write: WriteText) -> None:
+    def test_unnamed_column_is_not_a_feature(self, write: WriteText) -> None:
         path = write(",a\n1,5\n1,6\n")
         assert "column 1 has no name" in refusal(path=path)
         assert load(path=path, features=["a"]).features == ("a",)
@@ -343,7 +343,7 @@ class TestColumnFaults:
 
 class TestFileFaults:
     @pytest.mark.parametrize(
-        ("name", "content", "said"),
+        ("name", "content", "sentence"),
         [
             ("x.csv", b"", "empty"),
             ("x.csv", b"\n\n", "empty"),
@@ -360,9 +360,11 @@ class TestFileFaults:
             ("x.xlsx", b"anything", ".csv, .parquet, .npy, .npz"),
         ],
     )
-    def test_files_that_are_no_table(self, tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    def test_files_without_a_table_are_refused(
+        self, tmp_path: Path, name: str, content: bytes, sentence: str
+    ) -> None:
         (tmp_path / name).write_bytes(content)
-        assert said in refusal(path=tmp_path / name)
+        assert sentence in refusal(path=tmp_path / name)
 
     def test_latin_1_cells(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         path = tmp_path / "x.csv"
@@ -413,7 +415,7 @@ class TestFileFaults:
 
 
 def npy(descr: str, shape: str, body: bytes) -> bytes:
-    """A .npy file with a header of one's own."""
+    """Return a .npy file with this header."""
     header = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + body
 
@@ -470,14 +472,14 @@ HEADERS: dict[str, tuple[bytes, str]] = {
 
 
 class TestArraysOfOthers:
-    """A header says what it likes: it is held against the file and the memory before it is believed."""
+    """Array headers are compared with the file size and the memory before use."""
 
     @pytest.mark.parametrize("case", HEADERS)
     @pytest.mark.parametrize("ending", [".npy", ".npz"])
-    def test_a_header_that_does_not_fit_the_file_is_told_with_what_the_file_holds(
+    def test_wrong_array_header_is_refused_with_the_file_size(
         self, tmp_path: Path, case: str, ending: str
     ) -> None:
-        content, said = HEADERS[case]
+        content, sentence = HEADERS[case]
         path = tmp_path / f"x{ending}"
         path.write_bytes(content)
         if ending == ".npz":
@@ -486,18 +488,18 @@ class TestArraysOfOthers:
         message = refusal(path=path)
         assert str(path) in message
         assert ("its header" if ending == ".npy" else "the header of 'X'") in message
-        assert said in message
+        assert sentence in message
         assert "again, or save the array again" in message or "Save plain arrays" in message
         assert len(message) < 1000
 
-    def test_an_array_larger_than_the_free_memory_is_refused_by_its_header(
+    def test_array_larger_than_memory_is_refused_by_its_header(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path = tmp_path / "x.npy"
         header = npy("'<f8'", f"({2**35}, 4)", b"")
         with path.open("wb") as file:
             file.write(header)
-            file.truncate(len(header) + 2**40)  # a hole: it takes no room
+            file.truncate(len(header) + 2**40)  # a sparse file, which needs no space
         message = refusal(path=path)
         assert "its header gives the shape (34359738368, 4) of float64: 1 TiB of memory is needed" in message
         assert "raydr plan FILE --rows 34359738368" in message
@@ -511,12 +513,12 @@ class TestArraysOfOthers:
         monkeypatch.setattr("raydr.memory.available_memory_bytes", lambda: 5_100_000)
         assert load(path=whole).rows.shape == (1000, 1000)
 
-    def test_a_member_that_is_no_array_is_named(self, tmp_path: Path) -> None:
+    def test_archive_member_without_an_array_is_named(self, tmp_path: Path) -> None:
         with zipfile.ZipFile(tmp_path / "x.npz", "w") as file:
             file.writestr("X", "a,b\n1,2\n")
         assert "the header of 'X' cannot be read" in refusal(path=tmp_path / "x.npz")
 
-    def test_a_cut_archive_is_refused(self, tmp_path: Path) -> None:
+    def test_truncated_archive_is_refused(self, tmp_path: Path) -> None:
         whole = io.BytesIO()
         np.savez_compressed(whole, X=np.random.default_rng(0).normal(size=(50, 4)))
         path = tmp_path / "x.npz"
@@ -524,9 +526,7 @@ class TestArraysOfOthers:
             path.write_bytes(whole.getvalue()[:length])
             assert "cannot be read as a .npz file" in refusal(path=path)
 
-    def test_what_memory_does_not_suffice_for_is_told_in_one_paragraph(
-        self, write: WriteText, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_out_of_memory_is_one_paragraph(self, write: WriteText, monkeypatch: pytest.MonkeyPatch) -> None:
         def full(*_: object, **__: object) -> None:
             raise MemoryError("Unable to allocate 29 TiB")
 
@@ -535,15 +535,15 @@ class TestArraysOfOthers:
 
 
 def memory_of(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let so many bytes of memory be free."""
+    """Set the number of free bytes of memory."""
     monkeypatch.setattr("raydr.memory.available_memory_bytes", lambda: count)
     monkeypatch.setattr(text_tables, "available_memory_bytes", lambda: count)
 
 
 class TestFilesThatUnpackToMore:
-    """A small file may hold a large table: what it takes is told by its footer, or found out within half of memory."""
+    """A small file may hold a large table: its size comes from its footer, or is limited to half of memory."""
 
-    def test_text_is_unpacked_up_to_half_of_the_free_memory(
+    def test_text_is_unpacked_up_to_half_of_free_memory(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path = tmp_path / "x.csv.gz"
@@ -557,7 +557,7 @@ class TestFilesThatUnpackToMore:
 
     @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
     @pytest.mark.parametrize("start", ["", "a,b\n"])
-    def test_a_line_without_end_is_refused(
+    def test_endless_line_is_refused(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str, encoding: str
     ) -> None:
         monkeypatch.setattr(dialect, "LONGEST_LINE", 2**22)
@@ -568,7 +568,7 @@ class TestFilesThatUnpackToMore:
         path.write_bytes(gzip.compress(b"a,b\n" + b"11,22\n" * 2**20))
         assert len(load(path=path, rows=2, missing="drop", features=["a"], for_map=False).rows) == 2
 
-    def test_a_footer_that_promises_more_than_the_free_memory_is_refused(
+    def test_parquet_footer_larger_than_memory_is_refused(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path = tmp_path / "x.parquet"
@@ -583,7 +583,7 @@ class TestFilesThatUnpackToMore:
         memory_of(2**26, monkeypatch)
         assert load(path=path).rows.shape == (200_000, 2)
 
-    def test_long_text_that_a_parquet_file_holds_once_is_not_multiplied(
+    def test_dictionary_text_in_parquet_is_not_expanded(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path = tmp_path / "x.parquet"
@@ -600,7 +600,7 @@ class TestFilesThatUnpackToMore:
             "the longest cell of the column 'note' has 1000000 bytes, and each of its 3000 cells" in message
         )
 
-    def test_a_matrix_of_single_cells_without_content_is_refused(
+    def test_empty_single_cell_matrix_is_refused(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         pytest.importorskip("anndata")
@@ -619,7 +619,7 @@ class TestFilesThatUnpackToMore:
         assert "when unpacked: 36.38 TiB of memory is needed" in refusal(path=path)
 
 
-def test_an_archive_of_arrays_is_that_of_numpy_whatever_the_arrays_are_called(tmp_path: Path) -> None:
+def test_written_archive_is_readable_by_numpy(tmp_path: Path) -> None:
     arrays = {"file": np.arange(3.0), "allow_pickle": np.array(["a", "bc"]), "empty": np.empty((0, 2))}
     ours, theirs = tmp_path / "ours.npz", io.BytesIO()
     for is_compressed, save in ((False, np.savez), (True, np.savez_compressed)):
@@ -634,6 +634,6 @@ def test_an_archive_of_arrays_is_that_of_numpy_whatever_the_arrays_are_called(tm
         assert ours.read_bytes() == theirs.getvalue()[: theirs.tell()]
 
 
-def test_an_archive_of_arrays_takes_no_python_objects() -> None:
+def test_written_archive_refuses_python_objects() -> None:
     with pytest.raises(ValueError, match="Object arrays cannot be saved"):
         write_array_archive(io.BytesIO(), {"words": np.array([{"a": 1}], dtype=object)})

@@ -1,4 +1,4 @@
-"""Edge lists become tables whose rows, under the exponential map, lie as far from each other as the graph says."""
+"""Edge lists become tables whose hyperbolic distances equal the distances in the graph."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_graph_with_cycles_and_classes(tmp_path: Path) -> None:
         (None, "could not be read"),
     ],
 )
-def test_what_is_no_edge_list_is_refused(tmp_path: Path, content: str | None, words: str) -> None:
+def test_invalid_edge_lists_are_refused(tmp_path: Path, content: str | None, words: str) -> None:
     if content is not None:
         (tmp_path / "graph.csv").write_text(content)
     with pytest.raises(DataError, match=words):
@@ -67,7 +67,7 @@ def test_what_is_no_edge_list_is_refused(tmp_path: Path, content: str | None, wo
         ({"edges": np.array([[0, None]])}, "could not be read .*pickled"),
     ],
 )
-def test_arrays_that_are_no_graph_are_refused(tmp_path: Path, arrays: dict, words: str) -> None:
+def test_arrays_without_a_graph_are_refused(tmp_path: Path, arrays: dict, words: str) -> None:
     np.savez(tmp_path / "graph.npz", **arrays)
     with pytest.raises(DataError, match=words):
         load_graph(tmp_path / "graph.npz", 2, seed=0)

@@ -1,4 +1,4 @@
-"""Rows that are set apart are mapped for nobody, and rows that are mapped are shown to nobody."""
+"""Public rows are not mapped, and mapped rows are not public."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from raydr.errors import DataError
 
 @pytest.mark.parametrize("mapped", [None, 2, 100, 140])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_no_row_is_both_mapped_and_shown(mapped: int | None, seed: int) -> None:
+def test_no_row_is_both_mapped_and_public(mapped: int | None, seed: int) -> None:
     table = load(source="digits")
     table = table.take(np.arange(150))
     private, public = set_apart(table, mapped, 10, seed)
@@ -24,6 +24,6 @@ def test_no_row_is_both_mapped_and_shown(mapped: int | None, seed: int) -> None:
     assert shown.isdisjoint({row.tobytes() for row in private.rows})
 
 
-def test_more_rows_than_there_are_cannot_be_set_apart() -> None:
+def test_too_many_public_rows_are_refused() -> None:
     with pytest.raises(DataError, match=r"Set data\.rows to 2 to 140"):
         set_apart(load(source="iris"), 141, 10, 0)

@@ -1,4 +1,4 @@
-"""Names and identities of .npz arrays, sub-samples that keep them, and a `Table` that refuses disagreeing parts."""
+"""Names and ids of .npz arrays, subsamples that keep them, and consistency checks of `Table`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TestNumpyArchives:
         np.testing.assert_array_equal(picked.rows, np.eye(3)[:, [2, 0]])
         assert picked.rows.flags.c_contiguous
 
-    def test_names_that_do_not_cover_the_codes_are_left_unused(self, tmp_path: Path) -> None:
+    def test_label_names_that_do_not_cover_the_codes_are_ignored(self, tmp_path: Path) -> None:
         np.savez(tmp_path / "x.npz", X=np.eye(3), y=np.array([1, 2, 1]), class_names=np.array(["no", "yes"]))
         assert load(path=tmp_path / "x.npz").label_names == ("1", "2")
 
@@ -54,15 +54,13 @@ class TestNumpyArchives:
             (np.array([b"p", b"q"]), ["p", "q"]),
         ],
     )
-    def test_ids_are_int64_where_that_is_exact(
-        self, tmp_path: Path, ids: np.ndarray[Any, Any], read: list[Any]
-    ) -> None:
+    def test_ids_are_int64_if_exact(self, tmp_path: Path, ids: np.ndarray[Any, Any], read: list[Any]) -> None:
         np.savez(tmp_path / "x.npz", X=np.eye(2), key=ids)
         assert load(path=tmp_path / "x.npz", id_column="key").ids.tolist() == read
 
 
 class TestSubSample:
-    def test_same_seed_same_rows_in_order_and_ids_stay_attached(self, tmp_path: Path) -> None:
+    def test_subsample_is_seeded_and_keeps_order_and_ids(self, tmp_path: Path) -> None:
         np.savez(tmp_path / "x.npz", X=np.arange(50.0)[:, None] ** 2, key=np.arange(50) + 100)
         first, again, other = (
             load(path=tmp_path / "x.npz", id_column="key", rows=20, seed=seed) for seed in (3, 3, 4)
@@ -95,11 +93,11 @@ class TestSubSample:
         expected = np.bincount(labels) * wanted / total
         assert (np.abs(np.bincount(table.labels, minlength=len(classes)) - expected) < 1).all()
 
-    def test_classes_of_one_row_are_not_drawn_in_their_order(self, tmp_path: Path) -> None:
+    def test_classes_of_one_row_are_sampled_at_random(self, tmp_path: Path) -> None:
         np.savez(tmp_path / "x.npz", X=np.arange(200)[:, None], y=np.arange(200))
         assert load(path=tmp_path / "x.npz", rows=100).ids.max() > 110
 
-    def test_names_outlive_a_sub_sample(self, tmp_path: Path) -> None:
+    def test_label_names_survive_a_subsample(self, tmp_path: Path) -> None:
         np.savez(tmp_path / "x.npz", X=np.arange(100)[:, None], y=np.r_[np.zeros(99), 1])
         assert load(path=tmp_path / "x.npz", rows=10).label_names == ("0", "1")
 
@@ -123,7 +121,7 @@ class TestTable:
         return Table(**{**fields, **changes})
 
     @pytest.mark.parametrize(
-        ("changes", "said"),
+        ("changes", "message"),
         [
             ({"rows": np.arange(9).reshape(3, 3)}, "float32 or float64"),
             ({"rows": np.zeros(3)}, "shape (3,)"),
@@ -140,8 +138,8 @@ class TestTable:
             ({"client_keys": np.zeros(3, dtype=np.int64), "client_names": ("x", "x")}, "not distinct"),
         ],
     )
-    def test_disagreeing_parts_are_refused(self, changes: dict[str, Any], said: str) -> None:
-        with pytest.raises(DataError, match=re.escape(said)):
+    def test_disagreeing_parts_are_refused(self, changes: dict[str, Any], message: str) -> None:
+        with pytest.raises(DataError, match=re.escape(message)):
             self.table(**changes)
 
     def test_take_keeps_rows_and_keys_together(self) -> None:

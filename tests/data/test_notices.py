@@ -1,4 +1,4 @@
-"""What is said of a table before it is mapped, and kept in the run's folder, without showing a value."""
+"""Notices about a table before a run: printed, stored in the folder, and without values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NAMES = ("weight", "chart", "ward", "smokes", "flat", "$x_$")
 
 
 def content(rows: int = ROWS) -> Float64Array:
-    """A measure, an identity under an innocent name, codes, zeros and ones, a constant, and a wide measure."""
+    """Return a measurement, an identity with a harmless name, codes, a binary, a constant and a wide column."""
     random = np.random.default_rng(0)
     number = np.arange(rows)
     return np.column_stack(
@@ -63,12 +63,12 @@ def write(path: Path, rows: Float64Array, site: bool = True) -> Path:
     return path
 
 
-def test_columns_are_told_by_their_numbers() -> None:
+def test_columns_are_classified_by_their_numbers() -> None:
     assert looks(content()).tolist() == [PLAIN, NUMBERING, CODES, PLAIN, ONE_VALUE, PLAIN]
     holed = content()
     holed[::7] = np.nan
     assert looks(holed).tolist() == [PLAIN, NUMBERING, CODES, PLAIN, ONE_VALUE, PLAIN]
-    assert not looks(content(10)).any(), "of few rows nothing is said"
+    assert not looks(content(10)).any(), "few rows give no notice"
     assert looks(content().astype(np.float32))[2] == CODES
     assert looks(np.full((30, 2), np.nan)).tolist() == [MOSTLY_EMPTY] * 2
     assert looks(1e5 + np.arange(60.0)[:, None] % 4).tolist() == [PLAIN], "large numbers are no codes"
@@ -87,14 +87,12 @@ def test_columns_are_told_by_their_numbers() -> None:
         (-9, np.arange(-20, 20), PLAIN),
     ],
 )
-def test_a_number_apart_from_all_others_may_be_a_code_for_missing_values(
-    code: int, values: Int64Array, found: int
-) -> None:
+def test_isolated_number_may_be_a_missing_value_code(code: int, values: Int64Array, found: int) -> None:
     column = np.concatenate([values, values[:5], [code, code]]).astype(float)
     assert looks(column[:, None]).tolist() == [found]
 
 
-def test_sites_say_alike_or_nothing() -> None:
+def test_notice_needs_agreement_of_sites() -> None:
     one, other = looks(content()), looks(content(5))
     assert common_looks([one, one, other]).tolist() == one.tolist(), "too few rows to say"
     changed = one.copy()
@@ -103,29 +101,29 @@ def test_sites_say_alike_or_nothing() -> None:
     assert common_looks([other]).tolist() == other.tolist()
 
 
-def test_no_value_is_shown_and_no_table_of_counts_is_called_codes() -> None:
-    said = of_columns(NAMES, looks(content()), ("flat",))
-    assert [text.partition(":")[0] for text in said] == ["'chart'", "'ward'", "'flat'"]
-    assert "7000" not in "".join(said)
+def test_notices_show_no_values_and_ignore_count_tables() -> None:
+    message = of_columns(NAMES, looks(content()), ("flat",))
+    assert [text.partition(":")[0] for text in message] == ["'chart'", "'ward'", "'flat'"]
+    assert "7000" not in "".join(message)
     pixels = np.arange(60)[:, None] * np.arange(1, 65) % 9
-    said = of_columns([f"p{i}" for i in range(64)], looks(pixels.astype(float)))
-    assert not any("codes of categories" in text for text in said)
+    message = of_columns([f"p{i}" for i in range(64)], looks(pixels.astype(float)))
+    assert not any("codes of categories" in text for text in message)
 
 
-def test_spreads_are_compared_with_the_middle_one() -> None:
+def test_spreads_are_compared_with_the_median() -> None:
     assert of_spreads(("a", "b", "c"), np.array([1.0, 2.0, 9.0])) == ()
-    (said,) = of_spreads(("a", "b", "$x_$"), np.array([1.0, 2.0, 300.0]))
-    assert "'$x_$' varies 150 times as much" in said
-    (said,) = of_spreads(
+    (message,) = of_spreads(("a", "b", "$x_$"), np.array([1.0, 2.0, 300.0]))
+    assert "'$x_$' varies 150 times as much" in message
+    (message,) = of_spreads(
         ("a", "b", "c", "d", "e"),
         np.array([0.0, 1.0, 50.0, 1.0, 300.0]),
     )
-    assert "'e'" in said
+    assert "'e'" in message
     assert of_spreads(("a", "b"), np.zeros(2)) == ()
     assert of_spreads(("a", "b"), np.array([0.0, 3.0])) == ()
 
 
-def test_a_federation_remembers_the_first_spread_that_it_learns() -> None:
+def test_federation_keeps_the_first_spread() -> None:
     rows = content()
     federation = federate(cut(rows, 4, 0))
     assert federation.deviation is None
@@ -141,33 +139,33 @@ def settings(path: Path, **data: Any) -> dict[str, Any]:
     }
 
 
-def test_a_run_says_so_first_and_keeps_it(tmp_path: Path) -> None:
+def test_run_prints_notices_first_and_stores_them(tmp_path: Path) -> None:
     path = write(tmp_path / "table.csv", content())
-    heard: list[str] = []
+    received: list[str] = []
 
     def listen(event: Event) -> None:
         match event:
             case IncidentEvent(text):
-                heard.append(text)
+                received.append(text)
             case StageStarted(stage):
-                heard.append(stage)
+                received.append(stage)
 
     folder = run(tiny_scenario(**settings(path)), out=tmp_path / "run", listener=listen)
     found = read_run(folder).data.notices
     assert [text.partition(":")[0] for text in found[:3]] == ["'chart'", "'ward'", "'flat'"]
     assert "'$x_$'" in found[3]
     assert "Nothing is scaled" in found[3]
-    before = heard[: heard.index("clients")]
+    before = received[: received.index("clients")]
     assert [text for text in before if text in found] == list(found[:3]), "before anything is mapped"
-    said = [fact.text for fact in mapped.facts(read_run(folder).data) if fact.name == mapped.NOTICE]
-    assert said == list(found)
+    message = [fact.text for fact in mapped.facts(read_run(folder).data) if fact.name == mapped.NOTICE]
+    assert message == list(found)
     page = (folder / "report.html").read_text()
     assert page.count("whole numbers, all distinct") == 1
     assert raydr.Result(folder).data["notices"] == list(found)
 
 
 @pytest.mark.parametrize("kind", ["sense", "fed-tsne", "fedne"])
-def test_scaled_tables_and_built_in_ones_need_no_word(tmp_path: Path, kind: str) -> None:
+def test_scaled_and_built_in_tables_have_no_notice(tmp_path: Path, kind: str) -> None:
     method = {
         "sense": {"kind": "sense", "anchors": 5, "anchor_source": "random",
                   "embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5}},
@@ -182,7 +180,7 @@ def test_scaled_tables_and_built_in_ones_need_no_word(tmp_path: Path, kind: str)
     assert read_run(tiny_run(tmp_path / "iris", method=method)).data.notices == ()
 
 
-def test_sites_with_files_of_their_own_vote(tmp_path: Path) -> None:
+def test_sites_with_own_files_vote(tmp_path: Path) -> None:
     rows, sites = content(90), []
     for number in range(3):
         path = write(tmp_path / f"{number}.csv", rows[number::3], site=False)
@@ -195,7 +193,7 @@ def test_sites_with_files_of_their_own_vote(tmp_path: Path) -> None:
     ]
 
 
-def test_quiet_hides_nothing_from_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_run_stores_notices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "table.csv", content())
     (tmp_path / "s.yaml").write_text(json.dumps(tiny() | settings(path)))
     written = []
@@ -203,21 +201,21 @@ def test_quiet_hides_nothing_from_the_folder(tmp_path: Path, capsys: pytest.Capt
         out = tmp_path / str(number)
         assert status(["run", str(tmp_path / "s.yaml"), "--out", str(out), *shown]) == 0
         written.append((out / "data.json").read_bytes())
-        said = capsys.readouterr().err
-        assert ("whole numbers, all distinct" in said) == ("--verbose" in shown)
+        message = capsys.readouterr().err
+        assert ("whole numbers, all distinct" in message) == ("--verbose" in shown)
         data = read_run(out).data
         for needle in (
             data.sources[0].sha256,
             "Columns mapped: 6: weight, chart",
             "Columns left out: site (the client)",
         ):
-            assert (needle in said) == ("--verbose" in shown)
+            assert (needle in message) == ("--verbose" in shown)
     assert written[0] == written[1]
 
 
-def test_a_check_says_what_there_is_to_look_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_notices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "table.csv", content())
     assert status(["check", str(path), "--site", "site"]) == 0
-    said = capsys.readouterr().out
-    assert f"{mapped.NOTICE}: 'chart': whole numbers, all distinct" in said
-    assert "SHA-256 of table.csv" in said
+    message = capsys.readouterr().out
+    assert f"{mapped.NOTICE}: 'chart': whole numbers, all distinct" in message
+    assert "SHA-256 of table.csv" in message

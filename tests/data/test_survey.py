@@ -1,4 +1,4 @@
-"""What sites tell of their columns: no word of an identity, only words of enough rows and sites, all of it recorded."""
+"""The survey of columns sends no identities, only words of enough rows and sites, and is recorded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def numbers(row: int) -> list[int]:
 
 @pytest.fixture
 def hospitals(tmp_path: Path) -> Path:
-    """A folder of three files of 40 patients, each with a name of its own, and the same patients in one table."""
+    """Write three files of 40 uniquely named patients, and one table of all of them."""
     folder = tmp_path / "sites"
     folder.mkdir()
     every = []
@@ -53,17 +53,17 @@ def hospitals(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Every word that leaves a site's survey."""
-    heard: set[str] = set()
+def reported(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Return every word that leaves a site in the survey."""
+    received: set[str] = set()
     spell_out = categories.spell_out
 
     def listening(sites: Any, least: int) -> Any:
-        heard.update(word for words in sites for word in words)
+        received.update(word for words in sites for word in words)
         return spell_out(sites, least)
 
     monkeypatch.setattr(categories, "spell_out", listening)
-    return heard
+    return received
 
 
 def written(folder: Path) -> str:
@@ -73,19 +73,19 @@ def written(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("central", [False, True])
-def test_no_word_of_an_identity_leaves_its_site(
-    hospitals: Path, tmp_path: Path, told: set[str], central: bool, capsys: pytest.CaptureFixture[str]
+def test_words_of_identities_stay_at_their_site(
+    hospitals: Path, tmp_path: Path, reported: set[str], central: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "all.csv" if central else hospitals
     assert status(["map", str(data), "--out", str(tmp_path / "run"), *MAP]) == 0
-    assert told == {"f", "m"}
+    assert reported == {"f", "m"}
     run = read_run(tmp_path / "run")
     assert run.data.columns == ("sex=f", "sex=m", "age", "dose")
     assert "an identity" in run.data.sources[0].left_out["patient_name"]
     for command in (["check", str(data)], ["init", str(data), "--out", str(tmp_path / "new.yaml")]):
         assert status(command) == 0
-    said = capsys.readouterr()
-    text = written(tmp_path / "run") + said.out + said.err + (tmp_path / "new.yaml").read_text()
+    message = capsys.readouterr()
+    text = written(tmp_path / "run") + message.out + message.err + (tmp_path / "new.yaml").read_text()
     assert "patient_name" in text
     assert not re.findall(r"Name\d", text)
     if not central:
@@ -93,22 +93,22 @@ def test_no_word_of_an_identity_leaves_its_site(
         assert [file.survey().words for file in files] == [{"sex": ("f", "m")}] * 3
 
 
-def test_forty_patients_are_no_forty_features(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_identities_are_not_features(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [[f"P-{row:03}", *numbers(row)] for row in range(40)]
     data = write(tmp_path / "forty.csv", "patient_id,age,dose", rows)
     arguments = ["map", str(data), "--out", str(tmp_path / "run"), "--set", "clients.count=2", *MAP[1:]]
     assert status(arguments) == 0
-    said = capsys.readouterr()
+    message = capsys.readouterr()
     assert "patient_id (text with more than one value for every two rows" in " ".join(
-        (said.out + said.err).split()
+        (message.out + message.err).split()
     )
     assert read_run(tmp_path / "run").data.columns == ("age", "dose")
-    assert "P-0" not in written(tmp_path / "run") + said.out + said.err
+    assert "P-0" not in written(tmp_path / "run") + message.out + message.err
 
 
 @given(st.integers(2, 500), st.data())
-def test_nearly_all_different_is_an_identity_at_any_size(rows: int, data: st.DataObject) -> None:
-    """On either side of one value for every two rows; a word that is told stands in enough rows."""
+def test_nearly_unique_column_is_an_identity_at_any_size(rows: int, data: st.DataObject) -> None:
+    """Cases are on either side of one value per two rows; sent words are in enough rows."""
     different = data.draw(st.integers(2, rows))
     counts = Counter(f"w{row % different}" for row in range(rows))
     kind = kind_of_texts(counts)
@@ -120,7 +120,7 @@ def test_nearly_all_different_is_an_identity_at_any_size(rows: int, data: st.Dat
     assert set(common_words(counts, kind, Threshold())) == expected
 
 
-def test_one_value_for_every_two_rows_is_no_identity_yet() -> None:
+def test_one_value_per_two_rows_is_no_identity() -> None:
     counts = {f"w{word}": 2 for word in range(9)}
     assert kind_of_texts(counts) == "text"
     assert kind_of_texts(counts | {"w0": 1}) == "identity"
@@ -130,7 +130,7 @@ def test_one_value_for_every_two_rows_is_no_identity_yet() -> None:
 def test_most_sites_decide_whether_a_column_is_an_identity(
     tmp_path: Path, identities: int, mapped: bool
 ) -> None:
-    """A site of three rows does not take a column from all others."""
+    """A site of three rows cannot exclude a column of the others."""
     files = [*sites_of(tmp_path, *[["red", "blue", "red"]] * identities, *[COMMON] * (3 - identities))]
     layout = laid_out(
         SiteFile(path=files[0]["path"], categories="one-hot", threshold=Threshold(1, 1)),
@@ -142,15 +142,15 @@ def test_most_sites_decide_whether_a_column_is_an_identity(
     assert ("kind" in layout.words) == mapped
 
 
-def test_a_frequent_word_among_identities_is_not_told(tmp_path: Path) -> None:
+def test_frequent_word_of_an_identity_is_not_sent(tmp_path: Path) -> None:
     rows = [["unknown" if row < 20 else f"N{row}", row % 7] for row in range(60)]
     path = write(tmp_path / "a.csv", "name,x", rows)
     survey = SiteFile(path=str(path), categories="one-hot").survey()
     assert (survey.kinds["name"], dict(survey.words)) == ("identity", {})
 
 
-def test_patients_who_come_again_are_not_told(tmp_path: Path) -> None:
-    """Ten visits each: no identity by its values, and enough rows, but each patient is of one site alone."""
+def test_repeated_identities_are_not_sent(tmp_path: Path) -> None:
+    """With ten visits each, the column is no identity, but every patient is at one site only."""
     files = []
     for site in ("north", "south"):
         rows = [[f"{site}-{row % 4}", "fm"[row % 2], row % 7] for row in range(40)]
@@ -165,7 +165,7 @@ def test_patients_who_come_again_are_not_told(tmp_path: Path) -> None:
 
 
 def sites_of(folder: Path, *words: list[str]) -> list[dict[str, str]]:
-    """A file for each site with these words in its rows."""
+    """Write a file for each site with these words."""
     for site, own in enumerate(words):
         write(folder / f"w{site}.csv", "kind,x,y", [[word, *numbers(row)] for row, word in enumerate(own)])
     return [{"path": str(folder / f"w{site}.csv")} for site in range(len(words))]
@@ -174,9 +174,7 @@ def sites_of(folder: Path, *words: list[str]) -> list[dict[str, str]]:
 COMMON = ["red"] * 9 + ["blue"] * 8
 
 
-def test_a_word_is_told_by_enough_rows_of_enough_sites_and_every_vote_is_recorded(
-    tmp_path: Path, told: set[str]
-) -> None:
+def test_word_needs_enough_rows_and_sites_and_votes_are_recorded(tmp_path: Path, reported: set[str]) -> None:
     sites = sites_of(
         tmp_path,
         [*COMMON, *["rest"] * 5, *["rare"] * 4],  # rest: enough rows of one site; rare: too few rows of three
@@ -189,9 +187,9 @@ def test_a_word_is_told_by_enough_rows_of_enough_sites_and_every_vote_is_recorde
         )
     )
     assert run.data.columns == ("kind=blue", "kind=red", "x", "y")
-    assert told == {"red", "blue", "rest"}
+    assert reported == {"red", "blue", "rest"}
     entries = {entry.kind: entry for entry in run.ledger}
-    # Beginnings that two sites have: nothing, b, r, bl, re, blu, red, blue; "res" is one site's, and goes no further.
+    # Prefixes of two sites: "", b, r, bl, re, blu, red, blue; only one site has "res".
     assert (entries["Spelling"].count, entries["Spelling"].bytes) == (3 * 5, 3 * 8 * 257 * 8)
     assert (entries["ColumnSurvey"].count, entries["ColumnSurvey"].bytes) == (3, 3 * len("kind.x.y."))
     for entry in (entries["Spelling"], entries["ColumnSurvey"]):
@@ -204,8 +202,8 @@ def test_a_word_is_told_by_enough_rows_of_enough_sites_and_every_vote_is_recorde
     np.testing.assert_array_equal(rows[17:, :2], np.zeros((9, 2)))
 
 
-def test_words_that_are_not_kept_are_recorded(tmp_path: Path) -> None:
-    """Nothing is mapped of the column, and what was asked of it stands in the ledger."""
+def test_rejected_words_are_recorded(tmp_path: Path) -> None:
+    """The column is not mapped, and the questions about it are in the ledger."""
     rows = [[f"{'abcdefgh'[row % 8]}", *numbers(row)] for row in range(32)]  # four rows each
     path = write(tmp_path / "few.csv", "kind,x,y", rows)
     run = read_run(tiny_run_with_report(tmp_path / "run", data={"path": str(path), "categories": "one-hot"}))
@@ -217,8 +215,8 @@ def test_words_that_are_not_kept_are_recorded(tmp_path: Path) -> None:
     assert len(read_run(tiny_run_with_report(tmp_path / "all", data=words)).data.columns) == 10
 
 
-def test_a_table_is_surveyed_as_its_sites_are(tmp_path: Path) -> None:
-    """One table with a column of sites is surveyed as a file for each of them."""
+def test_table_and_site_files_give_equal_surveys(tmp_path: Path) -> None:
+    """One table with a site column is surveyed like one file per site."""
     own = [[*COMMON, *["rest"] * 5, *["rare"] * 4], [*COMMON, *["rare"] * 4]]
     sites = sites_of(tmp_path, *own)
     rows = [
@@ -237,7 +235,7 @@ def test_a_table_is_surveyed_as_its_sites_are(tmp_path: Path) -> None:
     assert ledgers[0]["ColumnSurvey"] == ledgers[1]["ColumnSurvey"]
 
 
-def test_one_record_may_decide_what_is_mapped_and_the_ledger_says_so(tmp_path: Path) -> None:
+def test_ledger_states_that_one_record_may_decide_columns(tmp_path: Path) -> None:
     mapped = []
     for last in ("5.1", "x"):
         rows = [[*numbers(row), ""] for row in range(30)] + [[1, 2, last]]
@@ -270,7 +268,7 @@ CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
 @pytest.mark.parametrize("how", ["path", "sites"])
 @pytest.mark.parametrize("strict", [True, "sums"])
 @pytest.mark.parametrize("case", CHANGES)
-def test_no_row_decides_what_is_mapped_where_nothing_may_leave(case: str, strict: Any, how: str) -> None:
+def test_strict_run_lets_no_row_decide_columns(case: str, strict: Any, how: str) -> None:
     data, wanted = CHANGES[case]
     content: dict[str, Any] = {"privacy": {"noise": NOISE, "strict": strict}, "method": {"kind": "fedne"}}
     content |= {"data": data | ({"path": "x.csv"} if how == "path" else {})}
@@ -284,11 +282,11 @@ def test_no_row_decides_what_is_mapped_where_nothing_may_leave(case: str, strict
     content["data"] = {key: value for key, value in content["data"].items() if key == "path"} | {
         "features": ["a", "b"]
     }
-    tiny_scenario(**content)  # as the refusal says
+    tiny_scenario(**content)  # as the error suggests
 
 
-def test_a_strict_run_of_listed_columns_surveys_nothing(tmp_path: Path) -> None:
-    """The claim stays finite, and no notice tells what single rows look like."""
+def test_strict_run_with_listed_columns_has_no_survey(tmp_path: Path) -> None:
+    """The claim stays finite, and no notice describes single rows."""
     rows = [[row, row % 3, *numbers(row)] for row in range(60)]
     path = write(tmp_path / "t.csv", "id_like,codes,age,dose", rows)
     data = {"path": str(path), "features": ["id_like", "codes", "age", "dose"]}
@@ -305,8 +303,8 @@ def test_a_strict_run_of_listed_columns_surveys_nothing(tmp_path: Path) -> None:
     assert (noticed.direction, noticed.count) == ("simulation-only", 3)
 
 
-def test_sites_whose_columns_are_listed_tell_nothing_of_them(tmp_path: Path) -> None:
-    """Also where missing values are filled in, so that a site may lack a column."""
+def test_listed_columns_are_not_surveyed(tmp_path: Path) -> None:
+    """The cases include filled values, where a site may lack a column."""
     sites = [{"path": str(write(tmp_path / f"{site}.csv", "x,y", [numbers(row) for row in range(20)]))}
              for site in range(2)]  # fmt: skip
     run = read_run(tiny_run_with_report(tmp_path / "run", data={"features": ["x", "y"], "missing": "mean"},
@@ -319,7 +317,7 @@ def test_sites_whose_columns_are_listed_tell_nothing_of_them(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("noisy", [False, True])
-def test_notices_that_single_rows_decide_are_for_runs_without_noise(tmp_path: Path, noisy: bool) -> None:
+def test_notices_from_single_rows_need_a_run_without_noise(tmp_path: Path, noisy: bool) -> None:
     rows = [[row * 1e4, row % 4] for row in range(30)]
     sites = [{"path": str(write(tmp_path / f"{site}.csv", "wide,code", rows))} for site in range(2)]
     noise = {"noise": {"on": "gradient", "epsilon": 5.0}} if noisy else {}
@@ -329,12 +327,12 @@ def test_notices_that_single_rows_decide_are_for_runs_without_noise(tmp_path: Pa
     assert ("ColumnNotices" in {entry.kind for entry in run.ledger}) != noisy
 
 
-def test_a_threshold_for_words_that_nobody_maps_is_refused() -> None:
+def test_word_threshold_without_categories_is_refused() -> None:
     with pytest.raises(ScenarioError, match="words needs categories: one-hot"):
         tiny_scenario(data__words={"rows": 3})
 
 
-def test_data_json_has_no_word_that_is_not_mapped(tmp_path: Path) -> None:
+def test_data_json_has_only_mapped_words(tmp_path: Path) -> None:
     sites = sites_of(tmp_path, [*COMMON, *["qwertz"] * 4], COMMON)
     folder = tiny_run_with_report(tmp_path / "run", data={"categories": "one-hot"}, clients={"sites": sites})
     assert json.loads((folder / "data.json").read_text())["words"] == {"kind": ["blue", "red"]}

@@ -1,4 +1,4 @@
-"""A host, asked directly: whom it asks, what it adds up, what it refuses, and what noise leaves it."""
+"""A host, called directly: its calls to clients, sums, refusals and noise."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ SPARED = [{"in_rounds": False}, {"attempt": 1}, {"round": 3}]
 
 @pytest.mark.parametrize("how", ["ask", "sum"])
 @pytest.mark.parametrize("moment", list(CrashMoment))
-def test_a_process_dies_in_the_first_attempt_of_its_round_alone(moment: Any, how: str) -> None:
+def test_crash_happens_only_in_the_first_attempt_of_its_round(moment: Any, how: str) -> None:
     host = hosted(FaultPlan(crashes=(Crash(client=1, round=2, moment=moment),)))
     call = (asking if how == "ask" else summing)(NoisyRequest(FEATURES))
     act = getattr(host, how)
@@ -110,7 +110,7 @@ def test_a_process_dies_in_the_first_attempt_of_its_round_alone(moment: Any, how
     )
 
 
-def test_a_process_that_dies_during_its_answer_has_computed_it() -> None:
+def test_crash_during_the_reply_happens_after_computing_it() -> None:
     seen: list[int] = []
 
     class Watched(FaultPlan):
@@ -133,7 +133,7 @@ def test_a_process_that_dies_during_its_answer_has_computed_it() -> None:
         assert seen == expected
 
 
-def test_a_host_waits_for_its_slowest_client_in_first_attempts_of_rounds(
+def test_host_waits_for_its_slowest_client_in_first_attempts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slept: list[float] = []
@@ -153,7 +153,7 @@ def test_a_host_waits_for_its_slowest_client_in_first_attempts_of_rounds(
     assert slept[0] > 0.0
 
 
-def test_clients_drop_out_of_first_attempts_of_rounds_and_the_others_are_still_summed() -> None:
+def test_dropouts_happen_in_first_attempts_and_others_are_summed() -> None:
     plan = FaultPlan(dropout=0.5)
     gone = {client for client in EVERYBODY if plan.drops_out(0, client, 2)}
     assert min(gone) < max(set(EVERYBODY) - gone)
@@ -171,7 +171,7 @@ def test_clients_drop_out_of_first_attempts_of_rounds_and_the_others_are_still_s
         assert not failures(host.ask(asking(request, **spared)))
 
 
-def test_an_adversary_lies_in_every_attempt_of_rounds_alone() -> None:
+def test_adversary_forges_every_attempt_in_rounds_only() -> None:
     lie = ADVERSARIES["sign-flip"].model_validate({"fraction": 0.4, "strength": 3.0})
     host, request = hosted(FaultPlan(adversary=Liars((1, 3), lie))), NoisyRequest(FEATURES, noise=0.0)
 
@@ -188,7 +188,7 @@ def test_an_adversary_lies_in_every_attempt_of_rounds_alone() -> None:
 
 
 @pytest.mark.parametrize("kind", list(Corruption))
-def test_a_spoilt_reply_is_refused_and_a_second_one_is_whole(kind: Corruption) -> None:
+def test_corrupted_reply_is_refused_and_the_retry_is_valid(kind: Corruption) -> None:
     class Spoils(FaultPlan):
         def corruption(self, seed: int, client: int, round: int) -> Corruption | None:
             return kind if client == 3 else None
@@ -202,7 +202,7 @@ def test_a_spoilt_reply_is_refused_and_a_second_one_is_whole(kind: Corruption) -
         assert not failures(host.ask(replace(call, **spared)))
 
 
-def test_nothing_goes_wrong_on_purpose_with_other_rows_and_the_client_stays_as_it_is() -> None:
+def test_replay_with_other_rows_has_no_faults_and_changes_no_client() -> None:
     lie = ADVERSARIES["sign-flip"].model_validate({"fraction": 0.4, "strength": 3.0})
     crashes = tuple(Crash(client=1, round=2, moment=moment) for moment in ("before", "after"))
     plan = FaultPlan(dropout=0.9, corrupt=0.9, stragglers=1.0, crashes=crashes, adversary=Liars((1,), lie))
@@ -221,7 +221,7 @@ def test_nothing_goes_wrong_on_purpose_with_other_rows_and_the_client_stays_as_i
         host.ask(asking(NoisyRequest(FEATURES), (1,)))
 
 
-def test_rows_that_are_not_those_of_their_fingerprint_are_refused() -> None:
+def test_rows_with_a_wrong_fingerprint_are_refused() -> None:
     hosted = [
         HostedClient(1, PARTS[1], fingerprint(PARTS[1])),
         HostedClient(3, PARTS[3] + 1.0, fingerprint(PARTS[3])),
@@ -233,8 +233,8 @@ def test_rows_that_are_not_those_of_their_fingerprint_are_refused() -> None:
 # ------------------------------------------------------------------------------------- sums
 
 
-def test_a_sum_says_who_is_in_it_with_what_weight_and_how_much_they_sent() -> None:
-    """One client that fails is no part of it, and those after it are."""
+def test_partial_sum_names_clients_weights_and_bytes() -> None:
+    """A client that fails is not in the sum; later clients are."""
     request = KeepRequest(FEATURES, np.zeros((len(SIZES), 24), np.uint8), noise=0.0, culprit=1)
     part = hosted().sum(summing(request, weighting="rows"))
     there = (0, 2, 3, 4)
@@ -273,7 +273,7 @@ def bare(client: Client, request: object) -> Bare:
     return Bare(client.rows.sum(axis=0))
 
 
-def test_a_padded_sum_is_the_plain_one_under_a_pad_of_each_client() -> None:
+def test_padded_sum_is_the_plain_sum_plus_pads() -> None:
     host = hosted()
     for client in EVERYBODY:
         host.client(client).agreed = GROUP
@@ -285,8 +285,8 @@ def test_a_padded_sum_is_the_plain_one_under_a_pad_of_each_client() -> None:
 # ------------------------------------------------------------------------------------- what is asked, of whom
 
 
-def test_each_client_of_a_host_is_held_to_what_it_was_told_itself() -> None:
-    """Replies have as many numbers as the client was told words; told another's, they would be refused."""
+def test_reply_is_checked_against_the_own_request_of_a_client() -> None:
+    """A reply has as many numbers as the client's own request has words."""
     words = np.random.default_rng(0).normal(size=(len(SIZES), len(SIZES)))
     call = asking(WordRequest(words)).cut(EVERYBODY)
     assert call.request is call.request_for(0)
@@ -320,7 +320,7 @@ def either(client: Client, request: EitherRequest) -> Either:
     return (Other if client.index == 3 else Either)(1.0)
 
 
-def test_a_reply_of_another_type_than_those_before_is_refused() -> None:
+def test_reply_of_another_type_is_refused() -> None:
     found = failures(hosted().ask(asking(EitherRequest())))
     assert {client: failure.reason for client, failure in found.items()} == {
         3: "the reply is a Other, but the others are Either"
@@ -335,8 +335,8 @@ class OwnPointsRequest(Request[Distances], what="landmarks for each client"):
         return DistanceRequest(self.landmarks[client])
 
 
-def test_each_client_is_measured_by_its_own_points_once() -> None:
-    """In one call two clients are told other points: what counts is what each of them was told before."""
+def test_client_is_measured_once_by_its_own_points() -> None:
+    """In one call two clients receive new points; each is compared with its own earlier points."""
     points = np.random.default_rng(3).normal(size=(len(SIZES), 2, FEATURES))
     host = hosted()
     assert not failures(host.ask(asking(OwnPointsRequest(points))))
@@ -379,7 +379,7 @@ def located(client: Client, request: LocateRequest) -> Located:
 
 
 @pytest.mark.parametrize(("kind", "once"), [(Located, True), (Kept, False), (Placed, False)])
-def test_only_what_leaves_and_measures_records_is_answered_once(
+def test_only_per_record_measurements_are_answered_once(
     kind: Any, once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LocateRequest, "kind", kind)
@@ -408,7 +408,7 @@ def shift_by_class(client: Client, request: ClassShift) -> Shifted:
     return Shifted()
 
 
-def test_a_client_part_is_shown_the_classes_of_its_client_where_it_says_that_it_reads_them() -> None:
+def test_client_part_receives_classes_only_if_declared() -> None:
     SHOWN.clear()
     hosted = [HostedClient(client, PARTS[client], fingerprint(PARTS[client])) for client in (1, 4)]
     classes = {client: np.full(SIZES[client], client) for client in (1, 4)}
@@ -432,10 +432,10 @@ def test_a_client_part_is_shown_the_classes_of_its_client_where_it_says_that_it_
         (True, EVERYBODY, True),
     ],
 )
-def test_clients_answer_as_one_where_they_are_several_and_the_request_says_so(
+def test_several_clients_answer_joint_requests_together(
     jointly: bool, asked: tuple[int, ...], as_one: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which adds 1 to each number here."""
+    """A joint answer adds 1 to each number here."""
     monkeypatch.setattr(TogetherRequest, "jointly", jointly)
     found = replies(hosted().ask(asking(TogetherRequest(FEATURES), asked)))
     assert tuple(found) == asked
@@ -443,7 +443,7 @@ def test_clients_answer_as_one_where_they_are_several_and_the_request_says_so(
         np.testing.assert_allclose(reply.values, PARTS[client].sum(axis=0) + as_one, rtol=1e-12)
 
 
-def test_of_those_who_answer_as_one_who_is_at_fault_is_named_and_the_others_answer() -> None:
+def test_joint_answer_names_the_faulty_client_and_keeps_the_others() -> None:
     answers = hosted().ask(asking(TogetherRequest(FEATURES, culprit=3)))
     assert {client: failure.reason for client, failure in failures(answers).items()} == {
         3: "ValueError: this client cannot"
@@ -454,8 +454,8 @@ def test_of_those_who_answer_as_one_who_is_at_fault_is_named_and_the_others_answ
     assert [failure.reason.startswith(words) for failure in failures(spent).values()] == [True] * len(SIZES)
 
 
-def test_clients_that_answer_as_one_know_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their noise is of it."""
+def test_joint_clients_know_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The noise of joint clients is of that round."""
     rounds: list[int] = []
     part = TogetherRequest.joint_part
     assert part is not None
@@ -469,7 +469,7 @@ def test_clients_that_answer_as_one_know_the_round(monkeypatch: pytest.MonkeyPat
     assert rounds == [5] * len(SIZES)
 
 
-def test_fewer_replies_than_clients_are_no_answer_of_any(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_joint_replies_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     part = TogetherRequest.joint_part
     assert part is not None
     monkeypatch.setattr(
@@ -484,7 +484,7 @@ def test_fewer_replies_than_clients_are_no_answer_of_any(monkeypatch: pytest.Mon
         assert failure.reason.startswith("could not answer jointly with the other clients of its host")
 
 
-def test_a_client_that_raises_is_told_by_its_error_alone() -> None:
+def test_client_error_hides_its_traceback() -> None:
     found = failures(hosted().ask(asking(OddRequest(3, "raises"))))
     assert {client: failure.reason for client, failure in found.items()} == {
         3: "ValueError: this client cannot"
@@ -510,7 +510,7 @@ class Sums(Reply, granularity=Granularity.AGGREGATE, what="two numbers", covers=
 
 @dataclass(frozen=True)
 class SumsRequest(Request[Sums], what="how far one record moves it"):
-    """``moved`` is how far one record moves what a client with a single row answers; with more it moves it less."""
+    """``moved`` is the sensitivity for a client with one row; it is smaller with more rows."""
 
     mechanism: Mechanism | None
     counted: bool = False
@@ -528,7 +528,7 @@ def sums(client: Client, request: SumsRequest) -> Sums:
 
 
 class Louder(Mechanism):
-    """Adds what it is told to, so that what reaches it and what leaves can be seen."""
+    """Add a given number, so that input and output of the mechanism are visible."""
 
     kind: Literal["louder"] = "louder"
     on: str = "update"
@@ -564,14 +564,14 @@ SEEN: list[Quantity] = []
 
 @pytest.fixture
 def seen() -> list[Quantity]:
-    """Quantities that the mechanism of this file was to cover."""
+    """Return the quantities that the mechanism of this file received."""
     SEEN.clear()
     return SEEN
 
 
 @pytest.mark.parametrize("by", [1e3, -1e3])
-def test_what_noise_takes_out_of_the_declared_range_is_cut_to_it(by: float) -> None:
-    """The range is what was declared, and the reach of the noise of a client with one row beyond."""
+def test_noisy_values_are_clipped_to_the_declared_range(by: float) -> None:
+    """The range is the declared one plus the reach of the noise of a client with one row."""
     host, request, end = hosted(), SumsRequest(Louder(by=by)), math.copysign(15.0, by)
     for reply in replies(host.ask(asking(request))).values():
         np.testing.assert_array_equal(reply.total, end)
@@ -582,18 +582,16 @@ def test_what_noise_takes_out_of_the_declared_range_is_cut_to_it(by: float) -> N
     np.testing.assert_array_equal(part.totals["total"] * step, len(SIZES) * end)
 
 
-def test_a_record_moves_what_its_client_answers_as_far_as_its_rows_allow(seen: list[Quantity]) -> None:
-    """A client without rows counts as one with one."""
+def test_sensitivity_depends_on_the_number_of_rows(seen: list[Quantity]) -> None:
+    """A client without rows counts as one with one row."""
     hosted().ask(asking(SumsRequest(Louder())))
     assert [quantity.sensitivity for quantity in seen] == [1.0 / max(1, rows) for rows in SIZES]
     assert {(quantity.share, quantity.resolution) for quantity in seen} == {(1.0, 0.0)}
 
 
 @pytest.mark.parametrize("weighting", ["sum", "clients", "rows"])
-def test_a_share_of_noise_is_such_that_weighted_shares_are_the_whole(
-    weighting: Any, seen: list[Quantity]
-) -> None:
-    """Weights times shares, squared and added up over as many clients as make the whole, come to 1."""
+def test_weighted_noise_shares_add_up_to_the_whole(weighting: Any, seen: list[Quantity]) -> None:
+    """The squares of weight times share add up to 1 over the clients that make the whole noise."""
     clients = (0, 1, 3, 4)
     call = summing(
         SumsRequest(Louder(per="sum")),
@@ -610,7 +608,7 @@ def test_a_share_of_noise_is_such_that_weighted_shares_are_the_whole(
     assert {quantity.resolution for quantity in seen} == {step}
 
 
-def test_shares_of_noise_that_nobody_divides_or_of_a_client_without_weight_are_refused() -> None:
+def test_noise_shares_without_weight_are_refused() -> None:
     request, sharing = SumsRequest(Louder(per="sum")), Sharing(4, 7.0, 1)
     alone = hosted().ask(asking(request))
     assert {failure.reason for failure in failures(alone).values()} == {
@@ -625,8 +623,8 @@ def test_shares_of_noise_that_nobody_divides_or_of_a_client_without_weight_are_r
     assert [(failure.client, failure.reason) for failure in weightless] == [(2, words)]
 
 
-def test_a_claim_on_a_reply_that_tells_more_than_it_covers_is_refused() -> None:
-    """A field that is 0 tells nothing; and where nothing is claimed nothing is promised."""
+def test_claim_on_a_partly_covered_reply_is_refused() -> None:
+    """A field that is 0 reveals nothing, and noise without a claim is not restricted."""
     refused = failures(hosted().ask(asking(SumsRequest(Louder(), counted=True))))
     assert set(refused) == {0, 1, 3, 4}
     for failure in refused.values():
@@ -656,8 +654,8 @@ def rows_sum(client: Client, request: RowsRequest) -> RowsSum:
 
 
 @pytest.mark.parametrize("strength", [{"level": 0.5}, {"multiplier": 2.0, "clip": 1.0}])
-def test_noise_on_rows_is_named_by_them_and_measured_in_what_the_server_told(strength: Any) -> None:
-    """By a level, in units of the features' deviation; else in no units, so that another one draws nothing else."""
+def test_noise_on_rows_is_named_by_rows_and_uses_the_server_unit(strength: Any) -> None:
+    """A level is in units of the features' deviation; other noise has no unit and stays the same."""
     noise = GaussianNoise(on="data", **strength)
     client = Client(index=1, rows=PARTS[1].astype(np.float32), seed=0, secret=client_secret(KNOWN, 1))
     for unit in (2.0, 3.0):
@@ -672,7 +670,7 @@ def test_noise_on_rows_is_named_by_them_and_measured_in_what_the_server_told(str
         np.testing.assert_array_equal(found, expected)
 
 
-def test_rows_under_a_level_in_other_units_are_other_rows() -> None:
+def test_noise_level_in_other_units_gives_other_rows() -> None:
     host, noise = hosted(), GaussianNoise(on="data", level=0.5)
 
     def asked(deviation: float) -> Float64Array:
@@ -684,9 +682,7 @@ def test_rows_under_a_level_in_other_units_are_other_rows() -> None:
     np.testing.assert_array_equal(asked(1.0), one)
 
 
-def test_rows_under_a_claim_are_not_drawn_again_for_another_strength_and_are_for_the_same_in_other_units() -> (
-    None
-):
+def test_claimed_noise_on_rows_is_not_redrawn_for_another_strength() -> None:
     host = hosted()
 
     def asked(multiplier: float, deviation: float = math.nan) -> Any:
@@ -700,7 +696,7 @@ def test_rows_under_a_claim_are_not_drawn_again_for_another_strength_and_are_for
     assert "would be drawn twice, but is charged once" in refused.reason
 
 
-def test_no_noise_is_added_to_records_that_carry_it_for_good() -> None:
+def test_permanently_noisy_records_get_no_more_noise() -> None:
     noise = GaussianNoise(on="data", level=0.5)
     host = hosted()
     host.client(1).covered_by = noise
@@ -721,7 +717,7 @@ def noisy_shift(client: Client, request: NoisyShift) -> Shifted:
     return Shifted()
 
 
-def test_no_mechanism_stands_before_what_sets_state() -> None:
+def test_requests_that_set_state_take_no_mechanism() -> None:
     host = hosted()
     (answer,) = host.ask(asking(NoisyShift(1.0, GaussianNoise(on="data", level=0.5)), (1,)))
     assert isinstance(answer, Failure)
@@ -730,7 +726,7 @@ def test_no_mechanism_stands_before_what_sets_state() -> None:
 
 
 @pytest.mark.parametrize("reads", [True, False])
-def test_rows_that_their_classes_have_changed_are_noisy_rows_no_longer(reads: bool) -> None:
+def test_rows_changed_by_classes_lose_their_noise_claim(reads: bool) -> None:
     host, noise = hosted(), GaussianNoise(on="data", level=0.5)
     host.client(1).covered_by = noise
     host.ask(asking(ClassShift(1.0, reads), (1,)))

@@ -1,4 +1,4 @@
-"""What the host of a client is given and told does not give another client's secrets, masks or noise away."""
+"""A host cannot derive another client's secrets, masks or noise from what it receives."""
 
 from __future__ import annotations
 
@@ -51,34 +51,34 @@ def as_sent(message: Any) -> Any:
 
 @dataclass
 class Watched(InlineTransport):
-    """Keeps all calls, as each host is told them, and all answers; may change what is on its way."""
+    """Keep all calls as each host receives them and all answers; optionally change them on the way."""
 
-    told: dict[int, list[bytes]] = field(default_factory=dict)
-    heard: list[bytes] = field(default_factory=list)
+    reported: dict[int, list[bytes]] = field(default_factory=dict)
+    received: list[bytes] = field(default_factory=list)
     sums: list[SumCall] = field(default_factory=list)
     relayed: Callable[[Call], Call] = field(default=as_sent)
     answered: Callable[[Answer], Answer] = field(default=as_sent)
 
     def ask(self, call: Call) -> list[Answer]:
         answers = [self.answered(answer) for answer in super().ask(self.relayed(call))]
-        self.heard.append(pickle.dumps(answers))
+        self.received.append(pickle.dumps(answers))
         return answers
 
     def sum(self, call: SumCall) -> Iterator[Any]:
         self.sums.append(call)
         for part in super().sum(call):
-            self.heard.append(pickle.dumps(part))
+            self.received.append(pickle.dumps(part))
             yield part
 
     def _parts(self, call: Any) -> list[tuple[ClientHost, Any]]:
         parts = super()._parts(call)
         for host, part in parts:
-            self.told.setdefault(host.clients[0], []).append(pickle.dumps(part))
+            self.reported.setdefault(host.clients[0], []).append(pickle.dumps(part))
         return parts
 
 
 def apart(parts: list[FloatArray] = PARTS, **options: Any) -> Watched:
-    """A host for each client."""
+    """Return a transport with one host per client."""
     hosted = [HostedClient(client, rows, fingerprint(rows)) for client, rows in enumerate(parts)]
     return Watched(
         [ClientHost(hosted=[each], seed=0, run=RUN, host_secrets=known([each])) for each in hosted], **options
@@ -94,7 +94,7 @@ def keyed(transport: Watched) -> Federation:
 
 @dataclass(frozen=True)
 class Release:
-    """A noisy mean that all are told, what it would be without noise, and the call for it."""
+    """Return a noisy mean, the mean without noise, and the call for it."""
 
     request: StepRequest
     call: SumCall
@@ -102,7 +102,7 @@ class Release:
     clean: Float64Array
 
     def without(self, secrets: dict[int, Secret]) -> float:
-        """Root mean square error once the noise of these clients is taken off, if these are their secrets."""
+        """Return the RMS error after subtracting the noise of these clients under these secrets."""
         found = self.noisy.copy()
         for client, secret in secrets.items():
             found -= self._mean(client, secret, self.request) - self._mean(
@@ -111,7 +111,7 @@ class Release:
         return float(np.sqrt(((found - self.clean) ** 2).mean()))
 
     def _mean(self, client: int, secret: Secret, request: StepRequest) -> Float64Array:
-        """What a client of that secret would add to the mean, for somebody who knows its rows: they name its noise."""
+        """Return the noise of a client with this secret, for an adversary that knows its rows."""
         rows, call = PARTS[client], replace(self.call, request=request)
         host = ClientHost(
             hosted=[HostedClient(client, rows, fingerprint(rows))],
@@ -125,7 +125,7 @@ class Release:
 
 
 def secrets_in(content: Any, seen: set[int]) -> list[Secret]:
-    """All secrets in an object and what it refers to."""
+    """Return all secrets in an object and what it refers to."""
     if id(content) in seen:
         return []
     seen.add(id(content))
@@ -141,8 +141,8 @@ def secrets_in(content: Any, seen: set[int]) -> list[Secret]:
     return [secret for each in inner for secret in secrets_in(each, seen)]
 
 
-def test_no_host_can_take_the_noise_of_others_off_a_secure_sum() -> None:
-    """One that has the root can, to the last digit: the attack is one. A client's own share of the noise it knows."""
+def test_hosts_cannot_subtract_the_noise_of_others() -> None:
+    """With the root secret the attack is exact. A client knows only its own share of the noise."""
     transport = apart()
     federation = Federation(transport, CLIENTS, Context(seed=0, run=RUN, secure=SecureSums()))
     federation.agree()
@@ -174,7 +174,7 @@ def test_no_host_can_take_the_noise_of_others_off_a_secure_sum() -> None:
 
 
 def keys_of_others(own: int) -> list[bytes]:
-    """The root, and keys from which masks, noise and boxes of all clients but one follow, and of each pair of them."""
+    """Return the root and the keys of masks, noise and boxes of all clients but one, and of each pair."""
     others = [client for client in range(CLIENTS) if client != own]
     agreed = [pair for client in others for other, pair in pairs_of(client).items() if other != own]
     masking = [own_key(client_secret(KNOWN, client).key("masking"), RUN, client) for client in others]
@@ -195,8 +195,8 @@ def pairs_of(client: int) -> dict[int, bytes]:
     return agree(keys[client], RUN, client, public)
 
 
-def test_no_host_is_given_or_told_what_others_secrets_follow_from() -> None:
-    """In a whole run under key, noise and masks: what it was made with, what it holds, and every call to it."""
+def test_hosts_receive_no_secrets_of_others() -> None:
+    """The test checks inputs, memory and calls of each host in a run with key, noise and masks."""
     settings = FedTSNE(landmarks=5, rounds=2, early_iterations=5, iterations=5)
     plan = Plan(
         method="fed-tsne",
@@ -211,16 +211,16 @@ def test_no_host_is_given_or_told_what_others_secrets_follow_from() -> None:
     transport = apart()
     serve(transport, CLIENTS, plan, journal=Journal())
     for own, host in enumerate(transport.hosts):
-        content = pickle.dumps(host) + b"".join(transport.told[own])
+        content = pickle.dumps(host) + b"".join(transport.reported[own])
         assert not [key for key in keys_of_others(own) if key in content or key.hex().encode() in content]
         assert client_secret(KNOWN, own).to_bytes() in content, "a search that finds what is there"
         assert set(pairs_of(own).values()) <= {key for key in pairs_of(own).values() if key in content}
-    passed = b"".join(transport.heard + [call for calls in transport.told.values() for call in calls])
+    passed = b"".join(transport.received + [call for calls in transport.reported.values() for call in calls])
     assert GROUP.to_bytes() not in passed, "nor does the server pass on what it could read"
     assert not [key for client in range(CLIENTS) for key in pairs_of(client).values() if key in passed]
 
 
-def test_a_host_refuses_what_is_not_its_clients() -> None:
+def test_host_refuses_messages_for_other_clients() -> None:
     hosted = [HostedClient(client, rows, fingerprint(rows)) for client, rows in enumerate(PARTS)]
     with pytest.raises(TypeError, match=r"host of clients \[0\] was given the secrets of clients \[0, 1\]"):
         ClientHost(hosted=hosted[:1], seed=0, host_secrets=known(hosted[:2]))
@@ -231,7 +231,7 @@ def test_a_host_refuses_what_is_not_its_clients() -> None:
         ClientHost(hosted=hosted[:1], seed=0, host_secrets=replace(known(hosted[:1]), classes=classes))
 
 
-def test_what_is_withheld_is_cut_for_each_host() -> None:
+def test_sealed_parts_are_cut_for_each_host() -> None:
     classes, reserve = [np.full(3, client) for client in range(3)], np.ones((2, 2))
     every = HostSecrets.derived(KNOWN, range(3), reserve, classes)
     part = every.at((2, 0))
@@ -249,7 +249,7 @@ def agreed_at(transport: InlineTransport) -> list[Secret]:
     return [client.shared for host in transport.hosts for client in host._clients.values()]
 
 
-def test_clients_agree_on_what_one_of_them_draws_and_find_it_again() -> None:
+def test_clients_agree_on_a_drawn_secret_and_recover_it() -> None:
     transport = apart()
     federation = keyed(transport)
     with pytest.raises(RunError, match="have not agreed on one yet"):
@@ -273,13 +273,13 @@ def test_clients_agree_on_what_one_of_them_draws_and_find_it_again() -> None:
     assert sent["OpenRequests"] == (CLIENTS - 1, (8 + 32 + 48) * (CLIENTS - 1))
 
 
-def test_one_client_agrees_with_itself() -> None:
+def test_single_client_agrees_with_itself() -> None:
     transport = apart(PARTS[:1])
     Federation(transport, 1, Context(seed=0, run=RUN)).agree()
     assert agreed_at(transport) == [GROUP]
 
 
-def test_a_box_opens_for_its_receiver_in_its_run_and_as_its_senders_alone() -> None:
+def test_box_opens_only_for_its_receiver_run_and_sender() -> None:
     keys = [bytes([client]) * 32 for client in range(4)]
     public = {client: advertise(keys[client], RUN, client) for client in range(4)}
     content = bytes(range(32))
@@ -304,7 +304,7 @@ def test_a_box_opens_for_its_receiver_in_its_run_and_as_its_senders_alone() -> N
         receive(back, keys[1], RUN, 1, 0, public[0])
 
 
-def test_boxes_that_the_server_swaps_are_refused() -> None:
+def test_swapped_boxes_are_refused() -> None:
     def swapped(call: Call) -> Call:
         if not isinstance(call.request, OpenRequests):
             return call
@@ -314,11 +314,11 @@ def test_boxes_that_the_server_swaps_are_refused() -> None:
 
     with pytest.raises(ClientError, match="is forged, or belongs to another client or run"):
         keyed(apart(relayed=swapped)).agree()
-    assert OpenRequest.sets_state, "a client that is restarted is told again"
+    assert OpenRequest.sets_state, "a restarted client receives it again"
 
 
-def test_keys_that_are_not_the_others_are_refused() -> None:
-    """JobMessage its own key for another's, or one twice, a founder would seal for whoever has that one."""
+def test_forged_keys_are_refused() -> None:
+    """With a forged or repeated key, a founder would seal the secret for the wrong client."""
     keys = [bytes([client]) * 32 for client in range(3)]
     public = [advertise(key, RUN, client) for client, key in enumerate(keys)]
     for others in ({1: public[0]}, {1: public[2], 2: public[2]}):
@@ -333,7 +333,7 @@ def test_keys_that_are_not_the_others_are_refused() -> None:
 # ------------------------------------------------------------------------------------- sealed scaling
 
 
-def test_a_sealed_scaling_is_bound_to_its_run() -> None:
+def test_sealed_scaling_is_bound_to_its_run() -> None:
     sealed = key_rows(keyed(apart()), "standard", 0)
     opened(sealed, GROUP, RUN, "standard")
     with pytest.raises(RunError, match="belongs to another client, round or run"):
@@ -341,7 +341,7 @@ def test_a_sealed_scaling_is_bound_to_its_run() -> None:
 
 
 @pytest.mark.parametrize("liar", range(CLIENTS))
-def test_a_client_that_scaled_by_something_else_is_noticed(liar: int) -> None:
+def test_client_with_another_scaling_is_detected(liar: int) -> None:
     def answered(answer: Answer) -> Answer:
         if isinstance(answer, Answered) and isinstance(answer.reply, Keyed) and answer.client == liar:
             scaling = answer.reply.scaling.copy()
@@ -353,8 +353,8 @@ def test_a_client_that_scaled_by_something_else_is_noticed(liar: int) -> None:
         key_rows(keyed(apart(answered=answered)), "standard", 0)
 
 
-def test_clients_of_different_secrets_are_noticed() -> None:
-    """A founder that hands out one secret and uses another: the sealed scalings differ."""
+def test_clients_with_different_secrets_are_detected() -> None:
+    """A founder that distributes one secret and uses another gives a different sealed scaling."""
     transport = apart()
     federation = keyed(transport)
 

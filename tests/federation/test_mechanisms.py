@@ -1,4 +1,4 @@
-"""Mechanisms and adversaries: applied at the host's boundary, one value from scenario to ledger, added by one file."""
+"""Mechanisms and adversaries: one value from scenario to ledger, applied at the host's boundary."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def noise(on: Literal["data", "distances"]) -> GaussianNoise:
 
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("on", ["data", "distances"])
-def test_a_host_applies_what_the_request_names_and_the_ledger_says_so(on: Any, together: bool) -> None:
+def test_host_applies_the_mechanism_of_the_request(on: Any, together: bool) -> None:
     federation = federate(parts())
     for reply, rows, client in zip(
         federation.ask(LengthRequest(noise(on), together=together)), parts(), range(2), strict=True
@@ -110,15 +110,15 @@ def test_a_host_applies_what_the_request_names_and_the_ledger_says_so(on: Any, t
     }
 
 
-def test_what_is_kept_of_blurred_rows_is_apart_from_what_is_kept_of_the_rows() -> None:
+def test_memory_of_noisy_rows_is_separate() -> None:
     federation = federate(parts())
-    told = [None, noise("data"), None, noise("data")]
-    calls = [federation.ask(LengthRequest(mechanism))[0].remembered for mechanism in told]
+    reported = [None, noise("data"), None, noise("data")]
+    calls = [federation.ask(LengthRequest(mechanism))[0].remembered for mechanism in reported]
     assert calls == [1, 1, 2, 1]
 
 
-def test_noise_on_records_is_drawn_once_whatever_the_round() -> None:
-    """P1 5.1: what is drawn anew in each round would average out."""
+def test_noise_on_records_is_drawn_once_per_run() -> None:
+    """P1 5.1: noise drawn again in each round would average out."""
     federation = federate(parts())
     seen = [federation.ask(LengthRequest(noise("data")))[0].lengths for _ in federation.rounds(3)]
     np.testing.assert_array_equal(seen[0], seen[1])
@@ -128,7 +128,7 @@ def test_noise_on_records_is_drawn_once_whatever_the_round() -> None:
 
 
 @pytest.mark.parametrize("strength", [{"multiplier": 2.0, "clip": 1.0}, {"level": 0.5}])
-def test_noise_on_rows_that_have_changed_is_drawn_again_only_where_it_claims_nothing(strength: Any) -> None:
+def test_noise_on_changed_rows_is_redrawn_only_without_a_claim(strength: Any) -> None:
     rows = parts()[0]
     host = ClientHost(hosted=[HostedClient(0, rows, fingerprint(rows))], seed=0)
     request = LengthRequest(GaussianNoise(on="data", **strength))
@@ -150,19 +150,19 @@ def test_noise_on_rows_that_have_changed_is_drawn_again_only_where_it_claims_not
 
 
 @pytest.mark.parametrize("on", ["data", "distances"])
-def test_what_a_mechanism_cannot_change_does_not_leave_as_if_it_were_protected(on: Any) -> None:
+def test_mechanism_without_a_field_to_change_is_refused(on: Any) -> None:
     with pytest.raises(ClientError, match=r"reply refused|has no distances that a mechanism could change"):
         federate(parts()).ask(PlainRequest(noise(on)))
 
 
-def test_a_mechanism_in_a_request_counts_its_kind_its_place_and_its_level() -> None:
+def test_mechanism_in_a_request_counts_its_bytes() -> None:
     asked = LengthRequest(noise("distances"))
     bare = payload_bytes(LengthRequest())
     words = ("distances", "client", "zero-out", "none", "record", "learning", "gaussian-noise")
     assert payload_bytes(asked) - bare == 8 + sum(len(word) for word in words)
 
 
-def test_a_checkpoint_brings_mechanisms_back() -> None:
+def test_checkpoint_restores_mechanisms() -> None:
     def asked() -> Federation:
         federation = federate(parts())
         federation.ask(LengthRequest(noise("distances")))
@@ -175,7 +175,7 @@ def test_a_checkpoint_brings_mechanisms_back() -> None:
     assert restored.entries == asked().ledger.entries
 
 
-def test_who_applies_it_is_drawn_by_the_seed_in_exact_number() -> None:
+def test_clients_that_apply_noise_are_seeded_in_exact_number() -> None:
     some = Coverage(noise("data"), 0.3)
     drawn = [some.of_each(10, np.random.default_rng(seed)) for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
@@ -187,13 +187,13 @@ def test_who_applies_it_is_drawn_by_the_seed_in_exact_number() -> None:
         some.count(1)
 
 
-def test_a_scenario_names_the_mechanism_without_the_clients_that_apply_it() -> None:
+def test_scenario_mechanism_omits_the_chosen_clients() -> None:
     content = {"on": "data", "level": 0.3, "clients": 0.7}
     scenario = tiny_scenario(method={"kind": "sense"}, privacy__noise=content)
     assert scenario.coverage == Coverage(GaussianNoise(on="data", level=0.3), 0.7)
 
 
-def test_noise_that_no_client_would_add_is_refused_and_a_few_clients_are_rounded() -> None:
+def test_noise_of_no_client_is_refused_and_few_are_rounded() -> None:
     assert [Coverage(noise("data"), part).count(3) for part in (0.2, 0.5, 1.0)] == [1, 2, 3]
     with pytest.raises(
         ScenarioError, match=r"which selects none of the 4 clients.* Set it to at least 0\.25"
@@ -202,7 +202,7 @@ def test_noise_that_no_client_would_add_is_refused_and_a_few_clients_are_rounded
 
 
 class Still(Mechanism):
-    """A mechanism that says the least that one has to say."""
+    """A mechanism with only the required members."""
 
     kind: Literal["still"] = "still"
     on: str = "lengths"
@@ -219,7 +219,7 @@ class Still(Mechanism):
         return quantity.values + 1.0
 
 
-def test_a_mechanism_claims_and_cuts_nothing_unless_it_says_so() -> None:
+def test_mechanism_claims_nothing_by_default() -> None:
     still = Still()
     assert (still.record_sensitivity, still.reach(1.0, 1.0)) == (math.inf, math.inf)
     assert (still.claim(1.0), still.cut, still.for_good, still.shared) == (None, None, False, False)
@@ -228,7 +228,7 @@ def test_a_mechanism_claims_and_cuts_nothing_unless_it_says_so() -> None:
     assert still.parted(0.5, 1.0) == still.in_round(3) == still.calibrated(3, 1e-5) == still
 
 
-def test_a_silent_mechanism_is_the_same_without_its_noise() -> None:
+def test_silent_mechanism_adds_no_noise() -> None:
     values = np.arange(3.0)
     quiet = silent(Still())
     assert isinstance(quiet, Still)
@@ -236,19 +236,19 @@ def test_a_silent_mechanism_is_the_same_without_its_noise() -> None:
     assert quiet.cover(Quantity(values), np.random.default_rng(0)) is values
 
 
-def test_all_clients_apply_the_whole_of_a_mechanism_unless_it_is_said() -> None:
+def test_all_clients_apply_a_mechanism_by_default() -> None:
     whole = Quantity(np.zeros(2))
     assert (whole.unit, whole.sensitivity, whole.share, whole.resolution) == (1.0, math.inf, 1.0, 0.0)
     assert Coverage(noise("data")).clients == 1.0
 
 
-def test_a_claim_on_what_no_record_moves_is_infinitely_strong() -> None:
+def test_claim_with_zero_sensitivity_is_infinitely_strong() -> None:
     assert Claim(3.0, 2.0).multiplier == 1.5
     assert Claim(3.0, 0.0).multiplier == math.inf
 
 
-def test_a_mean_moves_by_a_row_or_by_all_of_a_clients_rows() -> None:
-    """And by twice the rounding of a mean, 2^-53 of its length, at least."""
+def test_mean_sensitivity_is_per_row_or_per_client() -> None:
+    """The sensitivity is at least twice the rounding of a mean, 2^-53 of its length."""
     by_client = GaussianNoise(on="update", multiplier=1.0, clip=1.0, unit="client")
     for mechanism, moved in ((None, 0.25), (noise("data"), 0.25), (by_client, 1.0)):
         assert moved_mean(mechanism, 3.0, 4) / 3.0 - moved == pytest.approx(2.0**-50, rel=0.01, abs=0.0)
@@ -281,7 +281,7 @@ def noisy_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"level": -1.0}, "greater than 0"),
     ],
 )
-def test_a_report_refuses_a_protection_that_it_does_not_know(
+def test_report_refuses_unknown_protection_kinds(
     tmp_path: Path, noisy_run: Path, changed: dict[str, Any], words: str
 ) -> None:
     folder = tmp_path / "run"

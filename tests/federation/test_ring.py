@@ -1,4 +1,4 @@
-"""Sums in the ring equal sums of fractions; whatever is summed, in whatever order, by whomever."""
+"""Sums in the ring equal exact sums of fractions in any order and packing."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ summands = st.lists(st.tuples(st.floats(-1, 1), st.integers(1, 1000)), min_size=
 
 
 def encoded(values: ArrayLike, bits: IntArray, weight: int = 1) -> Int64Array:
-    """One client's summand in the ring."""
+    """Return one client's summand in the ring."""
     ring = RingSum(np.shape(values), bits)
     ring.add(values, weight)
     return ring.total
 
 
 def in_fractions(values: list[float], weights: list[int], bits: int) -> int:
-    """The same sum in integers of any size; ``round`` takes halves to even."""
+    """Return the same sum in unbounded integers; ``round`` rounds halves to even."""
     scale = Fraction(2) ** bits
     return sum(weight * round(Fraction(value) * scale) for value, weight in zip(values, weights, strict=True))
 
 
 @given(largest=ranges, parts=summands, data=st.data())
-def test_any_order_and_packing_gives_the_integer_that_fractions_give(
+def test_sums_equal_exact_fractions_in_any_order_and_packing(
     largest: float, parts: list[tuple[float, int]], data: st.DataObject
 ) -> None:
     values = [share * largest for share, _ in parts]
@@ -54,9 +54,7 @@ def test_any_order_and_packing_gives_the_integer_that_fractions_give(
 
 
 @given(largest=ranges, parts=summands)
-def test_a_sum_is_within_its_resolution_of_the_exact_sum(
-    largest: float, parts: list[tuple[float, int]]
-) -> None:
+def test_sum_is_within_its_resolution(largest: float, parts: list[tuple[float, int]]) -> None:
     values = [share * largest for share, _ in parts]
     weights = [weight for _, weight in parts]
     bits = fraction_bits(largest, sum(weights))
@@ -72,14 +70,14 @@ def test_a_sum_is_within_its_resolution_of_the_exact_sum(
 
 
 @given(largest=st.floats(1e-280, 1e290), weight=st.integers(1, 10**9))
-def test_the_resolution_is_as_fine_as_the_ring_allows(largest: float, weight: int) -> None:
+def test_resolution_is_as_fine_as_the_ring_allows(largest: float, weight: int) -> None:
     bits = int(fraction_bits(largest, weight))
     whole = Fraction(largest) * weight * Fraction(2) ** bits
     assert Fraction(2) ** 60 < whole <= Fraction(2) ** 62
 
 
 @given(largest=ranges, weight=st.integers(1, 10**7), sign=st.sampled_from([-1.0, 1.0]))
-def test_a_sum_at_the_edge_of_its_range_does_not_wrap(largest: float, weight: int, sign: float) -> None:
+def test_sum_at_the_edge_of_its_range_does_not_wrap(largest: float, weight: int, sign: float) -> None:
     bits = fraction_bits(largest, weight)
     total = encoded(sign * largest, bits, weight)
     assert int(total) == in_fractions([sign * largest], [weight], int(bits))
@@ -89,12 +87,12 @@ def test_a_sum_at_the_edge_of_its_range_does_not_wrap(largest: float, weight: in
     np.testing.assert_allclose(decode(total, bits), exact, rtol=1e-15, atol=rounded)
 
 
-def test_bits_stop_where_a_power_of_two_is_no_double() -> None:
+def test_bits_are_limited_to_powers_of_two_that_are_doubles() -> None:
     largest = np.array([0.0, LEAST_DOUBLE, 2.0**-939, 2.0**-938, 1.7e308])
     assert fraction_bits(largest, 1).tolist() == [62, 1000, 1000, 999, -962]
 
 
-def test_the_resolution_is_that_of_the_coarsest_entry() -> None:
+def test_resolution_is_of_the_coarsest_entry() -> None:
     assert resolution(np.array([1.0, 100.0]), 3) == 2.0**-53  # 300 is below 2^9
     assert resolution(1.0, 1) == 2.0**-61
 
@@ -111,7 +109,7 @@ def test_a_sum_is_divided_entry_by_entry(size: int, per_entry: bool) -> None:
 
 @pytest.mark.parametrize("size", [3, BLOCK + 1, LARGE])
 @pytest.mark.parametrize("weight", [1, 2])
-def test_weights_count_where_all_are_alike(size: int, weight: int) -> None:
+def test_common_weight_is_applied(size: int, weight: int) -> None:
     bits, values = fraction_bits(1.0, 2 * weight), np.linspace(-1.0, 1.0, size)
     ring = RingSum((size,), bits)
     for _ in range(2):
@@ -119,7 +117,7 @@ def test_weights_count_where_all_are_alike(size: int, weight: int) -> None:
     np.testing.assert_array_equal(ring.total, 2 * weight * np.rint(np.ldexp(values, bits)).astype(np.int64))
 
 
-def test_a_long_sum_is_cut_into_its_parts() -> None:
+def test_long_sum_is_split_into_its_parts() -> None:
     like = {"one": np.zeros((2, 2), np.int64), "two": np.zeros((), np.int64), "three": np.zeros(1, np.int64)}
     parts = split_as(np.arange(6), like)
     assert {name: part.tolist() for name, part in parts.items()} == {
@@ -138,7 +136,7 @@ def test_each_entry_of_a_range_has_its_own_resolution() -> None:
 
 
 def test_powers_of_two_pass_through_the_ring_unchanged() -> None:
-    """The factor 2**bits must be that power exactly, whatever instructions the processor has."""
+    """The factor 2**bits must be exact on every processor."""
     bits = np.arange(-1000, 1001, dtype=np.int32)
     powers = np.array([2.0 ** -int(bit) for bit in bits])
     assert np.array_equal(encoded(powers, bits), np.ones(bits.size, np.int64))
@@ -172,7 +170,7 @@ def test_arrays_longer_than_a_block_are_summed_entry_by_entry(
     assert np.array_equal(ring.total, expected)
 
 
-def test_what_is_added_is_not_changed() -> None:
+def test_summands_are_not_changed() -> None:
     values = np.array([0.25, -0.5])
     encoded(values, fraction_bits(1.0, 5), 5)
     assert values.tolist() == [0.25, -0.5]
@@ -183,7 +181,7 @@ def test_halves_are_rounded_to_even_at_the_client() -> None:
     assert encoded([0.5, 1.5, 2.5, -0.5, -1.5], bits).tolist() == [0, 2, 2, 0, -2]
 
 
-def test_counts_come_back_exact() -> None:
+def test_counts_are_exact() -> None:
     counts = np.array([0, 1, 2**40, 2**52], np.int64)
     bits = fraction_bits(float(2**52), 100)
     assert decode(encoded(counts, bits, 100), bits).tolist() == (100 * counts).tolist()
@@ -191,7 +189,7 @@ def test_counts_come_back_exact() -> None:
 
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
 @pytest.mark.parametrize("largest", [math.inf, math.nan, -1.0, -LEAST_DOUBLE, 1e308])
-def test_a_range_that_no_ring_holds_is_refused(largest: float) -> None:
+def test_range_too_large_for_the_ring_is_refused(largest: float) -> None:
     with pytest.raises(RangeError, match="must be finite and not negative"):
         fraction_bits(largest, 100)
     with pytest.raises(RangeError):
@@ -226,7 +224,7 @@ ARRAY_BOUND = np.array([1.0, 100.0])
         (Range((2,), 10.0), np.array([None, None]), "object"),
     ],
 )
-def test_what_is_not_as_declared_is_refused(declared: Range, value: Any, words: str) -> None:
+def test_undeclared_values_are_refused(declared: Range, value: Any, words: str) -> None:
     with pytest.raises(RefusedReplyError, match=f"field .*{words}"):
         declared.check("field", value)
 
@@ -240,8 +238,8 @@ def test_numbers_of_any_type_are_summed_as_doubles(kind: str, size: int) -> None
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])
-def test_a_compiled_loop_gives_the_bits_of_blocks(kind: str) -> None:
-    """Halves, both zeros, the range itself, read-only or not."""
+def test_compiled_loop_equals_blockwise_sums(kind: str) -> None:
+    """Cases: halves, both zeros, the range limits, read-only arrays."""
     bits = fraction_bits(3.0, 7)
     values = np.random.default_rng(0).uniform(-3.0, 3.0, LARGE + 3)
     values[:6] = [0.0, -0.0, 3.0, -3.0, float(np.ldexp(0.5, -int(bits))), float(np.ldexp(1.5, -int(bits)))]
@@ -266,8 +264,8 @@ def test_long_arrays_are_checked_to_the_last_entry(kind: str, bound: float, wron
             declared.check("field", values)
 
 
-def test_the_least_integer_is_out_of_every_range() -> None:
-    """Its absolute value is itself, in 64 bits."""
+def test_least_integer_is_out_of_every_range() -> None:
+    """In 64 bits, its absolute value is itself."""
     with pytest.raises(RefusedReplyError):
         Range((2,), 1.0, "int64").check("votes", np.array([0, np.iinfo(np.int64).min]))
 
@@ -284,14 +282,14 @@ def test_the_least_integer_is_out_of_every_range() -> None:
         (Range((0, 3), 10.0), np.zeros((0, 3))),
     ],
 )
-def test_the_range_itself_is_inside(declared: Range, value: Any) -> None:
+def test_range_limits_are_inside(declared: Range, value: Any) -> None:
     declared.check("field", value)
 
 
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
 @pytest.mark.parametrize("size", [1, 7, 500, 1000])
-def test_short_summands_that_are_added_up_together_come_to_the_same(count: int, size: int) -> None:
-    """Whenever the sum is looked at, for one scale and for one of each entry, whatever the weights."""
+def test_short_summands_added_together_give_the_same_sum(count: int, size: int) -> None:
+    """The test checks partial sums for a common scale and a scale per entry, with any weights."""
     random = np.random.default_rng(count * size)
     largest = random.uniform(0.1, 10.0, size)
     values = random.uniform(-1, 1, (count, size)) * largest
@@ -311,7 +309,7 @@ def test_short_summands_that_are_added_up_together_come_to_the_same(count: int, 
 
 @pytest.mark.parametrize("outside", [np.nan, np.inf, -np.inf, 2.0000001, -1e300])
 @pytest.mark.parametrize("size", [1, 100])
-def test_a_number_out_of_range_is_found_however_short_the_rest(outside: float, size: int) -> None:
+def test_out_of_range_numbers_are_found_in_short_arrays(outside: float, size: int) -> None:
     declared = Range((size,), 2.0)
     for inside in (0.0, 2.0, -2.0):
         values = np.full(size, inside)

@@ -1,4 +1,4 @@
-"""Random streams have names: the same name gives the same numbers anywhere, another name gives others."""
+"""Random streams have names: equal names give equal numbers everywhere, other names give others."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from raydr.federation.streams import client_stream, server_stream
 PURPOSES = ("noise", "participation", "objective", "")
 
 
-def test_the_numbers_are_these_in_every_version_and_process() -> None:
-    """A run folder's scenario repeats the run to the bit, so these words may never change."""
+def test_stream_numbers_are_stable() -> None:
+    """A run folder's scenario repeats the run bit for bit, so these words may never change."""
     client, server = client_stream(0, 1, 2, "noise"), server_stream(0, 2, "noise")
     assert client.bit_generator.random_raw(2).tolist() == [3417049127538172066, 7329916065000900679]
     assert server.bit_generator.random_raw(2).tolist() == [3076787323779089498, 1877782951252540469]
 
 
 @pytest.mark.parametrize("salt", ["1", "2"])
-def test_a_fresh_process_draws_the_same_numbers(salt: str) -> None:
-    """Python salts ``hash`` anew in every process; the salt must not matter."""
+def test_new_process_draws_the_same_numbers(salt: str) -> None:
+    """Python salts ``hash`` in every process; the salt must not matter."""
     code = (
         "from raydr.federation.streams import client_stream, server_stream\n"
         "server_stream(9, 9, 'something drawn before')\n"
@@ -41,8 +41,8 @@ def test_a_fresh_process_draws_the_same_numbers(salt: str) -> None:
     assert found.stdout.split() == [stream.standard_normal(5).tobytes().hex() for stream in here]
 
 
-def test_every_name_has_a_stream_of_its_own() -> None:
-    """Also names that hold the same numbers in another order, and the server's beside those of client 0."""
+def test_every_name_has_its_own_stream() -> None:
+    """The cases include permuted names, and the server's names next to those of client 0."""
     drawn = {
         ("client", *name): client_stream(*name).bit_generator.random_raw(4).tobytes()
         for name in itertools.product((0, 1, 2, 2**32 - 1), (0, 1, 2), (0, 1, 2), PURPOSES)
@@ -65,14 +65,14 @@ def test_streams_of_neighbouring_names_are_uncorrelated() -> None:
     assert np.abs(correlations).max() < 4.5 / np.sqrt(count)
 
 
-def test_what_was_drawn_before_does_not_matter() -> None:
+def test_streams_do_not_depend_on_earlier_draws() -> None:
     first = client_stream(5, 1, 1, "noise").random(3)
     client_stream(5, 1, 2, "noise").random(100)
     server_stream(5, 1, "noise").random(100)
     assert np.array_equal(client_stream(5, 1, 1, "noise").random(3), first)
 
 
-def test_numpys_global_state_is_not_touched() -> None:
+def test_numpy_global_state_is_unchanged() -> None:
     before = np.random.get_state(legacy=False)  # noqa: NPY002
     client_stream(0, 0, 0, "noise").random(10)
     server_stream(0, 0, "noise").random(10)
@@ -80,7 +80,7 @@ def test_numpys_global_state_is_not_touched() -> None:
     assert str(before) == str(after)
 
 
-def test_client_and_federation_draw_from_their_rounds_stream() -> None:
+def test_client_and_federation_use_the_stream_of_the_round() -> None:
     client = Client(index=3, rows=np.zeros((1, 1)), seed=8, round=2)
     assert client.stream("a").random() == client_stream(8, 3, 2, "a").random()
     federation = federate([np.zeros((1, 1))], seed=8)

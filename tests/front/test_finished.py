@@ -1,4 +1,4 @@
-"""A run as an object: what its folder says, from whichever door one comes."""
+"""A run as a Python object, from a run or a folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DIAGNOSES = ["yes", "no", "maybe"]
 
 @pytest.fixture(scope="module", name="run")
 def _run(tmp_path_factory: pytest.TempPathFactory) -> raydr.Result:
-    """Of a table whose rows have names, owners and classes; compared with the pooled data."""
+    """Return a run with row names, owners, classes and the pooled-data map."""
     folder = tmp_path_factory.mktemp("finished")
     rows = np.random.default_rng(0).normal(size=(40, 4)) + 1e8
     table = pd.DataFrame(rows, columns=["age", "bmi", "glucose", "insulin"])
@@ -47,7 +47,7 @@ def _run(tmp_path_factory: pytest.TempPathFactory) -> raydr.Result:
     return raydr.run(scenario, out=folder / "run")
 
 
-def test_everything_is_in_the_order_of_the_table(run: raydr.Result) -> None:
+def test_results_are_in_table_order(run: raydr.Result) -> None:
     assert list(run.ids) == NAMES
     assert list(run.sites) == [HOSPITALS[row % 2] for row in range(40)]
     assert run.labels is not None
@@ -62,13 +62,13 @@ def test_everything_is_in_the_order_of_the_table(run: raydr.Result) -> None:
     assert run.report.is_file()
 
 
-def test_its_scenario_runs_again_to_the_bit(run: raydr.Result, tmp_path: Path) -> None:
+def test_scenario_of_a_result_repeats_the_run(run: raydr.Result, tmp_path: Path) -> None:
     again = raydr.run(run.scenario, out=tmp_path / "again")
     np.testing.assert_array_equal(again.embedding, run.embedding)
     assert (again.scenario, again.metrics, again.ledger) == (run.scenario, run.metrics, run.ledger)
 
 
-def test_a_folder_is_loaded_as_the_object_that_the_run_gave(run: raydr.Result, tmp_path: Path) -> None:
+def test_loaded_folder_equals_the_result_of_the_run(run: raydr.Result, tmp_path: Path) -> None:
     assert raydr.load(run.folder) == run
     assert raydr.load(str(run.folder)).metrics == run.metrics
     assert pickle.loads(pickle.dumps(run)) == run
@@ -77,13 +77,13 @@ def test_a_folder_is_loaded_as_the_object_that_the_run_gave(run: raydr.Result, t
     assert raydr.load(moved).to_frame("pandas").equals(run.to_frame("pandas"))
 
 
-def test_it_says_what_it_is(run: raydr.Result) -> None:
+def test_result_repr_describes_the_run(run: raydr.Result) -> None:
     assert repr(run) == f"<Result({str(run.folder)!r}): 40 rows of 2 clients by fed-pca>"
     assert repr(raydr.Result(Path("gone"))) == "Result('gone')"
     assert "40 rows of 2 clients, coloured by label" in run._repr_html_()
 
 
-def test_what_is_no_whole_run_is_not_loaded(run: raydr.Result, tmp_path: Path) -> None:
+def test_incomplete_runs_are_not_loaded(run: raydr.Result, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     shutil.copytree(run.folder, broken)
     (broken / "central.parquet").write_bytes(b"no table")
@@ -102,7 +102,7 @@ def test_what_is_no_whole_run_is_not_loaded(run: raydr.Result, tmp_path: Path) -
         raydr.load(swept)
 
 
-def test_data_without_labels_or_names_have_row_numbers(tmp_path: Path) -> None:
+def test_rows_without_ids_are_numbered(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(30, 3)))
     scenario = {
         "name": "bare",
@@ -126,7 +126,7 @@ def test_data_without_labels_or_names_have_row_numbers(tmp_path: Path) -> None:
         ([np.zeros((3, 2))], "list"),
     ],
 )
-def test_rows_in_memory_are_told_where_to_go(given: Any, called: str) -> None:
+def test_rows_in_memory_suggest_an_estimator(given: Any, called: str) -> None:
     estimators = r"raydr\.FedUMAP\(\)\.fit.*raydr\.map"
     for ask in (raydr.run, raydr.sweep):
         with pytest.raises(ScenarioError, match=f"got {called}.*{estimators}"):
@@ -135,6 +135,6 @@ def test_rows_in_memory_are_told_where_to_go(given: Any, called: str) -> None:
         raydr.map(given)
 
 
-def test_a_table_is_told_apart_from_a_scenario() -> None:
+def test_tables_and_scenarios_are_distinguished() -> None:
     with pytest.raises(ScenarioError, match=r"patients\.csv is a table.*raydr map patients\.csv"):
         raydr.run("patients.csv")

@@ -1,4 +1,4 @@
-"""What commands print on the terminal."""
+"""Output of commands on the terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from raydr.attacks.verdicts import Audit, Membership, Verdict
 from raydr.front.terminal import print_audit
 
 
-def test_an_audit_fits_80_columns_and_groups_attacks_that_do_not_apply(
+def test_audit_fits_80_columns_and_groups_inapplicable_attacks(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     verdicts = (

@@ -1,4 +1,4 @@
-"""Every release that a mechanism can cover, measured: its noise against the claim, and what one record moves.
+"""Every release that a mechanism can cover: its measured noise and sensitivity, compared with the claim.
 
 A release that declares a sensitivity, or a mechanism that is registered, fails here until it is measured.
 """
@@ -46,9 +46,9 @@ from raydr.statistics.second_moments import SecondMomentsRequest
 
 FEATURES = 5
 ROWS = 300
-"""Of all clients together, where a request says how many there are."""
+"""Rows of all clients together, for requests with a total count."""
 SHAPES = [*product(SIZES[:3], (1, FEATURES, 66)), *zip(SIZES[3:], cycle((1, FEATURES, 66, 17)), strict=False)]
-"""Of tables."""
+"""Shapes of tables."""
 NOWHERE = 1e300
 """A record so far from all landmarks that it adds nothing."""
 
@@ -58,17 +58,17 @@ def gaussian(on: Any, **more: Any) -> Mechanism:
 
 
 INSTANCES: dict[str, Callable[..., Mechanism]] = {"gaussian-noise": gaussian}
-"""Each mechanism of the registry: by what it covers, its ``multiplier``, ``per``, ``unit`` and ``clip``."""
+"""Constructors of all registered mechanisms, by target, ``multiplier``, ``per``, ``unit`` and ``clip``."""
 
 
 @dataclass(frozen=True)
 class Release:
-    """What a client is asked under a mechanism, and how to leave a record out of the answer.
+    """A request under a mechanism, and how to remove a record from the reply.
 
     Attributes
     ----------
     request : callable
-        The request under a mechanism, for clients of so many features.
+        The request under a mechanism, for this number of features.
     on : str
         What the mechanism covers.
     clip : float or None
@@ -93,12 +93,12 @@ class Release:
         return self.request(self.mechanism(next(iter(INSTANCES)), 1.0), features)
 
     def of(self, request: Request[Any], rows: FloatArray) -> Float64Array:
-        """All that a client part says that a mechanism covers."""
+        """Return all values of a reply that a mechanism covers."""
         reply = type(request).client_part(Client(index=0, rows=rows, seed=0), request)
         return np.concatenate([np.ravel(getattr(reply, name)) for name in type(reply).covers])
 
     def without(self, request: Request[Any], rows: FloatArray, gone: int) -> Float64Array:
-        """The same, where one record's contribution is not there, and the count of rows is as before."""
+        """Return the same values without one record's contribution, with the same row count."""
         if self.unit == "client":
             return np.zeros_like(self.of(request, rows))
         if self.absent is not None:
@@ -180,7 +180,7 @@ def frame(features: int, wide: bool = False) -> Frame:
 
 
 def cells_request(noise: Mechanism | None, features: int, wide: bool = False) -> CellSumsRequest:
-    # Centres on a grid: rows on boundaries lie in the middle of two.
+    # Centres are on a grid; rows on boundaries are midway between two.
     centres = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [-2.0, 1.0]])
     return CellSumsRequest(frame(features, wide), centres, 1.5, ROWS, noise)
 
@@ -222,7 +222,7 @@ RELEASES: dict[str, Release] = {
 
 
 def declaring() -> set[type[Request[Any]]]:
-    """Every type of request of raydr that says how far one record can move its reply."""
+    """Return every request type of raydr that declares a sensitivity."""
     for room in ("methods", "statistics"):
         package = import_module(f"raydr.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"raydr.{room}."):
@@ -249,8 +249,8 @@ def test_every_mechanism_is_measured() -> None:
 
 
 @pytest.mark.parametrize("name", RELEASES)
-def test_no_record_moves_a_release_further_than_is_declared(name: str) -> None:
-    """Of any table: a record that is not there, and another in its place."""
+def test_declared_sensitivity_bounds_every_record(name: str) -> None:
+    """Every table is compared with one without a record, and one with a replaced record."""
     release, farthest = RELEASES[name], 0.0
     quick = release.unit == "record"
     for rows, features in SHAPES if quick else ((3, FEATURES), (33, FEATURES)):
@@ -260,7 +260,7 @@ def test_no_record_moves_a_release_further_than_is_declared(name: str) -> None:
         for kind, table in tables(rows, features):
             try:
                 whole = release.of(request, table)
-            except (RunError, DataError, RuntimeWarning):  # training left the numbers: nothing is told
+            except (RunError, DataError, RuntimeWarning):  # training diverged, so nothing is sent
                 assert not quick
                 continue
             for gone in sorted({0, rows // 2, rows - 1}):
@@ -276,8 +276,8 @@ def test_no_record_moves_a_release_further_than_is_declared(name: str) -> None:
 
 
 @pytest.mark.parametrize("rows", [2, 3, 16, 65])
-def test_no_record_moves_pairs_without_a_field_further(rows: int) -> None:
-    """Each row is repelled by one other, drawn by number: the others keep theirs."""
+def test_pair_sensitivity_holds_without_a_field(rows: int) -> None:
+    """Each row is repelled by one other row, drawn by index; the other pairs stay."""
     request = pair_request(None, FEATURES)
     request = type(request)(**{**vars(request), "field": np.zeros((0, 0), np.float32)})
     declared = request.sensitivity(rows) * rows
@@ -291,7 +291,7 @@ def test_no_record_moves_pairs_without_a_field_further(rows: int) -> None:
 
 
 @pytest.mark.parametrize("kind", MECHANISMS)
-def test_no_record_under_a_mechanism_on_data_is_longer_than_is_declared(kind: str) -> None:
+def test_records_under_noise_on_data_respect_the_clip_norm(kind: str) -> None:
     noise = INSTANCES[kind]("data", multiplier=1.0, clip=0.7)
     for rows, features in SHAPES:
         for _, table in tables(rows, features):
@@ -304,8 +304,8 @@ QUIET = 1e-9
 
 
 def released(federation: Federation, release: Release, request: Request[Any], per: str) -> list[Float64Array]:
-    """What leaves in two rounds: of each client, or of all together."""
-    told: list[Float64Array] = []
+    """Return the releases of two rounds: of each client, or of the sum."""
+    reported: list[Float64Array] = []
     for _ in federation.rounds(2):
         if per == "sum":
             summed = request.sensitivity(2) == request.sensitivity(1) and release.unit == "record"
@@ -313,19 +313,17 @@ def released(federation: Federation, release: Release, request: Request[Any], pe
             replies = [federation.sum(request) if summed else federation.mean(request, weights=weights)]
         else:
             replies = federation.ask(request)
-        told += [
+        reported += [
             np.concatenate([np.ravel(getattr(reply, name)) for name in type(reply).covers])
             for reply in replies
         ]
-    return told
+    return reported
 
 
 @pytest.mark.parametrize("per", ["client", "sum"])
 @pytest.mark.parametrize("name", RELEASES)
 @pytest.mark.parametrize("kind", MECHANISMS)
-def test_noise_is_as_strong_as_is_charged_and_no_two_numbers_share_any(
-    kind: str, name: str, per: str
-) -> None:
+def test_noise_has_the_charged_strength_and_is_independent(kind: str, name: str, per: str) -> None:
     release = RELEASES[name]
     for sizes in ((7,), (4, 1, 9)):
         parts = [drawn(rows).normal(size=(rows, FEATURES)) for rows in sizes]

@@ -1,4 +1,4 @@
-"""The discrete Gaussian: its probabilities, to the bits that are claimed, and that doubles decide nothing alone."""
+"""The discrete Gaussian: its probabilities to the claimed bits, decided exactly near boundaries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def stream(name: str) -> np.random.Generator:
 
 
 @pytest.mark.parametrize("deviation", [1, 2, 3, 7])
-def test_every_integer_comes_as_often_as_it_should(deviation: int) -> None:
+def test_integer_frequencies_match_the_distribution(deviation: int) -> None:
     count, reach = 300_000, LARGEST * deviation
     drawn = discrete_gaussian(deviation, count, stream("often"))
     integers = np.arange(-reach, reach + 1)
@@ -40,7 +40,7 @@ def test_every_integer_comes_as_often_as_it_should(deviation: int) -> None:
     assert statistic < chi2.isf(1e-6, common.sum())
 
 
-def test_digits_far_below_the_deviation_are_uniform_and_moments_are_right() -> None:
+def test_low_digits_are_uniform_and_moments_match() -> None:
     drawn = discrete_gaussian(STEPS, 200_000, stream("digits"))
     parts = drawn / STEPS
     assert abs(parts.mean()) < 5 / math.sqrt(len(parts))
@@ -51,8 +51,8 @@ def test_digits_far_below_the_deviation_are_uniform_and_moments_are_right() -> N
         assert (((counts - counts.mean()) ** 2) / counts.mean()).sum() < chi2.isf(1e-6, 63)
 
 
-def test_the_whole_part_and_its_acceptance_leave_less_than_2_to_the_minus_60() -> None:
-    """What is drawn, beside what should be: in total variation over whole parts, with all that follows them."""
+def test_truncation_error_is_below_2_to_the_minus_60() -> None:
+    """The total variation between sampled and exact integer parts, with their tails."""
     with localcontext() as context:
         context.prec = 60
         word = Decimal(2**64)
@@ -70,7 +70,7 @@ def test_the_whole_part_and_its_acceptance_leave_less_than_2_to_the_minus_60() -
         assert sum(ideal) / sum(meant) > Decimal("0.7")
 
 
-def test_whole_parts_are_drawn_by_their_probabilities_to_the_nearest_word() -> None:
+def test_integer_parts_follow_their_rounded_probabilities() -> None:
     with localcontext() as context:
         context.prec = 60
         weights = [(-Decimal(k * k) / 2).exp() for k in range(10)]
@@ -78,13 +78,13 @@ def test_whole_parts_are_drawn_by_their_probabilities_to_the_nearest_word() -> N
         assert [int(edge) for edge in thresholds()] == [int(edge.to_integral_value()) for edge in below]
 
 
-def test_a_word_at_an_edge_counts_to_the_part_above_it() -> None:
-    """So that each part has as many of all 2^64 words as lie between its edges."""
+def test_word_at_a_boundary_belongs_to_the_upper_part() -> None:
+    """Each part has as many of the 2^64 words as are between its boundaries."""
 
     class Edges:
         def integers(self, high: int, size: int, dtype: Any = np.int64, endpoint: bool = False) -> Any:
             if dtype is not np.uint64:
-                return np.zeros(size, dtype)  # positive, and nothing beside the whole part
+                return np.zeros(size, dtype)  # positive, with only the integer part
             assert (high, endpoint) == (2**64 - 1, True)
             return np.resize(np.array(thresholds()), size)
 
@@ -92,7 +92,7 @@ def test_a_word_at_an_edge_counts_to_the_part_above_it() -> None:
 
 
 @pytest.mark.parametrize("deviation", [5, STEPS, 2 * STEPS - 1])
-def test_words_beside_a_probability_are_decided_exactly(deviation: int) -> None:
+def test_words_near_a_boundary_are_decided_exactly(deviation: int) -> None:
     rng = np.random.default_rng(0)
     whole, rest = rng.integers(LARGEST, size=40), rng.integers(1, deviation, size=40)
     with localcontext() as context:
@@ -105,7 +105,7 @@ def test_words_beside_a_probability_are_decided_exactly(deviation: int) -> None:
             assert found.tolist() == [True, True, False]
 
 
-def test_doubles_are_right_to_a_hundredth_of_what_is_looked_at_again() -> None:
+def test_double_error_is_below_the_exact_check_margin() -> None:
     rng = np.random.default_rng(1)
     for _ in range(200):
         k, j = int(rng.integers(LARGEST)), int(rng.integers(STEPS))
@@ -116,27 +116,27 @@ def test_doubles_are_right_to_a_hundredth_of_what_is_looked_at_again() -> None:
         )
 
 
-def test_a_stream_gives_the_numbers_that_it_always_gave() -> None:
-    """In several blocks: a run that is repeated or audited later finds its noise again."""
+def test_stream_numbers_are_stable() -> None:
+    """Numbers span several blocks: a repeated or audited run needs the same noise."""
     drawn = discrete_gaussian(STEPS, 150_000, stream("golden"))
     assert hashlib.sha256(drawn.astype("<i8").tobytes()).hexdigest()[:16] == "4454eb621e2ebe5d"
 
 
-def test_nothing_is_longer_than_ten_deviations_and_a_stream_gives_the_same() -> None:
+def test_samples_are_within_ten_deviations_and_repeatable() -> None:
     drawn = discrete_gaussian(STEPS, 50_000, stream("again"))
     assert np.abs(drawn).max() < LARGEST * STEPS
     np.testing.assert_array_equal(drawn, discrete_gaussian(STEPS, 50_000, stream("again")))
 
 
-def test_released_values_are_on_the_noises_grid_and_as_wide_as_is_claimed() -> None:
+def test_released_values_are_on_the_grid_with_the_claimed_deviation() -> None:
     from raydr.privacy.gaussian import GaussianNoise
 
     noise = GaussianNoise(on="moments", multiplier=0.7, clip=1.0)
     values = np.full(100_000, 1.0 / 3.0)
     for resolution in (0.0, 2.0**-30, 2.0**-4):
-        told = noise.cover(Quantity(values, sensitivity=1.3, resolution=resolution), stream("grid"))
+        reported = noise.cover(Quantity(values, sensitivity=1.3, resolution=resolution), stream("grid"))
         claim = noise.claim(1.3, values=1, resolution=resolution)
         assert claim is not None
         step = max(step_of(claim.deviation), resolution)
-        np.testing.assert_array_equal(told / step, np.rint(told / step))
-        assert (told - values).std() == pytest.approx(claim.deviation, rel=0.012)
+        np.testing.assert_array_equal(reported / step, np.rint(reported / step))
+        assert (reported - values).std() == pytest.approx(claim.deviation, rel=0.012)

@@ -1,4 +1,4 @@
-"""Secure aggregation: sums equal plain ones to the bit, and what the server sees on the way is uniform."""
+"""Secure aggregation: sums are bit-identical to plain ones, and the server sees uniform bytes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ THIRTY = group_of(Degrees(clients=30, colluders=3, dropouts=3, masking=4, sharin
 
 
 def vectors_of(group: Group, size: int = 5, seed: int = 0) -> dict[int, Int64Array]:
-    """Vectors over the whole range of int64."""
+    """Return vectors over the whole range of int64."""
     random = np.random.default_rng(seed)
     return {
         client: random.integers(LEAST, LARGEST, size, np.int64, endpoint=True) for client in group.clients
@@ -56,14 +56,14 @@ def vectors_of(group: Group, size: int = 5, seed: int = 0) -> dict[int, Int64Arr
 
 
 def plain_sum(vectors: dict[int, Int64Array], left_out: tuple[int, ...] = ()) -> Int64Array:
-    """The sum in Python's integers, wrapped at the end."""
+    """Return the sum in Python integers, wrapped at the end."""
     kept = [vector.tolist() for client, vector in vectors.items() if client not in left_out]
     sums = [sum(column) for column in zip(*kept, strict=True)]
     return np.array([(value + 2**63) % 2**64 - 2**63 for value in sums], np.int64)
 
 
 def uniform(content: bytes) -> bool:
-    """Chi-squared on bytes: bytes that are uniform fail it once in a thousand million times."""
+    """Chi-squared statistic of bytes; uniform bytes fail the test once in 10^9."""
     counts = np.bincount(np.frombuffer(content, np.uint8), minlength=256)
     expected = len(content) / 256
     return bool(chi2.sf(float(((counts - expected) ** 2 / expected).sum()), 255) > FALSE_ALARM)
@@ -74,14 +74,14 @@ def uniform(content: bytes) -> bool:
 
 @pytest.mark.parametrize("stage", ["unshared", "lost", "silent"])
 @pytest.mark.parametrize("count", range(TEN.degrees.dropouts + 1))
-def test_sums_equal_plain_ones_at_every_number_of_dropouts(stage: str, count: int) -> None:
+def test_masked_sums_equal_plain_sums_for_every_dropout_count(stage: str, count: int) -> None:
     vectors, gone = vectors_of(TEN), TEN.clients[2 : 2 + count]
     expected = plain_sum(vectors, () if stage == "silent" else gone)
     assert np.array_equal(secure_sum(TEN, vectors, **{stage: gone}), expected)
 
 
 @pytest.mark.parametrize("stage", ["unshared", "lost", "silent"])
-def test_one_more_is_refused(stage: str) -> None:
+def test_one_dropout_too_many_is_refused(stage: str) -> None:
     gone = TEN.clients[2 : 3 + TEN.degrees.dropouts]
     with pytest.raises(TooFewError, match=r"only [56] of"):
         secure_sum(TEN, vectors_of(TEN), **{stage: gone})
@@ -95,7 +95,7 @@ def test_dropouts_at_all_stages_count_together() -> None:
         secure_sum(TEN, vectors, unshared=[one], lost=[two], silent=[three, four])
 
 
-def test_pairs_of_which_neither_answers_are_unmasked() -> None:
+def test_pairs_that_both_drop_out_are_unmasked() -> None:
     vectors, client = vectors_of(THIRTY), THIRTY.clients[0]
     partners = THIRTY.partners(client)[:2]
     total = secure_sum(THIRTY, vectors, lost=[client], silent=partners)
@@ -124,7 +124,7 @@ def small_groups(draw: st.DrawFn) -> Group:
 
 @settings(max_examples=60, deadline=None)
 @given(group=small_groups(), data=st.data())
-def test_any_graph_any_dropouts_any_values(group: Group, data: st.DataObject) -> None:
+def test_masked_sums_are_correct_for_random_graphs_and_dropouts(group: Group, data: st.DataObject) -> None:
     leaves = {client: data.draw(st.sampled_from([3, 3, 3, 0, 1, 2])) for client in group.clients}
     unshared, lost, silent = (
         tuple(client for client, stage in leaves.items() if stage == wanted) for wanted in range(3)
@@ -150,7 +150,7 @@ def test_any_graph_any_dropouts_any_values(group: Group, data: st.DataObject) ->
             secure_sum(group, vectors, unshared=unshared, lost=lost, silent=silent)
 
 
-def test_shapes_are_kept_and_nothing_given_is_changed() -> None:
+def test_shapes_are_kept_and_inputs_unchanged() -> None:
     vectors = {client: vector.reshape(3, 4) for client, vector in vectors_of(TEN, 12).items()}
     before = {client: vector.copy() for client, vector in vectors.items()}
     total = secure_sum(TEN, vectors)
@@ -176,14 +176,14 @@ def masked_by(client: int, vector: Int64Array, label: Label = LABEL, group: Grou
     return mask(members_of(group)[client], label, group.clients, vector)
 
 
-def test_a_masked_vector_is_uniform() -> None:
+def test_masked_vector_is_uniform() -> None:
     vector = np.zeros(50_000, np.int64)
     assert uniform(masked_by(0, vector).tobytes())
-    for byte in range(8):  # in every place, not in all together alone
+    for byte in range(8):  # in every entry, not only in all together
         assert uniform(masked_by(0, vector).view(np.uint8)[byte::8].tobytes())
 
 
-def test_a_mask_left_out_and_one_of_low_entropy_are_caught() -> None:
+def test_missing_and_low_entropy_masks_are_detected() -> None:
     random = np.random.default_rng(0)
     vector = np.rint(random.normal(0, 2**40, 50_000)).astype(np.int64)
     assert not uniform(vector.tobytes())
@@ -194,7 +194,7 @@ def test_a_mask_left_out_and_one_of_low_entropy_are_caught() -> None:
     assert not uniform(biased.tobytes())
 
 
-def test_two_vectors_under_one_label_show_their_difference_and_under_two_labels_do_not() -> None:
+def test_masks_of_different_labels_are_independent() -> None:
     one, other = np.zeros(50_000, np.int64), np.arange(50_000)
     again = masked_by(0, other) - masked_by(0, one)
     assert np.array_equal(again, other)
@@ -203,14 +203,14 @@ def test_two_vectors_under_one_label_show_their_difference_and_under_two_labels_
         assert uniform((masked_by(0, other, label) - masked_by(0, one)).tobytes())
 
 
-def test_streams_are_others_when_others_have_shared() -> None:
+def test_streams_depend_on_the_clients_that_shared() -> None:
     vector, member = np.zeros(50_000, np.int64), members_of(TEN)[0]
     fewer = [client for client in TEN.clients if client != TEN.clients[-1]]
     difference = mask(member, LABEL, fewer, vector) - mask(member, LABEL, TEN.clients, vector)
     assert uniform(difference.tobytes())
 
 
-def test_an_upload_that_comes_too_late_stays_masked() -> None:
+def test_late_upload_stays_masked() -> None:
     group, late = TEN, TEN.clients[4]
     members = members_of(group)
     shared = {client: share(members[client], LABEL) for client in group.clients}
@@ -223,7 +223,7 @@ def test_an_upload_that_comes_too_late_stays_masked() -> None:
     zeros = np.zeros(50_000, np.int64)
     masked = np.add.reduce([mask(members[client], LABEL, shared, zeros) for client in alive])
     assert not unmask(group, shared, alive, rows, masked).any()
-    # The server now knows all streams of pairs, and takes them off the upload: that of the client alone is left.
+    # The server subtracts all known pairwise streams; the client's own stream is left.
     added, subtracted = known_streams(members[late], tuple(shared), ())
     add_streams(upload, subtracted, added[1:])
     assert uniform(upload.tobytes())
@@ -231,8 +231,8 @@ def test_an_upload_that_comes_too_late_stays_masked() -> None:
     assert not upload.any()
 
 
-def test_survivors_vectors_are_uniform_but_for_their_sum() -> None:
-    # All that the server can compute of two honest clients: everybody else's secrets, and what was revealed.
+def test_survivor_vectors_are_uniform_given_their_sum() -> None:
+    # All that the server can compute: secrets of all but two honest clients, and revealed shares.
     group, honest = TEN, TEN.clients[:2]
     members = members_of(group)
     vectors = {client: np.full(50_000, client, np.int64) for client in group.clients}
@@ -250,7 +250,7 @@ def test_survivors_vectors_are_uniform_but_for_their_sum() -> None:
 def known_streams(
     member: Member, shared: tuple[int, ...], honest: tuple[int, ...]
 ) -> tuple[list[bytes], list[bytes]]:
-    """Streams that a client added and subtracted, but for those that it shares with another honest client."""
+    """Return the streams that a client added and subtracted, except those shared with another honest client."""
     from raydr.privacy.masking.messages import derive_for, digest_of, stream_key
 
     who, group = digest_of(shared), member.group
@@ -267,8 +267,8 @@ def known_streams(
 
 
 @pytest.mark.parametrize("threshold", [1, 2, 3, 4])
-def test_fewer_shares_than_the_threshold_tell_nothing(threshold: int) -> None:
-    """On a small field, counted out: every secret gives every list of threshold - 1 shares equally often."""
+def test_fewer_shares_than_the_threshold_reveal_nothing(threshold: int) -> None:
+    """In a small field, every secret gives every list of threshold - 1 shares equally often."""
     prime, holders = 7, (0, 2, 3, 5)
     for known in combinations(range(len(holders)), threshold - 1):
         views = []
@@ -289,13 +289,13 @@ def test_fewer_shares_than_the_threshold_tell_nothing(threshold: int) -> None:
     coefficients=st.lists(st.integers(0, PRIME - 1), min_size=1, max_size=9),
     data=st.data(),
 )
-def test_any_other_secret_fits_the_shares_of_too_few(
+def test_any_secret_fits_too_few_shares(
     secrets: list[int], coefficients: list[int], data: st.DataObject
 ) -> None:
     holders = data.draw(st.permutations(range(20)))[: len(coefficients) + 1]
     shares = dict(zip(holders, split(secrets[0], coefficients, holders), strict=True))
     assert combine(shares) == secrets[0]
-    # The last share alone decides: one value of it for every secret, so the others fit all of them.
+    # The last share has one value for every secret, so the others fit all secrets.
     last, few = holders[-1], {holder: shares[holder] for holder in holders[:-1]}
     low, high = combine(few | {last: 0}), combine(few | {last: 1})
     slope = (high - low) % PRIME
@@ -303,9 +303,9 @@ def test_any_other_secret_fits_the_shares_of_too_few(
     assert combine(few | {last: fitting}) == secrets[1]
 
 
-def test_the_prime_is_the_first_above_all_secrets() -> None:
+def test_prime_is_the_first_above_all_secrets() -> None:
     def prime(number: int) -> bool:
-        """Miller-Rabin with the first 40 primes as bases."""
+        """Return whether a number passes Miller-Rabin with the first 40 primes as bases."""
         odd, twos = number - 1, 0
         while odd % 2 == 0:
             odd, twos = odd // 2, twos + 1
@@ -323,8 +323,8 @@ def test_the_prime_is_the_first_above_all_secrets() -> None:
     assert not any(prime(number) for number in range(2**256, PRIME))
 
 
-def test_colluders_below_the_threshold_hold_shares_of_any_secret() -> None:
-    """What a client's colluding neighbours can open is uniform, whatever the secret: random bytes simulate it."""
+def test_shares_of_few_colluders_fit_any_secret() -> None:
+    """Shares that colluding neighbours can open are uniform for any secret."""
     group, victim = THIRTY, THIRTY.clients[0]
     members, threshold = members_of(group), group.degrees.threshold
     colluders = group.neighbours(victim)[: threshold - 1]
@@ -341,7 +341,7 @@ def test_colluders_below_the_threshold_hold_shares_of_any_secret() -> None:
 
 
 def opened(member: Member, label: Label, rows: UInt8Array, sender: int) -> tuple[bytes, bytes]:
-    """Both shares that a colluder opens by itself."""
+    """Return both shares that a colluder can open."""
     from raydr.privacy.masking.keys import unseal
     from raydr.privacy.masking.messages import SHARE, derive_for
 
@@ -354,29 +354,29 @@ def opened(member: Member, label: Label, rows: UInt8Array, sender: int) -> tuple
 # Refusals
 
 
-def test_what_contradicts_itself_is_refused() -> None:
+def test_contradictory_settings_are_refused() -> None:
     group, members = TEN, members_of(TEN)
     shared = {client: share(members[client], LABEL) for client in group.clients}
-    everybody, first, vector = group.clients, group.clients[0], np.zeros(3, np.int64)
+    everyone, first, vector = group.clients, group.clients[0], np.zeros(3, np.int64)
     rows = shares_for(group, first, shared)
     with pytest.raises(MaskingError, match="client 6 is listed both as uploaded and as dropped out"):
-        reveal(members[first], LABEL, rows, everybody, [6])
+        reveal(members[first], LABEL, rows, everyone, [6])
     with pytest.raises(MaskingError, match=r"client 0 .* not listed as having uploaded"):
-        reveal(members[first], LABEL, rows, everybody[1:], everybody[:1])
+        reveal(members[first], LABEL, rows, everyone[1:], everyone[:1])
     with pytest.raises(MaskingError, match="client 1 has uploaded, but is not in the group"):
-        reveal(members[first], LABEL, rows, [*everybody, 1], [])
+        reveal(members[first], LABEL, rows, [*everyone, 1], [])
     with pytest.raises(MaskingError, match="client 1 has shared, but is not in the group"):
-        mask(members[first], LABEL, [*everybody, 1], vector)
+        mask(members[first], LABEL, [*everyone, 1], vector)
     with pytest.raises(MaskingError, match=r"client 0 .* not listed as having shared"):
-        mask(members[first], LABEL, everybody[1:], vector)
+        mask(members[first], LABEL, everyone[1:], vector)
     with pytest.raises(MaskingError, match="float64"):
-        mask(members[first], LABEL, everybody, vector.astype(float))
+        mask(members[first], LABEL, everyone, vector.astype(float))
     with pytest.raises(MaskingError, match="shares have type uint8 and shape"):
-        reveal(members[first], LABEL, rows[1:], everybody, [])
+        reveal(members[first], LABEL, rows[1:], everyone, [])
     with pytest.raises(MaskingError, match="client 1 is not in the group"):
         advertise_all_and_enter(group, 1)
     with pytest.raises(MaskingError, match="ascending"):
-        Group("a run", everybody[::-1], group.degrees)
+        Group("a run", everyone[::-1], group.degrees)
 
 
 def advertise_all_and_enter(group: Group, client: int, **changed: UInt8Array) -> Member:
@@ -403,7 +403,7 @@ def test_keys_of_small_order_are_refused(key: str) -> None:
         advertise_all_and_enter(TEN, 0, c3=point)
 
 
-def test_a_key_that_another_has_is_refused() -> None:
+def test_duplicate_keys_are_refused() -> None:
     own, sixth = (advertise(secret_of(client), TEN.run, client) for client in (0, 6))
     with pytest.raises(MaskingError, match="clients 0 and 3 have the same public key"):
         advertise_all_and_enter(TEN, 0, c3=own)
@@ -412,7 +412,7 @@ def test_a_key_that_another_has_is_refused() -> None:
 
 
 @pytest.mark.parametrize("forgery", ["a bit", "another's", "another sum's", "another group's"])
-def test_shares_that_were_not_sealed_for_this_client_and_sum_are_refused(forgery: str) -> None:
+def test_shares_sealed_for_another_client_or_sum_are_refused(forgery: str) -> None:
     group, members = TEN, members_of(TEN)
     shared = {client: share(members[client], LABEL) for client in group.clients}
     rows = shares_for(group, 0, shared)
@@ -430,7 +430,7 @@ def test_shares_that_were_not_sealed_for_this_client_and_sum_are_refused(forgery
 
 
 @pytest.mark.parametrize("lost", [(), (6,)])
-def test_a_share_that_was_revealed_wrongly_is_noticed(lost: tuple[int, ...]) -> None:
+def test_wrong_revealed_share_is_detected(lost: tuple[int, ...]) -> None:
     group, members = TEN, members_of(TEN)
     shared = {client: share(members[client], LABEL) for client in group.clients}
     alive = [client for client in group.clients if client not in lost]
@@ -446,7 +446,7 @@ def test_a_share_that_was_revealed_wrongly_is_noticed(lost: tuple[int, ...]) -> 
     forged[0][group.neighbours(0).index(6), 30] ^= 1
     with pytest.raises(MaskingError, match=r"revealed shares of client 6 .* forged"):
         unmask(group, shared, alive, forged, masked)
-    # Shares of a number that the field has, and that no 32 bytes are.
+    # Shares of a field element that has more than 32 bytes.
     holders, coefficients = group.neighbours(6), [1] * (group.degrees.threshold - 1)
     for holder, value in zip(holders, split(2**256, coefficients, holders), strict=True):
         revealed[holder][group.neighbours(holder).index(6)] = np.frombuffer(value.to_bytes(33), np.uint8)
@@ -454,7 +454,7 @@ def test_a_share_that_was_revealed_wrongly_is_noticed(lost: tuple[int, ...]) -> 
         unmask(group, shared, alive, revealed, masked)
 
 
-def test_the_server_refuses_strangers() -> None:
+def test_server_refuses_unknown_clients() -> None:
     group, members = TEN, members_of(TEN)
     shared = {client: share(members[client], LABEL) for client in group.clients[1:]}
     total = np.zeros(3, np.int64)
@@ -465,8 +465,8 @@ def test_the_server_refuses_strangers() -> None:
         unmask(group, shared, group.clients[1:], {0: rows}, total)
 
 
-def test_a_client_refuses_a_sum_with_too_few_of_its_neighbours() -> None:
-    """Enough clients of the group are there, and fewer of its neighbours than make a secret: it could not be undone."""
+def test_client_refuses_a_sum_with_too_few_neighbours() -> None:
+    """Enough clients of the group are left, but too few neighbours to recover the secret."""
     group = group_of(Degrees(clients=30, colluders=3, dropouts=10, masking=4, sharing=8, threshold=5))
     member, near = members_of(group)[0], group.neighbours(0)
     shared = {client: share(each, LABEL) for client, each in members_of(group).items()}
@@ -483,7 +483,7 @@ def test_a_client_refuses_a_sum_with_too_few_of_its_neighbours() -> None:
             reveal(member, LABEL, rows, left, gone)
 
 
-def test_a_client_refuses_strangers_and_keys_of_too_few() -> None:
+def test_client_refuses_unknown_and_too_few_keys() -> None:
     members = members_of(TEN)
     rows = shares_for(TEN, 0, {client: share(members[client], LABEL) for client in TEN.clients})
     with pytest.raises(MaskingError, match="client 99 has shared, but is not in the group"):
@@ -499,7 +499,7 @@ def test_a_client_refuses_strangers_and_keys_of_too_few() -> None:
 # The graph
 
 
-def test_two_clients_have_no_secrets() -> None:
+def test_two_clients_cannot_mask_a_sum() -> None:
     with pytest.raises(ScenarioError, match="at least 3 clients, got 2"):
         degrees(2)
     with pytest.raises(ScenarioError, match="Fewer than 2 are left"):
@@ -511,7 +511,7 @@ def test_two_clients_have_no_secrets() -> None:
 
 @pytest.mark.parametrize("clients", [3, 10, 30, 100, 300])
 @pytest.mark.parametrize(("colluding", "dropping"), [(0.2, 0.1), (0.1, 0.1), (0.33, 0.33)])
-def test_degrees_keep_what_they_promise(clients: int, colluding: float, dropping: float) -> None:
+def test_degrees_meet_their_failure_bounds(clients: int, colluding: float, dropping: float) -> None:
     from scipy.stats import hypergeom
 
     found = degrees(clients, colluding, dropping)
@@ -529,9 +529,7 @@ def test_degrees_keep_what_they_promise(clients: int, colluding: float, dropping
     ("clients", "gone", "degree"),
     [(9, 4, 4), (9, 5, 2), (10, 4, 2), (11, 6, 4), (10, 6, 6), (9, 7, 6), (5, 3, 2), (4, 3, 2), (6, 4, 4)],
 )
-def test_the_probability_that_a_circle_falls_apart_is_counted_out(
-    clients: int, gone: int, degree: int
-) -> None:
+def test_disconnection_probability_equals_enumeration(clients: int, gone: int, degree: int) -> None:
     apart = [0, 0]
     for missing in combinations(range(clients), gone):
         left = [place for place in range(clients) if place not in missing]
@@ -548,17 +546,15 @@ def test_the_probability_that_a_circle_falls_apart_is_counted_out(
     assert parted(clients, gone, degree) == Fraction(apart[1], sum(apart))
 
 
-def test_where_everybody_is_a_neighbour_nothing_falls_apart() -> None:
+def test_complete_graph_never_disconnects() -> None:
     assert parted(6, 4, 5) == 0
 
 
 @pytest.mark.parametrize(
     ("colluding", "dropping"), [(0.2, 0.1), (0.1, 0.1), (0.33, 0.33), (0.0, 0.0), (0.05, 0.4), (0.4, 0.0)]
 )
-def test_degrees_are_the_smallest_and_thresholds_the_largest_that_keep_what_they_promise(
-    colluding: float, dropping: float
-) -> None:
-    """By trying all, with probabilities of another library."""
+def test_degrees_are_minimal_and_thresholds_maximal(colluding: float, dropping: float) -> None:
+    """The test tries all values, with probabilities of another library."""
     from scipy.stats import hypergeom
 
     for clients in (*range(3, 19), 24, 31, 40, 47, 60, 83):
@@ -571,7 +567,7 @@ def test_degrees_are_the_smallest_and_thresholds_the_largest_that_keep_what_they
         if clients <= 16:
             masking = others
         for sharing in (graph for graph in graphs if graph >= masking):
-            # Of so few shares that enough are left, the most; and so many that colluders lack one.
+            # The largest threshold that survivors reach, and that colluders miss by one.
             few = np.arange(1, sharing + 1)
             enough = clients * hypergeom.sf(sharing - few, others, gone[1], sharing) <= 2.0**-30
             threshold = int(few[enough].max(initial=0))
@@ -595,7 +591,7 @@ def test_degrees_are_the_smallest_and_thresholds_the_largest_that_keep_what_they
         Degrees(clients=8, colluders=1, dropouts=1, masking=4, sharing=6, threshold=2),
     ],
 )
-def test_neighbours_are_mutual_as_many_as_said_and_drawn_by_the_seed(found: Degrees) -> None:
+def test_neighbours_are_mutual_and_seeded(found: Degrees) -> None:
     group, other = (group_of(found, seed) for seed in (0, 1))
     for client in group.clients:
         near, nearest = group.neighbours(client), group.partners(client)
@@ -607,7 +603,7 @@ def test_neighbours_are_mutual_as_many_as_said_and_drawn_by_the_seed(found: Degr
     assert any(group.neighbours(client) != other.neighbours(client) for client in group.clients)
 
 
-def test_the_table_of_degrees_is_true() -> None:
+def test_table_of_degrees_matches_the_computation() -> None:
     assumed = ((0.2, 0.1), (0.1, 0.1), (0.33, 0.33))
     pages = [
         Path(degrees.__wrapped__.__code__.co_filename).read_text(),
@@ -626,7 +622,7 @@ def test_the_table_of_degrees_is_true() -> None:
 # Stateless clients, and the protocol as it is
 
 
-def test_asked_again_a_client_gives_the_same_bytes_from_its_secret_alone() -> None:
+def test_client_repeats_its_bytes_from_the_secret() -> None:
     before, after = members_of(TEN)[0], advertise_all_and_enter(TEN, 0)
     assert before is not after
     for one, other in zip(
@@ -637,15 +633,15 @@ def test_asked_again_a_client_gives_the_same_bytes_from_its_secret_alone() -> No
     assert np.array_equal(mask(before, LABEL, TEN.clients, vector), mask(after, LABEL, TEN.clients, vector))
 
 
-def test_secrets_do_not_show_in_print() -> None:
+def test_secrets_are_not_in_repr() -> None:
     member = advertise_all_and_enter(TEN, 0)
     shown = repr(member)
     assert repr(member.own) not in shown
     assert not any(repr(agreed) in shown for agreed in member.agreed.values())
 
 
-def test_the_agreement_is_that_of_rfc_7748() -> None:
-    """Of section 6.1."""
+def test_key_agreement_matches_rfc_7748() -> None:
+    """The vectors of section 6.1."""
     alice = bytes.fromhex("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a")
     bob = bytes.fromhex("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb")
     between = bytes.fromhex("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742")
@@ -669,8 +665,8 @@ def test_derivation_is_one_block_of_hkdf() -> None:
     assert len({derive(key, *use) for use in [("a", "b"), ("ab",), ("a", 1), ("a", "1"), ("a",)]}) == 5
 
 
-def test_the_transcript_is_as_it_was() -> None:
-    """A change of any byte of any message is a change of the protocol, and needs another version of its salt."""
+def test_transcript_is_stable() -> None:
+    """A changed byte of any message is a protocol change and needs a new version of its salt."""
     group, members, digest = THIRTY, members_of(THIRTY), hashlib.sha256()
     vectors, lost = vectors_of(group), group.clients[5]
     shared = {client: share(members[client], LABEL) for client in group.clients}
@@ -686,7 +682,7 @@ def test_the_transcript_is_as_it_was() -> None:
 
 
 @pytest.mark.slow
-def test_a_thousand_clients() -> None:
+def test_masked_sum_of_a_thousand_clients() -> None:
     group = group_of(degrees(1000))
     vectors, gone = vectors_of(group, 1250), group.clients[::10]
     total = secure_sum(group, vectors, unshared=gone[:30], lost=gone[30:60], silent=gone[60:])
@@ -694,8 +690,8 @@ def test_a_thousand_clients() -> None:
 
 
 @pytest.mark.slow
-def test_chi_squared_raises_false_alarms_as_often_as_it_should() -> None:
-    """Its tail is that of the distribution: of 2,000 uniform vectors 1 in 100 is beyond the 99th percentile."""
+def test_chi_squared_test_has_its_false_alarm_rate() -> None:
+    """Of 2,000 uniform vectors, 1 in 100 is beyond the 99th percentile."""
     statistics = []
     for call in range(2000):
         content = masked_by(0, np.zeros(2000, np.int64), Label("first start", call, 0)).view(np.uint8)

@@ -1,4 +1,4 @@
-"""Sealed bytes: they come back, and nothing that was changed, or is another's, does."""
+"""Sealed bytes are recovered; changed or foreign bytes are refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def nonce(sealed: UInt8Array) -> bytes:
 
 @given(content=contents, key=keys)
 @example(content=numbers(), key=KEY)
-def test_what_was_sealed_comes_back(content: UInt8Array, key: bytes) -> None:
+def test_sealed_content_is_recovered(content: UInt8Array, key: bytes) -> None:
     sealed = seal(content, key, MINE)
     opened = unseal(sealed, key, MINE)
     assert opened.dtype == sealed.dtype == np.uint8
@@ -44,7 +44,7 @@ def test_what_was_sealed_comes_back(content: UInt8Array, key: bytes) -> None:
 
 
 @given(content=contents, key=keys)
-def test_the_same_content_gives_the_same_bytes(content: UInt8Array, key: bytes) -> None:
+def test_sealing_is_deterministic(content: UInt8Array, key: bytes) -> None:
     assert seal(content, key, MINE).tobytes() == seal(content.copy(), key, MINE).tobytes()
 
 
@@ -52,18 +52,18 @@ def test_the_same_content_gives_the_same_bytes(content: UInt8Array, key: bytes) 
 # Equal as numbers, but not as bits.
 @example(one=numbers(0.0), other=numbers(-0.0), key=KEY)
 @example(one=numbers(1.0), other=numbers(1.0), key=KEY)
-def test_a_nonce_never_serves_two_contents(one: UInt8Array, other: UInt8Array, key: bytes) -> None:
+def test_nonces_differ_for_different_contents(one: UInt8Array, other: UInt8Array, key: bytes) -> None:
     same = one.tobytes() == other.tobytes()
     assert (nonce(seal(one, key, MINE)) == nonce(seal(other, key, MINE))) == same
 
 
-def test_the_nonce_tells_nothing_to_who_has_not_the_key() -> None:
+def test_nonce_reveals_nothing_without_the_key() -> None:
     content = numbers(1, 2, 3)
     assert nonce(seal(content, KEY, MINE)) != nonce(seal(content, KEY[::-1], MINE))
 
 
 @given(content=contents, keys=st.lists(keys, min_size=2, max_size=2, unique=True))
-def test_another_key_is_refused(content: UInt8Array, keys: list[bytes]) -> None:
+def test_wrong_key_is_refused(content: UInt8Array, keys: list[bytes]) -> None:
     with pytest.raises(RunError, match=f"belongs to another client, round or run.*{ADVICE}"):
         unseal(seal(content, keys[0], MINE), keys[1], MINE)
 
@@ -78,15 +78,15 @@ def test_another_key_is_refused(content: UInt8Array, keys: list[bytes]) -> None:
     ],
     ids=["run", "client", "round", "purpose"],
 )
-def test_what_is_bound_to_something_else_is_refused(other: Binding) -> None:
+def test_wrong_associated_data_is_refused(other: Binding) -> None:
     content = numbers(1, 2, 3)
     with pytest.raises(RunError, match=f"belongs to another client, round or run.*{ADVICE}"):
         unseal(seal(content, KEY, MINE), KEY, other)
     assert nonce(seal(content, KEY, MINE)) != nonce(seal(content, KEY, other))
 
 
-def test_no_key_serves_two_purposes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client's secret is used for nothing but deriving keys, and each key for one thing."""
+def test_keys_for_two_purposes_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client's secret only derives keys, and each key has one purpose."""
     from cryptography.hazmat.primitives.ciphers import aead
 
     import raydr.privacy.sealing as room
@@ -113,7 +113,7 @@ def test_one_flipped_bit_anywhere_is_refused(count: int) -> None:
     assert unseal(sealed, KEY, MINE).tobytes() == content.tobytes()
 
 
-def test_bytes_that_are_missing_or_too_many_are_refused() -> None:
+def test_truncated_or_extended_bytes_are_refused() -> None:
     sealed = seal(numbers(1, 2, 3), KEY, MINE)
     for size in range(sealed.size):
         with pytest.raises(RunError, match=ADVICE):
@@ -122,12 +122,12 @@ def test_bytes_that_are_missing_or_too_many_are_refused() -> None:
         unseal(np.append(sealed, np.uint8(0)), KEY, MINE)
 
 
-def test_sealed_bytes_do_not_show_what_is_sealed() -> None:
+def test_sealed_bytes_hide_their_content() -> None:
     content = numbers(*np.random.default_rng(4).normal(size=500))
     sealed = seal(content, KEY, MINE).tobytes()
     # A number's four bytes are among 2000 random ones by chance once in two million; all 500: once in 4000.
     assert [value for value in content.reshape(-1, 4) if value.tobytes() in sealed] == []
     assert KEY[:4] not in sealed
-    # Of equal numbers it shows not even that they are equal.
+    # Equal numbers are not recognisable as equal.
     blocks = np.frombuffer(seal(numbers(*np.ones(512)), KEY, MINE).tobytes()[NONCE:], np.uint64, 256)
     assert len(set(blocks.tolist())) == blocks.size

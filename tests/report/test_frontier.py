@@ -1,4 +1,4 @@
-"""Utility against leakage: which points are shown, what they are called, and when there is no picture."""
+"""Utility against leakage: shown points, their names, and when there is no picture."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRIVATE = {"kind": "private-map", "epsilon": 2.0, "bounds": [0, 8], "iterations"
 
 
 @pytest.mark.parametrize(
-    ("sections", "said"),
+    ("sections", "message"),
     [
         ({}, "no protection"),
         ({"privacy": {"isometry_key": True}}, "isometry key"),
@@ -37,11 +37,11 @@ PRIVATE = {"kind": "private-map", "epsilon": 2.0, "bounds": [0, 8], "iterations"
         ),
     ],
 )
-def test_a_point_is_called_by_what_its_run_did(tmp_path: Path, sections: dict[str, Any], said: str) -> None:
-    assert protections(read_run(tiny_run(tmp_path / "run", **sections))) == said
+def test_points_are_named_by_their_settings(tmp_path: Path, sections: dict[str, Any], message: str) -> None:
+    assert protections(read_run(tiny_run(tmp_path / "run", **sections))) == message
 
 
-def test_the_picture_is_of_runs_that_were_audited(tmp_path: Path) -> None:
+def test_picture_shows_only_audited_runs(tmp_path: Path) -> None:
     folder, trials = tmp_path / "sweep", tmp_path / "sweep" / "trials"
     trials.mkdir(parents=True)
     for number in range(3):

@@ -1,4 +1,4 @@
-"""The scripts of pages, run by Node.js against what Python packs and spells: see page_scripts.test.mjs."""
+"""The scripts of pages in Node.js, compared with Python's packing: see page_scripts.test.mjs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OLDEST = 20
 
 
 def why_not() -> str:
-    """Why Node.js cannot run the tests; empty where it can."""
+    """Return the reason why Node.js cannot run the tests, or an empty text."""
     if NODE is None:
         return "there is no Node.js"
     version = subprocess.run([NODE, "--version"], capture_output=True, text=True, check=True).stdout.strip()
@@ -35,7 +35,7 @@ def why_not() -> str:
 
 
 def packed() -> dict[str, Any]:
-    """Rows as texts of a page, with what they must come back as."""
+    """Return packed rows of a page with the expected values."""
     rng = np.random.default_rng(0)
     found = []
     for largest in (3, 255, 256, 70_000):
@@ -51,11 +51,11 @@ def packed() -> dict[str, Any]:
         np.cumsum(rng.integers(1, 9, 100)) - 40,
         [f"row {k}" for k in range(50)],
     ):
-        told = row_ids(names)
-        kind, content = ("range", None) if isinstance(told, dict) else told
+        reported = row_ids(names)
+        kind, content = ("range", None) if isinstance(reported, dict) else reported
         ids.append(
             {
-                "told": told if isinstance(told, dict) else {"kind": kind},
+                "told": reported if isinstance(reported, dict) else {"kind": kind},
                 "text": None if content is None else as_text(content),
                 "ids": list(map(str, names)) if kind == "names" else np.asarray(names).tolist(),
             }
@@ -90,7 +90,7 @@ def packed() -> dict[str, Any]:
 
 
 def spelt() -> dict[str, Any]:
-    """What a page spells, draws and saves as Python does."""
+    """Return the texts, colours and files that a page must produce like Python."""
     cells = ("=1+2", "-1.5", "+3", "-", "+", "@me", "\tx", "north", "-north", "1e5", "-1e5", "", "=", "+1+1")
     return {
         "cells": [(text, as_cell(text)) for text in cells],
@@ -101,7 +101,7 @@ def spelt() -> dict[str, Any]:
     }
 
 
-def test_the_scripts_of_pages(tmp_path: Path) -> None:
+def test_page_scripts_pass_their_own_tests(tmp_path: Path) -> None:
     if reason := why_not():
         pytest.skip(reason)
     cases = tmp_path / "cases.json"

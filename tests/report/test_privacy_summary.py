@@ -1,4 +1,4 @@
-"""What the first screen says of a run follows from typed protections, accountant and audit, and from no prose."""
+"""The privacy summary follows from typed protections, accountant and audit, not from descriptions."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def entry(granularity: Granularity = Granularity.AGGREGATE, **values: Any) -> En
         ([entry(Granularity.PER_RECORD, direction="simulation-only")], Exposure.NOTHING),
     ],
 )
-def test_what_left_is_the_most_revealing_of_all_messages(entries: list[Entry], exposure: Exposure) -> None:
+def test_summary_names_the_most_revealing_message(entries: list[Entry], exposure: Exposure) -> None:
     assert verdict(entries, COST).exposure is exposure
 
 
-def test_a_key_is_told_where_all_is_under_it() -> None:
+def test_key_is_mentioned_if_it_covers_everything() -> None:
     keyed, plain = entry(keyed=True), entry()
     free = entry(public=Public.SEALED)
     assert verdict([keyed, free], COST).keyed
@@ -70,7 +70,7 @@ def test_a_key_is_told_where_all_is_under_it() -> None:
     assert not verdict([free], COST).keyed
 
 
-def test_a_run_is_noisy_if_a_claim_covers_any_of_it() -> None:
+def test_run_is_noisy_if_any_message_has_a_claim() -> None:
     ledger = Ledger()
     ledger.record(entry(protection=WEAKER))
     assert not verdict(list(ledger.entries.values()), statement(ledger, Budget())).noisy
@@ -88,12 +88,12 @@ def test_a_run_is_noisy_if_a_claim_covers_any_of_it() -> None:
         (entry(Granularity.PER_CLIENT), False),
     ],
 )
-def test_records_are_exposed_where_they_leave_one_by_one_without_a_claim(given: Entry, exposed: bool) -> None:
+def test_per_record_messages_without_a_claim_expose_records(given: Entry, exposed: bool) -> None:
     assert given.exposes_records == exposed
 
 
 def paid() -> Ledger:
-    """One kind under two mechanisms, both ways and bare; another kind of noisy records."""
+    """Return one kind under two mechanisms, in both directions and unprotected, and a kind of noisy records."""
     ledger = Ledger()
     for each in (
         entry(protection=WEAKER, count=3),
@@ -111,7 +111,7 @@ def paid() -> Ledger:
     return ledger
 
 
-def test_entries_that_differ_in_count_and_bytes_alone_become_one() -> None:
+def test_entries_that_differ_only_in_size_are_merged() -> None:
     ledger = paid()
     assert [(each.count, each.bytes) for each in ledger.entries.values()] == [
         (7, 17), (1, 8), (1, 5), (1, 8), (1, 8), (1, 8),
@@ -119,7 +119,7 @@ def test_entries_that_differ_in_count_and_bytes_alone_become_one() -> None:
     assert (ledger.bytes("up"), ledger.bytes("down")) == (49, 5)
 
 
-def test_charges_are_counted_and_come_off_again() -> None:
+def test_charges_can_be_added_and_removed() -> None:
     ledger, charge = Ledger(), Charge(kind="K", deviation=3.0, sensitivity=1.0)
     for count, left in ((1, {charge: 1}), (2, {charge: 3}), (-2, {charge: 1}), (-1, {})):
         ledger.charge(charge, count)
@@ -129,30 +129,30 @@ def test_charges_are_counted_and_come_off_again() -> None:
     assert not ledger.charges
 
 
-def test_each_entry_costs_what_was_charged_for_its_kind_and_mechanism() -> None:
+def test_entry_cost_is_that_of_its_kind_and_mechanism() -> None:
     ledger, delta = paid(), 1e-5
-    whole = (2 / 4 + 1 / 16 + 1 / 25) ** -0.5  # of multipliers 2, twice, and 4 and 5
+    whole = (2 / 4 + 1 / 16 + 1 / 25) ** -0.5  # multipliers 2, twice, and 4 and 5
     epsilons = [gaussian_epsilon(z, delta) for z in (2.0 / 2**0.5, 4.0, 5.0)]
     settled = [each.epsilon for each in ledger.settled(delta).entries.values()]
     assert settled == [*epsilons[:2], None, None, epsilons[2], None]
-    told = statement(ledger, Budget(delta))
-    assert told.epsilon_accounted == pytest.approx(gaussian_epsilon(whole, delta))
-    assert (told.epsilon, told.infinite) == (None, ("K leaves the client without protection: w",))
-    assert set(told.accountants) == {"rdp", "pld"}
+    reported = statement(ledger, Budget(delta))
+    assert reported.epsilon_accounted == pytest.approx(gaussian_epsilon(whole, delta))
+    assert (reported.epsilon, reported.infinite) == (None, ("K leaves the client without protection: w",))
+    assert set(reported.accountants) == {"rdp", "pld"}
     assert statement(Ledger(), Budget(delta)).accountants == {}
-    numbers = [(each.messages, each.releases, each.multiplier, each.epsilon) for each in told.releases]
+    numbers = [(each.messages, each.releases, each.multiplier, each.epsilon) for each in reported.releases]
     assert numbers == [
         (7, 2, 2.0, epsilons[0]), (1, 1, 4.0, epsilons[1]), (1, 0, None, None), (1, 0, 5.0, epsilons[2]),
         (1, 0, None, 0.0),
     ]  # fmt: skip
-    assert [(each.deviation, each.sensitivity) for each in told.releases[:2]] == [(3.0, 1.5), (8.0, 2.0)]
-    shares = [each.share for each in told.releases]
+    assert [(each.deviation, each.sensitivity) for each in reported.releases[:2]] == [(3.0, 1.5), (8.0, 2.0)]
+    shares = [each.share for each in reported.releases]
     assert shares == [pytest.approx(whole**2 * spent) for spent in (1 / 2, 1 / 16)] + [
         None, pytest.approx(whole**2 / 25), None,
     ]  # fmt: skip
 
 
-def test_what_is_fixed_is_that_of_the_call_that_fixes_most() -> None:
+def test_determined_records_are_of_the_most_revealing_call() -> None:
     ledger = Ledger()
     for each in (entry(), entry(direction="down"), entry(kind="L"), entry(protection=WEAKER)):
         ledger.record(each)
@@ -172,8 +172,8 @@ def test_what_is_fixed_is_that_of_the_call_that_fixes_most() -> None:
     assert not (seen[0] + seen[1]).among
 
 
-def test_no_prose_has_a_part_in_it(tmp_path: Path) -> None:
-    """Every sentence that somebody wrote about a message, replaced by reassuring ones: the first screen is the same."""
+def test_summary_does_not_depend_on_descriptions(tmp_path: Path) -> None:
+    """Replacing all descriptions by reassuring ones does not change the summary."""
     folder = tiny_run(tmp_path / "run")
     before = first_screen(folder)
     assert "Every record sent data" in before
@@ -240,26 +240,26 @@ BROKEN = Verdict(
         (audit(STRONG, BROKEN), "claim broken", "bad"),
     ],
 )
-def test_the_attack_that_came_nearest_is_told(found: Audit | None, figure: str, tone: str) -> None:
-    said = recovered(found)
-    assert (said.figure, said.tone) == (figure, tone)
+def test_closest_attack_is_named(found: Audit | None, figure: str, tone: str) -> None:
+    sentence = recovered(found)
+    assert (sentence.figure, sentence.tone) == (figure, tone)
 
 
-def test_epsilon_is_the_accountants(tmp_path: Path) -> None:
+def test_epsilon_is_that_of_the_accountant(tmp_path: Path) -> None:
     run = read_run(tiny_run(tmp_path / "run"))
     assert points(run)[1].figure == "ε = ∞"
     private = replace(run, privacy=replace(run.privacy, epsilon=1.25))
     assert points(private)[1].figure == "ε = 1.25"
 
 
-def test_noise_is_named_only_where_something_is_under_it(tmp_path: Path) -> None:
-    """Where nothing but what is declared public left, and where noise covers all else."""
+def test_noise_is_named_only_if_it_covers_a_message(tmp_path: Path) -> None:
+    """Cases: only public messages, and noise on all other messages."""
     silent = replace(read_run(tiny_run(tmp_path / "run")), ledger=())
     ledger = Ledger()
     ledger.record(entry(protection=WEAKER))
     ledger.charge(Charge(kind="K", deviation=3.0, sensitivity=1.5, mechanism=WEAKER))
     noisy = statement(ledger, Budget())
-    told = [points(replace(silent, privacy=cost))[0] for cost in (COST, noisy)]
-    assert [point.figure for point in told] == ["nothing", "under noise"]
-    assert [("noise" in point.text) for point in told] == [False, True]
-    assert all(point.text.startswith("Apart from data that are declared public, ") for point in told)
+    reported = [points(replace(silent, privacy=cost))[0] for cost in (COST, noisy)]
+    assert [point.figure for point in reported] == ["nothing", "under noise"]
+    assert [("noise" in point.text) for point in reported] == [False, True]
+    assert all(point.text.startswith("Apart from data that are declared public, ") for point in reported)

@@ -1,4 +1,4 @@
-"""What a private run hands out: what its epsilon covers, and nothing of the evaluation's view."""
+"""The released folder of a private run has what epsilon covers and nothing from the evaluation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from raydr.runfolder import records
 
 @pytest.fixture(scope="module")
 def private(tmp_path_factory: pytest.TempPathFactory) -> raydr.Result:
-    """A run that is private as a whole, with all that an evaluation adds."""
+    """Return a fully private run with all evaluation results."""
     scenario = tiny() | {
         "data": {"source": "iris", "scale": "none"},
         "show": ["petal width (cm)"],
@@ -36,7 +36,7 @@ def test_every_file_of_a_run_folder_is_released_or_kept(private: raydr.Result) -
     assert not set(records.RELEASED) & set(records.KEPT)
 
 
-def test_it_holds_what_is_covered_and_nothing_else(private: raydr.Result, tmp_path: Path) -> None:
+def test_released_folder_has_only_covered_files(private: raydr.Result, tmp_path: Path) -> None:
     folder = private.released(tmp_path / "handed-out")
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert files == {file for file in records.RELEASED if (private.folder / file).exists()} | {
@@ -51,7 +51,7 @@ def test_it_holds_what_is_covered_and_nothing_else(private: raydr.Result, tmp_pa
         assert set(json.loads(line)) <= set(records.RELEASED[records.ROUNDS] or ())
 
 
-def test_its_page_has_no_place_label_metric_or_hash_of_a_row(private: raydr.Result, tmp_path: Path) -> None:
+def test_released_page_has_no_place_label_metric_or_row_hash(private: raydr.Result, tmp_path: Path) -> None:
     page = (private.released(tmp_path / "handed-out") / "released.html").read_text()
     full = private.report.read_text()
     secrets = [
@@ -65,13 +65,13 @@ def test_its_page_has_no_place_label_metric_or_hash_of_a_row(private: raydr.Resu
     assert f"{private.privacy['epsilon']:.3g}" in page
 
 
-def test_the_full_page_says_what_it_must_not_be_used_for(private: raydr.Result, tmp_path: Path) -> None:
+def test_full_page_warns_against_publishing(private: raydr.Result, tmp_path: Path) -> None:
     assert "Do not publish it" in private.report.read_text()
     bare = tiny_run_with_report(tmp_path / "bare")
     assert "Do not publish it" not in (bare / records.REPORT).read_text()
 
 
-def test_a_run_with_new_noise_does_not_claim_to_repeat(private: raydr.Result, tmp_path: Path) -> None:
+def test_run_with_new_noise_does_not_claim_to_repeat(private: raydr.Result, tmp_path: Path) -> None:
     assert "repeats the run with new noise" in private.report.read_text()
     assert (
         "repeats the run bit for bit"
@@ -92,7 +92,7 @@ def test_a_run_with_new_noise_does_not_claim_to_repeat(private: raydr.Result, tm
     assert "repeats the run with new noise" in (keyed / records.REPORT).read_text()
 
 
-def test_a_run_without_an_epsilon_releases_nothing(tmp_path: Path) -> None:
+def test_run_without_epsilon_releases_nothing(tmp_path: Path) -> None:
     run = tiny_run_with_report(tmp_path / "bare")
     with pytest.raises(
         OutputError,
@@ -102,14 +102,14 @@ def test_a_run_without_an_epsilon_releases_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "bare-released").exists()
 
 
-def test_a_folder_that_is_there_is_left_alone(private: raydr.Result, tmp_path: Path) -> None:
+def test_existing_folder_is_not_overwritten(private: raydr.Result, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     with pytest.raises(OutputError, match="already exists"):
         private.released(tmp_path / "there")
     assert not list((tmp_path / "there").iterdir())
 
 
-def test_the_command_prints_the_page(private: raydr.Result, tmp_path: Path) -> None:
+def test_command_prints_the_page(private: raydr.Result, tmp_path: Path) -> None:
     ran = CliRunner().invoke(
         app,
         ["report", str(private.folder), "--released", "--out", str(tmp_path / "out")],

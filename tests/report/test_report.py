@@ -1,4 +1,4 @@
-"""The report: made of the run folder's files alone, safe to open, and honest about what left the clients."""
+"""The report: made from the run folder alone, safe to open, and complete about messages."""
 
 from __future__ import annotations
 
@@ -47,27 +47,27 @@ NOISE = {"kind": "gaussian-noise", "on": "distances", "level": 1e-12}
 
 
 class TestPage:
-    def test_opens_without_a_network(self, tmp_path: Path) -> None:
+    def test_page_opens_offline(self, tmp_path: Path) -> None:
         page = read_page(write_report(write_run(tmp_path / "run")))
         assert external_loads(page) == []
         assert (
             sum(tag == "script" for tag, _ in page.tags) >= 4
         )  # the map's columns and places, and the page's own
 
-    def test_every_script_that_stands_in_the_page_ends_where_it_should(self, tmp_path: Path) -> None:
+    def test_scripts_in_the_page_end_correctly(self, tmp_path: Path) -> None:
         page = read_page(write_report(write_run(tmp_path / "run", labels=[SCRIPT] * ROWS)))
         assert page.raw.count("<script>") + page.raw.count("<script type") == page.raw.count("</script>")
 
-    def test_is_remade_from_the_folder_alone(self, tmp_path: Path) -> None:
+    def test_page_is_recreated_from_the_folder(self, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run")
         files = {path.name for path in folder.iterdir()}
         write_report(folder).unlink()
         assert {path.name for path in folder.iterdir()} == files
         assert write_report(folder) == folder / "report.html"
 
-    def test_says_metrics_costs_and_messages(self, tmp_path: Path) -> None:
+    def test_page_shows_metrics_costs_and_messages(self, tmp_path: Path) -> None:
         page = read_page(write_report(write_run(tmp_path / "run")))
-        for said in (
+        for sentence in (
             "60 rows at 3 clients, mapped by Fed-tSNE with 50 landmarks",
             "94.9\u202f%",  # 0.41234 / 0.43456
             "0.4123", "0.4346", "0.9877", "0.9912", "−0.0222",
@@ -77,9 +77,9 @@ class TestPage:
             "3 February 2026, 10:22 UTC", "400\u202fMB", "9.5\u202fs",
             "Procrustes",
         ):  # fmt: skip
-            assert said.replace("\u202f", " ") in page.text.replace("\u202f", " "), said
+            assert sentence.replace("\u202f", " ") in page.text.replace("\u202f", " "), sentence
 
-    def test_a_metric_without_a_pooled_value_has_no_ratio(self, tmp_path: Path) -> None:
+    def test_metric_without_a_pooled_value_has_no_ratio(self, tmp_path: Path) -> None:
         page = read_page(write_report(write_run(tmp_path / "run")))
         table = page.raw[page.raw.index('<table class="metrics">') :]
         line = table[table.index(">0.0321<") :].split("</tr>")[0]
@@ -110,7 +110,7 @@ class TestPage:
     @pytest.mark.parametrize(
         "place", ["label", "client", "row", "scenario", "message", "metric", "package", "note"]
     )
-    def test_text_of_others_is_escaped(self, tmp_path: Path, place: str) -> None:
+    def test_foreign_text_is_escaped(self, tmp_path: Path, place: str) -> None:
         hostile = [SCRIPT] * ROWS
         run = write_run(
             tmp_path / "run",
@@ -135,7 +135,7 @@ class TestPage:
 
 
 def _drawn(page: Page) -> dict[str, Any]:
-    """What the page's script draws the maps from."""
+    """Return the data from which the page draws the maps."""
     data = re.search(r'<script type="application/json" id="map-header">(.*?)</script>', page.raw, flags=re.S)
     assert data is not None
     maps: dict[str, Any] = json.loads(data.group(1))
@@ -147,9 +147,7 @@ def write_notes(folder: Path, notes: Any) -> None:
 
 
 class TestNotes:
-    def test_stand_in_the_page_paragraph_by_paragraph_after_what_left_the_clients(
-        self, tmp_path: Path
-    ) -> None:
+    def test_notes_are_paragraphs_after_the_messages(self, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run")
         write_notes(
             folder,
@@ -164,7 +162,7 @@ class TestNotes:
         assert read_run(folder).notes[0].paragraphs == ("One fact.", "And\nanother.")
 
     @pytest.mark.parametrize("notes", [None, []])
-    def test_a_run_without_notes_has_no_such_section(self, tmp_path: Path, notes: Any) -> None:
+    def test_run_without_notes_has_no_notes_section(self, tmp_path: Path, notes: Any) -> None:
         folder = write_run(tmp_path / "run")
         if notes is not None:
             write_notes(folder, notes)
@@ -175,7 +173,7 @@ COSNE = {"kind": "sense", "embedder": "cosne", "anchors": 63}
 
 
 class TestThreeDimensions:
-    def test_the_page_has_three_columns_for_each_map_and_a_switch_of_axes(self, tmp_path: Path) -> None:
+    def test_page_has_three_columns_per_map_and_an_axis_switch(self, tmp_path: Path) -> None:
         page = read_page(write_report(write_run(tmp_path / "run", points=in_space())))
         switch = [tag["value"] for name, tag in page.tags if name == "input" and tag.get("name") == "axes"]
         assert switch == ["0,1", "0,2", "1,2"]
@@ -183,12 +181,12 @@ class TestThreeDimensions:
         assert [len(panel["axes"]) for panel in maps["panels"]] == [3, 3]
         assert "three dimensions" in page.text
 
-    def test_a_map_in_the_plane_has_no_switch(self, tmp_path: Path) -> None:
+    def test_two_dimensional_map_has_no_axis_switch(self, tmp_path: Path) -> None:
         page = read_page(write_report(write_run(tmp_path / "run")))
         assert not any(tag.get("name") == "axes" for _, tag in page.tags)
         assert "three dimensions" not in page.text
 
-    def test_maps_are_turned_onto_each_other_along_principal_axes_in_one_cube(self, tmp_path: Path) -> None:
+    def test_maps_are_aligned_along_principal_axes(self, tmp_path: Path) -> None:
         run = read_run(write_run(tmp_path / "run", points=in_space()))
         shown = panels(run)
         np.testing.assert_allclose(shown["central"], shown["federated"], atol=1e-9)
@@ -203,22 +201,20 @@ class TestThreeDimensions:
         ranges = np.array(frame(shown["federated"], in_disk=False))
         np.testing.assert_allclose(ranges, np.tile([-1.0, 1.0], (3, 1)) * ranges[0, 1])  # so any pair fits
 
-    def test_the_same_map_is_drawn_the_same_way_however_it_comes(self) -> None:
+    def test_rotated_map_is_drawn_the_same_way(self) -> None:
         points = in_space()
         other = points @ np.linalg.qr(np.random.default_rng(8).normal(size=(3, 3)))[0]
         shown, turned = ((some - some.mean(axis=0)) @ principal_axes(some) for some in (points, other))
         np.testing.assert_allclose(turned, shown, atol=1e-9)
 
     @pytest.mark.parametrize("central", [True, False])
-    def test_the_picture_shows_every_pair_of_axes_at_the_same_width(
-        self, tmp_path: Path, central: bool
-    ) -> None:
+    def test_picture_shows_every_pair_of_axes(self, tmp_path: Path, central: bool) -> None:
         folder = write_run(tmp_path / "run", points=in_space(), central=central)
         width, height = struct.unpack(">II", write_picture(folder).read_bytes()[16:24])
         assert 1550 <= width <= 1650
         assert 0.35 * (1 + central) < height / width < 0.45 * (1 + central)
 
-    def test_a_pooled_map_of_other_dimensions_is_refused(self, tmp_path: Path) -> None:
+    def test_pooled_map_of_other_dimensions_is_refused(self, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run", points=in_space())
         table = pq.read_table(folder / "central.parquet").drop_columns(["z"])
         pq.write_table(table, folder / "central.parquet")
@@ -237,29 +233,27 @@ class TestDisk:
         np.testing.assert_allclose(shown["central"], 0.5 * shown["federated"], atol=1e-9)
 
     @pytest.mark.parametrize("dimensions", [2, 3])
-    def test_the_boundary_is_drawn_in_the_page_and_its_axes_are_the_disks(
-        self, tmp_path: Path, dimensions: int
-    ) -> None:
+    def test_page_draws_the_disk_boundary_and_axes(self, tmp_path: Path, dimensions: int) -> None:
         page = read_page(write_report(write_run(tmp_path / "run", points=in_ball(dimensions), method=COSNE)))
         for panel in _drawn(page)["panels"]:
             assert panel["disk"]["middle"] == pytest.approx(0.5)
-            assert 1 / 2.2 < panel["disk"]["radius"] < 0.5  # of a frame from about -1.1 to 1.1
+            assert 1 / 2.2 < panel["disk"]["radius"] < 0.5  # in a frame from about -1.1 to 1.1
         assert "boundary of the Poincaré " + ("disk" if dimensions == 2 else "ball") in page.text
         assert "rotated and reflected onto" in page.text
 
-    def test_no_other_map_has_a_boundary(self, tmp_path: Path) -> None:
+    def test_other_maps_have_no_boundary(self, tmp_path: Path) -> None:
         page = read_page(write_report(write_run(tmp_path / "run")))
         assert all(panel["disk"] is None for panel in _drawn(page)["panels"])
         assert "Poincaré" not in page.text
 
     @pytest.mark.parametrize(("embedder", "drawn"), [("cosne", True), ("cne", False)])
-    def test_the_boundary_is_drawn_in_the_picture(self, tmp_path: Path, embedder: str, drawn: bool) -> None:
+    def test_picture_draws_the_disk_boundary(self, tmp_path: Path, embedder: str, drawn: bool) -> None:
         folder = write_run(tmp_path / "run", points=in_ball(2), method=COSNE | {"embedder": embedder})
         pixels = imread(write_picture(folder))[..., :3] * 255
         circle = [int(BOUNDARY[at : at + 2], 16) for at in (1, 3, 5)]
         assert bool((np.abs(pixels - circle).max(axis=2) < 2).sum() > 500) is drawn
 
-    def test_a_turn_moves_nothing_but_angles_and_no_other_comes_nearer(self) -> None:
+    def test_alignment_of_disks_is_the_best_rotation(self) -> None:
         moving, fixed = np.random.default_rng(4).normal(size=(2, 30, 2))
         best = turn(moving, fixed)
         assert (best.scale, best.origin.any(), best.target.any()) == (1.0, False, False)
@@ -301,29 +295,29 @@ class TestWhatLeft:
             ([], False),
         ],
     )
-    def test_the_page_warns_exactly_when_records_left_unprotected(
+    def test_page_warns_only_of_unprotected_records(
         self, tmp_path: Path, ledger: list[dict[str, Any]], warned: bool
     ) -> None:
         folder = write_run(tmp_path / "run", ledger=ledger)
-        said = read_page(write_report(folder)).text
-        assert ("has separate data about each of 60 records" in said) is warned
+        sentence = read_page(write_report(folder)).text
+        assert ("has separate data about each of 60 records" in sentence) is warned
         assert (privacy_summary.points(read_run(folder))[0].figure == "records") is warned
 
-    def test_noise_alone_protects_nobody(self, tmp_path: Path) -> None:
-        """A tenth of the clients, noise that changes no digit: records left, and the table says under what."""
+    def test_noise_without_a_claim_is_no_protection(self, tmp_path: Path) -> None:
+        """Noise of a tenth of the clients without effect is no protection, and the table names it."""
         some = [message(count=1, protection=NOISE), message(count=9)]
         under = "60 records with Gaussian noise of level 1e-12 on distances, which gives no privacy guarantee"
         for ledger, blurred in ((some, False), (some[:1], True)):
             run = read_run(write_run(tmp_path / str(len(ledger)), ledger=ledger))
-            said = read_page(write_report(run.path)).text
-            assert "has separate data about each of 60 records" in said
-            assert (under in said) is blurred
+            sentence = read_page(write_report(run.path)).text
+            assert "has separate data about each of 60 records" in sentence
+            assert (under in sentence) is blurred
             assert privacy_summary.points(run)[0].figure == "records"
         assert "Gaussian noise of level 1e-12 on distances" in write_report(run.path).read_text(
             encoding="utf-8"
         )
 
-    def test_the_most_revealing_comes_first(self, tmp_path: Path) -> None:
+    def test_most_revealing_message_comes_first(self, tmp_path: Path) -> None:
         kinds = [
             message(kind="sum", granularity="aggregate", bytes=10**9),
             message(kind="guarded", protection=NOISE, bytes=10**8),
@@ -338,7 +332,7 @@ class TestWhatLeft:
         assert found == sorted(found)
         assert min(read_run(folder).ledger, key=by_revelation).kind == "bare"
 
-    def test_a_claimed_promise_is_written_out(self, tmp_path: Path) -> None:
+    def test_privacy_claim_is_written_out(self, tmp_path: Path) -> None:
         run = read_run(write_run(tmp_path / "run", ledger=[message(epsilon=2.0, delta=1e-5), message()]))
         assert promise(run.ledger[0]).replace("\u00a0", " ") == "ε = 2, δ = 1e−05"
         assert promise(run.ledger[1]) == "none claimed"
@@ -393,7 +387,7 @@ class TestBrokenFolders:
             (_write("notes.json", '[{"title": "a"}]'), "notes.json", "0.text"),
         ],
     )
-    def test_names_the_file_and_the_remedy(
+    def test_broken_folder_error_names_file_and_remedy(
         self, tmp_path: Path, spoil: Callable[[Path], None], file: str, reason: str
     ) -> None:
         folder = write_run(tmp_path / "run")
@@ -406,24 +400,24 @@ class TestBrokenFolders:
             assert "raydr run" in str(caught.value)
         assert not (folder / "report.html").exists()
 
-    def test_refuses_what_an_interrupted_run_left(self, tmp_path: Path) -> None:
+    def test_report_refuses_an_interrupted_run(self, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "digits.incomplete")
         for write in (write_report, write_picture):
             with pytest.raises(OutputError, match="incomplete"):
                 write(folder)
 
-    def test_refuses_a_path_that_is_no_folder(self, tmp_path: Path) -> None:
+    def test_report_refuses_a_path_that_is_no_folder(self, tmp_path: Path) -> None:
         with pytest.raises(OutputError, match="not a folder"):
             read_run(tmp_path / "nowhere")
 
-    def test_a_page_that_cannot_be_written_names_its_place(self, tmp_path: Path) -> None:
+    def test_unwritable_page_names_its_folder(self, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run")
         (tmp_path / "file").write_text("")
         with pytest.raises(OutputError, match="cannot be written"):
             write_comparison([folder], tmp_path / "file" / "comparison.html")
 
     @pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EACCES])
-    def test_a_file_system_that_takes_nothing_is_named_and_nothing_is_left(
+    def test_full_file_system_is_named_and_no_file_left(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
     ) -> None:
         folder = write_run(tmp_path / "run")
@@ -441,12 +435,12 @@ class TestBrokenFolders:
             write_comparison([folder], tmp_path / "comparison.html")
         assert set(folder.iterdir()) == files
 
-    @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that nobody can write")
-    def test_a_read_only_place_is_named(self, tmp_path: Path) -> None:
+    @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs an unwritable file system")
+    def test_read_only_folder_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(OutputError, match=r"/proc/comparison\.html cannot be written"):
             write_comparison([write_run(tmp_path / "run")], Path("/proc/comparison.html"))
 
-    def test_a_link_under_the_name_of_a_file_is_replaced_and_not_followed(self, tmp_path: Path) -> None:
+    def test_symlink_is_replaced_not_followed(self, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run")
         (tmp_path / "mine").write_text("mine")
         for name in ("report.html", ".report.html.incomplete", "embedding.png"):
@@ -457,14 +451,14 @@ class TestBrokenFolders:
 
 
 class TestProcrustes:
-    def test_is_a_similarity_and_undoes_one(self) -> None:
+    def test_procrustes_undoes_a_similarity(self) -> None:
         rng = np.random.default_rng(0)
         points = rng.normal(size=(40, 2))
         mirror = np.array([[np.cos(2.0), np.sin(2.0)], [np.sin(2.0), -np.cos(2.0)]])
         moved = 0.2 * points @ mirror + [30.0, -5.0]
         np.testing.assert_allclose(procrustes(moved, points)(moved), points, atol=1e-12)
 
-    def test_scales_all_distances_alike(self) -> None:
+    def test_procrustes_scales_all_distances_alike(self) -> None:
         rng = np.random.default_rng(1)
         moving, fixed = rng.normal(size=(2, 30, 2))
         found = procrustes(moving, fixed)
@@ -473,7 +467,7 @@ class TestProcrustes:
         after = np.linalg.norm(found(moving)[:, None] - found(moving)[None], axis=2)
         np.testing.assert_allclose(after, found.scale * before, atol=1e-12)
 
-    def test_no_other_similarity_comes_nearer(self) -> None:
+    def test_procrustes_is_the_best_similarity(self) -> None:
         rng = np.random.default_rng(2)
         moving, fixed = rng.normal(size=(2, 30, 2))
         found = procrustes(moving, fixed)
@@ -486,15 +480,13 @@ class TestProcrustes:
                     other = scale * centred[0] @ turn @ flip + centred[1]
                     assert ((other - fixed) ** 2).sum() >= best - 1e-9
 
-    def test_turns_the_central_map_onto_the_federated_in_the_report(self, tmp_path: Path) -> None:
-        run = read_run(
-            write_run(tmp_path / "run")
-        )  # whose central map is a mirror image, larger and elsewhere
+    def test_report_aligns_the_pooled_map(self, tmp_path: Path) -> None:
+        run = read_run(write_run(tmp_path / "run"))  # its pooled-data map is mirrored, larger and shifted
         assert run.central is not None
         assert not np.allclose(run.central, run.federated)
         np.testing.assert_allclose(panels(run)["central"], run.federated, atol=1e-12)
 
-    def test_a_map_of_one_place_is_only_shifted(self) -> None:
+    def test_map_of_one_place_is_only_shifted(self) -> None:
         place = np.full((4, 2), 3.0)
         target = np.random.default_rng(3).normal(size=(4, 2))
         np.testing.assert_allclose(procrustes(place, target)(place), np.tile(target.mean(axis=0), (4, 1)))
@@ -514,7 +506,7 @@ def contrast(one: str, other: str) -> float:
 
 
 class TestColours:
-    def test_each_has_a_contrast_of_three_to_every_ground_light_and_dark(self) -> None:
+    def test_colours_have_contrast_three_on_every_background(self) -> None:
         style = part("report.css")
         grounds = re.findall(r"--(?:ground|panel): (#[0-9a-f]{6})", style)
         assert len(grounds) == 4
@@ -522,7 +514,7 @@ class TestColours:
         assert min(contrast(shade, ground) for shade in shades for ground in grounds) >= 3.0
         assert contrast("#000000", "#ffffff") == pytest.approx(21.0)
 
-    def test_colours_stay_apart(self) -> None:
+    def test_colours_are_distinguishable(self) -> None:
         """In OKLab (Ottosson 2020)."""
         channels = (
             np.array([[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in CATEGORIES]) / 255
@@ -550,13 +542,13 @@ class TestColours:
         assert found.counts == (2,) * 48
         assert [found.names[code] for code in found.codes] == names[::-1] * 2
 
-    def test_a_thousand_names_lie_on_a_ramp_in_order(self) -> None:
+    def test_thousand_names_are_on_an_ordered_ramp(self) -> None:
         found = colouring("client", [f"site {number}" for number in range(1000)])
         assert found.kind == "order"
         assert (found.colours[0], found.colours[-1]) == (RAMP[0], RAMP[-1])
         assert found.last_coloured == "site 999"
 
-    def test_many_numbers_lie_on_the_ramp_by_value_and_no_label_stays_grey(self) -> None:
+    def test_many_numbers_are_on_the_ramp_and_missing_labels_grey(self) -> None:
         numbers = [str(number) for number in [*range(MOST_NUMBERS), 100]]
         found = colouring("label", [*numbers, "no label"])
         assert found.kind == "values"
@@ -566,7 +558,7 @@ class TestColours:
 
 
 class TestPicture:
-    def test_is_a_png_about_1600_pixels_wide(self, tmp_path: Path) -> None:
+    def test_picture_is_a_png_about_1600_pixels_wide(self, tmp_path: Path) -> None:
         header = write_picture(
             write_run(tmp_path / "run", labels=["a", "b", None] * (ROWS // 3))
         ).read_bytes()[:24]
@@ -575,7 +567,7 @@ class TestPicture:
         assert 1550 <= width <= 1650
         assert 0.5 < height / width < 0.65
 
-    def test_is_the_same_to_the_bit_when_made_again(self, tmp_path: Path) -> None:
+    def test_picture_is_bit_identical_when_recreated(self, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run", clients=[f"site {row}" for row in range(ROWS)])
         assert write_picture(folder).read_bytes() == write_picture(folder).read_bytes()
 
@@ -604,7 +596,7 @@ class TestPicture:
             "ramp",
         ],
     )
-    def test_every_label_stands_under_the_maps_to_the_letter(
+    def test_every_label_is_under_the_maps(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labels: list[str]
     ) -> None:
         drawn: list[Any] = []
@@ -643,7 +635,7 @@ class TestComparison:
             write_run(root / "two", labels=["b", "c"] * (ROWS // 2), central=False, metrics=other, ledger=[]),
         ]
 
-    def test_a_metric_of_either_run_has_a_row(self, tmp_path: Path) -> None:
+    def test_metrics_of_either_run_have_a_row(self, tmp_path: Path) -> None:
         table = compare(self.runs(tmp_path))
         values = {row.name: row.values for row in table.rows}
         assert table.runs == ("one", "two")
@@ -656,17 +648,17 @@ class TestComparison:
         assert values["bytes_exposed"] == (48_000, 0)
         assert values["peak_memory_bytes"] == (400_000_000, 400_000_000)
 
-    def test_ratios_to_the_pooled_map_stand_first(self, tmp_path: Path) -> None:
+    def test_ratios_to_the_pooled_map_come_first(self, tmp_path: Path) -> None:
         table = compare(self.runs(tmp_path))
         ratios = [row for row in table.rows if row.name.startswith("ratio.")]
         assert list(table.rows[: len(ratios)]) == ratios
-        # no ratio of an error, of which 0 is best, nor where there is no pooled map
+        # no ratio for errors, where 0 is best, or without a pooled-data map
         assert [row.name for row in ratios] == ["ratio.npa_10", "ratio.trustworthiness"]
         assert ratios[0].values == (pytest.approx(0.41234 / 0.43456), None)
         assert ratios[0].texts == ("94.9\u202f%", "–")
 
     @pytest.mark.parametrize(
-        ("change", "said"),
+        ("change", "sentence"),
         [
             ({"sources": {"name": "iris"}, "sha256": "1" * 64}, "it mapped iris, not digits"),
             ({"sha256": "1" * 64}, "the SHA-256 of its data differs"),
@@ -677,8 +669,8 @@ class TestComparison:
         ],
         ids=["source", "sha256", "columns", "scaling", "label", "rows"],
     )
-    def test_runs_of_unlike_tables_are_marked_and_none_is_best(
-        self, tmp_path: Path, change: dict[str, Any], said: str
+    def test_runs_of_different_tables_are_marked_without_a_best(
+        self, tmp_path: Path, change: dict[str, Any], sentence: str
     ) -> None:
         rows = range(1, ROWS + 1) if "rows" in change else range(ROWS)
         folders = [write_run(tmp_path / "one"), write_run(tmp_path / "two", rows=rows)]
@@ -703,7 +695,7 @@ class TestComparison:
         table = compare(folders)
         assert table.headings == ("one", "two *")
         (remark,) = table.remarks
-        assert remark.startswith(f"* two did not map the same data as one: {said}.")
+        assert remark.startswith(f"* two did not map the same data as one: {sentence}.")
         rows = {row.name: row for row in table.rows}
         assert not any(rows["federated.npa_10"].best)
         assert rows["ratio.npa_10"].best == (True, False), "each is judged by its own pooled map"
@@ -715,23 +707,23 @@ class TestComparison:
         table = compare(folders)
         assert (table.headings, table.remarks) == (("one", "two"), ())
 
-    def test_the_best_follows_the_direction_of_the_measure(self, tmp_path: Path) -> None:
+    def test_best_run_follows_the_direction_of_the_metric(self, tmp_path: Path) -> None:
         rows = {row.name: row for row in compare(self.runs(tmp_path)).rows}
         assert rows["federated.npa_10"].best == (False, True)
         assert rows["bytes_up"].best == (False, True)
         assert rows["seconds"].best == (False, False)
         assert rows["federated.f_score"].texts == ("–", "0.9000")
 
-    def test_runs_of_one_name_are_told_apart_by_their_paths(self, tmp_path: Path) -> None:
+    def test_runs_with_equal_names_are_distinguished_by_path(self, tmp_path: Path) -> None:
         folders = [write_run(tmp_path / place / "run") for place in ("a", "b")]
         assert compare(folders).runs == tuple(map(str, folders))
 
-    def test_the_page_stands_alone_with_every_map(self, tmp_path: Path) -> None:
+    def test_comparison_page_has_every_map(self, tmp_path: Path) -> None:
         page = read_page(write_comparison(self.runs(tmp_path), tmp_path / "new" / "comparison.html"))
         assert external_loads(page) == []
         assert [panel["title"] for panel in _drawn(page)["panels"]] == ["one", "two"]
-        for said in ("one", "two", "0.4123", "0.5000", "48\u202fkB"):
-            assert said in page.raw
+        for sentence in ("one", "two", "0.4123", "0.5000", "48\u202fkB"):
+            assert sentence in page.raw
 
     def test_nothing_to_compare_is_an_error(self) -> None:
         with pytest.raises(OutputError, match="nothing to compare"):
@@ -740,7 +732,7 @@ class TestComparison:
 
 class TestWords:
     @pytest.mark.parametrize(
-        ("value", "said"),
+        ("value", "sentence"),
         [
             (0, "0 B"),
             (999, "999 B"),
@@ -750,11 +742,11 @@ class TestWords:
             (3e12, "3 TB"),
         ],
     )
-    def test_sizes(self, value: float, said: str) -> None:
-        assert size(value).replace("\u202f", " ") == said
+    def test_sizes(self, value: float, sentence: str) -> None:
+        assert size(value).replace("\u202f", " ") == sentence
 
     @pytest.mark.parametrize(
-        ("seconds", "said"),
+        ("seconds", "sentence"),
         [
             (0.0, "0 s"),
             (0.001, "< 0.01 s"),
@@ -764,8 +756,8 @@ class TestWords:
             (7620, "2 h 07 min"),
         ],
     )
-    def test_durations(self, seconds: float, said: str) -> None:
-        assert duration(seconds).replace("\u202f", " ") == said
+    def test_durations(self, seconds: float, sentence: str) -> None:
+        assert duration(seconds).replace("\u202f", " ") == sentence
 
     @pytest.mark.parametrize(
         ("low", "high"), [(0.0, 1.0), (-3.2, 17.0), (1e-7, 3e-7), (5.0, 5.0), (0.0, 0.0)]
@@ -778,15 +770,15 @@ class TestWords:
         assert 1 <= len(marks) <= 6
 
     @pytest.mark.parametrize("wanted", [4, 5])
-    def test_axis_numbers_have_the_smallest_round_step_that_needs_no_more(self, wanted: int) -> None:
-        """By brute force over 1, 2 and 5 times the powers of ten."""
+    def test_axis_numbers_have_the_smallest_possible_round_step(self, wanted: int) -> None:
+        """The test compares with a search over 1, 2 and 5 times powers of ten."""
         for high in np.random.default_rng(0).uniform(0.05, 50.0, 100):
             steps = [m * 10.0**power for power in range(-4, 4) for m in (1, 2, 5)]
             expected = min(step for step in steps if step * wanted >= high)
             marks = round_numbers(0.0, float(high), wanted)
             np.testing.assert_allclose(np.diff(marks), expected)
 
-    def test_values_that_no_axis_can_hold_are_left_out(self) -> None:
+    def test_non_finite_values_are_omitted_from_axes(self) -> None:
         chart = line_chart([1, 2, 3, 1e150], [1.0, 1e150, 2.0, 3.0], "objective")
         assert chart is not None
         assert [text for *_, text in chart.points] == [
@@ -794,7 +786,7 @@ class TestWords:
             "objective 2 in round 3",
         ]
 
-    def test_a_chart_needs_two_finite_values(self) -> None:
+    def test_chart_needs_two_finite_values(self) -> None:
         assert line_chart([1, 2], [1.0, float("nan")], "objective") is None
         chart = line_chart([1, 2, 3], [1.0, 3.0, 2.0], "objective")
         assert chart is not None

@@ -1,4 +1,4 @@
-"""The page of a sweep: made of its folder alone, safe to open, honest about what is absent, failed or left out."""
+"""The page of a sweep: made from its folder alone, safe to open, and complete about missing and failed trials."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ FILES = ["sweep.yaml", "trials.parquet", "points.parquet", "pareto.parquet"]
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> Path:
-    """A sweep of twelve points over four methods, some of whose trials are not done; no run folders."""
+    """Write a sweep of twelve points over four methods with unfinished trials and no run folders."""
     return write_sweep(tmp_path / "sweep", made_up(12), objectives=OBJECTIVES)
 
 
 def tried(settings: list[dict[str, Any]], **measures: float) -> list[Tried]:
-    """One trial of each of some points."""
+    """Return one trial of each point."""
     return [
         Tried(place, 0, some, {"federated.npa_10": 0.1 * place} | measures)
         for place, some in enumerate(settings)
     ]
 
 
-def said(folder: Path) -> str:
-    """Text of a sweep's page."""
+def message(folder: Path) -> str:
+    """Return the text of a sweep's page."""
     return read_page(write_sweep_report(folder)).text
 
 
 class TestReading:
-    def test_brings_back_what_was_written(self, tmp_path: Path) -> None:
+    def test_sweep_is_read_as_written(self, tmp_path: Path) -> None:
         trials = made_up(20)
         sweep = read_sweep(write_sweep(tmp_path / "sweep", trials, objectives=OBJECTIVES))
         assert [(t.point, t.repeat, t.status, t.error, t.folder) for t in sweep.trials] == [
@@ -78,22 +78,22 @@ class TestReading:
         assert any(None in point.settings.values() for point in sweep.points)
         assert sweep.front
 
-    def test_measures_that_nobody_knows_appear_by_themselves(self, tmp_path: Path) -> None:
+    def test_unknown_measures_are_shown(self, tmp_path: Path) -> None:
         folder = write_sweep(tmp_path / "sweep", tried([{"seed": 1}], **{"leakage.guessed": 0.25}))
         assert "leakage.guessed" in read_sweep(folder).measures
-        assert "leakage.guessed" in said(folder)
+        assert "leakage.guessed" in message(folder)
 
-    def test_an_interrupted_sweep_is_refused(self, sweep: Path) -> None:
+    def test_interrupted_sweep_is_refused(self, sweep: Path) -> None:
         with pytest.raises(OutputError, match="as 'incomplete' in its name says"):
             read_sweep(sweep.rename(sweep.with_name("sweep.incomplete-1")))
 
-    def test_what_is_no_folder_is_refused(self, tmp_path: Path) -> None:
+    def test_path_that_is_no_folder_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(OutputError, match="is not a folder"):
             read_sweep(tmp_path / "nowhere")
 
 
 def columns(file: str, **changes: Any) -> Callable[[Path], None]:
-    """Replace columns of a parquet file; those that are None go."""
+    """Replace columns of a Parquet file; None removes a column."""
 
     def spoil(folder: Path) -> None:
         table = pq.read_table(folder / file)
@@ -110,7 +110,7 @@ def columns(file: str, **changes: Any) -> Callable[[Path], None]:
 
 
 def rows(file: str, choose: Callable[[int], list[int]]) -> Callable[[Path], None]:
-    """Keep some rows of a parquet file, in some order."""
+    """Keep some rows of a Parquet file in an order."""
 
     def spoil(folder: Path) -> None:
         table = pq.read_table(folder / file)
@@ -120,7 +120,7 @@ def rows(file: str, choose: Callable[[int], list[int]]) -> Callable[[Path], None
 
 
 def asked(**changes: Any) -> Callable[[Path], None]:
-    """Change keys of sweep.yaml; those that are None go."""
+    """Change keys of sweep.yaml; None removes a key."""
 
     def spoil(folder: Path) -> None:
         content = yaml.safe_load((folder / "sweep.yaml").read_text()) | changes
@@ -217,9 +217,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_file_is_refused_by_its_name(
-    sweep: Path, case: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_broken_file_is_named(sweep: Path, case: str, capsys: pytest.CaptureFixture[str]) -> None:
     spoil, expected = BROKEN[case]
     spoil(sweep)
     assert is_sweep(sweep)
@@ -230,9 +228,7 @@ def test_a_broken_file_is_refused_by_its_name(
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_damaged_file_is_shown_or_refused(
-    sweep: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_file_is_shown_or_refused(sweep: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     content = (sweep / name).read_bytes()
     codes = set()
     for damage in damages(content, random.Random(name), 25):
@@ -242,7 +238,7 @@ def test_a_damaged_file_is_shown_or_refused(
 
 
 class TestAxes:
-    def test_values_of_several_types_and_sections_are_shown_as_one_writes_them(self, tmp_path: Path) -> None:
+    def test_mixed_values_are_shown_as_written(self, tmp_path: Path) -> None:
         noise = {"on": "gradient", "level": 0.1}
         settings = [
             {"runtime.actors": "auto", "privacy.noise": None, "data.scale": True},
@@ -269,19 +265,19 @@ class TestAxes:
             ([0.0, 5.0], False), ([None, 1.0], False),
         ],
     )  # fmt: skip
-    def test_an_axis_is_logarithmic_where_values_above_0_span_decades(
+    def test_axis_of_positive_values_over_decades_is_logarithmic(
         self, tmp_path: Path, values: list[float | None], logarithmic: bool
     ) -> None:
         folder = write_sweep(tmp_path / "sweep", tried([{"level": value} for value in values]))
         assert axes(read_sweep(folder))[0].logarithmic is logarithmic
 
     @pytest.mark.parametrize("value", [math.inf, -math.inf, 1e300])
-    def test_a_value_that_no_axis_can_hold_is_a_name(self, tmp_path: Path, value: float) -> None:
+    def test_non_finite_value_is_a_category(self, tmp_path: Path, value: float) -> None:
         folder = write_sweep(tmp_path / "sweep", tried([{"level": value}, {"level": 1.5}]))
         assert axes(read_sweep(folder))[0].kind == "category"
         write_sweep_report(folder)
 
-    def test_points_are_ranked_by_the_first_objective_that_is_measured(self, tmp_path: Path) -> None:
+    def test_points_are_ranked_by_the_first_measured_objective(self, tmp_path: Path) -> None:
         trials = [
             Tried(place, 0, {}, {"seconds": value}) for place, value in enumerate([3.0, None, 1.0, 2.0])
         ]
@@ -294,7 +290,7 @@ class TestAxes:
             assert [axis.name for axis in found] == ["seconds"]
             assert ranking(found[0], 4) == expected
 
-    def test_without_objectives_it_is_faithfulness_then_leakage_then_costs(self, tmp_path: Path) -> None:
+    def test_default_ranking_is_faithfulness_leakage_costs(self, tmp_path: Path) -> None:
         sweep = read_sweep(write_sweep(tmp_path / "sweep", made_up(8)))
         assert [axis.name for axis in measures_of_interest(sweep, axes(sweep))] == [
             "federated.npa_10", "bytes_exposed", "epsilon", "bytes_up", "seconds",
@@ -321,14 +317,14 @@ ODD: dict[str, list[Tried]] = {
 
 
 class TestPage:
-    def test_says_what_was_swept_how_it_ended_and_which_is_best(self, tmp_path: Path) -> None:
+    def test_page_shows_keys_outcome_and_best_point(self, tmp_path: Path) -> None:
         trials = [
             Tried(0, 0, {"method.landmarks": 20}, {"federated.npa_10": 0.25, "bytes_up": 1e6}),
             Tried(0, 1, {"method.landmarks": 20}, {"federated.npa_10": 0.75, "bytes_up": 1e6}),
             Tried(1, 0, {"method.landmarks": 50}, {"federated.npa_10": 0.625, "bytes_up": 2e6}),
             Tried(1, 1, {"method.landmarks": 50}, {}, "failed", "RunError: nobody answered", None),
         ]
-        text = said(write_sweep(tmp_path / "sweep", trials, objectives={"federated.npa_10": "max"}))
+        text = message(write_sweep(tmp_path / "sweep", trials, objectives={"federated.npa_10": "max"}))
         for part in (
             "2 points over method.landmarks, 2 repeats each: 3 of 4 trials done, 1 failed.",
             "Best by Neighbour preservation, k = 10, the highest: point 1 (method.landmarks 50) with 0.6250.",
@@ -339,14 +335,14 @@ class TestPage:
             assert part in text.replace("\u202f", " "), part
 
     @pytest.mark.parametrize("case", ODD)
-    def test_odd_sweeps_are_shown(self, tmp_path: Path, case: str) -> None:
-        text = said(write_sweep(tmp_path / "sweep", ODD[case]))
+    def test_unusual_sweeps_are_shown(self, tmp_path: Path, case: str) -> None:
+        text = message(write_sweep(tmp_path / "sweep", ODD[case]))
         done = sum(trial.status == "done" for trial in ODD[case])
         assert f"{done} of {len(ODD[case])} trial" in text
         assert ("Best by" in text) is (case in ("a single trial", "one axis", "no axis", "no axis applies",
             "points without a done trial", "the ends of integers", "numbers without bounds"))  # fmt: skip
 
-    def test_it_opens_without_a_network_and_allows_itself_nothing_else(self, sweep: Path) -> None:
+    def test_page_opens_offline_with_a_strict_policy(self, sweep: Path) -> None:
         page = read_page(write_sweep_report(sweep))
         links = [load for load in external_loads(page) if not load.startswith("a href=")]
         assert links == []
@@ -362,14 +358,14 @@ class TestPage:
             (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", page.raw, flags=re.S)
             digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
             assert f"{tag}-src 'sha256-{digest}'" in policy
-        # What the policy would not allow must not be there.
+        # Content that the policy forbids must be absent.
         assert not any(name == "style" or name.startswith("on") for _, tags in page.tags for name in tags)
         assert "innerHTML" not in page.raw
 
     @pytest.mark.parametrize(
         "place", ["name", "key", "value", "section", "error", "measure", "label", "base"]
     )
-    def test_text_of_others_is_escaped(self, tmp_path: Path, place: str) -> None:
+    def test_foreign_text_is_escaped(self, tmp_path: Path, place: str) -> None:
         folder = tmp_path / "sweep"
         hostile = {place: SCRIPT}
         settings: dict[str, Setting | dict[str, str]] = {
@@ -387,7 +383,7 @@ class TestPage:
         assert SCRIPT not in raw
         assert "alert(1)" in raw  # shown, as text
 
-    def test_links_lead_to_the_reports_that_are_there(self, tmp_path: Path) -> None:
+    def test_links_lead_to_existing_reports(self, tmp_path: Path) -> None:
         folder = tmp_path / "sweep"
         trials = [
             Tried(0, 0, {}, {"seconds": 1.0}, folder="trials/a #1?"),
@@ -399,11 +395,11 @@ class TestPage:
         links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
         assert links == ["trials/a%20%231%3F/report.html"]
 
-    def test_a_thousand_trials_make_a_page_that_opens_fast(self, tmp_path: Path) -> None:
+    def test_page_of_a_thousand_trials_is_small(self, tmp_path: Path) -> None:
         page = write_sweep_report(write_sweep(tmp_path / "sweep", made_up(1000, 1), objectives=OBJECTIVES))
         assert page.stat().st_size < 3_000_000
 
-    def test_raydr_report_makes_it_again(self, sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_report_command_recreates_the_page(self, sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
         first = write_sweep_report(sweep).read_bytes()
         (sweep / "sweep.html").unlink()
         assert outcome(["report", str(sweep)], capsys)[0] == 0
@@ -411,7 +407,7 @@ class TestPage:
 
 
 def turned(points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Points reflected, turned by a third of a circle, twice as far apart and moved."""
+    """Return reflected, rotated, doubled and shifted points."""
     angle = 2 * math.pi / 3
     turn = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
     return points * [-1.0, 1.0] @ turn * 2.0 + 5.0
@@ -419,7 +415,7 @@ def turned(points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 class TestMaps:
     def write(self, folder: Path, points: int = 3) -> Path:
-        """A sweep of maps that are the same but for how they lie; the last of another table."""
+        """Write a sweep of maps equal up to a similarity; the last is of another table."""
         own = np.random.default_rng(1).normal(size=(ROWS, 2))
         for point in range(points):
             where = write_run(folder / "trials" / f"{point:04d}-1", points=turned(own) if point % 2 else own)
@@ -443,7 +439,7 @@ class TestMaps:
         ]
         return write_sweep(folder, trials)
 
-    def test_are_turned_onto_the_first_where_rows_are_the_same(self, tmp_path: Path) -> None:
+    def test_maps_of_equal_rows_are_aligned_to_the_first(self, tmp_path: Path) -> None:
         folder = self.write(tmp_path / "sweep")
         first, second, other = (read_run(folder / "trials" / f"{point:04d}-1") for point in range(3))
         np.testing.assert_allclose(align(second, first)[0], first.federated, atol=1e-9)
@@ -452,7 +448,7 @@ class TestMaps:
         assert not is_turned
         np.testing.assert_array_equal(points, other.federated)
 
-    def test_show_each_points_first_done_repeat_the_best_first(self, tmp_path: Path) -> None:
+    def test_maps_show_the_first_repeat_of_each_point(self, tmp_path: Path) -> None:
         folder = self.write(tmp_path / "sweep")
         shown = thumbnails(read_sweep(folder), [1, 0, 2])
         assert shown is not None
@@ -462,15 +458,11 @@ class TestMaps:
         figures = [attributes["data-place"] for tag, attributes in page.tags if tag == "figure"]
         assert figures == ["2", "1", "0"]
 
-    def test_are_no_more_than_the_page_can_bear(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_number_of_maps_is_limited(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("raydr.report.sweep.thumbnails.MOST_MAPS", 2)
-        assert "1 more are left out" in said(self.write(tmp_path / "sweep"))
+        assert "1 more are left out" in message(self.write(tmp_path / "sweep"))
 
-    def test_a_broken_run_folder_is_refused_by_its_name(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_broken_run_folder_is_named(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         folder = self.write(tmp_path / "sweep")
         (folder / "trials" / "0001-1" / "rounds.jsonl").write_text("{}")
         code, err = outcome(["report", str(folder)], capsys)
@@ -479,7 +471,7 @@ class TestMaps:
 
 
 class TestCourses:
-    def test_are_means_and_deviations_over_the_repeats_that_got_so_far(self, tmp_path: Path) -> None:
+    def test_curves_are_means_and_deviations_over_repeats(self, tmp_path: Path) -> None:
         folder = tmp_path / "sweep"
         lines = {0: [4.0, 2.0, 1.0], 1: [2.0, 1.0]}
         for repeat, values in lines.items():
@@ -491,7 +483,7 @@ class TestCourses:
         assert band.means == (3.0, 1.5, 1.0)
         assert band.deviations == (stdev([4.0, 2.0]), stdev([2.0, 1.0]), None)
 
-    def test_of_metrics_end_with_the_runs_own_map(self, tmp_path: Path) -> None:
+    def test_metric_curves_end_with_the_final_map(self, tmp_path: Path) -> None:
         folder = tmp_path / "sweep"
         self.run(folder / "trials/0", {1: 1.0, 2: 0.5, 3: 0.25})
         progress = {"0": {"npa_10": 0.1, "lost": None}, "2": {"npa_10": 0.3, "lost": 1.0}}
@@ -501,7 +493,7 @@ class TestCourses:
         assert (metric.name, metric.arrow) == ("npa_10", "↑")
         assert (metric.bands[0].rounds, metric.bands[0].means) == ((0, 2, 3), (0.1, 0.3, 0.4))
 
-    def test_of_many_rounds_keep_the_first_the_last_and_some_between(self, tmp_path: Path) -> None:
+    def test_long_curves_keep_first_last_and_some_rounds(self, tmp_path: Path) -> None:
         folder = tmp_path / "sweep"
         self.run(folder / "trials/0", {round: float(round) for round in range(1, 5001)})
         (course,) = courses(
@@ -520,7 +512,7 @@ class TestCourses:
 
 
 def opened(page: Path, profile: Path, fragment: str = "") -> str:
-    """A page's HTML after its script has run in a browser."""
+    """Return a page's HTML after its scripts ran in a browser."""
     assert CHROMIUM is not None
     flags = [
         "--headless", *FLAGS, "--window-size=1300,900",
@@ -529,7 +521,7 @@ def opened(page: Path, profile: Path, fragment: str = "") -> str:
     done = subprocess.run(
         [CHROMIUM, *flags, page.as_uri() + fragment], capture_output=True, text=True, timeout=200, check=True
     )
-    assert "CONSOLE" not in done.stderr, done.stderr[-3000:]  # an error, or what the policy refused
+    assert "CONSOLE" not in done.stderr, done.stderr[-3000:]  # errors, or content refused by the policy
     return done.stdout
 
 
@@ -543,8 +535,8 @@ class TestInABrowser:
         ],
         ids="-".join,
     )
-    def test_the_front_is_what_no_other_point_beats(self, tmp_path: Path, objectives: dict[str, str]) -> None:
-        """Upwards is the first measure that the sweep is after, across the second."""
+    def test_front_has_only_undominated_points(self, tmp_path: Path, objectives: dict[str, str]) -> None:
+        """The first objective is on the vertical axis, the second on the horizontal one."""
         trials = made_up(60, 2)
         folder = write_sweep(tmp_path / "sweep", trials, objectives=objectives)
         content = opened(write_sweep_report(folder), tmp_path / "profile")
@@ -562,14 +554,14 @@ class TestInABrowser:
         assert front == " ".join(str(points[place].point) for place in best_of(costs))
         assert len(front.split()) > 1
 
-    def test_a_point_that_the_address_names_is_marked_everywhere(self, tmp_path: Path) -> None:
+    def test_point_in_the_address_is_marked_everywhere(self, tmp_path: Path) -> None:
         folder = TestMaps().write(tmp_path / "sweep")
         content = opened(write_sweep_report(folder), tmp_path / "profile", "#point=1")
         assert re.search(r'<aside id="chosen" aria-label', content)  # not hidden
         assert content.count('class="chosen"') == 2  # its row and its map
         assert html.unescape(re.findall(r'id="chosen-settings">([^<]*)', content)[0]) == "seed 1"
 
-    def test_what_is_said_of_a_point_is_spelt_as_in_the_table(self, tmp_path: Path) -> None:
+    def test_point_details_match_the_table(self, tmp_path: Path) -> None:
         trials = [
             Tried(point, repeat, {"seed": point}, {"federated.npa_10": 0.5, "seconds": seconds + repeat})
             for point, seconds in enumerate((185.0, 7500.0))
@@ -578,13 +570,13 @@ class TestInABrowser:
         content = opened(
             write_sweep_report(write_sweep(tmp_path / "sweep", trials)), tmp_path / "profile", "#point=0"
         )
-        said = html.unescape(re.findall(r'id="chosen-measures"[^>]*>([^<]*)', content)[0]).split(" · ")
+        message = html.unescape(re.findall(r'id="chosen-measures"[^>]*>([^<]*)', content)[0]).split(" · ")
         spelt = f"{wording.duration(185.5)} ± {wording.duration(2**-0.5)}"
-        assert said[1] == f"Seconds {spelt}"
+        assert message[1] == f"Seconds {spelt}"
         assert f">{spelt}<" in html.unescape(content)
 
     @pytest.mark.parametrize("case", ODD)
     @pytest.mark.slow
-    def test_odd_sweeps_are_drawn(self, tmp_path: Path, case: str) -> None:
+    def test_unusual_sweeps_are_drawn(self, tmp_path: Path, case: str) -> None:
         folder = write_sweep(tmp_path / "sweep", ODD[case])
         assert 'data-ready="true"' in opened(write_sweep_report(folder), tmp_path / "profile")

@@ -1,4 +1,4 @@
-"""Who can read what raydr writes: the mode of files follows the umask, but for those that stay with their owner."""
+"""File modes follow the umask, except for files that stay with their owner."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def masked(umask: int) -> Iterator[None]:
 
 
 def modes(folder: Path) -> dict[str, int]:
-    """Modes of all files of a folder, by their paths in it."""
+    """Return the modes of all files of a folder by relative path."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): stat.S_IMODE(path.stat().st_mode) for path in files}
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o007])
-def test_what_stays_with_the_owner_of_the_data_is_the_owners_alone(tmp_path: Path, umask: int) -> None:
+def test_private_files_are_readable_only_by_their_owner(tmp_path: Path, umask: int) -> None:
     content = tiny() | Wards.drawn().written(tmp_path / "wards.csv", harmonize={"kind": "combat"})
     with masked(umask):
         found = modes(run(read(content), out=tmp_path / "out"))
@@ -45,14 +45,14 @@ def test_what_stays_with_the_owner_of_the_data_is_the_owners_alone(tmp_path: Pat
     assert found == {name: 0o600 if name in own else 0o666 & ~umask for name in found}
 
 
-def test_an_encoder_is_shared_as_the_rest_of_its_run_folder(tmp_path: Path) -> None:
+def test_encoder_has_the_mode_of_its_run_folder(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     with masked(0o027):
         found = modes(tiny_run_with_report(tmp_path / "out", method={"kind": "fedne", "rounds": 1}))
     assert found[records.ENCODER] == found[records.ARRAYS] == 0o640
 
 
-def test_a_sweep_keeps_to_the_same_rule(tmp_path: Path) -> None:
+def test_sweep_files_follow_the_same_modes(tmp_path: Path) -> None:
     files = dict.fromkeys((records.FINGERPRINTS, records.SITES, records.LEDGER), b"content")
     with masked(0o022):
         row = TrialRow(point=0, repeat=0, seed=0, status="done", digest="", values={"a": 1})
@@ -68,7 +68,7 @@ def test_a_sweep_keeps_to_the_same_rule(tmp_path: Path) -> None:
     assert modes(tmp_path)[records.TRIALS] == 0o600
 
 
-def test_a_file_that_others_could_read_is_replaced_by_one_that_they_cannot(tmp_path: Path) -> None:
+def test_readable_file_is_replaced_by_a_private_one(tmp_path: Path) -> None:
     path = write_whole(tmp_path / "file", b"before", "free the place")
     path.chmod(0o666)
     with open_private(path) as file:

@@ -1,4 +1,4 @@
-"""A folder is read as it was written: one changed bit in any file is refused, and an option reads it all the same."""
+"""A folder with one changed bit in any file is refused, unless an option allows edits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from raydr.tune.trials import digest_of_run
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an audited run that has an encoder and was compared with the pooled data."""
+    """Return the folder of an audited run with an encoder and the pooled-data map."""
     method = {"kind": "fedne", "rounds": 1, "hidden": [4], "local_steps": 1, "surrogate": "none"}
     return tiny_run_with_report(
         tmp_path_factory.mktemp("runs") / "whole",
@@ -42,7 +42,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(whole: Path, tmp_path: Path) -> Path:
-    """A copy to change."""
+    """Return a copy to change."""
     return Path(shutil.copytree(whole, tmp_path / "run"))
 
 
@@ -61,18 +61,18 @@ def three_rows(folder: Path) -> Path:
 
 
 def files_of(folder: Path) -> list[str]:
-    """Files that the manifest must list."""
+    """Return the files that the manifest must list."""
     names = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
     return sorted(names - NOT_LISTED)
 
 
-def test_every_file_is_listed(run: Path) -> None:
+def test_manifest_lists_every_file(run: Path) -> None:
     assert sorted(json.loads((run / MANIFEST).read_text())["files"]) == files_of(run)
     assert {"embedding.parquet", "audit.json", "model/encoder.safetensors"} <= set(files_of(run))
     assert require_unchanged(run) == ()
 
 
-def test_a_flipped_bit_is_refused_wherever_it_is(run: Path) -> None:
+def test_flipped_bit_in_any_file_is_refused(run: Path) -> None:
     draw = random.Random(0)
     for name in files_of(run):
         size = 8 * (run / name).stat().st_size
@@ -85,19 +85,19 @@ def test_a_flipped_bit_is_refused_wherever_it_is(run: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["central.parquet", "metrics.json", "model/encoder.safetensors", MANIFEST])
-def test_a_file_that_is_gone_is_refused(run: Path, name: str) -> None:
+def test_missing_file_is_refused(run: Path, name: str) -> None:
     (run / name).unlink()
     with pytest.raises(OutputError, match=f"{name} is missing.*--edited"):
         read_run(run)
 
 
-def test_the_owner_may_delete_hashes_and_audits(run: Path) -> None:
+def test_owner_may_delete_hashes_and_audits(run: Path) -> None:
     for name in ("fingerprints.json", "audit.json"):
         (run / name).unlink()
     assert read_run(run).audit is None
 
 
-def test_a_file_that_was_added_is_refused(run: Path) -> None:
+def test_added_file_is_refused(run: Path) -> None:
     shutil.copy(run / "embedding.parquet", run / "held_out.parquet")
     with pytest.raises(OutputError, match=r"held_out\.parquet is not listed in manifest\.json"):
         read_run(run)
@@ -117,7 +117,7 @@ def test_a_file_that_was_added_is_refused(run: Path) -> None:
         "[" * 100_000,
     ],
 )
-def test_a_manifest_that_is_none_is_refused(run: Path, content: str) -> None:
+def test_invalid_manifest_is_refused(run: Path, content: str) -> None:
     (run / MANIFEST).write_text(content)
     with pytest.raises(OutputError, match=r"manifest\.json (is damaged|names files elsewhere)"):
         read_run(run)
@@ -156,7 +156,7 @@ def test_every_reader_checks_what_it_reads(run: Path, tmp_path: Path, reader: st
     assert {file: file.read_bytes() for file in run.rglob("*") if file.is_file()} == before
 
 
-def test_a_site_that_joined_is_checked(run: Path, tmp_path: Path) -> None:
+def test_joined_site_is_checked(run: Path, tmp_path: Path) -> None:
     rows = three_rows(tmp_path)
     joined = raydr.join(run, rows)
     assert len(joined.joined) == 1
@@ -167,7 +167,7 @@ def test_a_site_that_joined_is_checked(run: Path, tmp_path: Path) -> None:
         joined.joined  # noqa: B018 - reads the folder
 
 
-def test_a_sweep_is_checked(tmp_path: Path) -> None:
+def test_sweep_is_checked(tmp_path: Path) -> None:
     trials = [Tried(point, 0, {"clients.count": 2 + point}, {"seconds": 1.0}) for point in range(2)]
     folder = write_sweep(tmp_path / "sweep", trials)
     read_sweep(folder)
@@ -178,43 +178,41 @@ def test_a_sweep_is_checked(tmp_path: Path) -> None:
     assert SweepResult(folder, edited=True).edited
 
 
-def test_edited_folders_are_read_if_asked_and_their_pages_say_so(
+def test_edited_folders_are_read_on_request_with_a_notice(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     metrics = json.loads((run / "metrics.json").read_text())
     metrics["federated"]["npa_10"] = 0.123
     (run / "metrics.json").write_text(json.dumps(metrics))
-    said = "metrics.json was changed after it was written"
+    message = "metrics.json was changed after it was written"
     assert status(["report", str(run)]) == 2
     assert status(["compare", str(run)]) == 2
     capsys.readouterr()
     assert status(["report", str(run), "--edited"]) == 0
-    assert said in (run / "report.html").read_text()
-    assert capsys.readouterr().err == f"raydr: {run / said}; read it because of --edited\n"
+    assert message in (run / "report.html").read_text()
+    assert capsys.readouterr().err == f"raydr: {run / message}; read it because of --edited\n"
     assert status(["report", str(run), "--edited", "--released"]) == 2
     assert "was edited" in capsys.readouterr().err
     assert not run.with_name("run-released").exists()
     assert status(["compare", str(run), "--edited", "--out", str(tmp_path / "both.html")]) == 0
-    assert said in " ".join(capsys.readouterr().out.split())
-    assert said in (tmp_path / "both.html").read_text()
+    assert message in " ".join(capsys.readouterr().out.split())
+    assert message in (tmp_path / "both.html").read_text()
     result = raydr.load(run, edited=True)
     assert result.metrics["federated"]["npa_10"] == 0.123
     with pytest.raises(OutputError):
         raydr.load(run)
 
 
-def test_a_folder_without_a_manifest_is_read_if_asked(run: Path) -> None:
+def test_folder_without_a_manifest_is_read_on_request(run: Path) -> None:
     (run / MANIFEST).unlink()
     with edits_accepted():
-        seal(run, "audit.json")  # as after an audit, which does not vouch for the others
+        seal(run, "audit.json")  # like after an audit
         assert read_run(run).edited == ("manifest.json is missing",)
     seal(run)
     assert read_run(run).edited == ()
 
 
-def test_a_table_that_cannot_be_read_any_more_is_said_in_a_sentence(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_table_is_one_sentence(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = raydr.load(run, edited=True)
     words = pa.DictionaryArray.from_arrays(pa.array([0] * 3000, pa.int32()), pa.array(["x" * 10**6]))
     table = pa.table({"x": np.zeros(3000), "y": np.zeros(3000), "label": words})

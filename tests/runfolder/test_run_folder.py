@@ -1,4 +1,4 @@
-"""A run folder is whole or says that it is not, holds what the run was, and repeats it to the bit."""
+"""A run folder is complete or named incomplete, describes the run, and repeats it bit for bit."""
 
 from __future__ import annotations
 
@@ -49,27 +49,27 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a tiny run with labels, compared with the pooled data."""
+    """Return the folder of a tiny run with labels and the pooled-data map."""
     return tiny_run_with_report(
         tmp_path_factory.mktemp("runs") / "whole", compare=["central"], metrics=["npa_10", "ca_10", "f_score"]
     )
 
 
 def embedding(folder: Path) -> bytes:
-    """The bits of the map."""
+    """Return the bits of the map."""
     return raydr.Result(folder).embedding.tobytes()
 
 
 # --- content --------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_folder_holds_what_it_should_and_reads_back(whole: Path) -> None:
+def test_run_folder_is_complete_and_read_back(whole: Path) -> None:
     assert {entry.name for entry in whole.iterdir()} == FILES | {"central.parquet"}
     assert [entry.name for entry in whole.parent.iterdir()] == ["whole"]
     assert len(read_run(whole).federated) == 150
 
 
-def test_the_embedding_names_every_row_once_in_the_tables_order(whole: Path) -> None:
+def test_embedding_has_every_row_once_in_table_order(whole: Path) -> None:
     table = pq.read_table(whole / "embedding.parquet")
     assert table.column_names == ["row", "client", "x", "y", "label", "npa_10"]
     assert table["row"].to_pylist() == list(range(150))
@@ -98,10 +98,8 @@ MIXED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", MIXED)
-def test_a_table_whose_clients_are_mixed_has_the_map_of_one_in_which_they_come_in_blocks(
-    tmp_path: Path, what: str
-) -> None:
-    """Clients hold the same rows in the same order, so every row has the same place, cluster and scores."""
+def test_mixed_clients_give_the_map_of_clients_in_blocks(tmp_path: Path, what: str) -> None:
+    """Clients have the same rows in the same order, so every row has the same place, cluster and scores."""
     mixed = Wards.drawn()
     assert not np.array_equal(mixed.in_blocks.ids, mixed.ids)
     found = []
@@ -131,7 +129,7 @@ def test_a_table_whose_clients_are_mixed_has_the_map_of_one_in_which_they_come_i
     assert len(maps) == 1 + (what == "maps along the way")
 
 
-def test_the_metrics_are_those_asked_for_and_the_pooled_map_is_not_asked_what_it_recovered(
+def test_metrics_are_the_requested_ones(
     whole: Path,
 ) -> None:
     content = json.loads((whole / "metrics.json").read_text())
@@ -139,7 +137,7 @@ def test_the_metrics_are_those_asked_for_and_the_pooled_map_is_not_asked_what_it
     assert list(content["central"]) == ["npa_10", "ca_10"]
 
 
-def test_the_ledger_says_that_distances_leave_in_the_clear_and_what_only_a_simulation_sees(
+def test_ledger_has_plain_distances_and_simulation_entries(
     whole: Path,
 ) -> None:
     entries = {entry["kind"]: entry for entry in raydr.Result(whole).ledger}
@@ -153,21 +151,21 @@ def test_the_ledger_says_that_distances_leave_in_the_clear_and_what_only_a_simul
     assert entries["pooled evaluation"]["direction"] == "simulation-only"
 
 
-def test_every_round_has_its_line_and_every_stage_its_seconds(whole: Path) -> None:
+def test_rounds_have_lines_and_stages_have_seconds(whole: Path) -> None:
     rounds = [json.loads(line) for line in (whole / "rounds.jsonl").read_text().splitlines()]
     assert [line["round"] for line in rounds] == [1, 2]
     seconds = json.loads((whole / "environment.json").read_text())["seconds"]
     assert {"data", "landmarks", "distances", "embedding", "central map", "metrics"} <= seconds.keys()
 
 
-def test_the_model_holds_no_training_row(whole: Path) -> None:
+def test_model_has_no_training_row(whole: Path) -> None:
     rows = {row.tobytes() for row in np.load(whole / "model" / "arrays.npz")["landmarks"]}
     from raydr.data import load
 
     assert not rows & {row.tobytes() for row in load(source="iris").rows.astype(np.float64)}
 
 
-def test_the_page_of_scenarios_lists_every_file(whole: Path) -> None:
+def test_scenarios_page_lists_every_file(whole: Path) -> None:
     page = (DOCS / "scenarios.md").read_text()
     table = re.search(r"## What a run leaves\n.*?\n\|.*?\n\n", page, re.DOTALL)
     assert table is not None
@@ -184,7 +182,7 @@ def test_the_page_of_scenarios_lists_every_file(whole: Path) -> None:
     assert listed == {entry.name for entry in whole.iterdir()} | unasked
 
 
-def test_the_faithfulness_of_rows_has_the_metric_as_its_mean(whole: Path) -> None:
+def test_mean_row_faithfulness_equals_the_metric(whole: Path) -> None:
     measures = json.loads((whole / "metrics.json").read_text())
     for file, which in (("embedding", "federated"), ("central", "central")):
         kept = pq.read_table(whole / f"{file}.parquet")["npa_10"].to_numpy()
@@ -195,15 +193,13 @@ def test_the_faithfulness_of_rows_has_the_metric_as_its_mean(whole: Path) -> Non
     assert read.faithfulness.neighbors == 10
 
 
-def test_a_run_whose_metrics_count_no_neighbours_has_no_faithfulness(tmp_path: Path) -> None:
+def test_run_without_neighbour_metrics_has_no_faithfulness(tmp_path: Path) -> None:
     run = tiny_run_with_report(tmp_path / "run", metrics=["trustworthiness"])
     assert pq.read_table(run / "embedding.parquet").column_names == ["row", "client", "x", "y", "label"]
     assert read_run(run).faithfulness is None
 
 
-def test_columns_that_are_to_be_shown_are_those_of_the_table_and_change_no_bit(
-    whole: Path, tmp_path: Path
-) -> None:
+def test_shown_columns_are_stored_and_change_no_bit(whole: Path, tmp_path: Path) -> None:
     names = ["petal width (cm)", "sepal length (cm)"]
     run = tiny_run_with_report(tmp_path / "run", compare=["central"], show=names, data__scale="standard")
     table = load_iris(as_frame=True).frame
@@ -217,7 +213,7 @@ def test_columns_that_are_to_be_shown_are_those_of_the_table_and_change_no_bit(
     assert not (plain / "shown.parquet").exists()
 
 
-def test_a_column_that_is_not_mapped_is_not_shown(tmp_path: Path) -> None:
+def test_unmapped_column_is_not_shown(tmp_path: Path) -> None:
     with pytest.raises(
         ScenarioError, match=r"'petal width', which is not mapped \(did you mean 'petal width"
     ):
@@ -230,20 +226,20 @@ def test_a_column_that_is_not_mapped_is_not_shown(tmp_path: Path) -> None:
 # --- the same again -------------------------------------------------------------------------------------------------
 
 
-def test_the_scenario_of_a_run_folder_repeats_the_run_to_the_bit(whole: Path, tmp_path: Path) -> None:
+def test_scenario_of_a_run_folder_repeats_the_run(whole: Path, tmp_path: Path) -> None:
     assert status(["run", str(whole / "scenario.yaml"), "--out", str(tmp_path / "again"), "--quiet"]) == 0
     assert embedding(tmp_path / "again") == embedding(whole)
     for file in ("scenario.yaml", "metrics.json", "ledger.json"):
         assert (tmp_path / "again" / file).read_bytes() == (whole / file).read_bytes()
 
 
-def test_the_scenario_of_a_run_folder_is_the_one_that_ran(whole: Path) -> None:
+def test_scenario_of_a_run_folder_is_the_one_that_ran(whole: Path) -> None:
     scenario = tiny_scenario(compare=["central"], metrics=["npa_10", "ca_10", "f_score"])
     assert read(whole / "scenario.yaml") == scenario
     assert (whole / "scenario.yaml").read_text() == dump(scenario)
 
 
-def test_python_and_the_command_line_run_the_same(whole: Path, tmp_path: Path) -> None:
+def test_python_and_command_line_give_equal_runs(whole: Path, tmp_path: Path) -> None:
     metrics = ["npa_10", "ca_10", "f_score"]
     result = raydr.run(
         tiny(), out=tmp_path / "python", metrics=metrics, compare=["central"], clients__count=3
@@ -255,7 +251,7 @@ def test_python_and_the_command_line_run_the_same(whole: Path, tmp_path: Path) -
     assert result.embedding.shape == (150, 2)
 
 
-def test_another_seed_is_another_run(whole: Path, tmp_path: Path) -> None:
+def test_another_seed_changes_the_run(whole: Path, tmp_path: Path) -> None:
     other = tiny_run_with_report(tmp_path / "other", seed=1)
     assert embedding(other) != embedding(whole)
     clients = [pq.read_table(folder / "embedding.parquet")["client"] for folder in (other, whole)]
@@ -265,7 +261,7 @@ def test_another_seed_is_another_run(whole: Path, tmp_path: Path) -> None:
 # --- whole or incomplete --------------------------------------------------------------------------------------------
 
 
-def test_a_folder_that_is_being_written_says_incomplete(tmp_path: Path) -> None:
+def test_unfinished_folder_is_named_incomplete(tmp_path: Path) -> None:
     seen: list[str] = []
 
     def listen(event: Event) -> None:
@@ -288,7 +284,7 @@ def test_a_folder_that_is_being_written_says_incomplete(tmp_path: Path) -> None:
         ("run folder", KeyboardInterrupt),
     ],
 )
-def test_whatever_ends_a_run_leaves_no_folder(tmp_path: Path, stage: str, error: type[BaseException]) -> None:
+def test_failed_run_leaves_no_folder(tmp_path: Path, stage: str, error: type[BaseException]) -> None:
     def listen(event: Event) -> None:
         if event == StageStarted(stage):
             raise error
@@ -299,9 +295,7 @@ def test_whatever_ends_a_run_leaves_no_folder(tmp_path: Path, stage: str, error:
 
 
 @pytest.mark.parametrize("stage", ["landmarks", "neighbours", "run folder"])
-def test_a_run_that_is_resumed_is_the_run_that_was_not_interrupted(
-    whole: Path, tmp_path: Path, stage: str
-) -> None:
+def test_resumed_run_equals_the_uninterrupted_run(whole: Path, tmp_path: Path, stage: str) -> None:
     def listen(event: Event) -> None:
         if event == StageEnded(stage, getattr(event, "seconds", 0.0)):
             raise KeyboardInterrupt
@@ -321,7 +315,7 @@ def test_a_run_that_is_resumed_is_the_run_that_was_not_interrupted(
     assert len(read_run(result.folder).rounds) == 2
 
 
-def test_what_cannot_be_written_is_an_error_of_the_place(tmp_path: Path) -> None:
+def test_failed_write_is_an_output_error(tmp_path: Path) -> None:
     def listen(event: Event) -> None:
         if event == StageStarted("run folder"):
             next(tmp_path.iterdir()).rename(tmp_path / "moved")
@@ -331,7 +325,7 @@ def test_what_cannot_be_written_is_an_error_of_the_place(tmp_path: Path) -> None
     assert not (tmp_path / "out").exists()
 
 
-def test_an_error_of_the_file_system_elsewhere_is_not_blamed_on_the_place(tmp_path: Path) -> None:
+def test_file_system_error_elsewhere_is_no_output_error(tmp_path: Path) -> None:
     def listen(event: Event) -> None:
         if event == StageStarted("landmarks"):
             raise ConnectionError("the cluster went away")
@@ -343,7 +337,7 @@ def test_an_error_of_the_file_system_elsewhere_is_not_blamed_on_the_place(tmp_pa
 # --- whole before it is shown ---------------------------------------------------------------------------------------
 
 
-def test_the_picture_is_drawn_of_a_folder_that_is_whole(tmp_path: Path) -> None:
+def test_picture_is_drawn_after_the_folder_is_complete(tmp_path: Path) -> None:
     seen: list[set[str]] = []
 
     def listen(event: Event) -> None:
@@ -356,7 +350,7 @@ def test_the_picture_is_drawn_of_a_folder_that_is_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("checkpoint_every", [0, 1])
 @pytest.mark.parametrize(("failing", "other"), [("picture", "report.html"), ("report", "embedding.png")])
-def test_a_picture_that_fails_costs_the_picture(
+def test_failed_picture_keeps_the_run(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -372,18 +366,18 @@ def test_a_picture_that_fails_costs_the_picture(
     with monkeypatch.context() as patch:
         patch.setattr(f"raydr.scenarios.afterwards.showing.write_{failing}", fail)
         assert status(["run", str(tiny_file(tmp_path)), *settings]) == 3
-    said = capsys.readouterr().err
-    assert f"The run is complete in {out}" in said
-    assert "Expected end of text, found '$'" in said
-    assert f"`raydr report {out}`" in said
-    assert said.count("\n") == 1
+    message = capsys.readouterr().err
+    assert f"The run is complete in {out}" in message
+    assert "Expected end of text, found '$'" in message
+    assert f"`raydr report {out}`" in message
+    assert message.count("\n") == 1
     assert {entry.name for entry in tmp_path.iterdir()} == {"tiny.yaml", "out"}
     assert {entry.name for entry in out.iterdir()} == FILES - {"report.html", "embedding.png"} | {other}
     assert status(["report", str(out)]) == 0
     assert {entry.name for entry in out.iterdir()} == FILES
 
 
-def test_what_ends_the_drawing_leaves_the_folder_whole_and_says_so(tmp_path: Path) -> None:
+def test_interrupted_drawing_keeps_the_folder_with_a_note(tmp_path: Path) -> None:
     def listen(event: Event) -> None:
         if event == StageStarted("report"):
             raise KeyboardInterrupt
@@ -397,7 +391,7 @@ def test_what_ends_the_drawing_leaves_the_folder_whole_and_says_so(tmp_path: Pat
     assert len(read_run(tmp_path / "out").federated) == 150
 
 
-def test_labels_that_look_like_mathematics_are_mapped_like_any_other(tmp_path: Path) -> None:
+def test_labels_with_dollar_signs_are_mapped(tmp_path: Path) -> None:
     classes = ["$25k_to_$50k", "$x_$", "_y"]
     lines = [f"{row * row % 17},{row % 5},{classes[row % 3]}" for row in range(40)]
     (tmp_path / "incomes.csv").write_text("\n".join(["a,b,income", *lines]))
@@ -412,21 +406,21 @@ def test_labels_that_look_like_mathematics_are_mapped_like_any_other(tmp_path: P
 
 
 def refused(target: Path) -> str:
-    """What is said of a place that cannot be used."""
+    """Return the error for an unusable folder."""
     with pytest.raises(OutputError) as caught, incomplete(target, Checkpoints):
         pytest.fail("the work began")
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-def test_a_folder_that_holds_something_is_not_overwritten(tmp_path: Path) -> None:
+def test_non_empty_folder_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("kept")
     assert "exists and is not empty" in refused(tmp_path)
     assert "is a file, but a run writes a folder" in refused(tmp_path / "kept")
     assert (tmp_path / "kept").read_text() == "kept"
 
 
-def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
+def test_empty_folder_may_be_used(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with incomplete(tmp_path / "empty", Checkpoints) as folder:
         (folder / "file").touch()
@@ -434,22 +428,22 @@ def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["file/below", "file/further/below", "x" * 300])
-def test_a_place_that_cannot_be_made_is_refused(tmp_path: Path, place: str) -> None:
+def test_folder_that_cannot_be_created_is_refused(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
     assert "Cannot create the output folder" in refused(tmp_path / place)
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that nobody can write")
-def test_a_read_only_place_is_refused() -> None:
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs an unwritable file system")
+def test_read_only_folder_is_refused() -> None:
     assert "Cannot create the output folder" in refused(Path("/proc/run"))
 
 
-def test_a_folder_of_a_whole_run_may_not_say_incomplete(tmp_path: Path) -> None:
+def test_complete_run_cannot_be_named_incomplete(tmp_path: Path) -> None:
     assert "marks a run that is not complete" in refused(tmp_path / "my-incomplete-run")
 
 
-def test_two_runs_of_one_second_get_two_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_in_the_same_second_get_two_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     now = datetime(2026, 2, 3, 10, 22, 31)
     first = default_folder("tiny", now)
@@ -471,7 +465,7 @@ def finish(target: Path, take: Callable[[Path], object]) -> None:
 
 
 def left_at(target: Path, take: Callable[[Path], object]) -> str:
-    """Finish a run whose target ``take`` takes meanwhile; return what is said, once its results are seen to be kept."""
+    """Finish a run while ``take`` uses its target; check that the results are kept and return the error."""
     with pytest.raises(OutputError) as caught:
         finish(target, take)
     (folder,) = target.parent.glob("*.incomplete-*")
@@ -493,15 +487,13 @@ def full_folder(target: Path) -> None:
         (lambda target: target.symlink_to("nowhere"), "Not a directory"),
     ],
 )
-def test_a_whole_run_is_kept_where_something_took_its_name(
+def test_complete_run_is_kept_if_its_name_is_taken(
     tmp_path: Path, take: Callable[[Path], object], why: str
 ) -> None:
     assert why in left_at(tmp_path / "my run", take)
 
 
-def test_a_whole_run_is_kept_where_the_file_system_refuses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_complete_run_is_kept_if_the_rename_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(self: Path, target: Path) -> Path:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -509,14 +501,14 @@ def test_a_whole_run_is_kept_where_the_file_system_refuses(
     assert "Input/output error" in left_at(tmp_path / "out", lambda target: None)
 
 
-def test_a_run_fills_an_empty_folder_that_appeared_meanwhile(tmp_path: Path) -> None:
+def test_run_uses_an_empty_folder_created_meanwhile(tmp_path: Path) -> None:
     with incomplete(tmp_path / "out", Checkpoints) as folder:
         (folder / "result").write_text("kept")
         (tmp_path / "out").mkdir()
     assert {file.name for file in (tmp_path / "out").iterdir()} == {"result", "manifest.json"}
 
 
-def test_two_runs_do_not_write_one_folder(tmp_path: Path) -> None:
+def test_two_runs_cannot_write_one_folder(tmp_path: Path) -> None:
     with incomplete(tmp_path / "out", Checkpoints):
         assert "Another process is writing" in refused(tmp_path / "out")
         with incomplete(tmp_path / "out-2", Checkpoints):
@@ -524,7 +516,7 @@ def test_two_runs_do_not_write_one_folder(tmp_path: Path) -> None:
     assert {place.name for place in tmp_path.iterdir()} == {"out", "out-2"}
 
 
-def test_what_an_interrupted_run_left_does_not_keep_its_name(tmp_path: Path) -> None:
+def test_interrupted_run_does_not_block_its_name(tmp_path: Path) -> None:
     left = tmp_path / "out.incomplete-abcdef"
     left.mkdir()
     with locked(left / "checkpoints", "run"):
@@ -540,7 +532,7 @@ def test_what_an_interrupted_run_left_does_not_keep_its_name(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("federation", ["inline", "ray"])
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
         ({"method__landmarks": 151}, "method.landmarks is 151, but the clients hold only 150 rows"),
         ({"method__landmarks": 151, "data__rows": 150}, "Choose at most 150 landmarks"),
@@ -554,8 +546,8 @@ def test_what_an_interrupted_run_left_does_not_keep_its_name(tmp_path: Path) -> 
         ),
     ],
 )
-def test_more_than_the_rows_can_give_is_refused_before_anything_starts(
-    tmp_path: Path, federation: str, overrides: dict[str, Any], said: str
+def test_too_many_for_the_rows_is_refused_before_the_run(
+    tmp_path: Path, federation: str, overrides: dict[str, Any], message: str
 ) -> None:
     stages: list[str] = []
 
@@ -564,28 +556,26 @@ def test_more_than_the_rows_can_give_is_refused_before_anything_starts(
             stages.append(event.stage)
 
     scenario = tiny_scenario(**overrides, runtime__federation=federation)
-    with pytest.raises(ScenarioError, match=said):
+    with pytest.raises(ScenarioError, match=message):
         run(scenario, out=tmp_path / "out", listener=listen)
     assert set(stages) <= {"starting Ray", "data"}  # side by side
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
         ({"faults__crashes": [{"client": 3, "round": 1}]}, "names client 3, but there are 3 clients"),
         ({"faults__adversary": {"kind": "scaling", "fraction": 0.1}}, "is no client of 3"),
         ({"method__aggregation": {"kind": "krum", "attackers": 1}}, "at least 5 clients"),
     ],
 )
-def test_more_than_the_clients_can_give_is_refused_where_the_data_say_how_many_they_are(
-    tmp_path: Path, overrides: dict[str, Any], said: str
-) -> None:
+def test_too_many_for_the_clients_is_refused(tmp_path: Path, overrides: dict[str, Any], message: str) -> None:
     scenario = tiny_scenario(clients={"partition": {"kind": "one-class"}}, **overrides)
-    with pytest.raises(ScenarioError, match=said):
+    with pytest.raises(ScenarioError, match=message):
         run(scenario, out=tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 
-def test_as_many_landmarks_as_rows_are_not_too_many(tmp_path: Path) -> None:
+def test_as_many_landmarks_as_rows_are_allowed(tmp_path: Path) -> None:
     assert tiny_run_with_report(tmp_path / "out", method__landmarks=150).exists()

@@ -1,4 +1,4 @@
-"""The audit: a run repeated to the bit, attacked, and written down; refused by name where it is not the same run."""
+"""The audit repeats a run bit for bit, attacks it and writes the verdicts; another run is refused."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from raydr.scenarios.running.client_data import dealt_out
 from raydr.scenarios.schema.audit import AuditSettings
 from raydr.scenarios.schema.reading import dump, read
 
-ROWS = 90  # of 150, so that some are left over
+ROWS = 90  # of 150: the others are public
 
 
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny run that was attacked as soon as it was whole."""
+    """Return a tiny audited run."""
     return tiny_run_with_report(tmp_path_factory.mktemp("audited") / "run", data__rows=ROWS, audit=True)
 
 
 @pytest.fixture
 def plain(audited: Path, tmp_path: Path) -> Path:
-    """A copy of it that can be harmed."""
+    """Return a copy that a test may damage."""
     import shutil
 
     return Path(shutil.copytree(audited, tmp_path / "run"))
@@ -51,7 +51,7 @@ def content(folder: Path) -> dict[str, Any]:
     return json.loads((folder / AUDIT).read_text())  # type: ignore[no-any-return]
 
 
-def test_every_attack_has_a_verdict_or_says_why_not(audited: Path) -> None:
+def test_every_attack_has_a_verdict_or_a_reason(audited: Path) -> None:
     verdicts = content(audited)["verdicts"]
     assert list(dict.fromkeys(verdict["attack"] for verdict in verdicts)) == list(ATTACKS)
     for verdict in verdicts:
@@ -62,8 +62,8 @@ def test_every_attack_has_a_verdict_or_says_why_not(audited: Path) -> None:
         assert not verdict["why"] or verdict["why"].endswith(".")
 
 
-def test_landmarks_enough_give_every_record_away_and_the_numbers_are_the_ledgers(audited: Path) -> None:
-    """12 landmarks in 4 dimensions: the server knows every record of iris, and that it does."""
+def test_enough_landmarks_reveal_every_record_as_the_ledger_states(audited: Path) -> None:
+    """With 12 landmarks in 4 dimensions, the server recovers every record of iris with certainty."""
     (verdict,) = [one for one in content(audited)["verdicts"] if one["attack"] == "trilateration"]
     assert verdict["errors"]["exact"] == 1.0
     assert verdict["certificate"] == {"called_exact": ROWS, "of_those_exact": ROWS}
@@ -72,7 +72,7 @@ def test_landmarks_enough_give_every_record_away_and_the_numbers_are_the_ledgers
     assert verdict["messages"] == {"Distances": entry["count"]}
 
 
-def test_an_audit_again_says_the_same_and_the_page_shows_it(audited: Path, plain: Path) -> None:
+def test_repeated_audit_is_equal_and_shown_on_the_page(audited: Path, plain: Path) -> None:
     (plain / AUDIT).unlink()
     assert status(["audit", str(plain), "--quiet"]) == 0
     once, again = content(audited), content(plain)
@@ -81,15 +81,15 @@ def test_an_audit_again_says_the_same_and_the_page_shows_it(audited: Path, plain
             verdict.pop("seconds")
     assert once == again
     page = (plain / REPORT).read_text()
-    said = "attempts, by attack"
-    assert said in page
+    message = "attempts, by attack"
+    assert message in page
     assert "petal length" in page.partition('id="attacked"')[2]
     (plain / AUDIT).unlink()
     assert status(["report", str(plain)]) == 0
-    assert said not in (plain / REPORT).read_text()
+    assert message not in (plain / REPORT).read_text()
 
 
-def test_the_run_is_the_same_with_an_audit_and_without(audited: Path, tmp_path: Path) -> None:
+def test_audit_does_not_change_the_run(audited: Path, tmp_path: Path) -> None:
     bare = tiny_run_with_report(tmp_path / "bare", data__rows=ROWS)
     for file in (EMBEDDING, LEDGER):
         assert (bare / file).read_bytes() == (audited / file).read_bytes()
@@ -115,24 +115,24 @@ def test_public_rows_of_a_file(plain: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--attack", "trilaterate"], "did you mean trilateration"),
         (["--public", "nowhere.csv"], "nowhere.csv"),
         (["--public-rows", "-1"], "--public-rows"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(
-    plain: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_bad_audit_settings_are_refused(
+    plain: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert status(["audit", str(plain), *arguments]) == 2
-    assert said in " ".join(capsys.readouterr().err.split())
+    assert message in " ".join(capsys.readouterr().err.split())
 
 
 # ---------------------------------------------------------------------------------- not the same run
 
 
-def test_other_data_are_refused(tmp_path: Path) -> None:
+def test_changed_data_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     table = load(source="iris").rows
 
@@ -149,7 +149,7 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("edits_accepted")
-def test_another_map_is_refused(plain: Path) -> None:
+def test_changed_map_is_refused(plain: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -162,7 +162,7 @@ def test_another_map_is_refused(plain: Path) -> None:
 
 
 @pytest.mark.usefixtures("edits_accepted")
-def test_another_ledger_is_refused(plain: Path) -> None:
+def test_changed_ledger_is_refused(plain: Path) -> None:
     ledger = json.loads((plain / LEDGER).read_text())
     ledger[0]["count"] += 1
     (plain / LEDGER).write_text(json.dumps(ledger))
@@ -171,7 +171,7 @@ def test_another_ledger_is_refused(plain: Path) -> None:
 
 
 @pytest.mark.usefixtures("edits_accepted")
-def test_another_version_is_refused(plain: Path) -> None:
+def test_run_of_another_version_is_refused(plain: Path) -> None:
     environment = json.loads((plain / ENVIRONMENT).read_text())
     environment["raydr"] = "0.0.1"
     environment["packages"]["numpy"] = "1.0"
@@ -181,7 +181,7 @@ def test_another_version_is_refused(plain: Path) -> None:
 
 
 @pytest.mark.usefixtures("edits_accepted")
-def test_clients_that_trained_as_one_are_refused(plain: Path) -> None:
+def test_jointly_trained_clients_are_refused(plain: Path) -> None:
     scenario = yaml.safe_load((plain / SCENARIO).read_text())
     scenario["runtime"]["batch_clients"] = True
     (plain / SCENARIO).write_text(yaml.safe_dump(scenario))
@@ -191,13 +191,13 @@ def test_clients_that_trained_as_one_are_refused(plain: Path) -> None:
 
 
 @pytest.mark.usefixtures("edits_accepted")
-def test_an_audit_of_another_run_is_refused_by_the_report(plain: Path) -> None:
+def test_report_refuses_the_audit_of_another_run(plain: Path) -> None:
     (plain / SCENARIO).write_text((plain / SCENARIO).read_text() + "\n# changed\n")
     with pytest.raises(OutputError, match=r"audit\.json belongs to another run"):
         read_audit(plain)
 
 
-def test_a_run_whose_audit_fails_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_with_a_failed_audit_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise RunError("another map")
 
@@ -214,10 +214,10 @@ def test_a_run_whose_audit_fails_is_whole(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "harmonize", [None, {"kind": "combat", "keep": ["diagnosis"]}], ids=["read", "harmonized"]
 )
-def test_an_audit_knows_which_row_is_whose_where_clients_are_mixed_in_the_table(
+def test_audit_assigns_rows_of_mixed_clients_correctly(
     tmp_path: Path, harmonize: dict[str, Any] | None
 ) -> None:
-    """Records, names, classes, places and what the server knows are all client by client, as messages are."""
+    """Records, names, classes, places and the server's data are in client order, like messages."""
     wards = Wards.drawn()
     settings = wards.written(
         tmp_path / "wards.csv", rows=60, **({"harmonize": harmonize} if harmonize else {})
@@ -231,7 +231,7 @@ def test_an_audit_knows_which_row_is_whose_where_clients_are_mixed_in_the_table(
     places = np.array([place_of[name] for name in truth.names])
     names = repetition.client_data.names
     assert wards.wards[places].tolist() == np.repeat(names, view.sizes).tolist()
-    for client in range(len(names)):  # each client's own in the table's order
+    for client in range(len(names)):  # rows of each client in table order
         assert (np.diff(places[view.rows_of(client)]) > 0).all()
     assert truth.classes.tolist() == wards.rows[places, 3].tolist()
     assert np.array_equal(truth.rows[:, 3], wards.rows[places, 3]) or harmonize
@@ -259,7 +259,7 @@ def test_an_audit_knows_which_row_is_whose_where_clients_are_mixed_in_the_table(
 # ------------------------------------------------------------------------------------- side knowledge
 
 
-def test_rows_that_are_left_over_are_nobodys(tmp_path: Path) -> None:
+def test_public_rows_are_rows_outside_the_run(tmp_path: Path) -> None:
     scenario = tiny_scenario(data__rows=ROWS)
     client_data = dealt_out(scenario, None)
     apart = rows_apart(scenario, client_data, None)
@@ -268,7 +268,7 @@ def test_rows_that_are_left_over_are_nobodys(tmp_path: Path) -> None:
     assert not any(row.tobytes() in inside for row in apart)
 
 
-def test_where_no_row_is_left_a_fifth_of_the_runs_own_are_told_and_not_scored(tmp_path: Path) -> None:
+def test_without_spare_rows_a_fifth_of_the_run_is_public_and_not_scored(tmp_path: Path) -> None:
     folder = tiny_run_with_report(tmp_path / "run", audit=True)
     found = content(folder)
     assert found["public"].startswith("30 rows of the run, because")
@@ -277,7 +277,7 @@ def test_where_no_row_is_left_a_fifth_of_the_runs_own_are_told_and_not_scored(tm
     assert "in the run, but all of them are" in by_name["membership"]["why"]
 
 
-def test_sites_are_repeated_too(tmp_path: Path) -> None:
+def test_audit_repeats_runs_of_sites(tmp_path: Path) -> None:
     table = load(source="iris")
     sites = []
     for site in range(3):
@@ -295,7 +295,7 @@ def test_sites_are_repeated_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "wanted"), [(True, {}), (False, None), ({"public_rows": 5}, {"public_rows": 5})]
 )
-def test_true_is_a_section_of_defaults_and_false_is_none(given: Any, wanted: Any) -> None:
+def test_audit_true_means_defaults_and_false_means_none(given: Any, wanted: Any) -> None:
     scenario = tiny_scenario(audit=given)
     again = read(yaml.safe_load(dump(scenario)))
     assert again == scenario
@@ -305,7 +305,7 @@ def test_true_is_a_section_of_defaults_and_false_is_none(given: Any, wanted: Any
         assert scenario.audit.public_rows == 5
 
 
-def test_attacks_that_there_are_not_are_refused_with_the_scenario() -> None:
+def test_unknown_attacks_are_refused() -> None:
     with pytest.raises(ScenarioError, match="there is no attack 'guessing'"):
         tiny_scenario(audit={"attacks": ["guessing"]})
 
@@ -320,7 +320,7 @@ def test_attacks_that_there_are_not_are_refused_with_the_scenario() -> None:
         ([f"x{number}" for number in range(4)], None),
     ],
 )
-def test_which_rows_are_pictures(names: list[str], image: Any) -> None:
+def test_image_rows_are_recognised(names: list[str], image: Any) -> None:
     assert picture(names) == image
 
 
@@ -328,7 +328,7 @@ def verdict_of(found: Audit, attack: str) -> tuple[Verdict, ...]:
     return tuple(verdict for verdict in found.verdicts if verdict.attack == attack)
 
 
-def test_the_report_shows_the_nearest_attempt_of_each_attack_and_the_curve(audited: Path) -> None:
+def test_report_shows_the_best_attempt_of_each_attack_and_the_curve(audited: Path) -> None:
     found = read_audit(audited)
     assert found is not None
     shown = galleries(found)
@@ -348,5 +348,5 @@ def test_the_report_shows_the_nearest_attempt_of_each_attack_and_the_curve(audit
     assert applying == sorted(applying, reverse=True)
 
 
-def test_without_a_transcript_nothing_is_written_down() -> None:
+def test_run_without_an_audit_keeps_no_transcript() -> None:
     assert InlineBackend().transcript is None

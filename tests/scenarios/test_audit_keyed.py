@@ -1,4 +1,4 @@
-"""The audit of runs under an isometry key: it ends trilateration, and no attack by rows of similar data."""
+"""The audit of runs under an isometry key: the key stops trilateration, but not attacks with similar rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from raydr.scenarios.planning.plan import plan_of_scenario
 
 DRAWN: dict[str, Any] = {"early_iterations": 5, "iterations": 5}
 METHODS: dict[str, dict[str, Any]] = {
-    # As many points as fix every record: what an open run gives away whole.
+    # Enough points to determine every record of a run without a key.
     "sense": {"kind": "sense", "anchors": 66, "embedder": {"kind": "tsne", **DRAWN}},
     "fed-tsne": {"kind": "fed-tsne", "landmarks": 70, "rounds": 2, **DRAWN},
 }
@@ -41,7 +41,7 @@ def run_of(folder: Path, kind: str, **sections: Any) -> Path:
 
 @pytest.fixture(scope="module", params=METHODS)
 def keyed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A keyed run of a method, audited."""
+    """Return an audited, keyed run of a method."""
     folder = tmp_path_factory.mktemp("keyed") / request.param
     return run_of(folder, request.param, privacy__isometry_key=True, audit={"attacks": ATTACKED})
 
@@ -58,7 +58,7 @@ def median(verdict: dict[str, Any], of: str = "centred") -> float:
     return float(verdict["errors"][of]["median"])
 
 
-def test_trilateration_errs_by_more_than_a_guess_and_certifies_nothing(keyed: Path) -> None:
+def test_trilateration_under_a_key_is_worse_than_guessing(keyed: Path) -> None:
     (verdict,) = found_in(keyed)["trilateration"]
     assert median(verdict) >= median(verdict, "centred_guess")
     assert verdict["errors"]["exact"] == 0.0
@@ -66,52 +66,52 @@ def test_trilateration_errs_by_more_than_a_guess_and_certifies_nothing(keyed: Pa
     assert "under a key" in verdict["knows"]
 
 
-def test_what_is_guessed_is_the_mean_of_like_rows_whatever_the_attack(keyed: Path) -> None:
-    """Not that of turned anchors: a worse guess would flatter an attack."""
+def test_every_attack_is_compared_with_the_mean_of_public_rows(keyed: Path) -> None:
+    """The mean of rotated anchors would be a worse guess and make attacks look better."""
     for name in ("trilateration", "known-sample", "distance-geometry"):
         for verdict in found_in(keyed)[name]:
             assert median(verdict, "centred_guess") == pytest.approx(1.0, abs=0.02)
 
 
-def test_rows_of_like_data_find_the_turn_and_the_page_says_how_many(keyed: Path) -> None:
+def test_similar_rows_recover_the_rotation(keyed: Path) -> None:
     tried = found_in(keyed)["distribution-alignment"]
     assert len(tried) > 2
     assert median(tried[-1]) < 0.5 * median(tried[-1], "centred_guess")
     assert median(tried[0]) > 0.9 * median(tried[0], "centred_guess")  # 30 rows of 64 features are too few
     found = read_audit(keyed)
     assert found is not None
-    said = enough_public_rows(found)
-    assert "similar rows to undo a secret frame" in said
-    assert said in " ".join((keyed / REPORT).read_text().split())
+    message = enough_public_rows(found)
+    assert "similar rows to undo a secret frame" in message
+    assert message in " ".join((keyed / REPORT).read_text().split())
     (key,) = [point for point in points(read_run(keyed)) if point.title == "Isometry key"]
-    assert said in key.text
+    assert message in key.text
 
 
-def test_d_plus_one_known_records_undo_the_key(keyed: Path) -> None:
+def test_d_plus_one_known_records_recover_the_key(keyed: Path) -> None:
     *_, verdict = found_in(keyed)["known-sample"]
     assert verdict["numbers"]["known_records"] == 65
-    # Pixels that are black in all anchors are beside their hull, where a record's place is not told.
+    # Pixels that are 0 in all anchors are outside their span, where a record's place is unknown.
     assert median(verdict) < 0.1 * median(verdict, "centred_guess")
     if keyed.name == "fed-tsne":
         assert verdict["errors"]["exact"] > 0.9
 
 
-def test_hidden_points_are_unfolded_without_the_key(keyed: Path) -> None:
+def test_geometry_of_hidden_points_is_recovered_without_the_key(keyed: Path) -> None:
     by_known = [one for one in found_in(keyed)["distance-geometry"] if "known_records" in one["numbers"]]
     assert median(by_known[-1]) < 0.7 * median(by_known[-1], "centred_guess")
 
 
-def test_neighbours_are_those_of_the_run_without_the_key(keyed: Path, tmp_path: Path) -> None:
+def test_key_does_not_change_neighbours(keyed: Path, tmp_path: Path) -> None:
     plain = run_of(tmp_path / "plain", keyed.name)
     apart, hidden = (distances(seen(folder)) for folder in (plain, keyed))
     near = np.argsort(hidden, axis=1)[:, :10]
     tenth = np.sort(apart, axis=1)[:, 9:10]
-    # Pixels are whole numbers, so others may be as near as the tenth.
+    # Pixels are integers, so the tenth neighbour may have ties.
     assert float((np.take_along_axis(apart, near, axis=1) <= tenth * (1.0 + 1e-9)).mean()) >= 0.999
 
 
 def seen(folder: Path) -> Float64Array:
-    """Records as the server has them at the end of a run, in whatever frame."""
+    """Return the records that the server has at the end of a run, in any frame."""
     again = repeated(folder, None, unheard)
     sizes = tuple(np.bincount(again.client_data.client_of_row).tolist())
     return cloud(
@@ -125,7 +125,7 @@ def distances(rows: Float64Array) -> Float64Array:
     return apart
 
 
-def test_without_rows_of_like_data_a_keyed_run_leaves_nothing_to_guess_by(keyed: Path) -> None:
+def test_keyed_run_without_similar_rows_has_no_guess(keyed: Path) -> None:
     again = repeated(keyed, None, unheard)
     sizes = tuple(np.bincount(again.client_data.client_of_row).tolist())
     for is_keyed in (True, False):
@@ -137,7 +137,7 @@ def test_without_rows_of_like_data_a_keyed_run_leaves_nothing_to_guess_by(keyed:
         assert (not found.guess.any()) == is_keyed
 
 
-def test_from_python(keyed: Path) -> None:
+def test_audit_of_a_keyed_run_from_python(keyed: Path) -> None:
     result = raydr.audit(keyed, ["trilateration"], public_rows=40)
     assert result.folder == keyed
     assert result.audit is not None
@@ -149,6 +149,6 @@ def test_from_python(keyed: Path) -> None:
         raydr.audit(keyed, public_rows=-1)
 
 
-def test_a_plan_says_that_an_audit_repeats_the_run() -> None:
-    said = [" ".join(plan_of_scenario(tiny_scenario(**more)).notes) for more in ({}, {"audit": True})]
-    assert ["The audit repeats federation and method" in notes for notes in said] == [False, True]
+def test_plan_notes_that_an_audit_repeats_the_run() -> None:
+    message = [" ".join(plan_of_scenario(tiny_scenario(**more)).notes) for more in ({}, {"audit": True})]
+    assert ["The audit repeats federation and method" in notes for notes in message] == [False, True]

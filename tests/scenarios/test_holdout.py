@@ -1,4 +1,4 @@
-"""Rows that are held out reach nobody, and are placed by what the run leaves: the map is that of the others alone."""
+"""Held-out rows are not in the run; the finished model places them."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 NEW = [name for name, metric in METRICS.items() if "new" in metric.needs]
 OF_GROUPS = {name for name in NEW if "steadiness" in name or "cohesiveness" in name}
-"""Of which few rows have none."""
+"""Metrics of groups, which few rows do not have."""
 FEATURES = ("a", "b", "c", "d")
 HELD = np.arange(3, 90, 5)
-"""Rows of the file that it marks."""
+"""Marked rows of the file."""
 
 
-def test_all_methods_that_take_new_rows_are_here() -> None:
+def test_every_method_that_places_rows_is_tested() -> None:
     assert set(KINDS) == {name for name, method in METHODS.items() if method.settings.offers("transform")}
 
 
 def write(path: Path, rows: Sequence[int], marked: bool = True) -> Path:
-    """Some rows of a table of 90, three classes at three hospitals, with a column that marks rows or without."""
+    """Return rows of a table of 90: three classes at three hospitals, with or without a mark column."""
     rng = np.random.default_rng(7)
     values = (np.arange(90)[:, None] % 3 + rng.normal(size=(90, 4)) / 3).clip(-3, 3).round(4)
     head = ["number", *FEATURES, "class", "hospital", *["split"] * marked]
@@ -86,12 +86,12 @@ MARKED = {"column": "split", "value": "test"}
 
 
 def quick_run(out: Path, **overrides: Any) -> Path:
-    """A run without its page."""
+    """Run without a report."""
     return run(tiny_scenario(**overrides), out=out, report=False)
 
 
 def places(path: Path) -> tuple[list[Any], FloatArray]:
-    """Identities and positions of a map."""
+    """Return ids and positions of a map."""
     content = pq.read_table(path)
     return content["row"].to_pylist(), np.column_stack([content["x"].to_numpy(), content["y"].to_numpy()])
 
@@ -124,9 +124,7 @@ def made(labels: Sequence[int], marks: Sequence[int] | None = None) -> Table:
 
 @given(labels=labels_of_rows, part=st.floats(0.01, 0.5), seed=st.integers(0, 99))
 @settings(max_examples=100, deadline=None)
-def test_every_row_is_in_one_of_the_two_and_classes_keep_their_share(
-    labels: list[int], part: float, seed: int
-) -> None:
+def test_split_keeps_every_row_and_the_class_shares(labels: list[int], part: float, seed: int) -> None:
     table = made(labels)
     others, held_out = hold_out(table, part, seed=seed)
     np.testing.assert_array_equal(np.sort(np.concatenate([others.ids, held_out.ids])), table.ids)
@@ -142,7 +140,7 @@ def test_every_row_is_in_one_of_the_two_and_classes_keep_their_share(
     np.testing.assert_array_equal(by_count.ids, others.ids)
 
 
-def test_the_seed_decides() -> None:
+def test_split_depends_on_the_seed() -> None:
     table = load(source="iris")
     drawn = [hold_out(table, 0.3, seed=seed)[1].ids.tolist() for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
@@ -150,7 +148,7 @@ def test_the_seed_decides() -> None:
 
 @given(marks=st.lists(st.integers(0, 1), min_size=6, max_size=60), data=st.data())
 @settings(max_examples=100, deadline=None)
-def test_marked_rows_are_held_out_or_in_none_of_the_two(marks: list[int], data: st.DataObject) -> None:
+def test_marked_rows_are_held_out_or_left_out(marks: list[int], data: st.DataObject) -> None:
     count, marked = len(marks), sum(marks)
     table = made([0] * count, marks)
     rows = data.draw(st.none() | st.integers(3, count))
@@ -171,7 +169,7 @@ def test_marked_rows_are_held_out_or_in_none_of_the_two(marks: list[int], data: 
         assert 2 <= rows - len(held_out.ids) <= len(others.ids)
 
 
-def test_a_client_whose_rows_are_all_marked_is_none_of_the_run(tmp_path: Path) -> None:
+def test_client_with_only_marked_rows_is_not_in_the_run(tmp_path: Path) -> None:
     file = write(tmp_path / "rows.csv", range(90))
     holdout = {"column": "hospital", "value": "west"}
     client_data = dealt_out(read(tiny() | sections(file, holdout=holdout)), None)
@@ -182,12 +180,12 @@ def test_a_client_whose_rows_are_all_marked_is_none_of_the_run(tmp_path: Path) -
     assert hold_out(table, "test", seed=0)[0].client_names == ("north", "east")
     table = replace(table, client_names=("south", "north", "east", "west"), client_keys=table.ids % 3 + 1)
     others = hold_out(table, "test", seed=0)[0]
-    assert others.client_names == ("south", "north", "east")  # of whom south has no row to lose
+    assert others.client_names == ("south", "north", "east")  # south has no row to hold out
     assert others.client_keys is not None
     assert others.client_keys.tolist() == [1, 2] * 3
 
 
-def test_a_part_is_taken_by_the_decimal_as_it_is_written(tmp_path: Path) -> None:
+def test_held_out_part_is_an_exact_decimal(tmp_path: Path) -> None:
     """In binary, 0.14 * 50 is 7.000000000000001."""
     file = write(tmp_path / "rows.csv", range(90))
     client_data = dealt_out(read(tiny() | sections(file, holdout=0.14, rows=50)), None)
@@ -197,8 +195,8 @@ def test_a_part_is_taken_by_the_decimal_as_it_is_written(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("kind", ["fed-tsne", "sense"])
 @pytest.mark.parametrize("holdout", [0.25, 15, MARKED])
-def test_rows_are_those_of_both(tmp_path: Path, kind: str, holdout: Any) -> None:
-    """And of a sub-sample no row is on both sides, nor among the anchors."""
+def test_mapped_and_held_out_rows_are_disjoint_and_complete(tmp_path: Path, kind: str, holdout: Any) -> None:
+    """In a subsample, no row is on both sides or among the anchors."""
     file = write(tmp_path / "rows.csv", range(90))
     client_data = dealt_out(read(tiny() | sections(file, kind, holdout=holdout, rows=60)), None)
     assert client_data.held_out is not None
@@ -221,7 +219,7 @@ def test_rows_are_those_of_both(tmp_path: Path, kind: str, holdout: Any) -> None
 
 
 @pytest.mark.parametrize(
-    ("wanted", "rows", "said"),
+    ("wanted", "rows", "message"),
     [
         (0.99, None, "data.holdout takes 149 of the 150 rows of iris, but a map needs at least 2"),
         (149, None, "data.holdout takes 149 of the 150"),
@@ -231,24 +229,24 @@ def test_rows_are_those_of_both(tmp_path: Path, kind: str, holdout: Any) -> None
         ("test", None, "read without a column that marks rows"),
     ],
 )
-def test_what_cannot_be_held_out_is_refused(wanted: Any, rows: int | None, said: str) -> None:
+def test_impossible_holdouts_are_refused(wanted: Any, rows: int | None, message: str) -> None:
     with pytest.raises(DataError) as caught:
         hold_out(load(source="iris"), wanted, rows, seed=0)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_an_unknown_mark_is_refused_with_the_nearest(tmp_path: Path) -> None:
+def test_unknown_mark_suggests_the_nearest(tmp_path: Path) -> None:
     file = write(tmp_path / "rows.csv", range(90))
-    for changes, said in (
+    for changes, message in (
         ({"value": "tset"}, "No row of rows.csv has 'tset' in the column .* \\(did you mean test\\?\\)"),
         ({"column": "splt"}, "no column 'splt', which data.holdout.column names \\(did you mean split\\?\\)"),
     ):
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(DataError, match=message):
             dealt_out(read(tiny() | sections(file, holdout=MARKED | changes)), None)
 
 
 @pytest.mark.parametrize(("value", "count"), [(1, 2), (0, 3), (True, 2), ("1", 2)])
-def test_marks_are_compared_as_they_are_spelt(tmp_path: Path, value: Any, count: int) -> None:
+def test_marks_are_compared_as_text(tmp_path: Path, value: Any, count: int) -> None:
     file = tmp_path / "rows.csv"
     words = ("false", "true") if isinstance(value, bool) else ("0", "1")
     file.write_text("a,b,s\n" + "".join(f"{row},{row * row},{words[row % 2]}\n" for row in range(5)))
@@ -260,7 +258,7 @@ def test_marks_are_compared_as_they_are_spelt(tmp_path: Path, value: Any, count:
     assert len(held_out.rows) == count
 
 
-def test_a_data_sets_own_split_is_an_array_beside_it(tmp_path: Path) -> None:
+def test_built_in_split_is_an_array_of_the_data_set(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.savez(
         tmp_path / "rows.npz", X=rng.normal(size=(40, 3)), y=np.arange(40) % 2, split=np.arange(40) // 30
@@ -281,14 +279,14 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def held(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of the file that marks rows, compared with the pooled data."""
+    """Return a run of the file with marks, with the pooled-data map."""
     folder = tmp_path_factory.mktemp(kind)
     file = write(folder / "rows.csv", range(90))
     return quick_run(folder / "run", **sections(file, kind, holdout=MARKED), compare=["central"])
 
 
-def test_the_run_is_that_of_the_other_rows_to_the_bit(held: Path, kind: str, tmp_path: Path) -> None:
-    """Map, pooled map, ledger, model, and what is told of the map."""
+def test_run_with_holdout_equals_run_of_the_other_rows(held: Path, kind: str, tmp_path: Path) -> None:
+    """Map, pooled map, ledger, model and metrics of the map are equal."""
     if kind == "private-map":
         pytest.skip("its noise is each run's own")
     others = write(tmp_path / "others.csv", [row for row in range(90) if row not in HELD], marked=False)
@@ -296,11 +294,11 @@ def test_the_run_is_that_of_the_other_rows_to_the_bit(held: Path, kind: str, tmp
     for file in ("embedding.parquet", "central.parquet", "ledger.json", "privacy.json", "model/arrays.npz"):
         assert (held / file).read_bytes() == (alone / file).read_bytes(), file
     for side, values in measures(alone).items():
-        told = measures(held)[side]
-        assert {name: value for name, value in told.items() if name not in NEW} == values
+        reported = measures(held)[side]
+        assert {name: value for name, value in reported.items() if name not in NEW} == values
 
 
-def test_new_rows_lie_where_transform_places_them(held: Path, tmp_path: Path) -> None:
+def test_held_out_rows_are_placed_like_transform(held: Path, tmp_path: Path) -> None:
     raydr.transform(held, write(tmp_path / "new.csv", HELD), out=tmp_path / "placed.parquet")
     rows, positions = places(held / "held_out.parquet")
     expected, by_transform = places(tmp_path / "placed.parquet")
@@ -310,14 +308,14 @@ def test_new_rows_lie_where_transform_places_them(held: Path, tmp_path: Path) ->
     assert labels == ["xyz"[row % 3] for row in HELD]
 
 
-def test_metrics_are_those_of_the_places(held: Path) -> None:
-    told = measures(held)
-    assert set(NEW) - OF_GROUPS <= set(told["federated"])
-    assert "rows" in told["not_computed"]["new_steadiness"]  # 18 are too few for groups
+def test_metrics_of_new_rows_use_their_places(held: Path) -> None:
+    reported = measures(held)
+    assert set(NEW) - OF_GROUPS <= set(reported["federated"])
+    assert "rows" in reported["not_computed"]["new_steadiness"]  # 18 are too few for groups
     mapped, embedding = places(held / "embedding.parquet")
     _, positions = places(held / "held_out.parquet")
     classifier = KNeighborsClassifier(7).fit(embedding, np.array(mapped) % 3)
-    assert told["federated"]["knn_accuracy"] == pytest.approx(classifier.score(positions, HELD % 3))
+    assert reported["federated"]["knn_accuracy"] == pytest.approx(classifier.score(positions, HELD % 3))
     client_data = dealt_out(read(held / "scenario.yaml"), None)
     assert client_data.held_out is not None
     rows = client_data.held_out.rows
@@ -325,17 +323,17 @@ def test_metrics_are_those_of_the_places(held: Path) -> None:
         pooled = client_data.pooled()
         rows = (rows - pooled.mean(axis=0)) / pooled.std(axis=0)
     expected = trustworthiness(rows, positions, n_neighbors=5)
-    # Rows in one place have no order, and each ranks them in its own.
+    # Equal places have no order, and each side ranks them differently.
     tied = len(np.unique(positions, axis=0)) < len(positions)
-    assert told["federated"]["new_trustworthiness"] == pytest.approx(expected, abs=0.05 if tied else 1e-3)
+    assert reported["federated"]["new_trustworthiness"] == pytest.approx(expected, abs=0.05 if tied else 1e-3)
 
 
-def test_the_pooled_map_takes_new_rows_too(held: Path) -> None:
-    told = measures(held)
-    assert set(told["central"]) & set(NEW) == set(told["federated"]) & set(NEW)
+def test_pooled_map_places_new_rows(held: Path) -> None:
+    reported = measures(held)
+    assert set(reported["central"]) & set(NEW) == set(reported["federated"]) & set(NEW)
 
 
-def test_the_page_and_the_terminal_show_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_and_terminal_show_held_out_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path / "rows.csv", range(90))
     asked = sections(file, holdout=MARKED) | {"metrics": ["new_trustworthiness_3"]}
     folder = tiny_run_with_report(tmp_path / "run", **asked)
@@ -344,12 +342,12 @@ def test_the_page_and_the_terminal_show_them(tmp_path: Path, capsys: pytest.Capt
     assert "Held out and placed on the map later" in page
     assert read_run(folder).data.held_out == len(HELD)
     print_result(folder)
-    said = capsys.readouterr().err
-    assert "New rows: trustworthiness, k = 3" in said
-    assert "72 of 90 rows of rows.csv, 4 columns, standard scaling; 18 rows held out." in said
+    message = capsys.readouterr().err
+    assert "New rows: trustworthiness, k = 3" in message
+    assert "72 of 90 rows of rows.csv, 4 columns, standard scaling; 18 rows held out." in message
 
 
-def test_a_run_folders_scenario_holds_the_same_rows_out(tmp_path: Path) -> None:
+def test_scenario_of_a_run_folder_holds_out_the_same_rows(tmp_path: Path) -> None:
     first = quick_run(tmp_path / "first", data__holdout=0.2, metrics="default")
     again = run(read(first / "scenario.yaml"), out=tmp_path / "again", report=False)
     for file in ("embedding.parquet", "held_out.parquet", "metrics.json", "scenario.yaml"):
@@ -360,8 +358,8 @@ def test_a_run_folders_scenario_holds_the_same_rows_out(tmp_path: Path) -> None:
     assert not set(NEW) & {*without["federated"], *without["not_computed"]}
 
 
-def test_rows_are_placed_under_the_key_too(tmp_path: Path) -> None:
-    """By the model of keyed rows, which their key alone brings them to."""
+def test_held_out_rows_are_placed_under_the_key(tmp_path: Path) -> None:
+    """Rows must be keyed before the model of keyed rows can place them."""
     privacy = {"isometry_key": True}
     file = write(tmp_path / "rows.csv", range(90))
     folder = quick_run(
@@ -377,7 +375,7 @@ def test_rows_are_placed_under_the_key_too(tmp_path: Path) -> None:
     )
 
 
-def test_maps_along_the_way_are_scored_without_them(tmp_path: Path) -> None:
+def test_intermediate_maps_are_scored_without_held_out_rows(tmp_path: Path) -> None:
     method = KINDS["fedne"] | {"rounds": 2}
     folder = quick_run(
         tmp_path / "run", data__holdout=0.2, method=method, evaluate_every=1, metrics=["npa_10", *NEW]
@@ -388,15 +386,15 @@ def test_maps_along_the_way_are_scored_without_them(tmp_path: Path) -> None:
     assert "knn_accuracy" in measures(folder)["federated"]
 
 
-def test_an_audit_reads_the_marked_file_again(tmp_path: Path) -> None:
+def test_audit_reads_the_marked_file_again(tmp_path: Path) -> None:
     file = write(tmp_path / "rows.csv", range(90))
     folder = quick_run(tmp_path / "run", **sections(file, holdout=MARKED) | {"metrics": ["npa_10"]})
     audit = raydr.audit(folder).audit
     assert audit["verdicts"]
 
 
-def test_rows_without_a_place_cost_no_result(tmp_path: Path) -> None:
-    """One lies outside the ball in which the others are points of a hyperbolic space."""
+def test_rows_that_cannot_be_placed_do_not_fail_the_run(tmp_path: Path) -> None:
+    """One row is outside the ball of the hyperbolic space."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-0.5, 0.5, size=(40, 3))
     X[-1] = 2.0
@@ -404,12 +402,12 @@ def test_rows_without_a_place_cost_no_result(tmp_path: Path) -> None:
     method = {"kind": "sense", "geometry": "hyperbolic", "points": "ball", "anchors": 6, "embedder": "tsne"}
     method["embedder"] = {"kind": "tsne", **SHORT}
     data = {"path": str(tmp_path / "rows.npz"), "holdout": {"column": "split", "value": 1}}
-    told: list[Event] = []
+    reported: list[Event] = []
     scenario = read(tiny() | {"data": data, "method": method, "metrics": ["npa_10", "new_npa_5"]})
-    folder = run(scenario, out=tmp_path / "run", listener=told.append, report=False)
+    folder = run(scenario, out=tmp_path / "run", listener=reported.append, report=False)
     assert any(
         isinstance(event, IncidentEvent) and "held-out rows have no place on the map" in event.text
-        for event in told
+        for event in reported
     )
     assert not (folder / "held_out.parquet").exists()
     found = measures(folder)
@@ -421,7 +419,7 @@ def test_rows_without_a_place_cost_no_result(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
         (
             {"method": {"kind": "local-ne"}},
@@ -450,15 +448,15 @@ def test_rows_without_a_place_cost_no_result(tmp_path: Path) -> None:
         ({"data": {"source": "iris", "holdout": {"colum": "split"}}}, "did you mean column?"),
     ],
 )
-def test_what_cannot_be_done_is_refused_first(overrides: dict[str, Any], said: str) -> None:
+def test_impossible_holdouts_are_refused_before_the_run(overrides: dict[str, Any], message: str) -> None:
     content = tiny() | {"data": {"source": "iris", "holdout": 0.2}} | overrides
     with pytest.raises(ScenarioError) as caught:
         read(content)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_metrics_of_new_rows_need_new_rows() -> None:
+def test_metrics_of_new_rows_need_a_holdout() -> None:
     for name in ("knn_accuracy", "new_trustworthiness_7"):
         with pytest.raises(ScenarioError, match=f"metrics names {name}, .* set data.holdout"):
             tiny_scenario(metrics=["npa_10", name])
@@ -481,22 +479,22 @@ def test_a_resumed_run_holds_out_the_same_rows(tmp_path: Path) -> None:
         assert (folder / file).read_bytes() == (expected / file).read_bytes()
 
 
-def test_other_rows_cannot_be_held_out_of_a_resumed_run(tmp_path: Path) -> None:
+def test_resumed_run_refuses_another_holdout(tmp_path: Path) -> None:
     kept = interrupted(tmp_path, hold(12))
     edit(kept, "data", holdout=11)
     assert "data.holdout.rows was 12 and is 11" in refusal(kept, ScenarioError)
 
 
-def test_changed_rows_that_are_held_out_are_refused_by_name(tmp_path: Path) -> None:
+def test_resumed_run_refuses_changed_held_out_rows(tmp_path: Path) -> None:
     kept = interrupted(tmp_path, hold({"column": "hospital", "value": "west"}))
     path = tmp_path / "patients.csv"
     lines = path.read_text().splitlines()
-    lines[3] = "9.0" + lines[3][3:]  # a row of west's
+    lines[3] = "9.0" + lines[3][3:]  # a row of west
     assert "west" in lines[3]
     path.write_text("\n".join(lines) + "\n")
     assert "since the interruption: the rows held out." in refusal(kept, DataError)
 
 
-def test_a_plan_tells_rows_of_the_map_alone() -> None:
+def test_plan_counts_only_mapped_rows() -> None:
     plan = plan_of_scenario(tiny_scenario(data__holdout=0.2))
     assert (plan.rows, plan.held_out) == (120, 30)

@@ -1,4 +1,4 @@
-"""What every method owes new rows: a place that is theirs alone, near rows like them, and no mapped row kept for it."""
+"""Placing new rows: each place depends on its row alone, and the model stores no mapped row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from raydr.scenarios.afterwards.transforming import place
 from raydr.statistics.scaling import Scaling, scale_rows
 
 LOOSE = {"fed-tsne, nystrom", "private-map", "dsne", "sense, noisy distances", "fed-tsne, noisy"}
-"""Whose places are rough by noise, by an estimate that is no metric, or by few reference rows."""
+"""Methods with rough places: noise, a non-metric estimate, or few reference rows."""
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +30,13 @@ def case(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_every_method_that_takes_new_rows_is_here() -> None:
+def test_every_method_that_places_rows_is_tested() -> None:
     able = {name for name, method in METHODS.items() if method.settings.offers("transform")}
     assert able - {"central"} == {str(case["method"]["kind"]) for case in CASES.values()}
 
 
-def test_a_rows_place_is_its_own(case: str, root: Path) -> None:
-    """The same bits in whatever order and company: alone, in a batch of 7, or backwards."""
+def test_place_of_a_row_does_not_depend_on_other_rows(case: str, root: Path) -> None:
+    """Bits are the same alone, in a batch of 7, and in reverse order."""
     folder, table = folder_of(case, root), irises()
     places = place(folder, table)
     backwards = np.arange(len(table.rows))[::-1]
@@ -45,7 +45,7 @@ def test_a_rows_place_is_its_own(case: str, root: Path) -> None:
         np.testing.assert_array_equal(place(folder, table.take(np.array(rows))), places[rows])
 
 
-def test_a_row_that_was_mapped_lands_near_its_place(case: str, root: Path) -> None:
+def test_mapped_row_is_placed_near_its_point(case: str, root: Path) -> None:
     folder = folder_of(case, root)
     mapped = raydr.Result(folder)
     ids = mapped.to_frame("pyarrow")["row"].to_numpy()
@@ -55,8 +55,8 @@ def test_a_row_that_was_mapped_lands_near_its_place(case: str, root: Path) -> No
     assert np.median(nearer) < (0.25 if case in LOOSE else 0.1)
 
 
-def test_no_row_that_was_mapped_is_kept(case: str, root: Path) -> None:
-    """Nor scaled: references are means of five and more, or rows that are public."""
+def test_model_stores_no_mapped_row(case: str, root: Path) -> None:
+    """References are means of at least five rows, or public rows; this includes scaled rows."""
     folder = folder_of(case, root)
     model = read_model(folder)
     ids = raydr.Result(folder).to_frame("pyarrow")["row"].to_numpy()
@@ -68,5 +68,5 @@ def test_no_row_that_was_mapped_is_kept(case: str, root: Path) -> None:
 
 
 def equal_rows(some: FloatArray, others: FloatArray) -> bool:
-    """Whether any of some rows is one of the others, to single precision."""
+    """Return whether two sets share a row, in float32."""
     return bool((cdist(some.astype(np.float64), others.astype(np.float64)) < 1e-6).any())

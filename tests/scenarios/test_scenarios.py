@@ -27,7 +27,7 @@ fifty = settings(max_examples=50, deadline=None)
 
 
 def refusal(content: Any, **overrides: Any) -> str:
-    """The one paragraph with which a scenario is refused."""
+    """Return the one paragraph of the error."""
     with pytest.raises(ScenarioError) as caught:
         read(content, {key.replace("__", "."): value for key, value in overrides.items()})
     assert "\n" not in str(caught.value)
@@ -49,31 +49,32 @@ def refusal(content: Any, **overrides: Any) -> str:
         ("clients.partitoin", "partition"),
     ],
 )
-def test_a_misspelt_key_is_named_with_its_path_and_the_nearest_valid_one(key: str, proposed: str) -> None:
-    said = refusal(tiny(), **{key: 3})
-    assert f"{key} is not a key (did you mean {proposed}?)" in said
+def test_misspelt_key_is_named_with_path_and_suggestion(key: str, proposed: str) -> None:
+    message = refusal(tiny(), **{key: 3})
+    assert f"{key} is not a key (did you mean {proposed}?)" in message
 
 
-def test_a_misspelt_key_of_a_partition_is_told_the_keys_of_its_own_kind() -> None:
-    said = refusal(tiny(), clients__partition={"kind": "dirichlet", "alpah": 0.5})
-    assert "clients.partition.alpah is not a key (did you mean alpha?)" in said
-    assert said.endswith("clients.partition has kind, alpha, min_rows.")
+def test_misspelt_partition_key_lists_keys_of_its_kind() -> None:
+    message = refusal(tiny(), clients__partition={"kind": "dirichlet", "alpah": 0.5})
+    assert "clients.partition.alpah is not a key (did you mean alpha?)" in message
+    assert message.endswith("clients.partition has kind, alpha, min_rows.")
 
 
-def test_a_key_of_an_item_of_a_list_is_named_with_the_items_number() -> None:
+def test_misspelt_key_in_a_list_item_names_the_item_number() -> None:
     sites = [{"path": "a.csv"}, {"path": "b.csv", "nod": "left"}]
-    said = refusal(tiny() | {"clients": {"sites": sites}})
+    message = refusal(tiny() | {"clients": {"sites": sites}})
     assert (
-        "clients.sites.1.nod is not a key (did you mean node?); clients.sites.1 has path, node, name" in said
+        "clients.sites.1.nod is not a key (did you mean node?); clients.sites.1 has path, node, name"
+        in message
     )
     assert "clients.sites.0.path is missing (path of its file" in refusal(
         tiny() | {"clients": {"sites": [{}]}}
     )
 
 
-def test_a_key_of_another_kind_is_told_which() -> None:
-    said = refusal(tiny(), method__neighbors=10)
-    of_others = re.search(r"method\.neighbors is not a key of kind fed-tsne, only of kind ([^.]*)\.", said)
+def test_key_of_another_kind_names_that_kind() -> None:
+    message = refusal(tiny(), method__neighbors=10)
+    of_others = re.search(r"method\.neighbors is not a key of kind fed-tsne, only of kind ([^.]*)\.", message)
     assert of_others is not None
     having = {name for name, method in METHODS.items() if "neighbors" in method.settings.model_fields}
     assert set(of_others[1].split(", ")) == having
@@ -82,20 +83,20 @@ def test_a_key_of_another_kind_is_told_which() -> None:
     )
 
 
-def test_a_key_in_the_wrong_section_is_told_the_right_one() -> None:
+def test_key_in_the_wrong_section_names_the_right_one() -> None:
     assert "landmarks is not a key (did you mean method.landmarks?)" in refusal(tiny(), landmarks=10)
 
 
 @pytest.mark.parametrize("section", ["name", "data", "clients", "method"])
-def test_a_missing_section_is_named(section: str) -> None:
+def test_missing_section_is_named(section: str) -> None:
     content = tiny()
     del content[section]
     assert f"{section} is missing" in refusal(content)
 
 
-def test_all_problems_are_told_at_once() -> None:
-    said = refusal(tiny(), method__rounds="many", seeds=1, data__scale="robust")
-    assert all(key in said for key in ("method.rounds", "seeds", "data.scale"))
+def test_all_problems_are_reported_at_once() -> None:
+    message = refusal(tiny(), method__rounds="many", seeds=1, data__scale="robust")
+    assert all(key in message for key in ("method.rounds", "seeds", "data.scale"))
 
 
 # --- kinds and values -----------------------------------------------------------------------------------------------
@@ -105,23 +106,23 @@ def test_all_problems_are_told_at_once() -> None:
     ("key", "kind", "proposed"),
     [("method", "fed-tsn", "fed-tsne"), ("clients.partition", "dirichle", "dirichlet")],
 )
-def test_an_unknown_kind_is_refused_with_the_nearest(key: str, kind: str, proposed: str) -> None:
+def test_unknown_kind_suggests_the_nearest(key: str, kind: str, proposed: str) -> None:
     assert f"{key}.kind is '{kind}' (did you mean {proposed}?): it must be one of" in refusal(
         tiny(), **{f"{key}.kind": kind}
     )
 
 
-def test_an_embedder_that_contradicts_itself_is_refused_when_it_is_read() -> None:
-    said = refusal(tiny(), method={"kind": "fed-umap", "min_dist": 2.0})
-    assert "min_dist is 2.0; it must be from 0 to spread" in said
+def test_contradicting_embedder_settings_are_refused() -> None:
+    message = refusal(tiny(), method={"kind": "fed-umap", "min_dist": 2.0})
+    assert "min_dist is 2.0; it must be from 0 to spread" in message
 
 
-def test_a_missing_kind_is_refused_with_all() -> None:
+def test_missing_kind_lists_all_kinds() -> None:
     assert f"method.kind is missing: it must be one of {', '.join(METHODS)}" in refusal(tiny(), method={})
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "message"),
     [
         ("method.rounds", "many", "'many': it must be a whole number"),
         ("method.rounds", 2.5, "2.5: it must be a whole number"),
@@ -162,15 +163,15 @@ def test_a_missing_kind_is_refused_with_all() -> None:
         ("metrics", "all", "'all': it must be 'default' or a list, such as [a, b]"),
     ],
 )
-def test_a_value_that_may_not_stand_there_is_quoted_with_what_may(key: str, value: Any, said: str) -> None:
-    assert f"{key} is {said}" in refusal(tiny(), **{key: value})
+def test_invalid_value_is_quoted_with_the_allowed_ones(key: str, value: Any, message: str) -> None:
+    assert f"{key} is {message}" in refusal(tiny(), **{key: value})
 
 
-def test_a_long_value_is_cut() -> None:
+def test_long_value_is_shortened() -> None:
     assert len(refusal(tiny(), data=list(range(10_000)))) < 300
 
 
-def test_an_unknown_metric_is_refused_with_the_nearest() -> None:
+def test_unknown_metric_suggests_the_nearest() -> None:
     assert "There is no metric 'nba_10' (did you mean npa_10?)" in refusal(tiny(), metrics=["nba_10"])
 
 
@@ -178,7 +179,7 @@ def test_an_unknown_metric_is_refused_with_the_nearest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
         ({"data.path": "mine.csv"}, "data: give exactly one of source"),
         ({"data": {}}, "data: give exactly one of source"),
@@ -214,12 +215,12 @@ def test_an_unknown_metric_is_refused_with_the_nearest() -> None:
         ),
     ],
 )
-def test_an_impossible_combination_is_refused(overrides: dict[str, Any], said: str) -> None:
-    assert said in refusal(tiny(), **overrides)
+def test_impossible_combinations_are_refused(overrides: dict[str, Any], message: str) -> None:
+    assert message in refusal(tiny(), **overrides)
 
 
-def test_a_pooled_map_is_refused_where_the_method_has_none() -> None:
-    """Before the run, and not after it: an added method may have neither an embedder nor a map of its own."""
+def test_pooled_map_is_refused_for_methods_without_one() -> None:
+    """The error comes before the run: an extension method may have neither an embedder nor its own map."""
 
     class Bare(MethodSettings):
         kind: str = "bare"
@@ -232,7 +233,7 @@ def test_a_pooled_map_is_refused_where_the_method_has_none() -> None:
     assert pooled_map_that_can_be_drawn(compared.model_copy(update={"method": Bare(), "compare": ()})) is None
 
 
-def test_a_count_may_be_left_out_where_the_data_fix_it() -> None:
+def test_client_count_may_be_omitted_if_the_data_determine_it() -> None:
     assert tiny_scenario(clients={"partition": {"kind": "one-class"}}).clients.count is None
 
 
@@ -240,7 +241,7 @@ def test_a_count_may_be_left_out_where_the_data_fix_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("name: [1\n", "is not valid YAML: expected ',' or ']'"),
         ("name: a\nseed: 1\nname: b\n", "is not valid YAML: the key 'name' appears twice, line 3"),
@@ -252,21 +253,21 @@ def test_a_count_may_be_left_out_where_the_data_fix_it() -> None:
         ("name: !!python/name:os.system x\n", "is not valid YAML: could not determine a constructor"),
     ],
 )
-def test_a_file_that_is_no_scenario_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_file_without_a_scenario_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "broken.yaml"
     path.write_text(text)
     paragraph = refusal(path)
-    assert said in paragraph
+    assert message in paragraph
     assert str(path) in paragraph
 
 
-def test_a_binary_file_and_a_folder_are_refused(tmp_path: Path) -> None:
+def test_binary_file_and_folder_are_refused(tmp_path: Path) -> None:
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     assert "it is not UTF-8 text" in refusal(tmp_path / "binary.yaml")
     assert "is not the folder of a run" in refusal(tmp_path)
 
 
-def test_an_unknown_name_is_refused_with_the_nearest_shipped_one_or_file(tmp_path: Path) -> None:
+def test_unknown_name_suggests_a_shipped_scenario_or_file(tmp_path: Path) -> None:
     assert "There is no scenario 'digits-fed-tsn' (did you mean digits-fed-tsne?)" in refusal(
         "digits-fed-tsn"
     )
@@ -278,12 +279,12 @@ def test_an_unknown_name_is_refused_with_the_nearest_shipped_one_or_file(tmp_pat
 
 
 @pytest.mark.parametrize("assignment", ["method.landmarks", "=200", " =200", ""])
-def test_an_override_without_key_or_value_is_refused(assignment: str) -> None:
+def test_override_without_key_or_value_is_refused(assignment: str) -> None:
     with pytest.raises(ScenarioError, match="does not have the form KEY=VALUE"):
         parse_override(assignment)
 
 
-def test_an_override_that_is_not_yaml_is_refused() -> None:
+def test_override_with_invalid_yaml_is_refused() -> None:
     with pytest.raises(ScenarioError, match=r"--set 'seed=\[1': the value is not YAML"):
         parse_override("seed=[1")
 
@@ -297,15 +298,15 @@ def test_an_override_that_is_not_yaml_is_refused() -> None:
         ("data.features=[a=1, b]", "data.features", ["a=1", "b"]),
     ],
 )
-def test_a_value_of_an_override_may_hold_the_sign_itself(assignment: str, key: str, value: Any) -> None:
+def test_override_value_may_contain_an_equals_sign(assignment: str, key: str, value: Any) -> None:
     assert parse_override(assignment) == (key, value)
 
 
-def test_an_override_into_a_plain_value_is_refused() -> None:
+def test_override_into_a_scalar_is_refused() -> None:
     assert "name.x cannot be set: name is 'tiny', not a section of keys" in refusal(tiny(), name__x=1)
 
 
-def test_overrides_change_what_they_name_and_nothing_else() -> None:
+def test_overrides_change_only_the_named_keys() -> None:
     content = tiny()
     changed = read(content, {"method.landmarks": 30, "data.rows": 100})
     assert (changed.method.landmarks, changed.data.rows) == (30, 100)
@@ -320,14 +321,14 @@ words = st.text("abcxyz_-. ", max_size=12)
 
 @fifty
 @given(st.text("abc._-", min_size=1), plain | words | st.lists(plain) | st.dictionaries(words, plain))
-def test_a_written_override_is_read_back(key: str, value: Any) -> None:
+def test_written_override_is_read_back(key: str, value: Any) -> None:
     written = yaml.safe_dump(value, default_flow_style=True, width=10**6)
     assert parse_override(f"{key}={written}") == (key, value)
 
 
 @fifty
 @given(st.text())
-def test_any_text_is_an_override_or_refused(text: str) -> None:
+def test_any_text_is_a_valid_override_or_refused(text: str) -> None:
     try:
         key, _ = parse_override(text)
     except ScenarioError:
@@ -362,7 +363,7 @@ paths = st.sampled_from(
 
 @fifty
 @given(st.dictionaries(paths, values, min_size=1, max_size=3))
-def test_whatever_is_set_gives_a_scenario_or_one_paragraph(overrides: dict[str, Any]) -> None:
+def test_any_setting_gives_a_scenario_or_one_paragraph(overrides: dict[str, Any]) -> None:
     try:
         outcome: Scenario | RaydrError = read(tiny(), overrides)
     except RaydrError as error:
@@ -376,13 +377,13 @@ def test_whatever_is_set_gives_a_scenario_or_one_paragraph(overrides: dict[str, 
 
 
 @pytest.mark.parametrize("name", shipped())
-def test_a_shipped_scenario_is_read_under_its_own_name_and_described(name: str) -> None:
+def test_shipped_scenarios_are_named_and_described(name: str) -> None:
     assert read(name).name == name
     assert shipped()[name]
 
 
 @pytest.mark.parametrize("name", [*shipped(), None])
-def test_a_dumped_scenario_is_read_back_as_it_was(name: str | None) -> None:
+def test_dumped_scenario_is_read_back(name: str | None) -> None:
     scenario = read(name) if name else tiny_scenario(clients__partition={"kind": "shards", "classes": 2})
     assert read(yaml.safe_load(dump(scenario))) == scenario
 
@@ -390,7 +391,7 @@ def test_a_dumped_scenario_is_read_back_as_it_was(name: str | None) -> None:
 @fifty
 @given(
     st.fixed_dictionaries(
-        {"data.holdout": st.sampled_from([0.2, 30])},  # without which some metrics are refused
+        {"data.holdout": st.sampled_from([0.2, 30])},  # some metrics need it
         optional={
             "seed": st.integers(0, 2**32 - 1),
             "data.rows": st.none() | st.integers(2, 150),
@@ -405,20 +406,18 @@ def test_a_dumped_scenario_is_read_back_as_it_was(name: str | None) -> None:
         },
     )
 )
-def test_a_dumped_scenario_is_read_back_whatever_it_says(overrides: dict[str, Any]) -> None:
+def test_dumped_scenario_with_any_text_is_read_back(overrides: dict[str, Any]) -> None:
     scenario = read(tiny(), overrides)
     assert read(yaml.safe_load(dump(scenario))) == scenario
 
 
-def test_a_relative_path_is_dumped_so_that_it_is_found_from_anywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_path_is_dumped_as_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     dumped = yaml.safe_load(dump(tiny_scenario(data={"path": "rows.csv"})))
     assert dumped["data"]["path"] == str(tmp_path.resolve() / "rows.csv")
 
 
-def test_a_key_named_on_is_a_name_and_no_truth_value(tmp_path: Path) -> None:
+def test_key_named_on_is_not_a_boolean(tmp_path: Path) -> None:
     path = tmp_path / "noisy.yaml"
     path.write_text(
         "name: noisy\ndata: {source: iris}\nclients: {partition: {kind: pointwise}}\n"
@@ -429,7 +428,7 @@ def test_a_key_named_on_is_a_name_and_no_truth_value(tmp_path: Path) -> None:
     assert noise.on == "distances"
 
 
-def test_clients_and_the_evaluation_hold_the_same_rows_each_in_its_order() -> None:
+def test_clients_and_evaluation_have_the_same_rows() -> None:
     client_data = dealt_out(tiny_scenario(seed=3), None)
     truth = load(source="iris").rows
     assert not np.array_equal(np.sort(client_data.client_of_row), client_data.client_of_row)
@@ -446,8 +445,8 @@ def test_clients_and_the_evaluation_hold_the_same_rows_each_in_its_order() -> No
         np.testing.assert_array_equal(client_data.pooled(), truth)
 
 
-def test_each_client_is_told_the_classes_of_its_own_rows(tmp_path: Path) -> None:
-    """Where harmonizing keeps what goes with them; clients' rows are mixed in the table."""
+def test_client_receives_the_classes_of_its_own_rows(tmp_path: Path) -> None:
+    """Harmonizing may keep classes; rows of clients are mixed in the table."""
     wards = Wards.drawn()
     keep = {"kind": "combat", "keep": ["diagnosis"]}
     client_data = dealt_out(tiny_scenario(**wards.written(tmp_path / "wards.csv", harmonize=keep)), None)
@@ -462,7 +461,7 @@ def test_each_client_is_told_the_classes_of_its_own_rows(tmp_path: Path) -> None
         np.testing.assert_array_equal(client_data.kept_classes, client_data.pooled()[:, 3])
 
 
-def test_rows_that_are_pooled_are_in_memory_once() -> None:
+def test_pooled_rows_are_in_memory_once() -> None:
     client_data = dealt_out(tiny_scenario(), None)
     bases = {id(part.base): part.base for part in client_data.parts if isinstance(part, np.ndarray)}
     (dealt,) = (weakref.ref(base) for base in bases.values() if base is not None)

@@ -1,4 +1,4 @@
-"""Files of any length on a finished map: a part at a time they come to what they come to at once."""
+"""Placing files of any length in blocks gives the result of placing them at once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def with_ids(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose rows have identities, gaps that are dropped, and a column of words."""
+    """Return a run with ids, dropped rows and a text column."""
     home = tmp_path_factory.mktemp("ids")
     rng = np.random.default_rng(1)
     pq.write_table(
@@ -71,24 +71,24 @@ def parquet(path: Path, rows: Any, **more: Any) -> Path:
     return path
 
 
-def test_a_long_file_comes_to_the_bits_of_one_that_is_read_at_once(run: Path, tmp_path: Path) -> None:
+def test_blocks_give_the_bits_of_one_read(run: Path, tmp_path: Path) -> None:
     rows = new_rows()
     np.savez(tmp_path / "new.npz", X=rows, feature_names=np.array(FEATURES))
     raydr.transform(run, tmp_path / "new.npz", out=tmp_path / "at-once.parquet")
-    told: list[Event] = []
+    reported: list[Event] = []
     raydr.transform(
-        run, parquet(tmp_path / "new.parquet", rows), out=tmp_path / "parts.parquet", listener=told.append
+        run, parquet(tmp_path / "new.parquet", rows), out=tmp_path / "parts.parquet", listener=reported.append
     )
     parts = pq.read_table(tmp_path / "parts.parquet")
     assert parts.equals(pq.read_table(tmp_path / "at-once.parquet"))
     assert parts["row"].to_pylist() == list(range(ROWS))
-    counts = [(event.done, event.total) for event in told if isinstance(event, Progress)]
+    counts = [(event.done, event.total) for event in reported if isinstance(event, Progress)]
     assert counts == [(BLOCK, ROWS), (2 * BLOCK, ROWS), (ROWS, ROWS)]
     raydr.transform(run, tmp_path / "new.parquet", out=tmp_path / "parts.csv")
     assert pyarrow.csv.read_csv(tmp_path / "parts.csv").equals(parts)
 
 
-def test_a_folder_has_a_file_for_each_site(run: Path, tmp_path: Path) -> None:
+def test_folder_has_a_file_per_site(run: Path, tmp_path: Path) -> None:
     (tmp_path / "sites").mkdir()
     rows = new_rows(7)
     parquet(tmp_path / "sites" / "north.parquet", rows[:4])
@@ -112,13 +112,13 @@ def test_a_folder_has_a_file_for_each_site(run: Path, tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "pattern.parquet")["client"].to_pylist() == ["north"] * 4
 
 
-def test_a_file_without_rows_has_places_for_none(run: Path, tmp_path: Path) -> None:
+def test_file_without_rows_gives_no_places(run: Path, tmp_path: Path) -> None:
     raydr.transform(run, parquet(tmp_path / "none.parquet", new_rows(0)), out=tmp_path / "out.parquet")
     assert pq.read_table(tmp_path / "out.parquet").num_rows == 0
 
 
 def patients(path: Path, count: int = ROWS, **instead: Callable[[list[Any]], None]) -> Path:
-    """A file of patients, some columns of it changed in place."""
+    """Write a file of patients with some changed columns."""
     rng = np.random.default_rng(2)
     columns: dict[str, list[Any]] = {
         "patient": [f"q{row}" for row in range(count)],
@@ -132,7 +132,7 @@ def patients(path: Path, count: int = ROWS, **instead: Callable[[list[Any]], Non
     return path
 
 
-def test_rows_keep_their_identities_and_those_with_gaps_are_left_out(with_ids: Path, tmp_path: Path) -> None:
+def test_row_ids_are_kept_and_incomplete_rows_dropped(with_ids: Path, tmp_path: Path) -> None:
     def lose(values: list[Any]) -> None:
         values[0] = values[BLOCK + 3] = None
 
@@ -141,7 +141,7 @@ def test_rows_keep_their_identities_and_those_with_gaps_are_left_out(with_ids: P
     assert pq.read_table(tmp_path / "out.parquet")["row"].to_pylist() == kept
 
 
-def test_identities_that_are_repeated_far_apart_are_refused(with_ids: Path, tmp_path: Path) -> None:
+def test_repeated_ids_in_different_blocks_are_refused(with_ids: Path, tmp_path: Path) -> None:
     def repeat(values: list[Any]) -> None:
         values[2 * BLOCK + 7] = "q5"
 
@@ -153,7 +153,7 @@ def test_identities_that_are_repeated_far_apart_are_refused(with_ids: Path, tmp_
     assert list(tmp_path.iterdir()) == [tmp_path / "new.parquet"]
 
 
-def test_errors_name_the_row_of_the_file(run: Path, tmp_path: Path) -> None:
+def test_errors_name_the_row_in_the_file(run: Path, tmp_path: Path) -> None:
     rows = new_rows()
     rows[BLOCK + 9, 2] = np.inf
     with pytest.raises(DataError, match=rf"'petal length \(cm\)' on row {BLOCK + 9} \(the first is row 0\)"):
@@ -161,7 +161,7 @@ def test_errors_name_the_row_of_the_file(run: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out.parquet").exists()
 
 
-def test_what_is_odd_is_said_once(with_ids: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_notices_are_printed_once(with_ids: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def other(values: list[Any]) -> None:
         values[BLOCK + 1] = values[2 * BLOCK + 1] = "x"
 
@@ -172,7 +172,7 @@ def test_what_is_odd_is_said_once(with_ids: Path, tmp_path: Path, caplog: pytest
     ]
 
 
-def test_files_that_tell_rows_apart_otherwise_do_not_go_into_one(with_ids: Path, tmp_path: Path) -> None:
+def test_files_with_different_id_types_are_refused(with_ids: Path, tmp_path: Path) -> None:
     (tmp_path / "sites").mkdir()
     patients(tmp_path / "sites" / "a.parquet", 4)
     numbered = pq.read_table(patients(tmp_path / "b.parquet", 4)).drop(["patient"])

@@ -1,4 +1,4 @@
-"""What asks for nothing that only pooled rows tell brings no rows together."""
+"""Rows are pooled only if a feature of the run needs pooled rows."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ ASKED = {
 
 @pytest.fixture
 def questions(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
-    """Questions that reach the evaluation."""
+    """Return the questions that reach the evaluation."""
     found: list[Question] = []
     evaluate = InlineBackend.evaluate
 
-    def heard(self: InlineBackend, work: Any, question: Question, **others: Any) -> Any:
+    def received(self: InlineBackend, work: Any, question: Question, **others: Any) -> Any:
         found.append(question)
         return evaluate(self, work, question, **others)
 
-    monkeypatch.setattr(InlineBackend, "evaluate", heard)
+    monkeypatch.setattr(InlineBackend, "evaluate", received)
     return found
 
 
@@ -44,9 +44,7 @@ def kinds(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("scale", ["none", "standard"])
-def test_a_run_that_asks_for_nothing_has_no_evaluation(
-    tmp_path: Path, questions: list[Question], scale: str
-) -> None:
+def test_run_without_metrics_pools_no_rows(tmp_path: Path, questions: list[Question], scale: str) -> None:
     folder = tiny_run_with_report(tmp_path / "run", metrics=[], data__scale=scale)
     assert questions == []
     assert "pooled evaluation" not in kinds(folder)
@@ -63,7 +61,7 @@ def test_a_run_that_asks_for_nothing_has_no_evaluation(
 
 
 @pytest.mark.parametrize("what", ASKED)
-def test_whatever_only_pooled_rows_tell_is_asked_of_them(
+def test_features_that_need_pooled_rows_pool_them(
     tmp_path: Path, questions: list[Question], what: str
 ) -> None:
     folder = tiny_run_with_report(tmp_path / "run", **ASKED[what])
@@ -71,7 +69,7 @@ def test_whatever_only_pooled_rows_tell_is_asked_of_them(
     assert "pooled evaluation" in kinds(folder)
 
 
-def test_what_the_server_recovers_leaves_it_only_to_be_judged(
+def test_recovered_geometry_leaves_the_server_only_for_metrics(
     tmp_path: Path, questions: list[Question]
 ) -> None:
     for number, metrics in enumerate((["npa_10"], ["npa_10", "f_score"], "default")):
@@ -79,7 +77,7 @@ def test_what_the_server_recovers_leaves_it_only_to_be_judged(
     assert [question.outcome.geometry is not None for question in questions] == [False, True, True]
 
 
-def test_columns_that_vary_much_more_than_others_are_named_all_the_same(
+def test_columns_with_large_variance_are_named_without_pooling(
     tmp_path: Path, questions: list[Question]
 ) -> None:
     random = np.random.default_rng(0)
@@ -92,7 +90,7 @@ def test_columns_that_vary_much_more_than_others_are_named_all_the_same(
     assert any("'wide'" in notice for notice in notices)
 
 
-def test_the_deviation_of_parts_is_that_of_all_rows() -> None:
+def test_deviation_of_parts_equals_deviation_of_all_rows() -> None:
     random = np.random.default_rng(1)
     parts = [random.normal(size=(count, 3)) + count for count in (1, 7, 40)]
     scaling = Scaling(np.arange(3.0), np.array([1.0, 2.0, 0.5]), unit=False)

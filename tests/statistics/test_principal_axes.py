@@ -1,4 +1,4 @@
-"""Principal axes by sums are those of the pooled rows, and an encoder can start from them."""
+"""Principal axes from sums equal those of pooled rows, and an encoder can start from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from raydr.statistics.principal_axes import (
 
 
 def centred(rows: int = 500, features: int = 12, seed: int = 0) -> FloatArray:
-    """Rows of deviations 1, 1/2, 1/4, ... along random axes."""
+    """Return rows with deviations 1, 1/2, 1/4, ... along random axes."""
     random = np.random.default_rng(seed)
     turn = np.linalg.qr(random.normal(size=(features, features)))[0]
     table = random.normal(size=(rows, features)) * 0.5 ** np.arange(features) @ turn
@@ -38,7 +38,7 @@ def axes_of(rows: FloatArray, count: int, clients: int = 5) -> PrincipalAxes:
     return principal_axes(federate(cut(rows, clients, 0)), np.abs(rows).max(axis=0), count)
 
 
-def test_they_are_the_pooled_rows_axes() -> None:
+def test_axes_equal_those_of_pooled_rows() -> None:
     rows = centred()
     found, (directions, deviations) = axes_of(rows, 6), exact(rows, 6)
     np.testing.assert_allclose(found.deviations, deviations, rtol=1e-3)
@@ -46,28 +46,28 @@ def test_they_are_the_pooled_rows_axes() -> None:
     np.testing.assert_allclose(found.directions.T @ found.directions, np.eye(6), atol=1e-12)
 
 
-def test_all_axes_are_exact_and_no_more_are_found_than_there_are() -> None:
+def test_axes_are_exact_and_at_most_the_rank() -> None:
     rows = centred(features=4)
     found, (directions, deviations) = axes_of(rows, 64), exact(rows, 4)
     np.testing.assert_allclose(found.deviations, deviations, rtol=1e-9)
     np.testing.assert_allclose(np.abs((found.directions * directions).sum(axis=0)), 1.0, atol=1e-9)
 
 
-def test_the_deal_changes_nothing_beyond_the_rings_resolution() -> None:
+def test_partition_changes_axes_only_within_resolution() -> None:
     rows = centred()
     one, many = axes_of(rows, 3, clients=1), axes_of(rows, 3, clients=30)
     np.testing.assert_allclose(one.directions, many.directions, atol=1e-9)
     np.testing.assert_allclose(one.deviations, many.deviations, rtol=1e-12)
 
 
-def test_constant_rows_have_axes_of_no_deviation() -> None:
+def test_constant_rows_have_zero_deviation() -> None:
     found = axes_of(np.zeros((9, 3)), 2)
     assert np.isfinite(found.directions).all()
     assert found.deviations.tolist() == [0.0, 0.0]
 
 
-def test_a_product_stays_within_its_declared_range() -> None:
-    """At the bound: all rows equal, and a direction along them."""
+def test_product_stays_within_its_declared_range() -> None:
+    """At the bound, all rows are equal and the direction is along them."""
     rows = np.tile([3.0, -4.0], (7, 1))
     federation = federate([rows, -rows])
     request = CovarianceRequest(np.array([[0.6], [-0.8]]), np.array([3.0, 4.0]))
@@ -77,7 +77,7 @@ def test_a_product_stays_within_its_declared_range() -> None:
 @pytest.mark.parametrize(
     ("hidden", "least"), [((), 0.95), ((4,), 0.7), ((9, 20), 0.8), ((64, 64, 64), 0.95)], ids=str
 )
-def test_an_encoder_starts_near_the_first_components(hidden: tuple[int, ...], least: float) -> None:
+def test_encoder_starts_near_the_first_components(hidden: tuple[int, ...], least: float) -> None:
     rows = centred()
     axes = axes_of(rows, 8)
     architecture = Architecture(12, hidden)
@@ -98,7 +98,7 @@ def test_layers_too_narrow_for_components_start_at_random(hidden: tuple[int, ...
     assert weights.tobytes() == initial_weights(architecture, np.random.default_rng(3)).tobytes()
 
 
-def test_six_sums_are_taken_of_as_many_directions_as_axes() -> None:
+def test_axes_take_six_sums() -> None:
     rows = centred()
     federation = federate(cut(rows, 5, 0))
     principal_axes(federation, np.abs(rows).max(axis=0), 3)
@@ -112,7 +112,7 @@ def test_six_sums_are_taken_of_as_many_directions_as_axes() -> None:
     assert [(entry.count, entry.bytes) for entry in planned] == [(6 * 5, 6 * 5 * 12 * 3 * 8)]
 
 
-def test_clients_of_one_row_are_heard_and_those_of_none_say_nothing() -> None:
+def test_clients_of_one_row_count_and_empty_clients_do_not() -> None:
     rows = centred(rows=40, features=4)
     found, (_, deviations) = axes_of(rows, 4, clients=1), exact(rows, 4)
     reach = np.abs(rows).max(axis=0)
@@ -125,7 +125,7 @@ def test_clients_of_one_row_are_heard_and_those_of_none_say_nothing() -> None:
     )
 
 
-def test_the_range_of_a_product_is_its_largest_entry_and_a_billionth() -> None:
+def test_product_range_is_its_largest_entry_plus_a_billionth() -> None:
     request = CovarianceRequest(np.array([[0.6], [0.8]]), np.array([3.0, 4.0]))
     declared = CovarianceProduct.ranges(request, 7)["product"]
     assert declared.shape == (2, 1)
@@ -134,8 +134,8 @@ def test_the_range_of_a_product_is_its_largest_entry_and_a_billionth() -> None:
     assert (largest < np.array([15.0, 20.0]) * (1 + 3e-9)).all()
 
 
-def test_rows_on_a_line_have_no_negative_variance_across_it() -> None:
-    """Rounding leaves variances a little below 0 there."""
+def test_rows_on_a_line_have_no_negative_variance() -> None:
+    """Rounding can make these variances slightly negative."""
     random = np.random.default_rng(7)
     for _ in range(20):
         rows = np.outer(random.normal(size=30), random.normal(size=5))
@@ -145,7 +145,7 @@ def test_rows_on_a_line_have_no_negative_variance_across_it() -> None:
         assert (found.deviations[1:] < 1e-6 * found.deviations[0]).all()
 
 
-def test_the_largest_entry_of_an_axis_is_positive() -> None:
-    """Of two that are as large but for rounding, the first."""
+def test_largest_entry_of_an_axis_is_positive() -> None:
+    """Of two entries equal up to rounding, the first is positive."""
     axes = np.array([[0.1, -0.6, 0.7, 0.7], [-0.9, 0.5, -0.7 * (1 + 1e-12), -0.7 * (1 + 1e-6)]])
     assert np.sign(signed(axes)).tolist() == [[-1.0, 1.0, 1.0, -1.0], [1.0, -1.0, -1.0, 1.0]]

@@ -1,4 +1,4 @@
-"""Federated scaling equals scikit-learn's on pooled rows, whoever holds which of them."""
+"""Federated scaling equals scikit-learn's on pooled rows for every partition."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def scikit_learn(scale: Scale) -> Any:
 
 @pytest.fixture(scope="module", params=["wine", "digits", "far"])
 def data(request: pytest.FixtureRequest) -> tuple[Float64Array, Int64Array]:
-    """Rows and labels; digits have constant columns, and the last ones lie far from zero."""
+    """Return rows and labels; digits have constant columns, and the last data set is far from zero."""
     from sklearn import datasets
 
     if request.param == "far":
@@ -62,7 +62,7 @@ def data(request: pytest.FixtureRequest) -> tuple[Float64Array, Int64Array]:
 
 
 def scaled_at_clients(parts: list[FloatArray], scale: Scale) -> tuple[FloatArray, FloatArray]:
-    """Rows as every client holds them afterwards, and as the scaling that the server learnt makes them."""
+    """Return the rows of the clients afterwards, and rows scaled by the server's scaling."""
     host = ClientHost(
         hosted=[HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)], seed=0
     )
@@ -89,7 +89,7 @@ def test_equals_scikit_learn_on_pooled_rows(
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_single_precision_stays_single_precision(scale: Scale) -> None:
+def test_float32_rows_stay_float32(scale: Scale) -> None:
     from sklearn.datasets import load_wine
 
     rows = load_wine().data.astype(np.float32)
@@ -99,7 +99,7 @@ def test_single_precision_stays_single_precision(scale: Scale) -> None:
     np.testing.assert_allclose(held, expected, rtol=1e-6, atol=1e-6)
 
 
-def test_no_scaling_leaves_the_rows_and_sends_nothing() -> None:
+def test_scaling_none_changes_and_sends_nothing() -> None:
     parts = cut(np.random.default_rng(0).normal(size=(20, 3)), 3, 0)
     federation = federate(parts)
     before = federation.ledger.as_list()
@@ -109,7 +109,7 @@ def test_no_scaling_leaves_the_rows_and_sends_nothing() -> None:
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e8])
-def test_single_precision_is_taken_of_what_is_scaled_already(offset: float) -> None:
+def test_float32_rounding_happens_after_scaling(offset: float) -> None:
     rows = np.random.default_rng(0).normal(size=(30, 4)) + offset
     scaling = Scaling(rows.mean(axis=0), np.full(4, 0.5), False)
     client = Client(index=0, rows=rows, seed=0)
@@ -123,7 +123,7 @@ def test_single_precision_is_taken_of_what_is_scaled_already(offset: float) -> N
 
 @pytest.mark.parametrize("scale", ["standard", "minmax"])
 @pytest.mark.parametrize("value", [0.0, 0.1, -1e6 / 3])
-def test_a_constant_column_becomes_zero(scale: Scale, value: float) -> None:
+def test_constant_column_becomes_zero(scale: Scale, value: float) -> None:
     rows = np.column_stack([np.full(50, value), np.arange(50.0)])
     held, _ = scaled_at_clients(cut(rows, 4, 1), scale)
     assert not held[:, 0].any()
@@ -136,12 +136,12 @@ def test_constant_columns_alone_are_refused(scale: Scale) -> None:
         fit_scaling(federate([np.full((3, 2), 0.1), np.full((5, 2), 0.1)]), scale)
 
 
-def test_a_row_of_zeros_has_no_direction_and_stays() -> None:
+def test_zero_row_is_unchanged_by_unit_scaling() -> None:
     rows = np.array([[0.0, 0.0], [3.0, 4.0]])
     assert scaled_at_clients([rows], "unit")[0].tolist() == [[0.0, 0.0], [0.6, 0.8]]
 
 
-def test_columns_at_the_edges_of_double_precision() -> None:
+def test_extreme_columns_are_scaled() -> None:
     least, most = 5e-324, 8e307
     rows = np.array([[0.0, -most, 1.0], [least, most, 2.0], [0.0, 0.0, 3.0]])
     held, _ = scaled_at_clients([rows[:1], rows[1:]], "minmax")
@@ -150,15 +150,15 @@ def test_columns_at_the_edges_of_double_precision() -> None:
         fit_scaling(federate([np.array([[0.0, -1.7e308], [1.0, 1.7e308]])]), "minmax")
 
 
-def test_more_rows_than_a_block() -> None:
+def test_scaling_works_across_blocks() -> None:
     rows = np.random.default_rng(1).normal(size=(9000, 2))
     held, _ = scaled_at_clients([rows], "standard")
     np.testing.assert_allclose(held, (rows - rows.mean(axis=0)) / rows.std(axis=0), atol=1e-12)
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_a_scaled_partition_is_a_new_one(scale: Scale) -> None:
-    """The rows given are never changed in place: the evaluation still needs them."""
+def test_scaling_copies_the_partition(scale: Scale) -> None:
+    """The input rows are not changed: the evaluation needs them."""
     rows = np.random.default_rng(2).normal(size=(20, 3))
     before = rows.copy()
     scaled_at_clients([rows], scale)
@@ -166,26 +166,26 @@ def test_a_scaled_partition_is_a_new_one(scale: Scale) -> None:
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_the_same_bits_in_any_packing(scale: Scale) -> None:
+def test_bits_do_not_depend_on_packing(scale: Scale) -> None:
     parts = cut(np.random.default_rng(3).normal(size=(40, 3)), 5, 0)
     scalings = [fit_scaling(federate(parts, packing=packing), scale) for packing in ([5], [1] * 5, [3, 2])]
     assert len({(s.shift.tobytes(), s.factor.tobytes(), s.unit) for s in scalings}) == 1
 
 
-def test_widths_that_have_no_inverse_count_as_none() -> None:
+def test_widths_without_an_inverse_count_as_zero() -> None:
     tiny = np.finfo(np.float64).tiny
     width = np.array([0.0, np.nextafter(tiny, 0.0), tiny, 0.5, 4.0])
     assert inverse(width).tolist() == [0.0, 0.0, 1.0 / tiny, 2.0, 0.25]
 
 
-def test_a_shift_alone_and_a_factor_alone_are_applied() -> None:
+def test_shift_and_factor_can_be_applied_alone() -> None:
     rows, ones, zero = np.array([[1.0, 2.0], [0.3, 0.4]]), np.ones(2), np.zeros(2)
     np.testing.assert_array_equal(scale_rows(rows, Scaling(ones, ones, False)), rows - 1.0)
     np.testing.assert_array_equal(scale_rows(rows, Scaling(zero, 2.0 * ones, False)), 2.0 * rows)
     np.testing.assert_allclose(scale_rows(rows, Scaling(zero, ones, True))[1], [0.6, 0.8], rtol=1e-15)
 
 
-def test_more_values_than_are_scaled_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scaling_many_values_works_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(4).normal(size=(23, 3))
     scaling = Scaling(rows.mean(axis=0), 1.0 / rows.std(axis=0), True)
     whole = scale_rows(rows, scaling)
@@ -194,7 +194,7 @@ def test_more_values_than_are_scaled_at_a_time(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(10, 1 << 21), (3 << 20, 1), (900_000, 3)])
-def test_blocks_hold_a_million_values_but_a_row_at_least(rows: int, columns: int) -> None:
+def test_blocks_have_a_million_values_and_at_least_one_row(rows: int, columns: int) -> None:
     blocks = value_blocks(rows, columns)
     starts, stops = zip(*blocks, strict=True)
     assert starts == (0, *stops[:-1])
@@ -203,7 +203,7 @@ def test_blocks_hold_a_million_values_but_a_row_at_least(rows: int, columns: int
     assert max(sizes) == max(1, 2**20 // columns)
 
 
-def test_a_models_arrays_give_its_scaling_back() -> None:
+def test_scaling_survives_its_arrays() -> None:
     arrays = {"shift": np.zeros(2), "factor": np.ones(2), "axes": np.ones((2, 2))}
     assert Scaling.of(arrays, "unit").unit
     assert Scaling.of(arrays, "none").fill is None
@@ -212,4 +212,4 @@ def test_a_models_arrays_give_its_scaling_back() -> None:
     assert not kept.unit
     with pytest.raises(KeyError, match="factor"):
         Scaling.of({"shift": np.zeros(2)}, "none")
-    assert ScaleRows.sets_state, "a client that is restarted has to be told again"
+    assert ScaleRows.sets_state, "a restarted client must receive it again"

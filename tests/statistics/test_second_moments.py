@@ -1,4 +1,4 @@
-"""Packed moments are the pooled rows', and one record moves them by no more than is stated."""
+"""Packed moments equal those of pooled rows, and one record moves them at most as stated."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_packing_has_an_inverse() -> None:
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e8])
-def test_the_axes_are_the_pooled_rows_whatever_the_centre(offset: float) -> None:
+def test_axes_do_not_depend_on_the_centre(offset: float) -> None:
     random = np.random.default_rng(1)
     rows = np.round(random.normal(size=(300, 6)) * 0.6 ** np.arange(6) * 2**12) / 2**12
     centre = offset + np.array([0.5, -0.25, 0, 0, 0.125, 0])
@@ -63,7 +63,7 @@ def test_blocks_of_rows_agree_with_the_whole() -> None:
     np.testing.assert_allclose(moments_of(rows, np.zeros(3), 2.0), expected, atol=1e-15)
 
 
-def test_rows_are_shortened_and_keep_their_directions() -> None:
+def test_rows_are_clipped_in_their_direction() -> None:
     x = shortened(np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]]), 1.0)
     np.testing.assert_allclose(x, [[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]])
 
@@ -74,7 +74,7 @@ def test_rows_are_shortened_and_keep_their_directions() -> None:
     scale=st.sampled_from([1e-6, 0.3, 1.0, 1e3, 1e9]),
     offset=st.sampled_from([0.0, 1.0, 1e8]),
 )
-def test_no_record_moves_the_sum_by_more_than_is_stated(seed: int, scale: float, offset: float) -> None:
+def test_stated_sensitivity_bounds_every_record(seed: int, scale: float, offset: float) -> None:
     random = np.random.default_rng(seed)
     rows, features = int(random.integers(1, 6)), int(random.integers(1, 6))
     table = offset + scale * random.standard_cauchy(size=(rows + 1, features))
@@ -89,7 +89,7 @@ def test_no_record_moves_the_sum_by_more_than_is_stated(seed: int, scale: float,
     assert np.abs(total).max() <= largest * len(table)
 
 
-def test_a_far_record_along_a_feature_moves_it_as_far() -> None:
+def test_stated_sensitivity_is_reached() -> None:
     rows = np.zeros((4, 5))
     far = np.zeros((1, 5))
     far[0, 2] = 1e6
@@ -99,13 +99,13 @@ def test_a_far_record_along_a_feature_moves_it_as_far() -> None:
     assert np.linalg.norm(after - before) > 0.999 * SENSITIVITY
 
 
-def test_too_many_features_are_refused_with_the_way_out() -> None:
+def test_too_many_features_are_refused() -> None:
     require_few_features(MOST_FEATURES)
     with pytest.raises(ScenarioError, match=r"landmarks_from: random"):
         require_few_features(MOST_FEATURES + 1)
 
 
-def test_the_bounds_are_what_one_record_can_move_and_a_billionth_for_rounding() -> None:
+def test_bounds_are_the_sensitivity_plus_a_billionth() -> None:
     """A record along an axis is zeroed out; or another, 120 degrees away, takes its place."""
     one, other = np.array([[1.0, 0.0]]), np.array([[-0.5, np.sqrt(0.75)]])
 
@@ -123,14 +123,14 @@ def test_the_bounds_are_what_one_record_can_move_and_a_billionth_for_rounding() 
     assert 1.0 < float(np.max(largest)) < 1.0 + 3e-9
 
 
-def test_a_client_of_one_row_or_none() -> None:
+def test_client_with_one_or_no_row() -> None:
     row = np.array([[0.5, -0.25]])
     np.testing.assert_array_equal(moments_of(row, np.zeros(2), 1.0), [0.5, -0.25, 0.25, -0.125, 0.0625])
     np.testing.assert_array_equal(moments_of(row[:0], np.zeros(2), 1.0), np.zeros(5))
 
 
-def test_covered_moments_are_the_same_to_the_bit_in_any_order_of_the_rows() -> None:
-    """And as exact as 2,500 products allow: rows on a grid of 2^-20."""
+def test_noisy_moments_do_not_depend_on_row_order() -> None:
+    """Rows on a grid of 2^-20 give sums exact for 2,500 products."""
     rows = np.random.default_rng(3).normal(size=(2500, 3))
     request = SecondMomentsRequest(np.zeros(3), 2.0, GaussianNoise(on="moments", sigma=1.0, clip=2.0))
     one, other = (
@@ -141,7 +141,7 @@ def test_covered_moments_are_the_same_to_the_bit_in_any_order_of_the_rows() -> N
     assert 0 < np.abs(one - exact).max() < 2.0**-20
 
 
-def test_variances_that_noise_made_negative_count_as_0() -> None:
+def test_negative_noisy_variances_count_as_0() -> None:
     vector = packed(np.zeros(3), np.diag([-0.25, 4.0, 1.0]))
     found = axes_of(vector, 3, 2.0, 5)
     np.testing.assert_allclose(found.deviations, [4.0, 2.0, 0.0])

@@ -1,4 +1,4 @@
-"""What the server learns by sums equals what numpy computes on pooled rows, and sums are all that it is sent."""
+"""Statistics from sums equal numpy on pooled rows, and the server receives only sums."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def bundled(name: str) -> Float64Array:
 
 
 def standard_deviation(rows: FloatArray) -> Float64Array:
-    """Two passes in extended precision: numpy's own float64 mean errs in its last digits where offsets are large."""
+    """Return mean and deviation in extended precision: numpy's float64 mean has errors for large offsets."""
     return np.asarray(rows.astype(np.longdouble).std(axis=0), np.float64)
 
 
@@ -67,7 +67,7 @@ def test_extremes_are_exact(table: list[list[float]], clients: int, seed: int) -
 
 
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
-def test_extremes_are_exact_to_the_bit(precision: Precision) -> None:
+def test_extremes_are_bit_identical(precision: Precision) -> None:
     limits = np.finfo(precision)
     columns = [
         [0.0, 0.0, 0.0],
@@ -93,9 +93,7 @@ def test_extremes_are_exact_to_the_bit(precision: Precision) -> None:
     table=st.lists(st.lists(st.floats(-1e140, 1e140), min_size=2, max_size=2), min_size=1, max_size=8),
     clients=st.integers(1, 4),
 )
-def test_magnitudes_are_the_least_powers_of_two_above_all_values(
-    table: list[list[float]], clients: int
-) -> None:
+def test_magnitudes_are_powers_of_two_above_all_values(table: list[list[float]], clients: int) -> None:
     rows = np.array(table)
     for centre in (None, np.array([1e100, -3.0])):
         largest = np.abs(rows if centre is None else rows - centre).max(axis=0)
@@ -106,14 +104,14 @@ def test_magnitudes_are_the_least_powers_of_two_above_all_values(
         assert (magnitudes / 2 <= largest).all()
 
 
-def test_magnitudes_of_the_least_numbers() -> None:
+def test_magnitudes_of_subnormal_numbers() -> None:
     rows = np.array([[LEAST_DOUBLE, 0.0, -1e-310]])
     magnitudes = column_magnitudes(federate([rows, np.zeros((4, 3))]))
     assert magnitudes.tolist() == [2 * LEAST_DOUBLE, 0.0, 2.0 ** int(np.frexp(1e-310)[1])]
 
 
 @pytest.mark.parametrize("value", [1e150, -1.7e308])
-def test_values_whose_squares_leave_double_precision_are_refused(value: float) -> None:
+def test_values_with_overflowing_squares_are_refused(value: float) -> None:
     with pytest.raises(DataError, match=r"Feature number 1 \(the first is 0\) has values of about 2"):
         spread(federate([np.array([[1.0, 2.0]]), np.array([[0.0, value]])]))
 
@@ -157,15 +155,15 @@ def test_spread_of_real_data_equals_numpy(name: str, clients: int) -> None:
 
 
 @pytest.mark.parametrize("width", [1.0, 1e-3, 1e-5])
-def test_a_narrow_column_far_from_zero_keeps_its_digits(width: float) -> None:
-    """Seconds since 1970, say. The ring resolves a moment to 2^-62 of its range, so the range must be the column's."""
+def test_spread_is_accurate_far_from_zero(width: float) -> None:
+    """The ring resolves a moment to 2^-62 of its range, so the range must be that of the column."""
     rows = 1.6e9 + width * np.random.default_rng(0).normal(size=(3000, 1))
     found = spread(federate(cut(rows, 5, 0)))
-    atol = np.spacing(1.6e9) / 100  # what the mean, being a double, leaves
+    atol = np.spacing(1.6e9) / 100  # rounding of the mean to a double
     np.testing.assert_allclose(found.deviation, standard_deviation(rows), rtol=1e-9, atol=atol)
 
 
-def test_the_mean_of_many_rows_far_from_zero_is_right_to_its_last_digit() -> None:
+def test_mean_of_many_rows_far_from_zero_is_exact() -> None:
     """A first sum of 8,192 rows resolves 2^-50 of the values, the second what doubles hold of them."""
     rows = 1.6e9 + np.random.default_rng(1).normal(size=(8192, 6))
     found = spread(federate(cut(rows, 5, 0))).mean
@@ -175,7 +173,7 @@ def test_the_mean_of_many_rows_far_from_zero_is_right_to_its_last_digit() -> Non
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.0, 0.1, -1e6 / 3, 1.6e9 / 7, 1e30, 1e-300, LEAST_DOUBLE])
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
-def test_a_constant_column_has_deviation_zero(value: float, precision: Precision) -> None:
+def test_constant_column_has_zero_deviation(value: float, precision: Precision) -> None:
     rows = np.full((1001, 2), value, precision)
     rows[:, 1] = np.arange(1001)
     found = spread(federate(cut(rows, 6, 1)))
@@ -184,8 +182,8 @@ def test_a_constant_column_has_deviation_zero(value: float, precision: Precision
     np.testing.assert_allclose(found.mean[0], float(precision(value)), rtol=1e-15, atol=1e-300)
 
 
-def test_a_column_that_varies_by_rounding_alone_is_constant() -> None:
-    """Scaling would else blow rounding errors up to deviation 1."""
+def test_column_constant_up_to_rounding_is_constant() -> None:
+    """Otherwise scaling would enlarge rounding errors to deviation 1."""
     rows = np.tile([[0.3, 1.0], [0.1 + 0.2, 2.0], [0.3, 3.0]], (50, 1))
     assert rows[0, 0] != rows[1, 0]
     found = spread(federate(cut(rows, 4, 0)))
@@ -193,8 +191,8 @@ def test_a_column_that_varies_by_rounding_alone_is_constant() -> None:
     np.testing.assert_allclose(found.deviation[1], rows[:, 1].std(), rtol=1e-12)
 
 
-def test_a_column_is_constant_up_to_four_roundings_of_its_values() -> None:
-    """Two values 7 steps apart deviate by 3.5 of them, and are one; 9 steps apart they are two."""
+def test_column_is_constant_up_to_four_roundings() -> None:
+    """Two values 7 steps apart are constant; 9 steps apart they are not."""
     step, unit = np.finfo(np.float64).eps, 2.0 ** np.array([0, 10, 20])
     for steps, constant in ((7, True), (9, False)):
         column = np.array([1.0, 1.0 + steps * step] * 30)
@@ -204,7 +202,7 @@ def test_a_column_is_constant_up_to_four_roundings_of_its_values() -> None:
     np.testing.assert_array_equal(beyond_rounding(tiny, zero), tiny)
 
 
-def test_spread_is_the_same_to_the_bit_in_any_packing() -> None:
+def test_spread_does_not_depend_on_packing() -> None:
     parts = cut(bundled("wine"), 6, 4)
     packings: list[Sequence[int]] = [[6], [1] * 6, [2, 3, 1], [5, 1]]
     found = [spread(federate(parts, packing=packing)) for packing in packings]
@@ -212,7 +210,7 @@ def test_spread_is_the_same_to_the_bit_in_any_packing() -> None:
 
 
 def median_of_pairs(rows: FloatArray) -> float:
-    """Median squared distance of all pairs of a sample of 600 rows."""
+    """Return the median squared distance of all pairs of a sample of 600 rows."""
     from scipy.spatial.distance import pdist
 
     chosen = np.random.default_rng(0).permutation(len(rows))[:600]
@@ -231,7 +229,7 @@ def estimate(federation: Federation) -> float:
 def test_median_heuristic_is_within_its_factor(
     name: str, least: float, most: float, standardised: bool
 ) -> None:
-    """Several seeds: what is made up is random."""
+    """The test uses several seeds because the synthetic rows are random."""
     rows = bundled(name)
     if standardised:
         deviation = rows.std(axis=0)
@@ -241,13 +239,13 @@ def test_median_heuristic_is_within_its_factor(
         assert least <= estimate(federate(cut(rows, 5, seed), seed=seed)) / true <= most
 
 
-def test_median_heuristic_does_not_depend_on_who_holds_which_row() -> None:
+def test_median_heuristic_does_not_depend_on_the_partition() -> None:
     rows = bundled("wine")
     order = np.argsort(rows[:, 0])
     estimates = {
         estimate(federate(parts)) for parts in ([rows], cut(rows, 6, 0), cut(rows, 40, 1), [rows[order]])
     }
-    # to rounding of the moments, from which the made-up rows are made, and so mostly to the same bin
+    # up to rounding of the moments behind the synthetic rows, mostly the same bin
     assert max(estimates) <= min(estimates) * 2 ** (1 / 16) * (1 + 1e-9)
 
 
@@ -261,7 +259,7 @@ def test_median_heuristic_scales_with_the_square_of_the_data(name: str, factor: 
 
 
 @pytest.mark.parametrize("offset", [1e3, 1.6e9])
-def test_median_heuristic_does_not_depend_on_where_the_data_lie(offset: float) -> None:
+def test_median_heuristic_does_not_depend_on_an_offset(offset: float) -> None:
     rows = np.random.default_rng(2).normal(size=(500, 4))
     here, there = estimate(federate([rows])), estimate(federate([rows + offset]))
     assert here / 1.0001 / 2 ** (1 / 16) <= there <= here * 1.0001 * 2 ** (1 / 16)
@@ -273,8 +271,8 @@ def test_median_of_equal_rows_is_zero_without_a_histogram() -> None:
     assert "Histogram" not in {entry.kind for entry in federation.ledger.entries.values()}
 
 
-def test_median_of_rows_that_reach_as_far_as_a_half_is_not_zero() -> None:
-    """The largest squared distance that is expected is then 1."""
+def test_median_of_rows_that_reach_one_half_is_not_zero() -> None:
+    """The largest expected squared distance is then 1."""
     rows = np.array([[0.2], [-0.2]])
     assert spread(federate([rows])).reach[0] == 0.5
     assert estimate(federate([rows])) > 0.01
@@ -282,18 +280,18 @@ def test_median_of_rows_that_reach_as_far_as_a_half_is_not_zero() -> None:
 
 def test_clients_without_rows_change_nothing() -> None:
     rows = bundled("iris")
-    nobody = rows[:0]
-    alone, beside = federate([rows]), federate([nobody, rows, nobody])
+    empty = rows[:0]
+    alone, with_empty = federate([rows]), federate([empty, rows, empty])
     assert [edge.tolist() for edge in column_extremes(alone)] == [
-        edge.tolist() for edge in column_extremes(beside)
+        edge.tolist() for edge in column_extremes(with_empty)
     ]
-    np.testing.assert_allclose(spread(beside).mean, spread(alone).mean, rtol=1e-15)
-    np.testing.assert_allclose(spread(beside).deviation, spread(alone).deviation, rtol=1e-15)
-    assert estimate(beside) == estimate(alone)
+    np.testing.assert_allclose(spread(with_empty).mean, spread(alone).mean, rtol=1e-15)
+    np.testing.assert_allclose(spread(with_empty).deviation, spread(alone).deviation, rtol=1e-15)
+    assert estimate(with_empty) == estimate(alone)
 
 
-def test_the_server_is_sent_sums_only() -> None:
-    """By the ledger, which sees every message: sizes of clients aside, no reply speaks of one client or record."""
+def test_server_receives_only_sums() -> None:
+    """By the ledger, no reply is about one client or record, apart from client sizes."""
     federation = federate(cut(bundled("iris"), 5, 0))
     column_extremes(federation)
     estimate(federation)
@@ -315,7 +313,7 @@ def test_magnitudes_take_up_to_12_sums_and_extremes_up_to_64_each() -> None:
         assert sums - 3 <= entry.count <= sums
 
 
-def test_midway_is_the_lower_of_the_middles_of_any_integers() -> None:
+def test_midway_is_the_lower_middle_of_integers() -> None:
     random, most = np.random.default_rng(0), np.iinfo(np.int64).max
     ends = np.sort(random.integers(-most - 1, most, (2, 200), endpoint=True), axis=0)
     ends = np.concatenate([ends, [[-most - 1, 3, 4, -3], [most, 5, 7, -1]]], axis=1)
@@ -323,7 +321,7 @@ def test_midway_is_the_lower_of_the_middles_of_any_integers() -> None:
     assert midway(*ends).tolist() == exact
 
 
-def test_order_preserving_keys_number_neighbouring_doubles_in_turn() -> None:
+def test_order_preserving_keys_number_doubles_consecutively() -> None:
     for start in (-np.inf, -3.0, -2.0, 0.0, 1.0, 2.0, 3.0, 1e300):
         values = [np.float64(start)]
         for _ in range(3):
@@ -334,7 +332,7 @@ def test_order_preserving_keys_number_neighbouring_doubles_in_turn() -> None:
     assert ordered(np.array([-LEAST_DOUBLE, -0.0, 0.0, LEAST_DOUBLE])).tolist() == [-2, -1, 0, 1]
 
 
-def test_the_largest_values_that_are_added_up_lie_below_2_480() -> None:
+def test_summed_values_are_below_2_480() -> None:
     largest = np.nextafter(2.0**480, 0.0)
     assert column_magnitudes(federate([np.array([[largest, -1.0]])])).tolist() == [2.0**480, 2.0]
     for value, exponent in ((2.0**480, 481), (-1.7e308, 1024)):
@@ -344,14 +342,14 @@ def test_the_largest_values_that_are_added_up_lie_below_2_480() -> None:
             column_magnitudes(federate([np.array([[1.0, value]]), np.zeros((2, 2))]))
 
 
-def test_a_vote_is_0_or_1() -> None:
+def test_vote_is_0_or_1() -> None:
     declared = Within.ranges(WithinRequest(np.zeros(3, np.int64), "maximum", np.zeros(3)), 5)["votes"]
     declared.check("votes", np.ones(3, np.int64))
     with pytest.raises(RefusedReplyError, match="outside the declared range"):
         declared.check("votes", np.full(3, 2))
 
 
-def test_missing_values_count_for_no_extreme() -> None:
+def test_extremes_ignore_missing_values() -> None:
     rows = np.array([[np.nan, 5.0, np.nan], [-7.0, 3.0, np.nan]])
     zero = np.zeros(3)
     assert unordered(column_keys(rows, "maximum", zero)).tolist() == [-7.0, 5.0, -np.inf]
@@ -360,22 +358,22 @@ def test_missing_values_count_for_no_extreme() -> None:
     assert centred.tolist() == [4, 1, -1075], "8 has binary exponent 4, 1.5 has 1"
 
 
-def test_no_moment_exceeds_the_power_of_its_reach() -> None:
+def test_moments_stay_within_powers_of_their_reach() -> None:
     reach = np.array([3.0, 0.5])
     for power in (1, 2):
         declared = Moment.ranges(MomentRequest(np.zeros(2), reach, power), 9)["mean"]
         np.testing.assert_array_equal(declared.largest, reach**power)
 
 
-def test_reach_is_twice_to_four_times_as_far_as_the_farthest_row() -> None:
-    """A power of two above the farthest, twice, since the mean may yet move by as much."""
+def test_reach_is_two_to_four_times_the_farthest_row() -> None:
+    """The reach is twice a power of two above the farthest row, because the mean may move by as much."""
     for farthest in (1.0, 1.01, 1.99):
         rows = np.array([[farthest], [-farthest], [0.0], [0.0]])
         reach = spread(federate([rows])).reach[0]
         assert reach == 4.0
 
 
-def test_the_first_spread_is_the_unit_of_the_run() -> None:
+def test_first_spread_is_the_unit_of_the_run() -> None:
     rows = np.random.default_rng(8).normal(size=(40, 2)) * [3.0, 4.0]
     federation = federate(cut(rows, 3, 0))
     assert federation.deviation is None
@@ -388,7 +386,7 @@ def test_the_first_spread_is_the_unit_of_the_run() -> None:
         wide_spread(federate([np.full((3, 2), 0.1)] * 2))
 
 
-def test_a_histogram_has_sixteen_bins_an_octave_for_64_octaves_and_two_at_the_ends() -> None:
+def test_histogram_has_16_bins_per_octave_for_64_octaves() -> None:
     steps = np.array([0, 1, 16, 1023])
     squared = 9.0 * np.exp2(-(steps + 0.5) / 16)
     rows = np.sqrt(np.concatenate([squared, [10.0, 0.0]]))[:, None]
@@ -396,15 +394,15 @@ def test_a_histogram_has_sixteen_bins_an_octave_for_64_octaves_and_two_at_the_en
     counts = histogram(Client(index=0, rows=rows, seed=0), request).counts
     assert np.flatnonzero(counts).tolist() == sorted([*(1024 - steps), 1025, 0])
     assert counts.sum() == 6
-    nobody = histogram(Client(index=0, rows=rows[:0], seed=0), request).counts
-    assert nobody.shape == counts.shape == (64 * 16 + 2,)
-    assert not nobody.any()
+    empty = histogram(Client(index=0, rows=rows[:0], seed=0), request).counts
+    assert empty.shape == counts.shape == (64 * 16 + 2,)
+    assert not empty.any()
     declared = HistogramRequest(np.zeros((5, 2)), 9.0, 6)
     assert Histogram.ranges(declared, 3)["counts"].largest == 30.0
     assert Histogram.ranges(declared, 3)["counts"].shape == counts.shape
 
 
-def test_the_median_is_that_of_all_pairs_of_rows_and_made_up_ones_to_a_bin() -> None:
+def test_median_equals_that_of_all_pairs_within_a_bin() -> None:
     rows = np.random.default_rng(9).normal(size=(50, 3)) * [1.0, 5.0, 0.2] + [0.0, 9.0, 0.0]
     federation = federate(cut(rows, 4, 0))
     found = spread(federation)
@@ -416,10 +414,10 @@ def test_the_median_is_that_of_all_pairs_of_rows_and_made_up_ones_to_a_bin() -> 
     assert median <= np.median(pairs) * 2 ** (1 / 16) * 1.001
 
 
-def test_rows_that_lie_farther_than_is_said_count_as_the_farthest() -> None:
-    """That is twice the reach of what varies, squared; a constant feature adds nothing."""
+def test_rows_beyond_the_reach_count_as_the_farthest() -> None:
+    """The largest square is that of twice the reach of varying features; a constant feature adds nothing."""
     rows = np.random.default_rng(10).normal(size=(20, 2))
-    said = Spread(np.zeros(2), np.array([0.0, 1.0]), np.array([100.0, 1e-3]))
-    assert median_squared_distance(federate([rows]), said) == 4e-6
+    message = Spread(np.zeros(2), np.array([0.0, 1.0]), np.array([100.0, 1e-3]))
+    assert median_squared_distance(federate([rows]), message) == 4e-6
     nowhere = Spread(np.zeros(2), np.zeros(2), np.ones(2))
     assert median_squared_distance(federate([rows]), nowhere) == 0.0
