@@ -1,8 +1,8 @@
 """Attribute inference: one column of a record, by an attacker who knows all its other columns.
 
 Columns of similar data predict each other, so much of a column is known without any message. The question is
-what the messages add. So two ridge regressions of each column are compared: from the other columns of the
-record (the guess), and from these and everything that was posted about the record.
+what the messages add. So two ridge regressions of each column are compared. The guess is from the other columns of the
+record. The attack adds everything that was posted about the record.
 
 All columns are regressed at once. Let Z hold the columns next to what was posted, and let P be the inverse of
 ``Z^T Z + penalty I``. Then the residual of column j is ``(Z P)_j / P_jj``. Block inversion shows that this

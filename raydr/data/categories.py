@@ -76,7 +76,7 @@ class Survey:
 def kind_of_texts(counts: Mapping[str, int]) -> Kind:
     """Return what a column of text holds, by the number of rows with each of its values.
 
-    A column with more than one value for every two rows is an identity, at any number of rows: on average,
+    A column with more than one value for every two rows is an identity, at any number of rows. On average,
     fewer than two rows share a value, so no value describes a group. If half of the values read as numbers,
     it is a column of numbers with some cells to correct, or, with many values and less than nine of ten rows with
     numbers, a mixture.

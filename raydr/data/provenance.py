@@ -33,9 +33,9 @@ class Source:
     client : str or None
         The client that owns the file, if clients have their own files.
     sha256 : str or None
-        Hash of what ``hashed`` names: the file's bytes, or the numbers of the columns that were read (for
-        built-in data, whose files differ with the same content). The hash reveals the last record to anyone
-        who knows the others, so it is not part of ``data.json``. None if it is not known.
+        Hash of what ``hashed`` names: the file's bytes, or the numbers of the columns that were read. Built-in
+        data have the second, because their files differ with the same content. The hash reveals the last record
+        to anyone who knows the others, so it is not part of ``data.json``. None if it is not known.
     hashed : {"file", "numbers"}
     """
 

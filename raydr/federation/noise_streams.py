@@ -1,8 +1,8 @@
 """Names of the random streams of a client's noise.
 
 **Two releases share a draw only if they are bit-identical.** A stream is named by a digest of everything that the
-release depends on: what is covered and in which round, the mechanism with its settings, its scale, the clients in the
-same sum, and the values themselves. Deterministic signatures choose their nonces in this way (RFC 6979). So two
+release depends on. This is what is covered and in which round, the mechanism with its settings and scale, the clients
+in the same sum, and the values themselves. Deterministic signatures choose their nonces in this way (RFC 6979). So two
 answers of one client that share a draw are one answer. No difference or other combination of them removes the noise
 from a value.
 

@@ -1,7 +1,7 @@
 """Distances between all rows, one block at a time: the contract for neighbours and metrics.
 
-No caller may hold a (rows, rows) array. A `Geometry` is anything that returns the squared distances of a few
-rows to all rows: coordinates (`Points`), or a factored estimate whose values need not be a metric.
+No caller may hold a (rows, rows) array. A `Geometry` returns the squared distances of a few rows to all rows. It has
+coordinates (`Points`), or is a factored estimate whose values need not be a metric.
 """
 
 from __future__ import annotations

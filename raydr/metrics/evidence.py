@@ -47,8 +47,8 @@ class Evidence:
     seed
         Seed of the train/test split, of k-means, of sub-samples, and of the random walks.
     row_neighbors
-        Neighbours of ``rows``, to share them with other maps of the same rows: the graph itself, or a
-        `SharedGraph`, which searches them when a metric first needs them. None to search them for this map.
+        Neighbours of ``rows``, to share them with other maps of the same rows. A `SharedGraph` searches them
+        when a metric first needs them. None to search them for this map.
     recovered_neighbors
         Neighbours in the recovered geometry, 10 or more of each row, if the method has searched them. None to
         search them when first needed.

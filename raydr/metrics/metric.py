@@ -98,9 +98,9 @@ def metric(
     title, description : str
         The title in the report, and one line on what it measures.
     needs : set of {"labels", "rows", "recovered", "clusters", "sites", "new", "lift"}
-        Inputs besides the map: classes, the true rows, the geometry that the server recovered, the method's
-        own clusters, the owners of rows, held-out rows that were placed afterwards, and the places of the
-        recovered rows in the features' own coordinates.
+        Inputs besides the map. They are classes, the true rows, the geometry that the server recovered, the
+        method's own clusters and the owners of rows. "new" are held-out rows that were placed afterwards, and
+        "lift" are places of the recovered rows in the features' own coordinates.
     higher_is_better : bool
         Whether a higher value is better.
     perfect : str
@@ -182,8 +182,8 @@ def metric_by_k(
 class Scores:
     """Values by metric name, and the reasons for metrics that could not be computed.
 
-    ``faithfulness`` has, by the name of a metric, the values (rows,) from 0 to 1 whose mean it is: the share
-    of its nearest neighbours that each row keeps. The metric is the ``npa_K`` whose K is nearest to ten. It
+    ``faithfulness`` has, by the name of a metric, the values (rows,) from 0 to 1 whose mean it is. A value is
+    the share of its nearest neighbours that the row keeps. The metric is the ``npa_K`` whose K is nearest to ten. It
     is empty without such a metric, or if rows were sampled. In that case ``sampled_rows`` is their number,
     and ``standard_errors`` are the standard errors of the values from sampling.
     """

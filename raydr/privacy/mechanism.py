@@ -1,8 +1,8 @@
 """Privacy mechanisms: what a client's host does to data or replies before they cross the boundary.
 
-A mechanism is one frozen value in every place: a section of the scenario, the server's request to a client, what the
-client's host applies, and the protection in the ledger. To add one, write a file with settings that :func:`mechanism`
-registers.
+A mechanism is one frozen value in every place. It is a section of the scenario, the server's request to a client, what
+the client's host applies, and the protection in the ledger. To add one, write a file with settings that
+:func:`mechanism` registers.
 """
 
 from __future__ import annotations

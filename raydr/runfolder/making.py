@@ -98,9 +98,9 @@ def incomplete(target: Path, work: Callable[[Path], Unfinished]) -> Iterator[Pat
     Raises
     ------
     OutputError
-        Before any work: if ``target`` exists and is not an empty folder, its name contains "incomplete", another
-        process is writing it, or its parent cannot be written. At the end: if the folder cannot be renamed; it then
-        keeps its results.
+        Before any work: if ``target`` exists and is not an empty folder, or its name contains "incomplete". Also if
+        another process is writing it, or its parent cannot be written. At the end: if the folder cannot be renamed;
+        it then keeps its results.
     """
     target = require_free(target)
     for other in target.parent.glob(f"{glob.escape(target.name)}{_MARK}*"):

@@ -1,6 +1,6 @@
 r"""UMAP's layout for many rows, with threads that never touch the same row.
 
-For each edge of the fuzzy set, umap-learn pulls both ends together along the gradient of :math:`-\log w`, and pushes
+For each edge of the fuzzy set, umap-learn pulls both ends together along the gradient of :math:`-\log w`. It pushes
 the head away from random rows along that of :math:`-\log (1 - w)`. Here :math:`w = 1 / (1 + a |y_i - y_j|^{2b})`. It
 processes edges one after the other; its threads do so at once, on the same positions, so no two runs agree.
 

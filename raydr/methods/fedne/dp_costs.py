@@ -1,9 +1,9 @@
 """Privacy costs of FedNE's releases under noise on updates: each release is charged, or not made.
 
-In a round the update costs most, and the field a tenth of it: a table over a plane, which one record or
-client changes by no more than its own share. The scaling of rows and the axes of the first encoder come from
-one noisy sum. Releases of unbounded sensitivity are switched off: control variates, votes on the map's reach,
-surrogate networks, prototypes, the loss.
+In a round the update costs most, and the field a tenth of it. The field is a table over a plane, and one
+record or client changes it by no more than its own share. The scaling of rows and the axes of the first
+encoder come from one noisy sum. Releases of unbounded sensitivity are switched off: control variates, votes on
+the map's reach, surrogate networks, prototypes, the loss.
 """
 
 from __future__ import annotations

@@ -127,8 +127,8 @@ class Axes:
     centre : (features,) float64
         Mean of the rows within the span.
     directions : (features, axes) float64
-        Orthonormal columns, of largest variance first. Their signs are fixed by the features, as in `signed`:
-        the solver's own coordinates rotate with rounding if landmarks lie equally far from their centre in
+        Orthonormal columns, of largest variance first. Their signs are fixed by the features, as in `signed`.
+        The solver's own coordinates rotate with rounding if landmarks lie equally far from their centre in
         all directions.
     coordinates : (rows, axes) float32
         Coordinates of the rows along the axes, relative to the centre.

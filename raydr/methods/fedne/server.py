@@ -2,8 +2,8 @@
 
 1. The server starts the encoder: near the map of the first principal components, learnt by sums, or at
 random. If prototypes (means of groups of records) are requested, it trains the encoder on them.
-2. In each round clients send how their part of the current map repels points: as their share of a summed
-table, or as a small network each.
+2. In each round clients send how their part of the current map repels points. It is their share of a summed
+table, or a small network each.
 3. Each client trains the encoder on some batches of its own neighbour graph, and uploads the change.
 4. The server averages the changes by rows (4).
 5. At the end each client places its rows and sends their positions on the map.
@@ -14,7 +14,7 @@ are equally good. Exact neighbours (NPA-10) are lost with the unseen ones (docs/
 
 *Repulsion.* The field describes all rows when the round began, and rows that leave a crowd together by an old table
 overshoot. So a client removes its own density from the field. Its rows repel each other where they are now, weighted by
-their share of all rows. A larger weight would be wrong: a batch of a client with one class is not a sample of the map,
+their share of all rows. A larger weight would be wrong. A batch of a client with one class is not a sample of the map,
 and its rows would drive each other apart. The others' field counts twice, because a pair repels at both ends
 (`clients`).
 

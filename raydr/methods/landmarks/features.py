@@ -60,7 +60,7 @@ class FourierFeatures:
     def mean(self, rows: FloatArray) -> Float64Array:
         """Return the mean embedding (D,) of rows (rows, features), zeros for no rows.
 
-        The contribution of a row depends on it alone, bit for bit: phases are exact products, waves come from
+        The contribution of a row depends on it alone, bit for bit. Phases are exact products, waves come from
         elementwise operations, and sums are of multiples of 2^-26. A very large phase has few digits, but the
         same ones with any other rows.
         """
@@ -95,7 +95,7 @@ class FourierFeatures:
         Notes
         -----
         K_yy also uses features. An exact K_yy with an approximate K_xy would be the better estimate but the
-        worse objective: landmarks then move to where the features overestimate the rows, and no equal error
+        worse objective. Landmarks then move to where the features overestimate the rows, and no equal error
         holds them back (0.14 instead of 0.0067 in the case above; the start was 0.11).
         """
         count = len(landmarks)

@@ -245,8 +245,8 @@ def _steepest(landmarks: int, gamma: float) -> float:
 def _bounded(gradient: Float64Array, gamma: float) -> Float64Array:
     """Clip a gradient to the bound of exact ones.
 
-    Rounding exceeds it if rows lie thousands of bandwidths from the landmarks' centre: in float32, up to 13
-    times the bound were observed, and a reply out of its range ends the run.
+    Rounding exceeds it if rows lie thousands of bandwidths from the landmarks' centre. In float32, up to 13
+    times the bound were observed. A reply out of its range ends the run.
     """
     largest = _steepest(gradient.shape[0], gamma)
     return np.asarray(np.clip(gradient, -largest, largest))

@@ -321,8 +321,8 @@ class Recovered:
     solver : Trilateration or None
         Solver of the coordinates; None for Nystrom, whose coordinates are not positions.
     standing : callable
-        From mean coordinates to references for new rows: rows of features, or for Nystrom the factor by which
-        distances of a row to the landmarks are multiplied.
+        From mean coordinates to references for new rows. These are rows of features, or for Nystrom the factor
+        by which distances of a row to the landmarks are multiplied.
     squared_residuals : (rows,) float64
         Squared lengths of what the coordinates leave out; empty without a solver.
     """

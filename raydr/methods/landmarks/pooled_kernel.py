@@ -1,7 +1,7 @@
 """Leading eigenvectors of the normalised Gaussian kernel of pooled rows, the reference for Fed-SpeClust.
 
 The kernel of n rows has n^2 entries, 6.4 GB at 40,000 rows in single precision. It is computed again, tile by
-tile, for each product with a block of vectors. Block Lanczos keeps the number of products low: it starts from
+tile, for each product with a block of vectors. Block Lanczos keeps the number of products low. It starts from
 the eigenvectors of a Nystrom estimate on a sample of the rows, which are already accurate to a few digits.
 """
 

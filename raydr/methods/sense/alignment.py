@@ -12,7 +12,7 @@ against all others. Second, values that recur in a column also recur in the rows
 (:mod:`raydr.methods.sense.recurrence`).
 
 Sites differ, and what holds within one need not hold in another. So each half of the other clients is used by
-itself. A client counts as settled only if its rotation is found twice: the rotation from half of its rows and
+itself. A client counts as settled only if its rotation is found twice. The rotation from half of its rows and
 one half of the others is confirmed by its other rows and the other half.
 """
 
@@ -44,8 +44,10 @@ FEW = 3
 """Largest number of open dimensions for which recurring values are used: with more there are too many
 directions to try."""
 LEAST_RANK, SETTLED_RANK = 0.6, 0.9
-"""Share of random rotations that must do worse than a candidate, for few open dimensions: the first in the
-mean over both halves of the others to accept it, the second in each half to call it settled. Requiring 0.9 in
+"""Shares of random rotations that must do worse than a candidate, for few open dimensions.
+
+The first is in the mean over both halves of the others, to accept it. The second is in each half, to call it
+settled. Requiring 0.9 in
 each half to accept loses more than it saves if sites differ much (three sources of cells: F-score 0.973;
 0.987 with 0.6 in the mean)."""
 DRAWN = 60

@@ -117,7 +117,7 @@ class AffineFrame:
         Raises
         ------
         DataError
-            If a squared distance is negative or not finite, or if the rows are so far from the anchors that
+            If a squared distance is negative or not finite. Also if the rows are so far from the anchors that
             rounding moves them by more than `_LARGEST_ROUNDING` of the spread that separates them.
         """
         wrong = ~((squared_distances >= 0.0) & (squared_distances < np.inf))

@@ -115,7 +115,7 @@ def descend(
 ) -> Descent:
     """Run `refine` on checked values, with distances, not squared, at curvature -1.
 
-    Each step is Levenberg-Marquardt in the tangent space of each row, solved by QR: the normal equations
+    Each step is Levenberg-Marquardt in the tangent space of each row, solved by QR. The normal equations
     would square the factor e^R between a row's radius and its direction in the distances. A row whose stress
     would rise stays, and is damped more. A row is done at a stress of ``floor``, the rounding of its
     distances. ``damping`` is the initial damping; it is multiplied by 0.1 after an accepted step and by 10

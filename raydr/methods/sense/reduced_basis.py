@@ -1,7 +1,7 @@
 """A reduced basis for wide tables: the few directions that SENSE can know, instead of all features.
 
 Distances determine a record's part along the anchors and the length of the rest; within a client, also the
-shape of the rest. None of this depends on the number of features: the anchors span at most as many directions
+shape of the rest. None of this depends on the number of features. The anchors span at most as many directions
 as there are anchors, and the rest needs no more than the columns of the clients' residual factors. So the
 server uses that many coordinates if they are fewer than the features, and no cost is quadratic in the
 features.

@@ -1,7 +1,7 @@
 """SMACOF against fixed anchors: P3 (9)-(11) and algorithm 2, for the rows of one client.
 
-Anchors do not move and clients do not see each other's rows, so V_NN of (11) is block diagonal by client:
-each client is a separate problem. A client's n rows see r anchors and each other, so its block is (r + n) I -
+Anchors do not move and clients do not see each other's rows, so V_NN of (11) is block diagonal by client.
+Each client is a separate problem. A client's n rows see r anchors and each other, so its block is (r + n) I -
 1 1^T, with the Sherman-Morrison inverse V_NN^-1 b = (b + 1 (1^T b) / r) / (r + n). If rows do not see each
 other it is b / r.
 

@@ -58,7 +58,7 @@ def enter(secret: bytes, group: Group, client: int, public_keys: UInt8Array) -> 
     ------
     MaskingError
         If the number of keys differs from the number of neighbours, or a key occurs twice, is the client's own, or has
-        small order: others would then know the secret.
+        small order. Others would then know the secret.
     """
     neighbours = group.neighbours(client)
     _require_shape("public keys", public_keys, (len(neighbours), KEY))
