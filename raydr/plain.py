@@ -1,4 +1,4 @@
-"""Safe display of text from untrusted sources, such as labels and names in a run folder."""
+"""Display of small numbers, and of text from untrusted sources, such as labels and names in a run folder."""
 
 from __future__ import annotations
 
@@ -55,6 +55,15 @@ def listed(names: Sequence[str], most: int) -> str:
     """
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def short_number(value: float) -> str:
+    """Return a number with at most six digits and the shortest exponent.
+
+    >>> short_number(1e-5), short_number(0.001)
+    ('1e-5', '0.001')
+    """
+    return f"{value:g}".replace("e-0", "e-").replace("e+0", "e+")
 
 
 def _spelt(letter: str) -> str:

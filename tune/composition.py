@@ -9,6 +9,7 @@ from pathlib import Path
 
 from raydr.actors.capacity import Capacity, Machine
 from raydr.errors import DataError, ScenarioError
+from raydr.plain import short_number
 from raydr.privacy.composition import Composition, RunCost, composed
 from raydr.runfolder import records
 from raydr.runfolder.manifest import require_unchanged
@@ -86,9 +87,9 @@ class SweepBudget:
         if total.epsilon is None or total.epsilon > self.most * (1.0 + 1e-9):
             cost_words = "no epsilon" if total.epsilon is None else f"epsilon {total.epsilon:.4g}"
             raise ScenarioError(
-                f"{total.runs} runs on the same rows would have {cost_words} in total at delta {self.delta:g}, but"
-                f" epsilon_max of the sweep is {self.most:g}. Give each trial more noise, run fewer trials, or raise"
-                " epsilon_max."
+                f"{total.runs} runs on the same rows would have {cost_words} in total at delta"
+                f" {short_number(self.delta)}, but epsilon_max of the sweep is {self.most:g}. Give each trial more"
+                " noise, run fewer trials, or raise epsilon_max."
             )
 
     def total(self, trial_of: Callable[[str], Trial]) -> Composition | None:

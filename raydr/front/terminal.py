@@ -19,6 +19,7 @@ from raydr.front.console import one_line as _line
 from raydr.front.console import table_of as _table
 from raydr.front.streams import BestEffortStream
 from raydr.front.sweeps import paper_table, sweep_table
+from raydr.plain import short_number
 from raydr.report import RunComparison, wording
 from raydr.report.run import audited, mapped, metric_rows, privacy_summary
 from raydr.report.run.server_knowledge import example, knowledge
@@ -98,11 +99,7 @@ def _print_metrics(console: Console, run: RunFolder, verbose: bool) -> None:
                 ),
             )
         console.print(table)
-        footnotes = [wording.of_sample(run)]
-        footnotes += [
-            f"{wording.metric_title(name)}: {meaning}" for name in shown if (meaning := wording.meaning(name))
-        ]
-        for footnote in filter(None, footnotes):
+        for footnote in filter(None, (wording.of_sample(run), wording.leakage(shown))):
             console.print(_line(footnote))
     are_listed = isinstance(run.scenario.get("metrics"), list)
     missing = metric_rows.not_computed(run) if are_listed or verbose else []
@@ -200,10 +197,7 @@ def print_comparison(comparison: RunComparison) -> None:
     for name, known in zip(comparison.runs, comparison.known, strict=True):
         console.print(_line(f"{name}: {known}"))
     console.print(table)
-    for line in comparison.lines:
-        if line.meaning:
-            console.print(_line(f"{line.title}: {line.meaning}"))
-    for remark in comparison.remarks:
+    for remark in filter(None, (wording.leakage(comparison.metrics), *comparison.remarks)):
         console.print(_line(remark))
 
 
@@ -349,9 +343,11 @@ def _planned_privacy(privacy: PlannedPrivacy) -> str:
             if privacy.known
             else "epsilon: unknown: the method does not declare its messages in advance"
         )
-    accounted = f"epsilon of the noisy releases: {privacy.accounted:.4g} at delta {privacy.delta:g}"
+    accounted = (
+        f"epsilon of the noisy releases: {privacy.accounted:.4g} at delta {short_number(privacy.delta)}"
+    )
     if privacy.epsilon is not None:
-        return f"epsilon: {privacy.epsilon:.4g} at delta {privacy.delta:g}"
+        return f"epsilon: {privacy.epsilon:.4g} at delta {short_number(privacy.delta)}"
     return f"{accounted}; of the whole run ∞: {privacy.infinite[0]}" if privacy.infinite else accounted
 
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from raydr.errors import RunError, ScenarioError
+from raydr.plain import short_number
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -277,7 +278,7 @@ def require_affordable(spent: Charges, charge: Charge, budget: Budget, what: str
     epsilon = epsilon_of({**spent, charge: spent.get(charge, 0) + 1}, budget.delta)
     if epsilon > budget.epsilon_max * (1.0 + 1e-9):
         message = (
-            f"{what} would raise the run's epsilon to {epsilon:.4g} at delta {budget.delta:g}, above"
+            f"{what} would raise the run's epsilon to {epsilon:.4g} at delta {short_number(budget.delta)}, above"
             f" privacy.epsilon_max ({budget.epsilon_max:g}). The request was not sent. Add more noise, use fewer"
             " rounds, or raise privacy.epsilon_max."
         )
@@ -288,6 +289,7 @@ def require_planned(planned: float, budget: Budget) -> None:
     """Raise ScenarioError if the planned epsilon of the noise exceeds the budget, before the run starts."""
     if budget.epsilon_max is not None and planned > budget.epsilon_max * (1.0 + 1e-9):
         raise ScenarioError(
-            f"privacy.noise would cost epsilon {planned:.4g} at delta {budget.delta:g}, above privacy.epsilon_max"
-            f" ({budget.epsilon_max:g}). Add more noise, use fewer rounds, or raise privacy.epsilon_max."
+            f"privacy.noise would cost epsilon {planned:.4g} at delta {short_number(budget.delta)}, above"
+            f" privacy.epsilon_max ({budget.epsilon_max:g}). Add more noise, use fewer rounds, or raise"
+            " privacy.epsilon_max."
         )

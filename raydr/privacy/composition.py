@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from raydr.plain import short_number
 from raydr.privacy.accounting import gaussian_epsilon, gaussian_multiplier
 from raydr.privacy.mechanism import Relation, Unit
 
@@ -79,7 +80,7 @@ class Composition:
         count = f"{self.runs} run{'s' * (self.runs != 1)}"
         whole = f", with {self.unfinished} unfinished and counted as complete" if self.unfinished else ""
         if self.epsilon is not None:
-            return f"All {count} together cost epsilon {self.epsilon:.4g} at delta {self.delta:g}{whole}."
+            return f"All {count} together cost epsilon {self.epsilon:.4g} at delta {short_number(self.delta)}{whole}."
         if not self.infinite:
             return f"All {count} together have no common epsilon: their units or relations differ{whole}."
         some = (

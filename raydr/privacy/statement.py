@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from raydr.plain import short_number
 from raydr.privacy.accounting import (
     ADVERSARIES,
     Adversary,
@@ -188,8 +189,8 @@ def _notices(ledger: Ledger, budget: Budget, sizes: Sequence[int]) -> Iterator[s
     count = sum(1 for rows in sizes if rows) if unit == "client" else sum(sizes)
     if unit is not None and budget.delta * count > 1.0:
         yield (
-            f"delta {budget.delta:g} is more than 1 / {count:,} {unit}s. A mechanism that publishes one {unit}"
-            f" unchanged would also satisfy it. Set privacy.delta below {1.0 / count:.2g}."
+            f"delta {short_number(budget.delta)} is more than 1 / {count:,} {unit}s. A mechanism that publishes one"
+            f" {unit} unchanged would also satisfy it. Set privacy.delta below {1.0 / count:.2g}."
         )
 
 

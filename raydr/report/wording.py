@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from raydr.errors import ScenarioError
+from raydr.plain import short_number
 from raydr.privacy.ledger import Entry, Public, RecordContent
 from raydr.runfolder.reading import RunFolder
 
@@ -35,6 +36,7 @@ REVEALING = ("per-record", "per-client", "aggregate")
 
 _LONGEST_NUMBER = 8
 """Longest number, in characters, that is shown unchanged."""
+_RECOVERED = "the server recovered the geometry from the messages."
 NARROW = "\u202f"  # the narrow no-break space that binds a number to its unit
 
 
@@ -143,14 +145,28 @@ def objective(scenario: Mapping[str, object], course: Sequence[float]) -> str:
 
 def meaning(name: str) -> str:
     """Explain a metric that also measures leakage; empty for any other."""
+    perfect = _perfect(name)
+    return f"This also measures leakage: {_RECOVERED} {perfect}." if perfect else ""
+
+
+def leakage(names: Iterable[str]) -> str:
+    """Explain in one note which of the metrics also measure leakage; empty if none does."""
+    titles: dict[str, list[str]] = {}
+    for name in names:
+        titles.setdefault(_perfect(name), []).append(metric_title(name))
+    titles.pop("", None)
+    if not titles:
+        return ""
+    parts = [f"{', '.join(some)}: {perfect}." for perfect, some in titles.items()]
+    return f"Some metrics also measure leakage: {_RECOVERED} {' '.join(parts)}"
+
+
+def _perfect(name: str) -> str:
+    """Say what a perfect value means for leakage; empty for a metric that does not measure leakage."""
     known = metric(name)
     if known is None or not known.perfect:
         return ""
-    best = 1 if known.higher_is_better else 0
-    return (
-        "This also measures leakage: the server recovered the geometry from the messages."
-        f" {best} means that it has {known.perfect}."
-    )
+    return f"{1 if known.higher_is_better else 0} means that it has {known.perfect}"
 
 
 def moment(iso: str) -> str:
@@ -194,11 +210,13 @@ def higher_is_better(name: str) -> bool | None:
 
 
 def promise(message: Entry) -> str:
-    """Write the differential privacy claimed for a message: ``ε = 2, δ = 1e−05``, or why there is no claim."""
+    """Write the differential privacy claimed for a message: ``ε = 2, δ = 1e-5``, or why there is no claim."""
     if message.epsilon is None:
         return f"no cost: {COSTLESS[message.public]}" if message.public is not None else "none claimed"
-    parts = [f"ε = {message.epsilon:g}"] + [f"δ = {message.delta:g}"] * (message.delta is not None)
-    return ", ".join(part.replace("-", "−").replace(" ", "\u00a0") for part in parts)
+    parts = [f"ε = {message.epsilon:g}"]
+    if message.delta is not None:
+        parts.append(f"δ = {short_number(message.delta)}")
+    return ", ".join(part.replace(" ", "\u00a0") for part in parts)
 
 
 def protection(message: Entry) -> str:
@@ -214,7 +232,7 @@ def epsilon(value: float | None) -> str:
 def cost(run: RunFolder) -> str:
     """Return the privacy cost of the whole run in words."""
     privacy = run.privacy
-    at = f"δ = {privacy.delta:g}".replace("-", "−")
+    at = f"δ = {short_number(privacy.delta)}"
     if privacy.epsilon is not None and not any(release.releases for release in privacy.releases):
         return "No data about any record left a client, so the run cost no privacy."
     kept = "a client" if privacy.unit == "client" else "a record"
@@ -260,12 +278,13 @@ def summary(run: RunFolder) -> str:
     """Return a sentence on what was mapped and how faithful the map is."""
     method = run.scenario.get("method")
     settings = method if isinstance(method, Mapping) else {}
-    mapped = f"{plural(len(run.federated), 'row')} at {plural(run.client_count, 'client')}"
-    mapped += f", mapped by {method_name(run.scenario)}"
+    name = method_name(run.scenario)
+    mapped = name[0].upper() + name[1:]
     for thing in ("landmark", "anchor"):
         if f"{thing}s" in settings and (number := _points_used(run) or settings[f"{thing}s"]):
             mapped += f" with {plural(number, thing)}"
-    return f"{mapped}; {_faithfulness(run)}."
+    rows, clients = plural(len(run.federated), "row"), plural(run.client_count, "client")
+    return f"{mapped}: {rows} at {clients}; {_faithfulness(run)}."
 
 
 def _points_used(run: RunFolder) -> int:

@@ -80,7 +80,7 @@ def test_the_headline_counts_the_landmarks_that_were_placed(
     scenario = str(tiny_file(tmp_path, method={"kind": "fed-tsne", "landmarks_from": "principal"} | EMBEDDED))
     arguments = ["run", scenario, "--set", "method.landmarks=12", "--out", "out"]
     assert status(arguments) == 0
-    assert "mapped by Fed-tSNE with 5 landmarks;" in " ".join(capsys.readouterr().err.split())
+    assert "Fed-tSNE with 5 landmarks: " in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_run_is_either_quiet_or_verbose(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -918,7 +918,7 @@ class TestRuns:
         ({"noise": {"on": "gradient", "epsilon": 1}, "epsilon_max": 2}, "set strict to true, or to sums"),
         (
             {"noise": {"on": "gradient", "epsilon": 3}, "epsilon_max": 2, "strict": "sums"},
-            "would cost epsilon 3 at delta 1e-05",
+            "would cost epsilon 3 at delta 1e-5",
         ),
     ],
 )

@@ -33,7 +33,7 @@ from raydr.methods import METHODS
 from raydr.privacy.ledger import DeterminedRecords, Entry, Granularity, Ledger, RecordContent, read_entries
 from raydr.report import compare, write_comparison, write_report
 from raydr.report.run.server_knowledge import NOT_AUDITED, example, knowledge
-from raydr.report.wording import meaning
+from raydr.report.wording import leakage, meaning
 from raydr.runfolder.reading import RunFolder, read_run
 from raydr.scenarios.runner import run
 from raydr.scenarios.schema.reading import read
@@ -121,11 +121,11 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None, str, str]] = [
     (
         "private-map", {}, None, "open",
         "sums that each of 3 clients computed over its records, with noise that bounds only weakly what can be learnt"
-        " about any one record: ε = 12.3 at δ = 1e−05",
+        " about any one record: ε = 12.3 at δ = 1e-5",
     ),
     (
         "private-map", {}, SECRET, "good",
-        "has sums over 3 clients, with noise that bounds what can be learnt about any one record: ε = 8 at δ = 1e−05",
+        "has sums over 3 clients, with noise that bounds what can be learnt about any one record: ε = 8 at δ = 1e-5",
     ),
 ]  # fmt: skip
 
@@ -382,6 +382,10 @@ def test_a_perfect_error_also_measures_leakage() -> None:
     for name in ("frobenius", "cosine", "distance_error", "pearson", "anchored_frobenius"):
         assert "This also measures leakage" in meaning(name)
     assert "0 means that it has every record exactly" in meaning("frobenius")
+    note = leakage(["frobenius", "distance_error", "npa_10", "cosine"])
+    assert note.count("measure leakage") == 1
+    assert note.count("0 means that it has every record exactly") == 1
+    assert leakage(["npa_10"]) == ""
     assert meaning("npa_10") == meaning("unknown") == ""
 
 

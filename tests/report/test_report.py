@@ -68,7 +68,7 @@ class TestPage:
     def test_page_shows_metrics_costs_and_messages(self, tmp_path: Path) -> None:
         page = read_page(write_report(write_run(tmp_path / "run")))
         for sentence in (
-            "60 rows at 3 clients, mapped by Fed-tSNE with 50 landmarks",
+            "Fed-tSNE with 50 landmarks: 60 rows at 3 clients;",
             "94.9\u202f%",  # 0.41234 / 0.43456
             "0.4123", "0.4346", "0.9877", "0.9912", "−0.0222",
             "Not computed: Steadiness", "Steadiness: needs an extra that is not installed",
@@ -278,7 +278,7 @@ class TestDisk:
             in page.text
         )
         assert "two axes of largest spread" in page.text
-        assert "mapped by SENSE with 63 anchors" in page.text
+        assert "SENSE with 63 anchors: " in page.text
 
 
 class TestWhatLeft:
@@ -334,7 +334,7 @@ class TestWhatLeft:
 
     def test_privacy_claim_is_written_out(self, tmp_path: Path) -> None:
         run = read_run(write_run(tmp_path / "run", ledger=[message(epsilon=2.0, delta=1e-5), message()]))
-        assert promise(run.ledger[0]).replace("\u00a0", " ") == "ε = 2, δ = 1e−05"
+        assert promise(run.ledger[0]).replace("\u00a0", " ") == "ε = 2, δ = 1e-5"
         assert promise(run.ledger[1]) == "none claimed"
 
 

@@ -90,14 +90,14 @@ class TestComposed:
     @pytest.mark.parametrize(
         ("epsilon", "accounted", "runs", "infinite", "unfinished", "words"),
         [
-            (1.5, 1.5, 1, 0, 0, "All 1 run together cost epsilon 1.5 at delta 1e-05."),
+            (1.5, 1.5, 1, 0, 0, "All 1 run together cost epsilon 1.5 at delta 1e-5."),
             (
                 1.5,
                 1.5,
                 3,
                 0,
                 2,
-                "cost epsilon 1.5 at delta 1e-05, with 2 unfinished and counted as complete.",
+                "cost epsilon 1.5 at delta 1e-5, with 2 unfinished and counted as complete.",
             ),
             (
                 None,
@@ -150,7 +150,7 @@ class TestSweep:
         assert result.total is not None
         assert result.total["epsilon"] == pytest.approx(expected, rel=1e-6)
         assert (result.total["runs"], result.total["unfinished"]) == (2, 0)
-        said = f"All 2 runs together cost epsilon {expected:.4g} at delta 1e-05."
+        said = f"All 2 runs together cost epsilon {expected:.4g} at delta 1e-5."
         assert f"{said} {OUTSIDE}" in result.report.read_text()
         assert f"{said} {OUTSIDE}" in " ".join(result.best.read_text().replace("\n# ", " ").split())
         assert any(f"{said} {OUTSIDE}" == str(part) for part in sweep_table(result.folder))

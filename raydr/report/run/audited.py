@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from raydr.attacks.verdicts import Audit, Errors, Example, Verdict
-from raydr.plain import plain
+from raydr.plain import plain, short_number
 from raydr.report import charts, wording
 
 MOST_GALLERIES = 6
@@ -122,7 +122,7 @@ def _line(verdict: Verdict) -> AttemptRow:
             f"claimed {bound.claimed:.3g}",
             bound.is_broken,
         )
-        details = f"at delta {bound.delta:g}, with confidence {bound.confidence:g}"
+        details = f"at delta {short_number(bound.delta)}, with confidence {bound.confidence:g}"
         if bound.is_broken:
             details = f"the claim is broken: with the measured noise, ε is {bound.measured:.3g}; {details}"
     messages = ", ".join(f"{count:,} {kind}" for kind, count in verdict.messages.items())

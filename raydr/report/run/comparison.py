@@ -128,13 +128,17 @@ class RunComparison:
         return self.edits + self.estimates + unlike
 
     @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics, those that are shown first before the others."""
+        metrics = dict.fromkeys(row.name.partition(".")[2] for row in self.rows if "." in row.name)
+        return tuple(sorted(metrics, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST)))
+
+    @property
     def lines(self) -> tuple[MeasureRow, ...]:
         """Lines for a page: each metric with the pooled-data map's value, then each cost."""
         rows = {row.name: row for row in self.rows}
-        metrics = list(dict.fromkeys(name.partition(".")[2] for name in rows if "." in name))
-        order = [name for name in FIRST if name in metrics]
         found = []
-        for name in [*order, *(name for name in metrics if name not in order)]:
+        for name in self.metrics:
             ratio, own, pooled = (rows.get(f"{kind}.{name}") for kind in ("ratio", "federated", "central"))
             first = own or pooled
             assert first is not None

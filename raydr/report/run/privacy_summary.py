@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from raydr.attacks.verdicts import Audit, Verdict
+from raydr.plain import short_number
 from raydr.privacy.verdict import Exposure, verdict
 from raydr.report import wording
 from raydr.report.run.audited import enough_public_rows
@@ -62,14 +63,17 @@ def points(run: RunFolder) -> tuple[SummaryLine, ...]:
     if found.exposure is Exposure.NOTHING and found.noisy:
         figure, text = "under noise", _UNDER_NOISE
     left = SummaryLine("What left", figure, text, tones[found.exposure])
-    at = f"δ = {found.delta:g}".replace("-", "−")
     if found.epsilon is None:
         some = " The cost of the noisy releases is given below." if found.noisy else ""
         cost = SummaryLine(
             "Differential privacy", "ε = ∞", f"No finite epsilon holds for the whole run.{some}", "bad"
         )
     else:
-        text = f"For the whole run, at {at}." if found.noisy else "No release contained data about a record."
+        text = (
+            f"For the whole run, at δ = {short_number(found.delta)}."
+            if found.noisy
+            else "No release contained data about a record."
+        )
         cost = SummaryLine("Differential privacy", f"ε = {wording.epsilon(found.epsilon)}", text, "good")
     shown = [left, cost]
     if found.keyed:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from raydr.attacks.verdicts import Audit, Verdict
-from raydr.plain import plain
+from raydr.plain import plain, short_number
 from raydr.privacy.ledger import DeterminedRecords, Entry, Granularity, RecordContent
 from raydr.privacy.verdict import Exposure, PrivacyVerdict, verdict
 from raydr.report import wording
@@ -307,8 +307,7 @@ def _clients(run: RunFolder) -> str:
 
 
 def _epsilon(run: RunFolder) -> str:
-    at = f"{run.privacy.delta:g}".replace("-", "−")
-    return f"ε = {wording.epsilon(run.privacy.epsilon)} at δ = {at}"
+    return f"ε = {wording.epsilon(run.privacy.epsilon)} at δ = {short_number(run.privacy.delta)}"
 
 
 def _weakly(run: RunFolder) -> str:
@@ -317,8 +316,7 @@ def _weakly(run: RunFolder) -> str:
 
 
 def _accounted(run: RunFolder) -> str:
-    at = f"{run.privacy.delta:g}".replace("-", "−")
-    return f"ε = {wording.epsilon(run.privacy.epsilon_accounted)} at δ = {at}"
+    return f"ε = {wording.epsilon(run.privacy.epsilon_accounted)} at δ = {short_number(run.privacy.delta)}"
 
 
 # --- the audit's part ------------------------------------------------------------------------------------------------

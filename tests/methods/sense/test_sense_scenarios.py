@@ -502,7 +502,7 @@ def test_the_command_line_runs_it_and_refuses_it(
     inline = ["--set", "runtime.federation=inline", "--set", "compare=[]"]
     assert status(["run", "digits-sense", *quick, *inline, "--out", "out"]) == 0
     said = capsys.readouterr().err
-    assert "mapped by SENSE with 63 anchors" in said
+    assert "SENSE with 63 anchors: " in said
     sample = ["--set", "method.anchor_source=sample"]
     assert status(["run", "digits-sense", "--set", "method.anchors=5000", *sample]) == 2
     assert "Lower method.anchors" in capsys.readouterr().err
