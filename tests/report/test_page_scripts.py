@@ -1,4 +1,4 @@
-"""The scripts of pages in Node.js, compared with Python's packing: see page_scripts.test.mjs."""
+"""The scripts of pages: run by Node.js, compared with Python's packing, and checked by TypeScript."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from raydr.report.colouring import RAMP, ramp
 from raydr.report.map.packing import FINEST, PackedCoordinates, as_text, by_place, codes, numbers, row_ids
 
 REPORT = Path(raydr.report.__file__).parent
-NODE = shutil.which("node")
+NODE, TSC = shutil.which("node"), shutil.which("tsc")
 OLDEST = 20
 """Release of Node.js whose test runner and streams the tests need."""
 
@@ -115,5 +115,17 @@ def test_page_scripts_pass_their_own_tests(tmp_path: Path) -> None:
         text=True,
         check=False,
         timeout=120,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_scripts_of_pages_use_types_that_fit() -> None:
+    """As raydr/report/pages.d.ts declares them; no script is compiled."""
+    if reason := why_not():
+        pytest.skip(reason)
+    if TSC is None:
+        pytest.skip("there is no tsc: npm install --global typescript@5")
+    done = subprocess.run(
+        [TSC, "--project", str(REPORT), "--pretty", "false"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout

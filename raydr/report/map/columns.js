@@ -1,3 +1,4 @@
+// @ts-check
 // Read the columns and coordinates of the page. In memory, rows are in drawing order: a stride through the table that
 // mixes sites and classes, so that none hides the others.
 
@@ -14,7 +15,7 @@ const bytesOf = (text) => {
   return bytes;
 };
 
-const partBytes = (part) => bytesOf(document.getElementById(`part-${part}`).textContent);
+const partBytes = (part) => bytesOf(/** @type {HTMLElement} */ (document.getElementById(`part-${part}`)).textContent);
 
 const inflated = async (bytes) => {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
@@ -116,6 +117,7 @@ const sortedBy = (keys) => {
 };
 
 // Sort rows by position along a Morton curve through 256 x 256 cells.
+/** @type {(axes: Float32Array[], drawn: Uint32Array) => Uint32Array} */
 const byPlace = ([x, y], drawn) => {
   const spread = Uint16Array.from({ length: 256 }, (_, cell) => {
     let bits = 0;

@@ -1,3 +1,4 @@
+// @ts-check
 // Find rows by position: the nearest one with a grid, those inside a line by counting crossings.
 
 const gridOf = (x, y, rows) => {
@@ -34,6 +35,7 @@ const markInside = (line, x, y, rows, marks) => {
   if (!(high > low)) return 0;
   // In each horizontal band, check only the edges that touch it.
   const band = (value) => Math.max(0, Math.min(BANDS - 1, Math.floor((value - low) / (high - low) * BANDS)));
+  /** @type {number[][]} */
   const edges = Array.from({ length: BANDS }, () => []);
   line.forEach((from, k) => {
     const to = line[(k + 1) % line.length];

@@ -1,3 +1,4 @@
+// @ts-check
 // State that all maps of the page share, and the page's controls.
 
 const make = (tag, properties = {}, ...children) => {
@@ -39,16 +40,18 @@ class Atlas {
   // --- colours ---------------------------------------------------------------------------------------------------
 
   // Codes of rows and colours of codes on a map; a way may use another column on each map.
+  /** @type {(panel: PanelEntry) => Shades} */
   shades(panel) {
-    const place = this.way?.columns[this.header.panels.indexOf(panel)] ?? null;
-    if (place === null || !this.columns[place]) return { codes: new Uint8Array(this.header.rows), colours: [rgb(this.header.grey)] };
-    const key = `${this.way.by} ${place}`;
-    if (!this.lookups.has(key)) this.lookups.set(key, this.lookup(this.columns[place]));
-    return this.lookups.get(key);
+    const { way } = this, place = way?.columns[this.header.panels.indexOf(panel)] ?? null;
+    if (!way || place === null || !this.columns[place]) return { codes: new Uint8Array(this.header.rows), colours: [rgb(this.header.grey)] };
+    const key = `${way.by} ${place}`;
+    if (!this.lookups.has(key)) this.lookups.set(key, this.lookup(way, this.columns[place]));
+    return /** @type {Shades} */ (this.lookups.get(key));
   }
 
-  lookup(column) {
-    const { way, header } = this, grey = rgb(header.grey);
+  /** @type {(way: Way, column: Column) => Shades} */
+  lookup(way, column) {
+    const { header } = this, grey = rgb(header.grey);
     if (column.names) return { codes: column.codes, colours: Uint32Array.from(way.colours, rgb) };
     const steps = 256, colours = rampOf(header.ramp, steps), span = way.high - way.low || 1;
     const along = (value) => (Number.isNaN(value) ? steps : Math.max(0, Math.min(steps - 1, Math.round((value - way.low) / span * (steps - 1)))));
@@ -66,10 +69,16 @@ class Atlas {
     this.say();
   }
 
-  get categories() { return this.way?.kind === "categories" ? this.columns[this.way.columns[0]] : null; }
+  /** @returns {NamedColumn | null} */
+  get categories() { return this.way?.kind === "categories" ? /** @type {NamedColumn} */ (this.columns[this.way.columns[0]]) : null; }
 
+  /** @param {NamedColumn} column */
   tallyOf(column) {
-    return column.tally ??= column.codes.reduce((tally, code) => { tally[code]++; return tally; }, new Uint32Array(column.names.length));
+    if (!column.tally) {
+      column.tally = new Uint32Array(column.names.length);
+      for (const code of column.codes) column.tally[code]++;
+    }
+    return column.tally;
   }
 
   // Show names on the maps for more than ten categories, unless the switch says otherwise.
@@ -98,21 +107,20 @@ class Atlas {
       }));
       return;
     }
+    const { names = [], share: shared } = this.columns[way.columns[0]];
     const strip = make("i"), ends = make("span", { className: "ticks" });
     strip.style.background = `linear-gradient(to right, ${this.header.ramp.join(", ")})`;
     if (way.ticks) {
-      const shared = this.columns[way.columns[0]]?.share;
       for (const [tick, at] of way.ticks) {
         const mark = make("span", { textContent: shared ? `${100 * tick} %` : Math.abs(tick) >= 1e4 && Math.abs(tick) < 1e15 ? count.format(tick) : String(tick) });
         mark.style.left = `${100 * at}%`;
         ends.append(mark);
       }
     } else {
-      const { names } = this.columns[way.columns[0]];
       ends.className = "ends";
       ends.append(make("span", { textContent: names[0] }), make("span", { textContent: way.last }));
     }
-    const caption = way.kind === "order" ? `${count.format(this.columns[way.columns[0]].names.length)} names, in name order` : "";
+    const caption = way.kind === "order" ? `${count.format(names.length)} names, in name order` : "";
     key.append(make("div", { className: "scale" }, strip, ends), make("small", { textContent: caption }));
   }
 
@@ -127,6 +135,7 @@ class Atlas {
     this.redraw(this.header.rows > QUICK_ROWS);
   }
 
+  /** @param {number} by @param {{ x: number, y: number }} about */
   zoom(by, about = this.view) {
     const { view } = this, zoom = Math.max(0.5, Math.min(MOST_ZOOM, view.zoom * by)), part = 1 - view.zoom / zoom;
     this.look({ x: view.x + (about.x - view.x) * part, y: view.y + (about.y - view.y) * part, zoom });
@@ -219,14 +228,14 @@ class Atlas {
   // "312 of 1,797 rows selected: 8 (290), 3 (14), 5 (8)"
   say() {
     const { chosen, chosenCount, header, status } = this;
-    if (!chosenCount) { status.textContent = "No rows selected"; return; }
-    const column = this.columns[this.way?.columns[0]];
+    if (!chosen) { status.textContent = "No rows selected"; return; }
+    const column = this.way && this.columns[this.way.columns[0]];
     let named = "";
     if (column?.names) {
-      const { codes } = column, tally = new Uint32Array(column.names.length);
+      const { codes, names } = column, tally = new Uint32Array(names.length);
       for (let i = 0; i < chosen.length; i++) tally[codes[i]] += chosen[i];
       const most = [...tally.entries()].filter(([, rows]) => rows).sort((a, b) => b[1] - a[1]);
-      const first = most.slice(0, 3).map(([code, rows]) => `${column.names[code]} (${count.format(rows)})`);
+      const first = most.slice(0, 3).map(([code, rows]) => `${names[code]} (${count.format(rows)})`);
       if (most.length > 3) first.push(`${count.format(most.length - 3)} more`);
       named = `: ${first.join(", ")}`;
     } else if (column) {

@@ -1,3 +1,4 @@
+// @ts-check
 // One map of the page: its points, labels and tooltip, and its pointer and key events. Maps share the atlas: rows,
 // colours, view and selection.
 
@@ -114,10 +115,11 @@ class Panel {
       over.arc(left + this.x[atlas.hovered] * scale, top - this.y[atlas.hovered] * scale, 7 * this.ratio, 0, 2 * Math.PI);
       over.stroke();
     }
-    if (this.gesture?.line?.length > 1) {
+    const line = this.gesture?.line;
+    if (line && line.length > 1) {
       over.setLineDash([5 * this.ratio, 4 * this.ratio]);
       over.beginPath();
-      for (const [x, y] of this.gesture.line) over.lineTo(left + x * scale, top - y * scale);
+      for (const [x, y] of line) over.lineTo(left + x * scale, top - y * scale);
       over.closePath();
       over.stroke();
       over.globalAlpha = 0.08;
@@ -245,7 +247,9 @@ class Panel {
     this.pointers.set(event.pointerId, event);
     const after = [...this.pointers.values()];
     if (after.length < 2) return;
+    /** @type {(two: PointerEvent[]) => number} */
     const apart = ([a, b]) => Math.hypot(a.clientX - b.clientX, a.clientY - b.clientY);
+    /** @type {(two: PointerEvent[]) => Place} */
     const middle = ([a, b]) => this.placeOf({ clientX: (a.clientX + b.clientX) / 2, clientY: (a.clientY + b.clientY) / 2 });
     const [from, to] = [middle(before), middle(after)], { view } = this.atlas;
     this.atlas.look({ x: view.x + from.x - to.x, y: view.y + from.y - to.y });

@@ -1,3 +1,4 @@
+// @ts-check
 // Draw points into the pixels of a canvas. On two cores without a graphics card, a million points take 30 to 60 ms,
 // compared with half a second or more for WebGL, which the CPU must emulate.
 
@@ -34,12 +35,13 @@ const dotOf = (diameter, width) => {
 };
 
 // Blend rows into pixels (uint32, opaque). With `chosen`, draw only rows whose selection equals `which`.
+/** @type {(pixels: Uint32Array, width: number, height: number, at: Record<"left" | "top" | "scale", number>, drawn: DrawnRows) => void} */
 const drawRows = (pixels, width, height, at, { x, y, codes, colours, diameter, alpha, chosen, which, rows }) => {
   const square = diameter <= 2.4; // 2 by 2 pixels
   const dot = square ? null : dotOf(diameter, width);
   const reach = square ? 1 : dot.reach;
   const right = width - reach - 1, bottom = height - reach - 1;
-  const strengths = square ? null : Array.from(dot.covers, (cover) => Math.round(256 * alpha * cover));
+  const strengths = square ? [] : Array.from(dot.covers, (cover) => Math.round(256 * alpha * cover));
   const whole = Math.round(256 * alpha);
   const { left, top, scale } = at;
   for (let i = 0; i < rows; i++) {

@@ -1,3 +1,4 @@
+// @ts-check
 // Search for a row by name or for rows by value. Matches are listed, and Enter takes the first.
 
 const MOST_OFFERS = 8;

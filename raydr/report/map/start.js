@@ -1,3 +1,4 @@
+// @ts-check
 // Draw the first map as soon as its coordinates and colours are read, then the rest, and connect the page's controls.
 
 // One picture of the visible maps, side by side, with their colour key.
@@ -125,13 +126,14 @@ const joinControls = (atlas) => {
 };
 
 const start = async (root) => {
-  const header = JSON.parse(document.getElementById("map-header").textContent);
+  /** @type {MapHeader} */
+  const header = JSON.parse(/** @type {HTMLElement} */ (document.getElementById("map-header")).textContent);
   const atlas = new Atlas(root, header);
   const panes = new Map([...root.querySelectorAll(".pane")].map((pane) => [pane.dataset.key, pane]));
   atlas.panels = header.panels.map((entry) => new Panel(atlas, entry, panes.get(entry.key)));
   atlas.readTheme();
   root.dataset.drawn = "loading";
-  const shown = atlas.panels.filter((panel) => !panel.root.closest("figure").hidden);
+  const shown = atlas.panels.filter((panel) => !panel.root.closest("figure")?.hidden);
   const first = atlas.way ? [...new Set(atlas.way.columns)].filter((place) => place !== null) : [];
   await Promise.all([...shown.map((panel) => panel.load()), ...first.map((place) => atlas.read(place))]);
   atlas.showKey();
@@ -152,12 +154,12 @@ const start = async (root) => {
   document.documentElement.dataset.ready = "true";
 };
 
-for (const root of document.querySelectorAll(".atlas")) {
+for (const root of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".atlas"))) {
   start(root).catch((error) => {
     root.dataset.drawn = "failed";
-    root.querySelector(".failed").hidden = false;
-    const pane = root.querySelector(".pane");
-    pane.innerHTML = pane.querySelector("noscript").textContent;
+    for (const failed of /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll(".failed"))) failed.hidden = false;
+    const pane = /** @type {HTMLElement} */ (root.querySelector(".pane"));
+    pane.innerHTML = pane.querySelector("noscript")?.textContent ?? "";
     throw error;
   });
 }

@@ -1,3 +1,4 @@
+// @ts-check
 // Table of the selected rows: sortable by any column, some on the page, all in a CSV file.
 
 const ROWS_AT_A_TIME = 100;

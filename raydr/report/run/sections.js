@@ -1,15 +1,16 @@
+// @ts-check
 "use strict";
 // Open wide details on wide screens; run the copy buttons.
-for (const details of document.querySelectorAll("details.wide")) details.open = matchMedia("(min-width: 1000px)").matches;
-for (const button of document.querySelectorAll("[data-copies]")) {
-  const source = document.getElementById(button.dataset.copies);
+for (const details of /** @type {NodeListOf<HTMLDetailsElement>} */ (document.querySelectorAll("details.wide"))) details.open = matchMedia("(min-width: 1000px)").matches;
+for (const button of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-copies]"))) {
+  const source = /** @type {HTMLElement} */ (document.getElementById(button.dataset.copies ?? ""));
   const say = (text) => { button.textContent = text; setTimeout(() => { button.textContent = "Copy"; }, 2500); };
   const selected = () => {
     const range = document.createRange();
     range.selectNodeContents(source);
     const selection = getSelection();
-    selection.removeAllRanges();
-    selection.addRange(range);
+    selection?.removeAllRanges();
+    selection?.addRange(range);
   };
   button.addEventListener("click", async () => {
     try {

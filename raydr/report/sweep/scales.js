@@ -1,3 +1,4 @@
+// @ts-check
 "use strict";
 // Functions of a sweep's charts that need no page: number formats, scales, shortened texts and Pareto fronts.
 
@@ -29,7 +30,7 @@ const wrapped = (text, most, lines) => {
 const steps = (low, high, wanted) => {
   const raw = (high - low || Math.abs(high) || 1) / wanted;
   const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((m) => m * power).find((m) => m >= raw * 0.999);
+  const step = power * ([1, 2, 5].find((m) => m * power >= raw * 0.999) ?? 10);
   const found = [];
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k += 1) found.push(Number((k * step).toPrecision(12)));
   return found;

@@ -1,8 +1,12 @@
+// @ts-check
 // Draw a sweep: parallel axes, a scatter plot, and curves by round. All share one filter and one marked point.
 (() => {
-  const data = JSON.parse(document.getElementById("sweep").textContent);
-  const { axes, points, courses } = data;
+  /** @type {(id: string) => any} */
   const at = (id) => document.getElementById(id);
+  /** @type {SweepData} */
+  const data = JSON.parse(at("sweep").textContent);
+  const { axes, points, courses } = data;
+  const isInside = (event, selector) => event.target instanceof Element && event.target.closest(selector) !== null;
   const everyPoint = [...points.keys()];
   const count = new Intl.NumberFormat("en-US");
   const SLOT = 0.075; // part of an axis for missing values, and for 0 below a logarithmic scale
@@ -17,11 +21,11 @@
   };
 
   // --- formats: values of points as in the table, and ticks ---
-  const body = document.querySelector("#points tbody");
+  const body = /** @type {HTMLTableSectionElement} */ (document.querySelector("#points tbody"));
   const rows = new Map([...body.rows].map((row) => [Number(row.dataset.place), row]));
-  const heads = [...document.querySelectorAll("#points thead th[data-axis]")];
+  const heads = [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("#points thead th[data-axis]"))];
   const cellOf = axes.map((_, which) => heads.findIndex((head) => Number(head.dataset.axis) === which));
-  const cellText = (axis, place) => (axis.values[place] == null ? axis.absent : rows.get(place).cells[cellOf[axes.indexOf(axis)]].textContent);
+  const cellText = (axis, place) => (axis.values[place] == null ? axis.absent : rows.get(place)?.cells[cellOf[axes.indexOf(axis)]].textContent);
   const valueText = (axis, value) => cellText(axis, axis.values.indexOf(value)).split(" ± ")[0];
   const tickText = (axis, value) => (axis.unit === "bytes" ? size(value) : digits(value, axis.unit === "setting" ? 12 : 6));
   const settingsOf = (place) => axes.filter((axis) => axis.swept && axis.values[place] != null)
@@ -32,13 +36,14 @@
   const laidOut = axes.map((axis) => {
     const known = axis.values.filter((value) => value != null);
     const zero = axis.log && known.some((value) => value === 0);
+    /** @type {Tick[]} */
     const slots = [];
-    if (known.length < points.length) slots.push({ text: axis.absent, absent: true });
-    if (zero) slots.push({ text: "0" });
-    slots.forEach((slot, k) => { slot.at = (k + 0.5) * SLOT; });
+    const slot = (text, absent) => slots.push({ at: (slots.length + 0.5) * SLOT, half: SLOT / 2, text, absent });
+    if (known.length < points.length) slot(axis.absent, true);
+    if (zero) slot("0", false);
     const base = known.length ? slots.length * SLOT + (slots.length ? 0.03 : 0) : 0;
     const along = (share) => base + (1 - base) * share;
-    const ticks = slots.map((slot) => ({ ...slot, half: SLOT / 2 }));
+    const ticks = [...slots];
     let place;
     if (axis.kind === "category") {
       const n = axis.categories.length;
@@ -262,6 +267,7 @@
       }
       const t = (low + high) / 2;
       const eased = 3 * t * t - 2 * t * t * t;
+      /** @type {[number | null, number]} */
       let [best, distance] = [null, 9];
       for (const place of everyPoint) if (kept[place]) {
         const [from, to] = [spot(k, spread[k][place]), spot(k + 1, spread[k + 1][place])].map((p) => p[tall ? 0 : 1]);
@@ -273,7 +279,7 @@
     svg.addEventListener("pointermove", (event) => { if (event.pointerType === "mouse" && !event.buttons) point(nearest(event), event); });
     svg.addEventListener("pointerleave", () => point(null));
     svg.addEventListener("click", (event) => {
-      if (event.target.closest(".reach")) return;
+      if (isInside(event, ".reach")) return;
       choose(nearest(event));
     });
     scene = {
@@ -350,6 +356,7 @@
   const across = at("across");
   const upwards = at("upwards");
   let scatter = null;
+  const valueOf = (axis, place) => /** @type {number} */ (axis.values[place]); // of a point that has both measures
   const drawScatter = () => {
     const holder = at("scatter");
     const width = Math.max(280, holder.clientWidth || 800);
@@ -357,10 +364,10 @@
     const [left, right, top, bottom] = [74, 16, 16, 52];
     const [x, y] = [axes[across.value], axes[upwards.value]];
     const places = everyPoint.filter((place) => x.values[place] != null && y.values[place] != null);
-    const logs = [x, y].map((axis) => axis.log && places.every((place) => axis.values[place] > 0));
+    const logs = [x, y].map((axis) => axis.log && places.every((place) => valueOf(axis, place) > 0));
     const spans = [x, y].map((axis, k) => {
       let [low, high] = bounds(places.flatMap((place) => {
-        const [value, deviation] = [axis.values[place], axis.deviations[place] ?? 0];
+        const [value, deviation] = [valueOf(axis, place), axis.deviations[place] ?? 0];
         return logs[k] ? [value] : [value - deviation, value + deviation];
       }));
       if (logs[k]) { const pad = (high / low) ** 0.04; return [low / pad, high * pad]; }
@@ -387,7 +394,7 @@
     const lead = draw("g", {});
     const overlay = draw("g", { class: "overlay" });
     const whiskers = (place) => {
-      const [vx, vy, dx, dy] = [x.values[place], y.values[place], x.deviations[place], y.deviations[place]];
+      const [vx, vy, dx, dy] = [valueOf(x, place), valueOf(y, place), x.deviations[place], y.deviations[place]];
       const from = (value, deviation, k) => Math.max(value - deviation, logs[k] ? spans[k][0] : -Infinity);
       const group = draw("g", { stroke: colours[place], class: "whisker" });
       if (dx) group.append(draw("line", { x1: px(from(vx, dx, 0)), x2: px(vx + dx), y1: py(vy), y2: py(vy) }));
@@ -406,6 +413,7 @@
     const nearest = (event) => {
       const box = svg.getBoundingClientRect();
       const ratio = width / box.width;
+      /** @type {[number | null, number]} */
       let [best, distance] = [null, event.pointerType === "mouse" ? 14 : 26];
       for (const place of places) if (kept[place]) {
         const off = Math.hypot((event.clientX - box.left) * ratio - px(x.values[place]), (event.clientY - box.top) * ratio - py(y.values[place]));
@@ -498,6 +506,7 @@
         const box = svg.getBoundingClientRect();
         const ratio = width / box.width;
         const [x, y] = [(event.clientX - box.left) * ratio, (event.clientY - box.top) * ratio];
+        /** @type {[number | null, number]} */
         let [best, distance] = [null, 14];
         for (const band of own) band.rounds.forEach((round, k) => {
           const off = Math.hypot(px(round) - x, py(band.means[k]) - y);
@@ -524,6 +533,7 @@
   };
 
   // --- the maps and the table, which exist without scripts ---
+  /** @type {any[]} */
   const figures = [...document.querySelectorAll("#maps figure")];
   const sortBy = (head) => {
     const which = Number(head.dataset.axis);
@@ -535,10 +545,10 @@
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
     const order = [...rows.keys()].sort((a, b) => {
       const [va, vb] = [value(a), value(b)];
-      if (va == null || vb == null) return (va == null) - (vb == null) || a - b;
+      if (va == null || vb == null) return Number(va == null) - Number(vb == null) || a - b;
       return (down ? vb - va : va - vb) || a - b;
     });
-    body.append(...order.map((place) => rows.get(place)));
+    body.append(...order.map((place) => rows.get(place) ?? ""));
   };
   for (const head of heads) {
     const button = document.createElement("button");
@@ -553,9 +563,9 @@
     button.type = "button";
     button.setAttribute("aria-pressed", "false");
     button.title = `Mark point ${points[place].point}`;
-    button.append(head.firstChild);
+    if (head.firstChild) button.append(head.firstChild);
     head.prepend(button);
-    row.addEventListener("click", (event) => { if (!event.target.closest("a")) choose(place); });
+    row.addEventListener("click", (event) => { if (!isInside(event, "a")) choose(place); });
   }
   for (const figure of figures) figure.querySelector("button").addEventListener("click", () => choose(Number(figure.dataset.place)));
 
@@ -574,7 +584,7 @@
     drawCourses();
     for (const [which, row] of rows) {
       row.classList.toggle("chosen", which === chosen);
-      row.cells[0].querySelector("button").setAttribute("aria-pressed", String(which === chosen));
+      row.cells[0].querySelector("button")?.setAttribute("aria-pressed", String(which === chosen));
     }
     for (const figure of figures) {
       const own = Number(figure.dataset.place) === chosen;
@@ -624,7 +634,7 @@
     scatter?.mark();
   };
 
-  for (const element of document.querySelectorAll(".scripted")) element.hidden = false;
+  for (const element of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".scripted"))) element.hidden = false;
   const colour = at("colour");
   const boxes = [...at("axes").querySelectorAll("input")];
   const readAxes = () => {
@@ -646,7 +656,7 @@
   }
   at("all").addEventListener("click", () => { brushes.clear(); filter(); });
   at("unmark").addEventListener("click", () => choose(chosen));
-  addEventListener("keydown", (event) => { if (event.key === "Escape" && chosen != null && !event.target.closest?.(".reach")) choose(chosen); });
+  addEventListener("keydown", (event) => { if (event.key === "Escape" && chosen != null && !isInside(event, ".reach")) choose(chosen); });
   let width = 0;
   new ResizeObserver(() => {
     if (parallel.clientWidth === width) return;
