@@ -1,4 +1,4 @@
-"""Two releases share a draw only if they are equal to the bit, and each is charged: whatever changes between them."""
+"""Two releases share noise only if they are bit-identical, and each distinct release is charged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,21 @@ RELEASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "pairs": ("PairGradient", NETWORK | {"kind": "fedne"}, UPDATE | {"unit": "record"}),
     "changes": ("Change", NETWORK | {"kind": "fedavg-ne"}, UPDATE | {"unit": "client"}),
 }
-"""What rounds ask for, the method and the noise."""
+"""Kind of reply in rounds, method and noise."""
+CASES = [
+    pytest.param(release, secure, marks=() if fast else pytest.mark.slow)
+    for release, secure, fast in (
+        ("gradient", True, True),
+        ("gradient", False, False),
+        ("landmarks", True, False),
+        ("landmarks", False, False),
+        ("pairs", True, False),
+        ("pairs", False, True),
+        ("changes", True, True),
+        ("changes", False, False),
+    )
+]
+SOME = ["gradient", pytest.param("pairs", marks=pytest.mark.slow)]
 
 
 def table(folder: Path, name: str = "rows", shift: float = 0.0) -> Path:
@@ -63,7 +77,7 @@ def table(folder: Path, name: str = "rows", shift: float = 0.0) -> Path:
 
 
 def content(folder: Path, release: str = "gradient", **sections: Any) -> dict[str, Any]:
-    """A scenario whose secret is in a file."""
+    """Return a scenario whose secret is in a file."""
     path, secret = folder / "rows.csv", folder / "secret"
     if not path.exists():
         table(folder)
@@ -96,7 +110,7 @@ class StopError(Exception):
 
 
 def interrupted(scenario: dict[str, Any], out: Path, after: int) -> Path:
-    """The folder of a run that ends after so many rounds, or when client code raises."""
+    """Return the folder of a run that stops after this many rounds, or when client code raises."""
 
     def stop(event: Event) -> None:
         if isinstance(event, RoundEnded) and event.round == after:
@@ -116,7 +130,7 @@ def edit(kept: Path, section: str, **changes: Any) -> None:
 
 
 def charged(folder: Path, kind: str) -> int:
-    """How many releases of a kind privacy.json counts."""
+    """Return the number of releases of a kind in privacy.json."""
     releases = json.loads((folder / "privacy.json").read_text())["releases"]
     return sum(release["releases"] for release in releases if release["kind"] == kind)
 
@@ -126,7 +140,7 @@ def epsilon(folder: Path) -> float:
 
 
 def losing(patch: pytest.MonkeyPatch, seen: Seen, lost: Mapping[tuple[str, int], set[int]]) -> None:
-    """Have clients not answer what noise covers, by start and round."""
+    """Make clients fail calls with noise, by start and round."""
     reply = ClientHost._reply
 
     def answered(self: ClientHost, client: Any, boundary: Any) -> Any:
@@ -137,15 +151,14 @@ def losing(patch: pytest.MonkeyPatch, seen: Seen, lost: Mapping[tuple[str, int],
     patch.setattr(ClientHost, "_reply", answered)
 
 
-# ----------------------------------------------------------------------------- what was once demonstrated to an end
+# --- attacks that once worked -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("secure", [True, False])
-@pytest.mark.parametrize("release", RELEASES)
-def test_runs_of_one_secret_and_other_quorums_share_no_noise(
+@pytest.mark.parametrize(("release", "secure"), CASES)
+def test_runs_with_one_secret_and_different_quorums_share_no_noise(
     release: str, secure: bool, tmp_path: Path, seen: Seen
 ) -> None:
-    """Of shares of 5 and of 3 clients, the sums of the first round gave the clean value to 7e-13."""
+    """With shared noise in shares of 5 and 3 clients, two sums gave the clean value to 7e-13."""
     for quorum in (1.0, 0.6):
         seen.where = str(quorum)
         sections: dict[str, Any] = {"runtime": {"quorum": quorum}, "privacy": {"secure_aggregation": secure}}
@@ -171,8 +184,8 @@ def rms(values: Any) -> float:
     return float(np.sqrt(np.mean(np.square(values))))
 
 
-@pytest.mark.parametrize("release", ["gradient", "pairs"])
-def test_a_round_that_is_repeated_under_a_lower_quorum_is_drawn_and_charged_again(
+@pytest.mark.parametrize("release", SOME)
+def test_round_repeated_with_a_lower_quorum_is_charged_again(
     release: str, tmp_path: Path, seen: Seen
 ) -> None:
     kind = RELEASES[release][0]
@@ -191,11 +204,11 @@ def test_a_round_that_is_repeated_under_a_lower_quorum_is_drawn_and_charged_agai
     assert epsilon(folder) > epsilon(plain)
 
 
-@pytest.mark.parametrize("secure", [True, False])
-def test_a_round_that_is_repeated_without_other_clients_tells_of_none_of_them(
+@pytest.mark.parametrize("secure", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_round_repeated_without_other_clients_shares_no_noise(
     secure: bool, tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same summands in the sums of others leave one client's value under its share alone."""
+    """With the same summands in both sums, their difference is one client's value with its share of the noise."""
     scenario = content(
         tmp_path, privacy={"secure_aggregation": secure, "colluding": 0.0}, runtime={"quorum": 0.6}
     )
@@ -209,13 +222,12 @@ def test_a_round_that_is_repeated_without_other_clients_tells_of_none_of_them(
     assert seen.require_equal() == 0
     assert charged(folder, "Step") == ROUNDS + 1
     again = run(read(scenario), out=tmp_path / "again", report=False)
-    assert (again / "environment.json").exists(), "a run that may lose clients"
-    assert seen.require_equal() == 0, "nor do two runs of one secret"
+    assert (again / "environment.json").exists(), "a run that can lose clients"
+    assert seen.require_equal() == 0, "two runs with one secret share no noise either"
 
 
-@pytest.mark.parametrize("secure", [True, False])
-@pytest.mark.parametrize("release", RELEASES)
-def test_a_round_that_is_repeated_as_it_was_is_the_same_release_and_costs_nothing(
+@pytest.mark.parametrize(("release", "secure"), CASES)
+def test_unchanged_repeated_round_is_the_same_release_and_is_free(
     release: str, secure: bool, tmp_path: Path, seen: Seen
 ) -> None:
     kind, privacy = RELEASES[release][0], {"secure_aggregation": secure}
@@ -231,21 +243,21 @@ def test_a_round_that_is_repeated_as_it_was_is_the_same_release_and_costs_nothin
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
 
 
-@pytest.mark.parametrize("release", ["gradient", "pairs"])
-def test_an_answer_that_comes_out_otherwise_is_another_release(
+@pytest.mark.parametrize("release", SOME)
+def test_reply_that_differs_in_the_last_digit_is_another_release(
     release: str, tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on another processor, whose last digits differ: it is drawn again, so it is charged again."""
+    """Another processor can change the last digits: new noise is drawn and charged."""
     seen.where = "first"
     kept = interrupted(content(tmp_path, release), tmp_path / "out", after=3)
     compute = ClientHost._compute
 
-    def elsewhere(self: ClientHost, client: Any, call: Any, told: Any) -> Any:
-        if told.mechanism is not None and client.index == 0:
+    def differently(self: ClientHost, client: Any, call: Any, request: Any) -> Any:
+        if request.mechanism is not None and client.index == 0:
             client.rows = client.rows * (1.0 + 1e-12)
-        return compute(self, client, call, told)
+        return compute(self, client, call, request)
 
-    monkeypatch.setattr(ClientHost, "_compute", elsewhere)
+    monkeypatch.setattr(ClientHost, "_compute", differently)
     seen.where = "second"
     folder = resume(kept)
     kind = RELEASES[release][0]
@@ -253,19 +265,19 @@ def test_an_answer_that_comes_out_otherwise_is_another_release(
     assert charged(folder, kind) == ROUNDS + 1
 
 
-# ------------------------------------------------------------------------- what was written down before it was asked
+# --- the journal of releases ------------------------------------------------------------------------------------------
 
 
-def test_a_release_is_on_the_disk_before_it_is_asked_for(
+def test_release_is_written_to_disk_before_the_call(
     tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An end in the middle of a call forgets nothing: it is charged, and once."""
+    """A call that is interrupted is charged, and only once."""
     compute = ClientHost._compute
 
-    def dying(self: ClientHost, client: Any, call: Any, told: Any) -> Any:
-        if told.mechanism is not None and call.round == 3:
+    def dying(self: ClientHost, client: Any, call: Any, request: Any) -> Any:
+        if request.mechanism is not None and call.round == 3:
             raise StopError
-        return compute(self, client, call, told)
+        return compute(self, client, call, request)
 
     monkeypatch.setattr(ClientHost, "_compute", dying)
     kept = interrupted(content(tmp_path), tmp_path / "out", after=9)
@@ -276,12 +288,12 @@ def test_a_release_is_on_the_disk_before_it_is_asked_for(
     assert charged(resume(kept), "Step") == ROUNDS + 1
 
 
-def test_a_run_that_draws_again_is_held_to_its_budget(tmp_path: Path, seen: Seen) -> None:
+def test_budget_includes_releases_of_repeated_rounds(tmp_path: Path, seen: Seen) -> None:
     privacy = {"strict": "sums", "epsilon_max": 1.0}
     bounded = {"gamma": 0.1, "bounds": [-20.0, 20.0]}
     scenario = content(tmp_path, privacy=privacy, runtime={"quorum": 0.6}, method=bounded)
     kept = interrupted(scenario, tmp_path / "out", after=3)
-    # All five answer, so each round costs half of what was planned: there is room for three more, and no fourth.
+    # All five clients answer, so a round costs half of the planned epsilon: three more rounds fit, a fourth does not.
     interrupt_again(kept)
     interrupt_again(kept)
     whole = shutil.copytree(kept, tmp_path / "again.incomplete-1")
@@ -294,7 +306,7 @@ def test_a_run_that_draws_again_is_held_to_its_budget(tmp_path: Path, seen: Seen
 
 
 def interrupt_again(kept: Path) -> None:
-    """Let a run go on for a round, and interrupt it."""
+    """Resume a run for one round and interrupt it."""
 
     def stop(event: Event) -> None:
         if isinstance(event, RoundEnded):
@@ -307,7 +319,9 @@ def interrupt_again(kept: Path) -> None:
 @pytest.mark.parametrize(
     "damaged", ["gone", "cut", "cut after an older checkpoint", "changed", "last line cut"]
 )
-def test_a_run_whose_releases_cannot_be_read_does_not_go_on(damaged: str, tmp_path: Path, seen: Seen) -> None:
+def test_run_with_an_unreadable_release_journal_cannot_resume(
+    damaged: str, tmp_path: Path, seen: Seen
+) -> None:
     kept = interrupted(content(tmp_path, runtime={"checkpoint_every": 1}), tmp_path / "out", after=3)
     path = kept / "checkpoints" / "releases.jsonl"
     text = path.read_text()
@@ -321,7 +335,7 @@ def test_a_run_whose_releases_cannot_be_read_does_not_go_on(damaged: str, tmp_pa
             path.write_text("".join(text.splitlines(keepends=True)[:2]))
         case "changed":
             path.write_text(text.replace('"sensitivity": ', '"sensitivity": 1', 1))
-        case _:  # which is what an end in the middle of writing leaves: it was not asked for yet
+        case _:  # an interrupted write leaves this: the call was not made yet
             path.write_text(text + '{"name": "ab')
             assert charged(resume(kept), "Step") == ROUNDS
             return
@@ -329,12 +343,10 @@ def test_a_run_whose_releases_cannot_be_read_does_not_go_on(damaged: str, tmp_pa
         resume(kept)
 
 
-# --------------------------------------------------------------------------------------- before the first checkpoint
+# --- before the first checkpoint --------------------------------------------------------------------------------------
 
 
-def test_a_run_goes_on_before_its_first_checkpoint_as_it_began_or_not_at_all(
-    tmp_path: Path, seen: Seen
-) -> None:
+def test_run_without_a_checkpoint_resumes_only_unchanged(tmp_path: Path, seen: Seen) -> None:
     whole = run(read(content(tmp_path)), out=tmp_path / "whole", report=False)
     kept = interrupted(content(tmp_path), tmp_path / "out", after=1)
     assert not list((kept / "checkpoints").glob("*.npz"))
@@ -344,11 +356,11 @@ def test_a_run_goes_on_before_its_first_checkpoint_as_it_began_or_not_at_all(
         resume(kept)
     (kept / "scenario.yaml").write_text(before)
     rows = tmp_path / "rows.csv"
-    told = rows.read_text()
-    rows.write_text(told.replace("a,s0,", "b,s0,", 1))
+    original = rows.read_text()
+    rows.write_text(original.replace("a,s0,", "b,s0,", 1))
     with pytest.raises(DataError, match="the labels"):
         resume(kept)
-    rows.write_text(told)
+    rows.write_text(original)
     folder = resume(kept)
     for name in ("embedding.parquet", "privacy.json", "ledger.json"):
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
@@ -356,15 +368,15 @@ def test_a_run_goes_on_before_its_first_checkpoint_as_it_began_or_not_at_all(
 
 
 @pytest.mark.parametrize("left", ["", "{", "[]", '{"raydr": "1"}'])
-def test_what_a_run_began_as_is_not_guessed(left: str, tmp_path: Path, seen: Seen) -> None:
+def test_run_with_an_unreadable_identity_cannot_resume(left: str, tmp_path: Path, seen: Seen) -> None:
     kept = interrupted(content(tmp_path), tmp_path / "out", after=1)
     (kept / "checkpoints" / "identity.json").write_text(left)
     with pytest.raises(RunError, match=r"identity\.json cannot be read.*Start a new run"):
         resume(kept)
 
 
-def test_a_run_without_noise_is_held_to_what_it_began_as_too(tmp_path: Path, seen: Seen) -> None:
-    """A process that is killed before the first checkpoint leaves its folder, whatever the run released."""
+def test_run_without_noise_or_checkpoint_resumes_only_unchanged(tmp_path: Path, seen: Seen) -> None:
+    """A process that is killed before the first checkpoint leaves its folder."""
     scenario = content(tmp_path)
     del scenario["privacy"]["noise"]
     kept = tmp_path / "out.incomplete-1"
@@ -384,7 +396,7 @@ def test_a_run_without_noise_is_held_to_what_it_began_as_too(tmp_path: Path, see
     assert resume(kept).exists()
 
 
-def test_a_quorum_that_is_missed_may_be_lowered_as_the_error_says(
+def test_missed_quorum_can_be_lowered_as_the_error_suggests(
     tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     losing(monkeypatch, seen, {("first", 3): {1, 2}, ("second", 3): {1, 2}})
@@ -395,11 +407,11 @@ def test_a_quorum_that_is_missed_may_be_lowered_as_the_error_says(
     (kept,) = tmp_path.glob("out.incomplete-*")
     edit(kept, "runtime", quorum=0.6)
     seen.where = "second"
-    assert charged(resume(kept), "Step") == ROUNDS + 1, "the round that failed was asked for"
+    assert charged(resume(kept), "Step") == ROUNDS + 1, "the failed round is charged"
     seen.require_equal()
 
 
-# ----------------------------------------------------------------------------------------------- the name of a stream
+# --- names of streams -------------------------------------------------------------------------------------------------
 
 
 def named(**changes: Any) -> np.random.Generator:
@@ -437,17 +449,17 @@ def named(**changes: Any) -> np.random.Generator:
     ],
     ids=str,
 )
-def test_whatever_changes_a_release_names_another_stream(changes: dict[str, Any]) -> None:
+def test_every_change_of_a_release_changes_the_stream_name(changes: dict[str, Any]) -> None:
     assert named().random() == named().random()
     assert named(**changes).random() != named().random()
 
 
-def test_every_argument_of_a_name_is_tried() -> None:
-    """A setting that is added to quantities changes the name too: the digest takes every field."""
+def test_every_field_of_a_quantity_is_in_the_cases_above() -> None:
+    """A new field must be added to the cases."""
     assert set(vars(Quantity(np.zeros(1)))) == {"values", "unit", "sensitivity", "share", "resolution"}
 
 
-# ------------------------------------------------------------------------- every key that a scenario has, found there
+# --- every key of a scenario ------------------------------------------------------------------------------------------
 
 
 SORTS: list[dict[str, Any]] = [
@@ -471,7 +483,7 @@ SORTS: list[dict[str, Any]] = [
     {"noise": {"on": "data", "epsilon": 5.0, "clip": 5.0}},
     {"noise": UPDATE | {"unit": "client"}, "method": NETWORK | {"kind": "fedavg-ne"}},
 ]
-"""Runs of one secret, under noise of several sorts."""
+"""Runs with one secret and different noise."""
 UNREACHED = {
     "method.preset": "goes without method.bounds, which noise on updates needs",
     "method.standardise": "goes without method.bounds, which noise on updates needs",
@@ -492,11 +504,11 @@ UNREACHED = {
     "runtime.device": "no GPU here",
     "runtime.federation": "Ray's bits are those of this process: tests of their own",
 }
-"""Keys that this test does not change, and why: every other key of a scenario is, also one that is added tomorrow."""
+"""Keys that this test does not change, and why. It changes all other keys, including new ones."""
 
 
 def leaves(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Dotted key, annotation and value of every setting; of a section that has several kinds, the section too."""
+    """Yield dotted key, annotation and value of every setting, and of each section with several kinds."""
     for name, field in type(section).model_fields.items():
         key, value = f"{prefix}{name}", getattr(section, name)
         if isinstance(value, BaseModel):
@@ -508,7 +520,7 @@ def leaves(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any, Any
 
 
 def alternatives(annotation: Any, value: Any, folder: Path) -> Iterator[Any]:
-    """Values of a type, other than this one."""
+    """Yield values of a type that differ from this one."""
     origin = get_origin(annotation)
     if origin in (Union, types.UnionType):
         for each in get_args(annotation):
@@ -538,7 +550,7 @@ def alternatives(annotation: Any, value: Any, folder: Path) -> Iterator[Any]:
 
 
 def minimal(section: type[BaseModel], folder: Path) -> Iterator[dict[str, Any]]:
-    """Sections with all that they need; where they need nothing, with one key each."""
+    """Yield sections with all required keys, or with one key each if none is required."""
     fields = section.model_fields
     kind = {"kind": fields["kind"].default} if "kind" in fields else {}
     needed = [name for name, field in fields.items() if field.is_required()]
@@ -584,8 +596,8 @@ def sorts(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_no_key_of_a_scenario_gives_two_runs_of_one_secret_the_same_noise(tmp_path: Path, seen: Seen) -> None:
-    """Each key is changed, alone, in each sort of run that it can be changed in; all releases are one pool."""
+def test_changing_any_key_changes_the_noise_under_one_secret(tmp_path: Path, seen: Seen) -> None:
+    """Each key is changed alone, in every kind of run that has it, and all releases are compared."""
     keys: dict[str, bool] = {}
     for index, base in enumerate(sorts(tmp_path)):
         seen.where = f"{index}"
@@ -603,22 +615,20 @@ def test_no_key_of_a_scenario_gives_two_runs_of_one_secret_the_same_noise(tmp_pa
                 keys[key] = True
                 break
     missed = {key for key, reached in keys.items() if not reached}
-    assert not missed, "teach `alternatives` a value for them, or say in UNREACHED why not"
-    assert seen.require_equal() > 0, "runs that differ in name, show and the like are the same release"
+    assert not missed, "add a value for them to `alternatives`, or a reason to UNREACHED"
+    assert seen.require_equal() > 0, "runs that differ only in keys like name and show are the same release"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("after", [1, 3])
-def test_no_key_that_can_be_changed_before_a_run_goes_on_gives_noise_away(
-    after: int, tmp_path: Path, seen: Seen
-) -> None:
-    """Interrupted before or after the first checkpoint; most keys are refused, and what is not is charged."""
+def test_keys_changed_before_resume_share_no_noise(after: int, tmp_path: Path, seen: Seen) -> None:
+    """Resume refuses most changed keys; releases under the other keys are charged."""
     sorts(tmp_path)
     scenario = content(tmp_path)
     seen.where = "first"
     kept = interrupted(scenario, tmp_path / "out", after)
-    gone_on: dict[str, Path] = {}
+    resumed: dict[str, Path] = {}
     for key, annotation, value in leaves(read(kept / "scenario.yaml")):
         if key in UNREACHED:
             continue
@@ -628,14 +638,14 @@ def test_no_key_that_can_be_changed_before_a_run_goes_on_gives_noise_away(
             path.write_text(yaml.safe_dump(changed(yaml.safe_load(path.read_text()), key, other)))
             seen.where = f"{key}={other}"
             try:
-                gone_on[key] = resume(copy)
+                resumed[key] = resume(copy)
             except (RaydrError, ValueError):
                 continue
             break
-    assert {"runtime.quorum", "runtime.checkpoint_every", "runtime.retries"} <= set(gone_on)
-    assert not [key for key in gone_on if not key.startswith("runtime.") and key != "privacy.epsilon_max"]
+    assert {"runtime.quorum", "runtime.checkpoint_every", "runtime.retries"} <= set(resumed)
+    assert not [key for key in resumed if not key.startswith("runtime.") and key != "privacy.epsilon_max"]
     seen.require_equal()
-    for key, folder in gone_on.items():
+    for key, folder in resumed.items():
         (where,) = {answer.where for answer in seen.answers if answer.where.startswith(f"{key}=")}
-        told = [*seen.of("first", "Step"), *seen.of(where, "Step")]
-        assert charged(folder, "Step") == len(set(told)), key
+        releases = [*seen.of("first", "Step"), *seen.of(where, "Step")]
+        assert charged(folder, "Step") == len(set(releases)), key

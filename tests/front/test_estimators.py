@@ -1,4 +1,4 @@
-"""Estimators are scenarios for rows in memory: the same bits, scikit-learn's conventions, and no row kept."""
+"""Estimators: same bits as a scenario, scikit-learn's conventions, and no stored row."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _rows() -> Any:
 
 @pytest.fixture(scope="module", autouse=True)
 def _references(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Public rows, which dSNE cannot do without."""
+    """Write the public rows that dSNE needs."""
     file = tmp_path_factory.mktemp("public") / "references.npy"
     np.save(file, np.random.default_rng(1).normal(size=(12, 5)))
     QUICK["DSNE"]["reference_path"] = str(file)
@@ -63,7 +63,7 @@ def patients(X: Any) -> pd.DataFrame:
 # --- the same as a run ------------------------------------------------------------------------------------------------
 
 
-def test_a_fit_is_the_run_of_a_file_to_the_bit(X: Any, tmp_path: Path) -> None:
+def test_fit_is_bit_identical_to_a_run_of_a_file(X: Any, tmp_path: Path) -> None:
     patients(X).to_parquet(tmp_path / "patients.parquet")
     scenario = {
         "name": "file",
@@ -87,7 +87,7 @@ def test_a_fit_is_the_run_of_a_file_to_the_bit(X: Any, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.transform(new), np.column_stack([placed["x"], placed["y"]]))
 
 
-def test_rows_without_sites_are_dealt_as_a_scenario_deals_them(X: Any, tmp_path: Path) -> None:
+def test_rows_without_sites_are_split_like_in_a_scenario(X: Any, tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", X)
     scenario = {
         "name": "file",
@@ -104,7 +104,8 @@ def test_rows_without_sites_are_dealt_as_a_scenario_deals_them(X: Any, tmp_path:
     assert len(set(quick("FedUMAP", n_clients=7).fit(X).clients_)) == 7
 
 
-def test_ray_gives_the_same_bits(X: Any, cluster: None) -> None:
+@pytest.mark.slow
+def test_ray_matches_inline(X: Any, cluster: None) -> None:
     one, other = (quick(federation=name).fit(X, sites=HOSPITAL) for name in ("inline", "ray"))
     np.testing.assert_array_equal(one.embedding_, other.embedding_)
     np.testing.assert_array_equal(one.transform(X), other.transform(X))
@@ -128,7 +129,7 @@ def cells(X: Any, matrix: Callable[[Any], Any] = np.asarray) -> Any:
 
 
 @pytest.mark.parametrize("table", [frames, polars_frames, cells])
-def test_every_sort_of_table_gives_the_same_bits(table: Callable[[Any], Any], X: Any) -> None:
+def test_every_table_type_gives_the_same_bits(table: Callable[[Any], Any], X: Any) -> None:
     bare = quick().fit(X, SICK, sites=HOSPITAL)
     found = quick(label="sick").fit(table(X), sites="hospital")
     np.testing.assert_array_equal(found.embedding_, bare.embedding_)
@@ -138,7 +139,7 @@ def test_every_sort_of_table_gives_the_same_bits(table: Callable[[Any], Any], X:
     np.testing.assert_array_equal(found.transform(table(X)), found.transform(frames(X)[FEATURES]))
 
 
-def test_a_list_of_tables_is_one_for_each_site(X: Any) -> None:
+def test_list_of_tables_has_one_table_per_site(X: Any) -> None:
     parts = [np.flatnonzero(name == HOSPITAL) for name in ("east", "north", "west")]
     order = np.concatenate(parts)
     whole = quick().fit(X[order], SICK[order], sites=HOSPITAL[order])
@@ -153,26 +154,26 @@ def test_a_list_of_tables_is_one_for_each_site(X: Any) -> None:
         quick().fit([frames(X)[FEATURES], frames(X)[FEATURES[::-1]]])
 
 
-def test_a_site_may_hold_one_row(X: Any) -> None:
+def test_site_may_have_one_row(X: Any) -> None:
     found = quick().fit([X[:1], X[1:]])
     assert list(found.clients_[:2]) == ["site-0", "site-1"]
     assert found.transform([X[:1], X[1:2]]).shape == (2, 2)
 
 
-def test_rows_far_from_zero_have_the_map_of_rows_about_it(X: Any) -> None:
-    halves = np.round(X * 64) / 64  # exact beside the offset
+def test_scaled_map_does_not_depend_on_an_offset(X: Any) -> None:
+    halves = np.round(X * 64) / 64  # exact with the offset added
     near, far = (quick(scale="standard").fit(halves + offset) for offset in (0.0, 1e8))
     assert np.abs(near.embedding_ - far.embedding_).max() < 1e-3 * np.abs(near.embedding_).max()
 
 
-def test_the_rows_of_the_caller_stay_as_they_are(X: Any) -> None:
+def test_fit_and_transform_do_not_change_the_input(X: Any) -> None:
     mine = X.copy()
     quick(scale="standard").fit(mine).transform(mine)
     np.testing.assert_array_equal(mine, X)
     assert mine.flags.writeable
 
 
-def test_small_integers_and_single_precision_are_what_files_have_them_be(X: Any) -> None:
+def test_small_integers_equal_float32(X: Any) -> None:
     small = (X * 50).astype(np.int16)
     as_numbers = quick().fit(small).embedding_
     np.testing.assert_array_equal(as_numbers, quick().fit(small.astype(np.float32)).embedding_)
@@ -181,7 +182,7 @@ def test_small_integers_and_single_precision_are_what_files_have_them_be(X: Any)
 # --- what goes in -----------------------------------------------------------------------------------------------------
 
 
-def test_numbers_that_are_no_classes_are_left_aside(X: Any) -> None:
+def test_continuous_y_is_not_a_label(X: Any) -> None:
     assert "label" not in quick().fit(X, X[:, 0]).to_frame()
     assert set(quick().fit(X, np.arange(60) % 3).to_frame()["label"]) == {"0", "1", "2"}
 
@@ -197,7 +198,7 @@ def test_random_state_is_the_seed(X: Any) -> None:
     assert seeds[0] == seeds[1]
 
 
-def test_any_other_key_of_a_scenario_can_be_set(X: Any) -> None:
+def test_scenario_parameter_sets_other_keys(X: Any) -> None:
     found = quick(metrics=("npa_10",), scenario={"compare": ["central"], "clients.participation": 0.5}).fit(X)
     assert found.metrics_["central"]["npa_10"] > 0
     private = quick(privacy={"secure_aggregation": True}).fit(X)
@@ -205,7 +206,7 @@ def test_any_other_key_of_a_scenario_can_be_set(X: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "fit", "error", "said"),
+    ("parameters", "fit", "error", "message"),
     [
         ({"landmarks": 1}, {}, ScenarioError, "method.landmarks is 1"),
         ({"aggregation": "meen"}, {}, ScenarioError, "method.aggregation"),
@@ -218,30 +219,30 @@ def test_any_other_key_of_a_scenario_can_be_set(X: Any) -> None:
         ({}, {"y": [*SICK[:59], None]}, DataError, "missing value"),
     ],
 )
-def test_what_cannot_be_used_is_refused(
-    parameters: dict[str, Any], fit: dict[str, Any], error: type[Exception], said: str, X: Any
+def test_unusable_input_is_refused(
+    parameters: dict[str, Any], fit: dict[str, Any], error: type[Exception], message: str, X: Any
 ) -> None:
     table = patients(X)[
         [*FEATURES, *{"hospital"} & {fit.get("sites") if isinstance(fit.get("sites"), str) else ""}]
     ]
     if parameters.get("label") == "sick":
         table["sick"] = SICK
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         quick(**parameters).fit(table, **fit)
 
 
-def test_anchors_of_sense_are_none_of_the_rows(X: Any) -> None:
+def test_sense_anchors_may_not_be_mapped_rows(X: Any) -> None:
     assert len(quick("SENSE").fit(X).embedding_) == 60
     with pytest.raises(DataError, match="sets 4 rows apart"):
         quick("SENSE", anchor_source="sample").fit(X)
 
 
-def test_references_of_dsne_are_none_of_the_rows(X: Any) -> None:
+def test_dsne_references_may_not_be_mapped_rows(X: Any) -> None:
     with pytest.raises(DataError, match="or set method"):
         quick("DSNE", reference_path=None).fit(X)
 
 
-def test_a_run_of_rows_in_memory_says_that_they_are_gone(X: Any) -> None:
+def test_audit_refuses_a_run_of_rows_in_memory(X: Any) -> None:
     found = quick().fit(X)
     with pytest.raises(DataError, match="which are not stored"):
         raydr.audit(found.result_.folder)
@@ -251,7 +252,7 @@ def test_a_run_of_rows_in_memory_says_that_they_are_gone(X: Any) -> None:
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_no_row_is_kept(name: str, X: Any) -> None:
+def test_no_row_is_stored(name: str, X: Any) -> None:
     found = quick(name).fit(X, sites=HOSPITAL)
     kept = [pickle.dumps(found)]
     kept += [path.read_bytes() for path in found.result_.folder.rglob("*") if path.is_file()]
@@ -261,18 +262,18 @@ def test_no_row_is_kept(name: str, X: Any) -> None:
     for values in read_model(found.result_.folder).arrays.values():
         if values.ndim == 2 and values.shape[1] == X.shape[1]:
             assert np.abs(values[:, None] - X).max(axis=-1).min() > 1e-6
-    # What is looked for would be found: a model that is the rows.
+    # Rows in a pickle would be found.
     assert X[7].tobytes() in pickle.dumps((found, X))
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_a_pickle_is_the_same_estimator_elsewhere(name: str, X: Any) -> None:
+def test_unpickled_estimator_is_equal(name: str, X: Any) -> None:
     found = quick(name).fit(X, SICK)
     folder, content, placed = found.result_.folder, pickle.dumps(found), None
     if isinstance(found, PlacingMap):
         placed = found.transform(X[:5])
     del found
-    assert not folder.exists()  # it went with the estimator
+    assert not folder.exists()  # it is deleted with the estimator
     again = pickle.loads(content)
     assert again.embedding_.shape == (60, 2)
     assert again.result_.metrics == again.metrics_
@@ -280,7 +281,7 @@ def test_a_pickle_is_the_same_estimator_elsewhere(name: str, X: Any) -> None:
         np.testing.assert_array_equal(again.transform(X[:5]), placed)
 
 
-def test_the_run_lasts_as_long_as_somebody_has_it(X: Any) -> None:
+def test_run_folder_lives_as_long_as_its_result(X: Any) -> None:
     result = quick().fit(X).result_
     assert result.embedding.shape == (60, 2)
     copied = pickle.loads(pickle.dumps(result))
@@ -291,7 +292,7 @@ def test_the_run_lasts_as_long_as_somebody_has_it(X: Any) -> None:
     assert copied.report.is_file()
 
 
-def test_a_fit_that_fails_leaves_no_fit_and_no_folder(
+def test_failed_fit_leaves_no_fit_and_no_folder(
     X: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -305,7 +306,7 @@ def test_a_fit_that_fails_leaves_no_fit_and_no_folder(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_run_is_kept_where_out_says(X: Any, tmp_path: Path) -> None:
+def test_out_keeps_the_run_folder(X: Any, tmp_path: Path) -> None:
     found = quick(out=tmp_path / "run").fit(X)
     assert found.report_ == tmp_path / "run" / "report.html"
     assert found.report_.is_file()
@@ -315,7 +316,7 @@ def test_the_run_is_kept_where_out_says(X: Any, tmp_path: Path) -> None:
     assert raydr.Result(tmp_path / "run").embedding.shape == (60, 2)
 
 
-def test_a_notebook_shows_the_map(X: Any) -> None:
+def test_notebook_shows_the_map(X: Any) -> None:
     before, found = quick()._repr_html_(), quick().fit(X, SICK)
     picture = found.result_._repr_html_()
     assert "data:image/png;base64," in picture
@@ -325,7 +326,7 @@ def test_a_notebook_shows_the_map(X: Any) -> None:
     assert len(picture) < 200_000
 
 
-def test_a_map_is_a_frame_of_the_library_that_is_there(X: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_to_frame_uses_an_installed_library(X: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = quick().fit(X, SICK)
     assert list(found.to_frame("pyarrow").column_names) == ["row", "client", "x", "y", "label"]
     assert isinstance(found.to_frame(), pd.DataFrame)
@@ -340,13 +341,13 @@ def test_a_map_is_a_frame_of_the_library_that_is_there(X: Any, monkeypatch: pyte
     assert found.to_frame().num_rows == 60
 
 
-def test_without_anndata_it_is_named(X: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_anndata_is_named(X: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "anndata", None)
     with pytest.raises(ImportError, match=r"pip install 'raydr\[anndata\]'"):
         quick().fit(X).to_anndata()
 
 
-def test_a_map_is_anndata_that_its_file_gives_back(X: Any, tmp_path: Path) -> None:
+def test_to_anndata_survives_its_file(X: Any, tmp_path: Path) -> None:
     anndata = pytest.importorskip("anndata")
     found = quick(label="sick").fit(cells(X), sites="hospital")
     for adata, before in ((found.to_anndata(), ""), (found.to_anndata(cells(X)), "raydr_")):
@@ -366,7 +367,7 @@ def test_a_map_is_anndata_that_its_file_gives_back(X: Any, tmp_path: Path) -> No
     assert "X_raydr" not in cells(X).obsm
 
 
-def test_single_cells_may_be_sparse(X: Any) -> None:
+def test_sparse_anndata_equals_dense(X: Any) -> None:
     from scipy import sparse
 
     dense, thin = (quick().fit(cells(X, matrix)) for matrix in (np.asarray, sparse.csr_matrix))
@@ -376,7 +377,7 @@ def test_single_cells_may_be_sparse(X: Any) -> None:
 # --- scikit-learn -----------------------------------------------------------------------------------------------------
 
 
-def test_every_method_has_an_estimator_with_its_settings_as_they_are() -> None:
+def test_every_method_has_an_estimator_with_its_settings() -> None:
     for name, kind in estimator_names().items():
         estimator, settings = getattr(raydr, name), METHODS[kind].settings
         parameters = signature(estimator).parameters
@@ -388,7 +389,7 @@ def test_every_method_has_an_estimator_with_its_settings_as_they_are() -> None:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_defaults_are_those_of_the_settings(name: str, X: Any) -> None:
-    """The scenario of a run gives every key, so the two can be compared."""
+    """The scenario of an estimator has every key, so both can be compared."""
     given = {
         key: QUICK[name][key]
         for key in ("epsilon", "clip", "clusters", "reference_path")
@@ -400,7 +401,7 @@ def test_defaults_are_those_of_the_settings(name: str, X: Any) -> None:
     assert settings.model_validate(content["method"]) == settings(**given)
 
 
-def test_parameters_are_stored_as_they_come_and_cloned() -> None:
+def test_parameters_are_stored_unchanged_and_cloned() -> None:
     embedder = {"kind": "umap"}
     estimator = raydr.SENSE(embedder=embedder, privacy={"isometry_key": True})
     assert estimator.embedder is embedder
@@ -411,7 +412,7 @@ def test_parameters_are_stored_as_they_come_and_cloned() -> None:
         raydr.FedTSNE(perplexty=10)
 
 
-def test_it_is_a_step_of_a_pipeline(X: Any) -> None:
+def test_estimator_works_in_a_pipeline(X: Any) -> None:
     pipeline = make_pipeline(StandardScaler(), quick())
     found = pipeline.fit_transform(X, SICK, fedtsne__sites=HOSPITAL)
     alone = quick().fit(StandardScaler().fit_transform(X), sites=HOSPITAL)
@@ -423,7 +424,7 @@ def test_it_is_a_step_of_a_pipeline(X: Any) -> None:
     assert list(as_frames.transform(X[:3]).columns) == ["fedtsne0", "fedtsne1"]
 
 
-def test_methods_without_places_for_new_rows_have_no_transform() -> None:
+def test_methods_that_cannot_place_rows_have_no_transform() -> None:
     for name in QUICK:
         assert hasattr(quick(name), "transform") == METHODS[estimator_names()[name]].settings.offers(
             "transform"
@@ -433,7 +434,7 @@ def test_methods_without_places_for_new_rows_have_no_transform() -> None:
         quick("LocalNE").transform  # noqa: B018
 
 
-def test_clusters_of_new_rows_are_those_of_the_rows_near_them() -> None:
+def test_predict_assigns_the_cluster_of_near_rows() -> None:
     rng = np.random.default_rng(0)
     groups = np.repeat([0, 1, 2], 30)
     X = rng.normal(size=(90, 5)) + 20.0 * groups[:, None]
@@ -444,14 +445,14 @@ def test_clusters_of_new_rows_are_those_of_the_rows_near_them() -> None:
     assert not hasattr(quick("FedTSNE"), "predict")
 
 
-_ANEW = "transform places rows by the model alone, near where the map has them; fit_transform gives the map"
+_PLACES = "transform places rows by the model alone, near where the map has them; fit_transform gives the map"
 _NOISE = "every fit draws new noise, which is what its epsilon is for"
-_PLACED_ANEW = {"check_transformer_data_not_an_array": _ANEW, "check_transformer_general": _ANEW}
+_PLACED = {"check_transformer_data_not_an_array": _PLACES, "check_transformer_general": _PLACES}
 EXCLUDED: dict[str, dict[str, str]] = {
-    "FedTSNE": _PLACED_ANEW,
-    "FedUMAP": _PLACED_ANEW,
-    "FedSpectralClustering": _PLACED_ANEW,
-    "SENSE": _PLACED_ANEW,
+    "FedTSNE": _PLACED,
+    "FedUMAP": _PLACED,
+    "FedSpectralClustering": _PLACED,
+    "SENSE": _PLACED,
     "PrivateMap": {"check_fit_idempotent": _NOISE},
 }
 """Checks of scikit-learn that do not apply, with the reason."""
@@ -459,12 +460,12 @@ EXCLUDED: dict[str, dict[str, str]] = {
 
 @cache
 def _folder_of_references() -> tempfile.TemporaryDirectory[str]:
-    """Where public rows lie until this process ends."""
+    """Return the folder of public rows, which lasts until this process ends."""
     return tempfile.TemporaryDirectory(prefix="raydr-references-")
 
 
 class DSNEAmongReferences(raydr.DSNE):  # type: ignore[misc]
-    """dSNE among public rows as wide as what it is given: scikit-learn's checks bring tables of many widths."""
+    """dSNE with public rows as wide as its input: scikit-learn's checks use tables of many widths."""
 
     def _content(self, table: Any, seed: int) -> dict[str, Any]:
         content = super()._content(table, seed)
@@ -479,7 +480,7 @@ def _checked(name: str) -> Any:
         case "DSNE":
             return DSNEAmongReferences(**SHORT, metrics=(), reference_path="of any width")
         case "SENSE":
-            return quick("SENSE", anchors=2)  # of which there are no more than dimensions
+            return quick("SENSE", anchors=2)  # at most the number of dimensions
     return quick(name)
 
 
@@ -487,12 +488,12 @@ def _excluded(estimator: Any) -> dict[str, str]:
     return EXCLUDED.get(type(estimator).__name__, {})
 
 
-ONE_OF_EACH = ("FedTSNE", "FedSpectralClustering", "FedPCA", "LocalNE", "PrivateMap")
-"""Of each class of estimators, and of each way in which methods differ from scikit-learn's conventions."""
+ONE_OF_EACH = ("FedTSNE", "FedSpectralClustering", "FedPCA", "LocalNE")
+"""One or more of each class of estimators."""
 
 
 @parametrize_with_checks([_checked(name) for name in ONE_OF_EACH], expected_failed_checks=_excluded)
-def test_scikit_learn_finds_its_conventions(estimator: Any, check: Callable[[Any], None]) -> None:
+def test_scikit_learn_checks(estimator: Any, check: Callable[[Any], None]) -> None:
     check(estimator)
 
 
@@ -500,13 +501,11 @@ def test_scikit_learn_finds_its_conventions(estimator: Any, check: Callable[[Any
 @parametrize_with_checks(
     [_checked(name) for name in QUICK if name not in ONE_OF_EACH], expected_failed_checks=_excluded
 )
-def test_scikit_learn_finds_its_conventions_in_the_other_methods(
-    estimator: Any, check: Callable[[Any], None]
-) -> None:
+def test_scikit_learn_checks_of_other_estimators(estimator: Any, check: Callable[[Any], None]) -> None:
     check(estimator)
 
 
-def test_every_estimator_is_checked() -> None:
+def test_every_estimator_class_is_checked() -> None:
     assert set(QUICK) == set(estimator_names())
     bases = [type(quick(name)).__mro__[1] for name in QUICK]
     assert {type(quick(name)).__mro__[1] for name in ONE_OF_EACH} == set(bases)
@@ -515,7 +514,7 @@ def test_every_estimator_is_checked() -> None:
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_of_estimators_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_estimators_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     page = (DOCS / "estimators.md").read_text()
     names: dict[str, Any] = {}
     for block in re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
