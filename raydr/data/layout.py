@@ -54,6 +54,20 @@ class Layout:
             )
         )
 
+    @property
+    def word_columns(self) -> tuple[tuple[int, int], ...]:
+        """For each column of words, its first feature and the one after its last.
+
+        >>> Layout(("age", "sex"), {"sex": ("f", "m")}).word_columns
+        ((1, 3),)
+        """
+        stops = np.cumsum([len(self.words.get(column, "1")) for column in self.columns]).tolist()
+        return tuple(
+            (stop - len(self.words[column]), stop)
+            for column, stop in zip(self.columns, stops, strict=True)
+            if column in self.words
+        )
+
     def by_column(self, counts: IntArray) -> dict[str, int]:
         """Return counts above 0 by column, from equal counts for all features of a column.
 

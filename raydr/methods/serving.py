@@ -24,7 +24,7 @@ from raydr.statistics.harmonizing import Harmonizing, fit_harmonizing
 from raydr.statistics.keying import key_rows, keyed_scale
 from raydr.statistics.moments import spread
 from raydr.statistics.preparing import Preparation
-from raydr.statistics.scaling import Scale, Scaling, fit_scaling
+from raydr.statistics.scaling import Scale, Scaling, WordColumns, fit_scaling
 from raydr.threads import one_blas_thread
 
 
@@ -42,6 +42,8 @@ class Plan(Context):
         See :func:`raydr.statistics.scaling.fit_scaling`.
     fill : {"mean", "median"} or None
         Replacement of missing values: see :func:`raydr.statistics.filling.fit_filling`; None if there are none.
+    words : sequence of (int, int)
+        Features of columns of words: see :func:`raydr.statistics.scaling.fit_scaling`.
     harmonize : Harmonizing or None
         Adjustment of sites to each other: see :func:`raydr.statistics.harmonizing.fit_harmonizing`; None for none.
     faults : FaultPlan
@@ -54,6 +56,7 @@ class Plan(Context):
     settings: MethodSettings
     scale: Scale
     fill: Filling | None = None
+    words: WordColumns = ()
     harmonize: Harmonizing | None = None
     faults: FaultPlan = field(default_factory=FaultPlan)
     geometry: bool = True
@@ -197,7 +200,7 @@ def _prepared(federation: Federation, plan: Plan) -> tuple[Preparation, UInt8Arr
     """
     if plan.isometry_key:
         with federation.stage("isometry key"):
-            sealed = key_rows(federation, keyed_scale(plan.scale), plan.hidden)
+            sealed = key_rows(federation, keyed_scale(plan.scale), plan.hidden, plan.words)
         nothing = Scaling(np.zeros(federation.features), np.ones(federation.features), False)
         return Preparation(nothing), sealed
     fill = None
@@ -214,4 +217,5 @@ def _prepared(federation: Federation, plan: Plan) -> tuple[Preparation, UInt8Arr
         with federation.stage("harmonizing"):
             harmonization = fit_harmonizing(federation, plan.harmonize)
     with federation.stage("scaling"):
-        return Preparation(replace(fit_scaling(federation, plan.scale), fill=fill), harmonization), None
+        scaling = fit_scaling(federation, plan.scale, plan.words)
+        return Preparation(replace(scaling, fill=fill), harmonization), None

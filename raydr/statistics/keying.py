@@ -26,7 +26,7 @@ from raydr.privacy.isometry import Isometry
 from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
 from raydr.privacy.secrets import Secret
 from raydr.statistics.moments import beyond_rounding
-from raydr.statistics.scaling import Done, Scale, Scaling, inverse, scale_rows
+from raydr.statistics.scaling import Done, Scale, Scaling, WordColumns, column_width, inverse, scale_rows
 
 KeyedScale: TypeAlias = Literal["none", "standard", "unit"]
 
@@ -143,12 +143,16 @@ class Keyed(
 
 @dataclass(frozen=True)
 class KeyRows(Request[Keyed], what="sums under pads that only clients know", sets_state=True):
-    """Sent to every client once; its rows are then scaled and keyed."""
+    """Sent to every client once; its rows are then scaled and keyed.
+
+    ``words`` (columns, 2) are the first and last features of columns of words.
+    """
 
     features: int
     scale: KeyedScale
     mean: Blind
     variance: Blind
+    words: Int64Array
 
 
 @answers(KeyRows)
@@ -161,7 +165,7 @@ def key_client(client: Client, request: KeyRows) -> Keyed:
             "Every feature is constant over all clients, so there is no geometry to map:"
             " check data.features and the label column."
         )
-    keyed = KeyedScaling.of(request.scale, mean, deviation)
+    keyed = KeyedScaling.of(request.scale, mean, deviation, [(first, stop) for first, stop in request.words])
     client.rows = keyed.applied(client.rows, client.shared)
     if client.reserve is not None:
         client.reserve = keyed.applied(client.reserve, client.shared)
@@ -187,11 +191,13 @@ class KeyedScaling:
     unit: float
 
     @classmethod
-    def of(cls, scale: KeyedScale, mean: Float64Array, deviation: Float64Array) -> KeyedScaling:
+    def of(
+        cls, scale: KeyedScale, mean: Float64Array, deviation: Float64Array, words: WordColumns = ()
+    ) -> KeyedScaling:
         """Return the scaling for these moments; for ``unit``, they are moments of rows of length 1."""
         one, zero = np.ones(len(mean)), np.zeros(len(mean))
         if scale == "standard":
-            return cls(Scaling(mean, inverse(deviation), False), zero, 1.0)
+            return cls(Scaling(mean, inverse(column_width(deviation, scale, words)), False), zero, 1.0)
         return cls(Scaling(zero, one, scale == "unit"), mean, float(np.sqrt((deviation**2).mean())))
 
     def applied(self, rows: FloatArray, shared: Secret) -> FloatArray:
@@ -316,7 +322,7 @@ def _blind(federation: Federation, request: MomentsRequest) -> Blind:
     return Blind(totals["digits"], call.number, call.clients, call.total_weight)
 
 
-def key_rows(federation: Federation, scale: KeyedScale, hidden: int) -> UInt8Array:
+def key_rows(federation: Federation, scale: KeyedScale, hidden: int, words: WordColumns = ()) -> UInt8Array:
     """Let every client scale and key its rows, and disclose the hidden anchors under the key.
 
     Parameters
@@ -327,6 +333,8 @@ def key_rows(federation: Federation, scale: KeyedScale, hidden: int) -> UInt8Arr
         See :func:`raydr.statistics.scaling.fit_scaling`.
     hidden : int
         Number of rows in reserve. Keyed, they become the federation's public rows.
+    words : sequence of (int, int)
+        See :func:`raydr.statistics.scaling.fit_scaling`.
 
     Returns
     -------
@@ -337,7 +345,9 @@ def key_rows(federation: Federation, scale: KeyedScale, hidden: int) -> UInt8Arr
     federation.agree()
     mean = _blind(federation, MomentsRequest(features, scale))
     variance = _blind(federation, MomentsRequest(features, scale, mean))
-    replies = federation.ask(KeyRows(features, scale, mean, variance))
+    replies = federation.ask(
+        KeyRows(features, scale, mean, variance, np.array(words, np.int64).reshape(-1, 2))
+    )
     federation.keyed()
     if hidden:
         disclosed = federation.ask(DiscloseRequest(hidden, features))

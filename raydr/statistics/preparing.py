@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.statistics.moments import beyond_rounding
-from raydr.statistics.scaling import Scale, Scaling, filled, inverse, scale_rows
+from raydr.statistics.scaling import Scale, Scaling, WordColumns, column_width, filled, inverse, scale_rows
 from raydr.statistics.site_effects import Common, Covariates, Harmonization, Kind, SiteEffect
 from raydr.threads import one_blas_thread
 
@@ -53,7 +53,7 @@ class Preparation:
             harmonized = self.harmonization.applied(rows, owners, classes)
         return scale_rows(harmonized, replace(self.scaling, fill=None))
 
-    def without_harmonizing(self, rows: FloatArray, scale: Scale) -> FloatArray:
+    def without_harmonizing(self, rows: FloatArray, scale: Scale, words: WordColumns = ()) -> FloatArray:
         """Return the rows without site adjustment, scaled by their own statistics: for the evaluation."""
         if self.scaling.fill is not None:
             rows = filled(rows, self.scaling.fill)
@@ -63,7 +63,7 @@ class Preparation:
             width = np.sqrt(beyond_rounding(rows.var(axis=0, dtype=np.float64), shift))
         elif scale == "minmax":
             shift, width = rows.min(axis=0).astype(np.float64), np.ptp(rows, axis=0).astype(np.float64)
-        return scale_rows(rows, Scaling(shift, inverse(width), scale == "unit"))
+        return scale_rows(rows, Scaling(shift, inverse(column_width(width, scale, words)), scale == "unit"))
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:

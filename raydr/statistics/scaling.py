@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -15,6 +15,8 @@ from raydr.geometry.points import value_blocks
 from raydr.statistics.moments import column_extremes, spread
 
 Scale: TypeAlias = Literal["none", "standard", "minmax", "unit"]
+WordColumns: TypeAlias = Sequence[tuple[int, int]]
+"""For each column of words, its first feature and the one after its last: one feature of 0 and 1 per word."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def filled(rows: FloatArray, values: Float64Array) -> FloatArray:
     return np.where(missing, values, rows).astype(rows.dtype) if missing.any() else rows
 
 
-def fit_scaling(federation: Federation, scale: Scale) -> Scaling:
+def fit_scaling(federation: Federation, scale: Scale, words: WordColumns = ()) -> Scaling:
     """Learn the scaling by sums, and apply it at every client and to the public rows.
 
     Parameters
@@ -119,6 +121,8 @@ def fit_scaling(federation: Federation, scale: Scale) -> Scaling:
     scale : {"none", "standard", "minmax", "unit"}
         Nothing; mean 0 and standard deviation 1 of each feature; each feature from 0 to 1; each row of length 1.
         Constant features become 0 under ``standard`` and ``minmax``.
+    words : sequence of (int, int)
+        Columns of words, which count as one column each: see :func:`column_width`.
 
     Raises
     ------
@@ -129,10 +133,10 @@ def fit_scaling(federation: Federation, scale: Scale) -> Scaling:
     match scale:
         case "standard":
             moments = spread(federation)
-            shift, factor = moments.mean, inverse(moments.deviation)
+            shift, factor = moments.mean, inverse(column_width(moments.deviation, scale, words))
         case "minmax":
             minimum, maximum = column_extremes(federation)
-            shift, factor = minimum, inverse(_width(minimum, maximum))
+            shift, factor = minimum, inverse(column_width(_width(minimum, maximum), scale, words))
         case "none" | "unit":
             pass
     scaling = Scaling(shift, factor, scale == "unit")
@@ -158,6 +162,24 @@ def _width(minimum: Float64Array, maximum: Float64Array) -> Float64Array:
             widest,
         )
     return np.asarray(width)
+
+
+def column_width(width: Float64Array, scale: Scale, words: WordColumns) -> Float64Array:
+    r"""Return what each feature (features,) is divided by, so that a column of words counts as one column.
+
+    Under ``standard``, ``width`` is the standard deviation. The words of a column share
+    :math:`(\sum_w \sigma_w^2)^{1/2}`, so that the column has variance 1, as a column of numbers. Under ``minmax``,
+    ``width`` is the range. It is multiplied by :math:`\sqrt 2`, so that two different words have distance 1, as the
+    least and the largest number (the contribution of a column to Gower's distance, squared).
+
+    >>> column_width(np.array([3.0, 0.3, 0.4]), "standard", [(1, 3)]).tolist()
+    [3.0, 0.5, 0.5]
+    """
+    joint = np.array(width, np.float64)
+    for first, stop in words:
+        own = joint[first:stop]
+        joint[first:stop] = np.sqrt((own**2).sum()) if scale == "standard" else np.sqrt(2.0) * own
+    return joint
 
 
 def inverse(width: Float64Array) -> Float64Array:

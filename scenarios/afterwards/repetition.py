@@ -94,7 +94,8 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
             client_data = with_public_file(client_data, public)
     transcript = Transcript()
     plan, reserve = with_public(
-        plan_of(scenario, len(client_data.names), client_data.harmonizing), client_data.public
+        plan_of(scenario, len(client_data.names), client_data.harmonizing, client_data.layout.word_columns),
+        client_data.public,
     )
     # With another secret, noise and messages would differ.
     rooted = origin_of(scenario).again(Identity.of(scenario, client_data).study, run.environment.run)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from raydr.arrays import FloatArray
-from raydr.data import census
+from raydr.data import Layout, census
 from raydr.data.site import laid_out
 from raydr.errors import DataError, ScenarioError
 from raydr.privacy.ledger import Entry
@@ -16,6 +16,7 @@ from raydr.scenarios.running.client_data import agreement_on, dealt_out, present
 from raydr.scenarios.running.harmony import harmonizing_of
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.statistics.harmonizing import Harmonizing
+from raydr.statistics.scaling import WordColumns
 
 SAMPLED_NUMBERS = 4_000_000
 """Maximum count of numbers in a table that is used completely; larger tables are sampled to this size."""
@@ -53,6 +54,8 @@ class DataSizes:
         Rows that are placed on the finished map.
     agreement : tuple of Entry
         Ledger entries for the messages in which clients agree on columns and words.
+    words : sequence of (int, int)
+        Features of columns of words.
     harmonizing : Harmonizing or None
         How sites are adjusted to each other.
     """
@@ -71,6 +74,7 @@ class DataSizes:
     held_out: int = 0
     agreement: tuple[Entry, ...] = ()
     harmonizing: Harmonizing | None = None
+    words: WordColumns = ()
 
     @property
     def rows(self) -> int:
@@ -117,6 +121,7 @@ def sizes_of_data(scenario: Scenario, data_dir: Path | None) -> DataSizes:
         held_out=0 if client_data.held_out is None else len(client_data.held_out.rows),
         agreement=agreement_on(client_data.agreed, len(client_data.names)),
         harmonizing=client_data.harmonizing,
+        words=client_data.layout.word_columns,
     )
 
 
@@ -210,6 +215,7 @@ def _of_sites(scenario: Scenario) -> DataSizes:
         labelled=first.labels is not None,
         agreement=agreement_on(files[0].layout.agreement, len(sites)) if files[0].layout is not None else (),
         harmonizing=harmonizing_of(data, tables[0].features, tables[0].words, sorted(classes)),
+        words=Layout.of(tables[0].features, tables[0].words, {}).word_columns,
         names=names,
         nodes=nodes,
         unknown=(

@@ -16,7 +16,7 @@ from raydr.methods import MethodSettings, Outcome, Pooled
 from raydr.metrics import Evidence, Scores, SharedGraph, evaluate, graph_size, metric_named
 from raydr.metrics.sites import separation
 from raydr.statistics.preparing import Preparation
-from raydr.statistics.scaling import Scale
+from raydr.statistics.scaling import Scale, WordColumns
 from raydr.threads import cores, one_blas_thread
 
 APART_ROWS = 5_000
@@ -77,6 +77,8 @@ class Question:
         Classes whose effect harmonizing keeps.
     scale : {"none", "standard", "minmax", "unit"}
         Scaling for the comparison of rows before and after harmonizing.
+    words : sequence of (int, int)
+        Features of columns of words: see :func:`raydr.statistics.scaling.fit_scaling`.
     show : sequence of int
         Columns of the pooled data, as read, to return.
     """
@@ -94,6 +96,7 @@ class Question:
     new: NewRows | None = None
     classes: Int64Array | None = None
     scale: Scale = "none"
+    words: WordColumns = ()
     show: Sequence[int] = ()
 
     @property
@@ -160,7 +163,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
     after: Mapping[str, float | None] = {}
     if prepared.harmonization is not None:
         with journal.stage("sites before and after"):
-            before = _apart(prepared.without_harmonizing(read, question.scale), question)
+            before = _apart(prepared.without_harmonizing(read, question.scale, question.words), question)
             after = _apart(rows, question)
     with one_blas_thread():
         outcome, pooled = question.outcome, None

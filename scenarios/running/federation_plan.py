@@ -13,10 +13,13 @@ from raydr.scenarios.schema.scenario import Scenario
 from raydr.statistics.harmonizing import Harmonizing
 from raydr.statistics.keying import keyed_scale, opened
 from raydr.statistics.preparing import Preparation
+from raydr.statistics.scaling import WordColumns
 
 
-def plan_of(scenario: Scenario, clients: int, harmonizing: Harmonizing | None = None) -> Plan:
-    """Return the plan of a scenario for this number of clients."""
+def plan_of(
+    scenario: Scenario, clients: int, harmonizing: Harmonizing | None = None, words: WordColumns = ()
+) -> Plan:
+    """Return the plan of a scenario for this number of clients, with the features of columns of words."""
     runtime, faults = scenario.runtime, scenario.faults
     liars = faults.adversary
     return Plan(
@@ -24,6 +27,7 @@ def plan_of(scenario: Scenario, clients: int, harmonizing: Harmonizing | None = 
         settings=scenario.method,
         scale=scenario.data.scale,
         fill=scenario.data.filling,
+        words=words,
         harmonize=harmonizing,
         seed=scenario.seed,
         policy=FailurePolicy(runtime.retries, runtime.quorum),

@@ -109,7 +109,8 @@ def _served(
         journal.tell(event)
 
     plan, reserve = with_public(
-        plan_of(scenario, len(client_data.names), client_data.harmonizing), client_data.public
+        plan_of(scenario, len(client_data.names), client_data.harmonizing, client_data.layout.word_columns),
+        client_data.public,
     )
     with _features_named(scenario, client_data):
         served = backend.serve(
@@ -154,6 +155,7 @@ def _served(
         new=new_rows(client_data, served, started.run, scenario),
         classes=client_data.kept_classes,
         scale=scenario.data.scale,
+        words=client_data.layout.word_columns,
         show=[client_data.feature_names.index(column) for column in scenario.show],
     )
     if not question.asks:  # then the rows are not pooled

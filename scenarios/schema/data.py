@@ -105,7 +105,11 @@ class DataSettings(Settings):
         None,
         description="rows to place on the finished map, to test it: a fraction below 1, a number of rows, or a section",
     )
-    scale: Scale = Field("none", description="federated scaling of the features")
+    scale: Scale = Field(
+        "none",
+        description="federated scaling of the columns. Under standard and minmax, a column of words counts as much as a"
+        " column of numbers, however many words it has",
+    )
     missing: Missing = Field(
         "error",
         description="missing values: error refuses them; drop drops their rows; mean and median fill them in with the"

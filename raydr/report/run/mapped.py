@@ -15,7 +15,7 @@ MOST_NAMES = 12  # clients or columns named in a sentence
 
 SCALINGS = {
     "none": "none: columns are unchanged",
-    "standard": "standard: each column has mean 0 and standard deviation 1",
+    "standard": "standard: each column, of numbers or words, has mean 0 and variance 1",
     "minmax": "minmax: each column ranges from 0 to 1",
     "unit": "unit: each row has length 1",
 }
