@@ -9,7 +9,7 @@ from raydr.data.datasets import Dataset
 from raydr.data.graph import load_graph
 from raydr.data.holdout import hold_out
 from raydr.data.layout import Layout
-from raydr.data.loading import in_memory, load
+from raydr.data.loading import in_frame, in_memory, load
 from raydr.data.provenance import Harmonized, Provenance, Source
 from raydr.data.public import set_apart
 from raydr.data.site import Census, Site, SiteFile, census
@@ -31,6 +31,7 @@ __all__ = [
     "blocks_alike",
     "census",
     "hold_out",
+    "in_frame",
     "in_memory",
     "load",
     "load_alike",

@@ -19,12 +19,12 @@ from sklearn.utils import check_random_state, estimator_html_repr
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from raydr.arrays import FloatArray, Int64Array
-from raydr.data import IN_MEMORY, Table, in_memory
+from raydr.data import IN_MEMORY, Layout, Table, in_frame, in_memory
 from raydr.errors import ScenarioError
 from raydr.front.fitted import FittedRun, temporary_place
 from raydr.front.parameters import CLIENTS, COMMON, LEAST_ROWS, UNSAID, as_setting, default_of, documented
 from raydr.front.result import Result
-from raydr.front.table_inputs import Given, features_of, gathered, owners_of, tables_of
+from raydr.front.table_inputs import Given, as_arrow, features_of, gathered, is_mixed, owners_of, tables_of
 from raydr.methods import METHODS
 from raydr.methods.method import Method
 from raydr.registry import ExtensionError
@@ -42,7 +42,8 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Parameters
         ----------
         X : (rows, features) array, DataFrame or AnnData, or a list of them
-            Finite numbers. A list has one table per site, all with the same features.
+            Finite numbers. A DataFrame may also have words and missing values, which are read as by ``raydr map``. A
+            list has one table per site, all with the same features.
         y : (rows,) array, optional
             Classes, only for colours and metrics; no method sees them. Numbers that are not classes are ignored.
         sites : (rows,) array, or str, optional
@@ -134,6 +135,13 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _table(self, given: Given) -> Table:
         """Return the rows of all sites in one table, checked by scikit-learn and by raydr."""
+        self._layout: Layout | None = None
+        if any(map(is_mixed, given.tables)):
+            for place, each in enumerate(given.tables):
+                validate_data(self, each, reset=not place, skip_check_array=True)
+            found = in_frame(as_arrow(given.tables), given.keys | given.names)
+            self._layout = Layout.of(found.features, found.words, found.units)
+            return found
         least = 2 if len(given.tables) == 1 else 1
         rows = [
             validate_data(self, table, reset=not place, ensure_min_samples=least, dtype="numeric")
@@ -169,7 +177,9 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 "harmonize": self.harmonize
                 if isinstance(self.harmonize, str)
                 else dict(self.harmonize or {}) or None,
-            },
+            }
+            | ({"missing": "median"} if table.gaps else {})
+            | ({"categories": "one-hot"} if table.agreement is not None else {}),
             "clients": clients,
             "method": {"kind": self._kind}
             | {name: value for name, value in method.items() if value is not UNSAID},
@@ -215,10 +225,10 @@ class PlacingMap(FederatedMap):
         """Return new rows with the features of :meth:`fit`, and their sites."""
         check_is_fitted(self)
         known = getattr(self, "feature_names_in_", None)
-        tables = [
-            validate_data(self, features_of(table, known), reset=False, dtype="numeric")
-            for table in tables_of(X)[0]
-        ]
+        frames = [features_of(table, known) for table in tables_of(X)[0]]
+        if self._layout is not None:
+            return in_frame(as_arrow(frames), owners_of(X, sites), layout=self._layout, for_map=False)
+        tables = [validate_data(self, frame, reset=False, dtype="numeric") for frame in frames]
         arrays = {"X": np.concatenate(tables)} | owners_of(X, sites)
         check_consistent_length(arrays["X"], *([arrays["client"]] if "client" in arrays else []))
         return in_memory(arrays, for_map=False)

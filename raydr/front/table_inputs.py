@@ -104,6 +104,40 @@ def _without(table: Any, names: Sequence[str]) -> Any:
     return table.drop(names) if _is_polars(table) else table.drop(columns=names) if names else table
 
 
+def is_mixed(table: Any) -> bool:
+    """Return whether a data frame has columns that are not numbers, or missing values.
+
+    >>> import pandas as pd
+    >>> is_mixed(pd.DataFrame({"age": [61, 44], "sex": ["f", "m"]})), is_mixed(np.eye(2))
+    (True, False)
+    """
+    if _is_polars(table):
+        return not all(kind.is_numeric() for kind in table.dtypes) or bool(sum(table.null_count().row(0)))
+    if not hasattr(table, "columns") or not hasattr(table, "dtypes"):
+        return False
+    return any(kind.kind not in "biuf" for kind in table.dtypes) or bool(table.isna().to_numpy().any())
+
+
+def as_arrow(tables: Sequence[Any]) -> Any:
+    """Return data frames, one below the other, as one Arrow table."""
+    import pyarrow as pa
+
+    parts = [
+        table.to_arrow() if _is_polars(table) else pa.Table.from_pandas(_plain(table), preserve_index=False)
+        for table in tables
+    ]
+    return pa.concat_tables(parts, promote_options="permissive")
+
+
+def _plain(table: Any) -> Any:
+    """Return a pandas frame with names of text, and text for cells of a column of objects that are not text."""
+    table = table.rename(columns=str)
+    for name in table.columns:
+        if table[name].dtype == object:
+            table[name] = [None if repr(cell) in _EMPTY else str(cell) for cell in table[name]]
+    return table
+
+
 def features_of(table: Any, known: NDArray[Any] | None) -> Any:
     """Return the known features of a table that may have other columns; all columns if it has no names."""
     table = table.to_df() if _is_anndata(table) else table
