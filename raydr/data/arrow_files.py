@@ -62,7 +62,7 @@ def _csv(path: Path, choice: Choice, progress: Progress = unheard) -> Loaded:
     except (pa.ArrowException, UnicodeError) as error:
         raise DataError(_why_not_csv(path, dialect, error)) from error
     spelt = list(map(_name, table.column_names))
-    if looks_like_row(spelt, [cells for _, cells in islice(dialect.records(path), 1, _SEEN)]):
+    if looks_like_row(spelt, [cells for _, cells in islice(dialect.head(path, _SEEN), 1, None)]):
         raise DataError(
             f"{path.name} has no header: its first line holds {listing(spelt, 5)}, with numbers where the other lines"
             " have numbers. Add a line with the column names above it."
@@ -107,7 +107,7 @@ def _codes(path: Path, dialect: Dialect, choice: Choice) -> list[int]:
     if choice.categories == "error" and choice.layout is None:
         return []
     try:
-        records = [cells for _, cells in islice(dialect.records(path), _SEEN)]
+        records = [cells for _, cells in dialect.head(path, _SEEN)]
     except csv.Error:
         return []
     if choice.layout is not None:

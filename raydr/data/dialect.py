@@ -30,7 +30,7 @@ _OTHERS = {
 """File types that are not text, by their first bytes."""
 LONGEST_LINE = 2**26
 """Maximum bytes of a line. A reader takes no more text at once."""
-_SEEN = 500  # records used to detect the header and the decimal mark
+_SEEN, _LEAST_SEEN, _SEEN_CELLS = 500, 10, 2**18  # records used to detect the header and the decimal mark
 _COMMA, _POINT = re.compile(r"[-+]?\d+,\d+"), re.compile(r"[-+]?\d+\.\d+")
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+")
 
@@ -80,7 +80,7 @@ class Dialect:
             raise DataError(f"{path} is empty. A CSV file needs a header line and at least two rows.")
         separators = sorted(SEPARATORS, key=first.count, reverse=True)
         likely = [replace(plain, separator=separator) for separator in separators]
-        headers = [(dialect, dialect._header(path)) for dialect in likely]
+        headers = ((dialect, dialect._header(path)) for dialect in likely)
         found = next((replace(each, header=header) for each, header in headers if header), likely[0])
         return replace(found, decimal=found._decimal(path))
 
@@ -120,10 +120,19 @@ class Dialect:
                     yield line, record
                 line = reader.line_num + 1
 
+    def head(self, path: Path, rows: int = _SEEN) -> Iterator[tuple[int, list[str]]]:
+        """Yield the first :meth:`records`, fewer than ``rows`` in a wide table."""
+        cells = 0
+        for place, (line, record) in enumerate(islice(self.records(path), rows)):
+            cells += len(record)
+            if place > _LEAST_SEEN and cells > _SEEN_CELLS:
+                return
+            yield line, record
+
     def _header(self, path: Path) -> Header | None:
         """Return the place of the names if the file has the shape of a table in this format."""
         try:
-            return find_header(list(islice(self.records(path), _SEEN)))
+            return find_header(list(self.head(path)))
         except csv.Error:
             return None
 
@@ -133,7 +142,7 @@ class Dialect:
             return "."
         commas = False
         try:
-            for _, record in islice(self.records(path), 1, _SEEN):
+            for _, record in islice(self.head(path), 1, None):
                 cells = [cell.strip() for cell in record]
                 if any(_POINT.fullmatch(cell) and not _THOUSANDS.fullmatch(cell) for cell in cells):
                     return "."
