@@ -178,18 +178,24 @@ def _surveys(
     sites = _rows_of_sites(loaded.name, table, client)
     kinds: list[dict[str, Kind]] = [{} for _ in sites]
     words: list[dict[str, tuple[str, ...]]] = [{} for _ in sites]
-    units: dict[str, str] = {}
+    units: list[dict[str, str]] = [{} for _ in sites]
     for feature in features:
         whole, texts, unit = _kind(loaded, feature, table[feature])
-        if unit is not None:
-            units[feature] = unit
         for place, rows in enumerate(sites):
             counts = Counter() if texts is None else Counter(texts[rows].tolist())
             del counts[""]
-            kind = kinds[place][feature] = kind_of_words(counts) if whole in WORDS else whole
+            kind = kind_of_words(counts) if whole in WORDS else whole
+            if unit is not None and counts:
+                if unit and sum(counts.values()) < threshold.rows:  # few rows reveal no text of theirs
+                    kind = "few"
+                else:
+                    units[place][feature] = unit
+            elif unit is not None:
+                kind = "empty"
+            kinds[place][feature] = kind
             if common := common_words(counts, kind, threshold):
                 words[place][feature] = common
-    return [Survey(*found, units) for found in zip(kinds, words, strict=True)]
+    return [Survey(*found) for found in zip(kinds, words, units, strict=True)]
 
 
 def _rows_of_sites(name: str, table: Any, client: str | None) -> list[Any]:
@@ -203,8 +209,8 @@ def _rows_of_sites(name: str, table: Any, client: str | None) -> list[Any]:
 def _kind(loaded: Loaded, feature: str, stored: Any) -> tuple[Kind, NDArray[np.str_] | None, str | None]:
     """Return what a column holds.
 
-    If it is text, return its cells too, empty where a value is missing. If its text spells numbers, return their
-    unit.
+    If it is text, return its cells too, empty where a value is missing. If its text spells numbers, return also
+    their unit.
     """
     import pyarrow as pa
 
@@ -223,7 +229,7 @@ def _kind(loaded: Loaded, feature: str, stored: Any) -> tuple[Kind, NDArray[np.s
             return kind_of_texts(counts), known, None
         values = np.array([writing.read(text) for text in counts])
         alone = max(counts.values()) == 1 and numbers_rows(values[np.isfinite(values)])
-        return "numbering" if alone and named_as_numbering(feature) else "number", None, writing.unit
+        return "numbering" if alone and named_as_numbering(feature) else "number", known, writing.unit
     if named_as_numbering(feature):
         values, missing = _cells(loaded.name, feature, stored)
         return "numbering" if numbers_rows(values[~missing]) else "number", None, None

@@ -33,6 +33,7 @@ Kind: TypeAlias = Literal[
     "pairs",
     "units",
     "mixture",
+    "few",
     "date",
     "empty",
 ]
@@ -54,6 +55,7 @@ WHY: Mapping[Kind, str] = {
     "pairs": "two numbers in a cell, such as 120/80: write them into two columns",
     "units": "numbers with different units or in different writings: write all in the same way",
     "mixture": "partly numbers, partly other text: correct the cells, or make two columns of it",
+    "few": "numbers with a unit in too few rows of each site to name it (data.words)",
     "one word": "one word in all rows of each site: it names the site, or does not tell rows apart",
     "text": "text",
     "empty": "no value at all",
@@ -213,10 +215,11 @@ def agree(
 
 def _common(kinds: Iterable[Kind], column: str, where: str) -> Kind:
     """Return what a column holds at all sites together. For text, most sites decide whether it is an identity."""
-    votes = [kind for kind in kinds if kind != "empty"]
+    kinds = list(kinds)
+    votes = [kind for kind in kinds if kind not in ("empty", "few")]
     there = set(votes)
     if len(there) <= 1:
-        return next(iter(there), "empty")
+        return next(iter(there), "few" if "few" in kinds else "empty")
     if there <= {"number", "numbering"}:
         return "number"
     if "date" in there:
@@ -237,7 +240,7 @@ def _common_units(surveys: Sequence[Survey], columns: Sequence[str], where: str)
     for column in columns:
         if not any(column in survey.units for survey in surveys):
             continue
-        there = [survey for survey in surveys if survey.kinds.get(column, "empty") != "empty"]
+        there = [survey for survey in surveys if survey.kinds.get(column, "empty") not in ("empty", "few")]
         found = sorted({survey.units.get(column, "") for survey in there})
         if len(found) > 1:
             raise DataError(

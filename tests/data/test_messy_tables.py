@@ -47,10 +47,10 @@ def column_of(cells: list[str], name: str = "x") -> str:
 def test_numbers_are_read_as_they_are_spelt(
     tmp_path: Path, cells: list[str], numbers: list[float], unit: str
 ) -> None:
-    found = table(tmp_path, column_of(cells))
+    found = table(tmp_path, column_of(cells * 3))
     assert found.features == ("x", "other")
     assert found.units == {"x": unit}
-    np.testing.assert_array_equal(found.rows[:, 0], numbers)
+    np.testing.assert_array_equal(found.rows[:, 0], numbers * 3)
 
 
 def test_points_are_thousands_next_to_decimal_commas(tmp_path: Path) -> None:
@@ -294,3 +294,19 @@ def test_missing_cells_are_counted_in_the_file_and_not_by_word(tmp_path: Path) -
     own = own_data(tmp_path / "table.csv", method="fed-pca")
     text = next(fact.text for fact in own.facts if fact.name == "Missing values filled in")
     assert text.startswith("6 by the median of all clients: grade 6")
+
+
+def test_a_unit_of_few_rows_does_not_leave_its_site(tmp_path: Path) -> None:
+    (tmp_path / "few.csv").write_text(column_of(["4 Smith", "5 Smith", "", "", ""]))
+    (tmp_path / "many.csv").write_text(column_of([f"{n} kg" for n in range(9)]))
+    (tmp_path / "plain.csv").write_text(column_of([f"{n / 2} kg" for n in range(4)]))
+    few, many, plain = (
+        SiteFile(path=str(tmp_path / f"{name}.csv"), categories="one-hot")
+        for name in ("few", "many", "plain")
+    )
+    assert "Smith" not in str(few.survey())
+    assert laid_out(many, [many.survey(), plain.survey()]).units == {"x": "kg"}
+    assert "too few rows" in laid_out(few, [few.survey()]).left_out["x"]
+    layout = laid_out(many, [many.survey(), few.survey()])
+    with pytest.raises(DataError, match="has the unit 'Smith', but the unit 'kg'"):
+        load(path=few.path, layout=layout, missing="median")
