@@ -1,4 +1,4 @@
-"""A run that is ended before it is whole: at once, without a trace or with a checkpoint to go on from."""
+"""A signal ends a run at once; it leaves nothing, or a checkpoint to resume from."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import random
 import re
 import signal
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,25 +20,27 @@ from processes import wait_until_heeded
 from tiny import tiny, tiny_file
 
 import raydr
+from raydr.errors import DataError
 from raydr.front import process
 from raydr.front.cli import status
 from raydr.runfolder.making import incomplete
+from raydr.scenarios.running import start
 from raydr.scenarios.running.checkpoints import Checkpoints
 
-# As in test_survival: beside busy loops everything takes several times as long.
+# On a busy machine everything takes several times as long.
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 SLOW_ENDS = [pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGTERM, signal.SIGHUP)]
 INTERRUPTED = "raydr: interrupted; nothing was kept of this run.\n"
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test starts in an empty folder."""
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start every test in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
 
 def end(scenario: Path, *, after: str, number: signal.Signals, to_group: bool) -> tuple[int, str, str]:
-    """Run a scenario, send a signal once a stage has ended, and wait until everything is gone."""
+    """Run a scenario, send a signal after a stage, and wait until all its processes are gone."""
     with Command("run", str(scenario), "--out", "out") as command:
         command.wait_for(after)
         time.sleep(0.5)
@@ -45,7 +49,7 @@ def end(scenario: Path, *, after: str, number: signal.Signals, to_group: bool) -
 
 
 def on_ray(folder: Path, **runtime: Any) -> Path:
-    """A scenario on Ray that does not end by itself."""
+    """Write a scenario on Ray that does not end by itself."""
     method = tiny()["method"] | {"rounds": LONG}
     return tiny_file(
         folder, method=method, runtime={"federation": "ray", "actors": 1, "checkpoint_every": 0} | runtime
@@ -55,15 +59,35 @@ def on_ray(folder: Path, **runtime: Any) -> Path:
 @pytest.mark.parametrize(
     ("after", "method", "number", "to_group"),
     [
-        pytest.param("scaling", {"rounds": LONG}, signal.SIGINT, True, id="Ctrl-C in the rounds"),
         pytest.param("neighbours", {"iterations": LONG}, signal.SIGINT, False, id="SIGINT in the embedding"),
+        # SIGTERM in the rounds: test_ignored_signals_stay_ignored.
         pytest.param(
-            "neighbours", {"iterations": LONG}, signal.SIGTERM, False, id="SIGTERM in the embedding"
+            "neighbours",
+            {"iterations": LONG},
+            signal.SIGTERM,
+            False,
+            id="SIGTERM in the embedding",
+            marks=pytest.mark.slow,
         ),
-        pytest.param("scaling", {"rounds": LONG}, signal.SIGHUP, True, id="a terminal closed in the rounds"),
+        pytest.param(
+            "scaling",
+            {"rounds": LONG},
+            signal.SIGINT,
+            True,
+            id="Ctrl-C in the rounds",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "scaling",
+            {"rounds": LONG},
+            signal.SIGHUP,
+            True,
+            id="a terminal closed in the rounds",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
-def test_a_run_in_this_process_ends_when_told(
+def test_a_signal_ends_an_inline_run(
     tmp_path: Path, after: str, method: dict[str, Any], number: signal.Signals, to_group: bool
 ) -> None:
     runtime = {"federation": "inline", "checkpoint_every": 0}
@@ -79,15 +103,15 @@ def test_a_run_in_this_process_ends_when_told(
     ("after", "number"),
     [
         pytest.param("scaling", signal.SIGINT, id="Ctrl-C in the rounds"),
-        # Moments before the rounds are tried below: at any time of the start, and while data are read.
+        # Tests below interrupt the start and the wait for data.
         pytest.param("starting Ray", signal.SIGINT, id="Ctrl-C before the rounds", marks=pytest.mark.slow),
         pytest.param("scaling", signal.SIGTERM, id="SIGTERM in the rounds", marks=pytest.mark.slow),
     ],
 )
-def test_a_run_on_ray_ends_when_told_and_leaves_no_process(
+def test_a_signal_ends_a_run_on_ray_and_its_processes(
     tmp_path: Path, short: Path, after: str, number: signal.Signals
 ) -> None:
-    # As a terminal does it: Ctrl-C reaches Ray's processes too.
+    # In a terminal, Ctrl-C reaches Ray's processes too.
     code, out, err = end(on_ray(tmp_path), after=after, number=number, to_group=number == signal.SIGINT)
     assert (code, out) == (128 + number, "")
     assert err.endswith(INTERRUPTED)
@@ -96,56 +120,78 @@ def test_a_run_on_ray_ends_when_told_and_leaves_no_process(
     assert not list(short.glob("raydr-*"))
 
 
-READ_MEANWHILE = """
+READ_FOREVER = """
 from raydr.__main__ import main
 from raydr.scenarios.running import start
-import ray, time
-def dealt_out(*arguments, **named):
-{reading}
-start.dealt_out = dealt_out
+import time
+start.dealt_out = lambda *arguments, **named: time.sleep(600)
 main()
 """
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, *SLOW_ENDS])
-def test_data_that_are_read_beside_ray_keep_nobody_waiting(tmp_path: Path, number: signal.Signals) -> None:
-    program = [sys.executable, "-c", READ_MEANWHILE.format(reading="    time.sleep(600)")]
+def test_a_signal_ends_a_run_on_ray_that_waits_for_its_data(tmp_path: Path, number: signal.Signals) -> None:
+    program = [sys.executable, "-c", READ_FOREVER]
     with Command("run", str(on_ray(tmp_path)), "--out", "out", program=program) as command:
         command.wait_for("starting Ray")
         command.send(number)
-        code, out, err = command.end(timeout_s=60)
+        code, out, err = command.end()
     assert (code, out) == (128 + number, "")
     assert err.lstrip("\n") == INTERRUPTED
     assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
-@pytest.mark.parametrize(
-    ("until", "starts"), [("ray.is_initialized()", True), ("True", False)], ids=["after", "before"]
-)
-def test_data_of_no_use_are_said_in_a_line_whether_ray_has_started_or_not(
-    tmp_path: Path, until: str, starts: bool
+@contextmanager
+def read_first(work: Callable[[], Any]) -> Iterator[Future[Any]]:
+    """Yield the outcome of work that ends before anything else is done."""
+    outcome: Future[Any] = Future()
+    try:
+        outcome.set_result(work())
+    except DataError as error:
+        outcome.set_exception(error)
+    yield outcome
+
+
+@pytest.mark.parametrize("starts", [True, False], ids=["after", "before"])
+def test_unusable_data_are_reported_after_or_before_ray_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], starts: bool
 ) -> None:
-    reading = f"""
-    while not {until}:
-        time.sleep(0.01)
-    from raydr.errors import DataError
-    raise DataError("There is no column 'age'.")
-"""
-    program = [sys.executable, "-c", READ_MEANWHILE.format(reading=reading)]
-    with Command("run", str(on_ray(tmp_path)), "--out", "out", program=program) as command:
-        code, out, err = command.end()
-    assert (code, out) == (2, "")
+    """A table is read while Ray starts. Here the start only sets an event."""
+    started = threading.Event()
+
+    @contextmanager
+    def ray_backend(*arguments: Any) -> Iterator[None]:
+        started.set()
+        yield
+
+    def dealt_out(*arguments: Any, **named: Any) -> None:
+        if starts:
+            assert started.wait(60)
+        raise DataError("There is no column 'age'.")
+
+    monkeypatch.setattr("raydr.actors.backend.ray_backend", ray_backend)
+    monkeypatch.setattr(start, "dealt_out", dealt_out)
+    if not starts:
+        monkeypatch.setattr(start, "done_ahead", read_first)
+    assert status(["run", str(on_ray(tmp_path)), "--out", "out"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
     assert err.splitlines()[-1] == "raydr: There is no column 'age'."
-    assert ("starting Ray:" in err) == starts
+    assert started.is_set() == ("starting Ray:" in err) == starts
     assert "Traceback" not in err
     assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
+EARLY = (1, 3)
+"""Moments before Ray starts: the quick ones."""
+
+
 @pytest.mark.parametrize(
-    "moment", [pytest.param(moment, marks=[pytest.mark.slow] if moment >= 4 else []) for moment in range(30)]
+    "moment",
+    [pytest.param(moment, marks=[] if moment in EARLY else pytest.mark.slow) for moment in range(30)],
 )
-def test_any_moment_of_the_start_will_do(tmp_path: Path, short: Path, moment: int) -> None:
-    """From the command's first line until rounds are under way, 4 s later here; any signal, to it or to all."""
+def test_a_signal_at_any_moment_of_the_start_ends_the_run(tmp_path: Path, short: Path, moment: int) -> None:
+    """From the command's first line until the rounds, 4 s later; SIGINT or SIGTERM, to the command or its group."""
     draw = random.Random(moment)
     seconds, number, to_group = (
         draw.uniform(0, 5),
@@ -158,17 +204,16 @@ def test_any_moment_of_the_start_will_do(tmp_path: Path, short: Path, moment: in
         command.send(number, to_group=to_group)
         code, out, err = command.end()
     assert (code, out) == (128 + number, ""), (seconds, err)
-    # Ray's C++ library prints a stack of its own for a SIGTERM in the 0.3 s in which it makes its worker.
     assert err.endswith(INTERRUPTED) or not err
     assert "Traceback" not in err
     assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
     assert not list(short.glob("raydr-*"))
 
 
-def test_an_interruption_that_python_makes_another_error_of_is_one(
+def test_an_interruption_behind_another_error_is_an_interruption(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """As Python 3.11 does where it comes while a class is told its attributes' names."""
+    """Python 3.11 raises another error if a signal interrupts ``__set_name__``."""
 
     def making_a_class() -> None:
         try:
@@ -180,8 +225,8 @@ def test_an_interruption_that_python_makes_another_error_of_is_one(
     assert capsys.readouterr().err == INTERRUPTED
 
 
-def test_a_folder_that_was_only_just_made_is_removed_as_well(tmp_path: Path) -> None:
-    """Where a signal comes between its making and whoever would remove it."""
+def test_a_run_folder_is_removed_if_its_creation_is_interrupted(tmp_path: Path) -> None:
+    """The signal comes after the folder is made and before the block that removes it."""
 
     class Interrupted(Checkpoints):
         @contextmanager
@@ -196,8 +241,8 @@ def test_a_folder_that_was_only_just_made_is_removed_as_well(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, *SLOW_ENDS])
-def test_a_signal_whose_exception_python_drops_is_not_lost(tmp_path: Path, number: signal.Signals) -> None:
-    """What a handler raises in a finaliser or in a weak reference's callback, as imports have them, is dropped."""
+def test_a_signal_ends_the_run_if_python_drops_its_exception(tmp_path: Path, number: signal.Signals) -> None:
+    """Python drops what a handler raises in a finaliser or in a weak reference's callback; imports have both."""
     dropping = f"""
 from raydr.__main__ import main
 from raydr.scenarios.running import start
@@ -216,12 +261,13 @@ main()
     scenario = tiny_file(tmp_path, method=method, runtime={"federation": "inline", "checkpoint_every": 0})
     program = [sys.executable, "-c", dropping]
     with Command("run", str(scenario), "--out", "out", "--quiet", program=program) as command:
-        assert command.end(timeout_s=30) == (128 + number, "", INTERRUPTED)
+        assert command.end() == (128 + number, "", INTERRUPTED)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, *SLOW_ENDS])
-def test_a_signal_while_ray_forks_is_not_lost(tmp_path: Path, number: signal.Signals) -> None:
-    """What a handler raises in a hook of a fork is dropped, and Ray forks with hooks, six times for a start."""
+@pytest.mark.slow  # the tests before and after this one interrupt a dropped exception and a start of Ray
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_ray_forks_ends_the_run(tmp_path: Path, number: signal.Signals) -> None:
+    """Python drops what a handler raises in a hook of a fork; Ray forks with hooks, six times for a start."""
     forking = f"""
 import os, signal
 os.register_at_fork(after_in_parent=lambda: signal.raise_signal({number:d}))
@@ -235,6 +281,7 @@ main()
 
 
 def test_a_sigterm_while_ray_makes_its_worker_prints_no_stack(tmp_path: Path) -> None:
+    """Without raydr, Ray's C++ library prints a stack."""
     making = f"""
 import ray, signal, threading
 make = ray._raylet.CoreWorker
@@ -254,10 +301,13 @@ main()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, SLOW_ENDS[0]])
-def test_a_start_that_hangs_is_not_waited_for(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_ends_a_start_of_ray_that_hangs(tmp_path: Path, number: signal.Signals) -> None:
+    """A start may take some seconds after a signal; here half a second."""
     hanging = f"""
 import os, signal, threading, time
 import ray
+import raydr.actors.cluster
+raydr.actors.cluster._PATIENCE_S = 0.5
 def hang(**options):
     threading.Timer(0.2, os.kill, [os.getpid(), {number:d}]).start()
     time.sleep(600)
@@ -267,7 +317,7 @@ main()
 """
     program = [sys.executable, "-c", hanging]
     with Command("run", str(on_ray(tmp_path)), "--out", "out", "--quiet", program=program) as command:
-        assert command.end(timeout_s=20) == (128 + number, "", INTERRUPTED)
+        assert command.end() == (128 + number, "", INTERRUPTED)
 
 
 IMPORTED = ("raydr.front.cli", "click", "raydr.scenarios")
@@ -277,13 +327,13 @@ ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @pytest.mark.parametrize(
     ("imported", "number"),
     [
-        # Each module once and each signal once; the other pairs in ``make slow``.
+        # Each module once and each signal once; `make slow` runs the other pairs.
         pytest.param(name, number, marks=[] if ENDS.index(number) == at else pytest.mark.slow)
         for at, name in enumerate(IMPORTED)
         for number in ENDS
     ],
 )
-def test_nothing_is_printed_while_the_command_is_imported(
+def test_a_signal_during_imports_prints_no_traceback(
     tmp_path: Path, imported: str, number: signal.Signals
 ) -> None:
     importing = f"""
@@ -302,7 +352,7 @@ main()
     assert err == (INTERRUPTED if imported == "raydr.scenarios" else "")
 
 
-def test_what_was_ignored_stays_ignored(tmp_path: Path) -> None:
+def test_ignored_signals_stay_ignored(tmp_path: Path) -> None:
     """``nohup raydr run ... &`` outlives its terminal."""
     ignoring = """
 import signal
@@ -326,7 +376,7 @@ main()
     assert err.endswith(INTERRUPTED)
 
 
-def test_an_interrupted_run_with_a_checkpoint_says_how_to_go_on_and_does(
+def test_an_interrupted_run_resumes_to_the_same_map(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scenario = tiny_file(
@@ -345,11 +395,11 @@ def test_an_interrupted_run_with_a_checkpoint_says_how_to_go_on_and_does(
     (kept,) = tmp_path.glob("out*")
     assert kept.name.startswith("out.incomplete-")
     err = capsys.readouterr().err
-    told = re.search(
+    resume = re.search(
         r"raydr: interrupted\. Continue from the last checkpoint with `raydr (run \S+ --resume)`\.\n", err
     )
-    assert told is not None
-    assert status([*told[1].split(), "-q"]) == 0
+    assert resume is not None
+    assert status([*resume[1].split(), "-q"]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'out' / 'report.html'}\n"
     assert not kept.exists()
     maps = [raydr.Result(tmp_path / name).embedding.tobytes() for name in ("out", "whole")]
@@ -357,7 +407,7 @@ def test_an_interrupted_run_with_a_checkpoint_says_how_to_go_on_and_does(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["digits-fed-tsne"], "is not an interrupted run"),
         (["digits-fed-tsne", "--out", "out"], "leave out --set, --inline and --out"),
@@ -365,14 +415,14 @@ def test_an_interrupted_run_with_a_checkpoint_says_how_to_go_on_and_does(
         (["digits-fed-tsne", "--inline"], "leave out --set, --inline and --out"),
     ],
 )
-def test_only_an_interrupted_run_as_it_was_can_be_resumed(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_only_an_unchanged_interrupted_run_can_be_resumed(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert status(["run", "--resume", *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_python_is_left_with_its_own_signal_handlers(tmp_path: Path) -> None:
+def test_a_run_in_python_restores_the_signal_handlers(tmp_path: Path) -> None:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     raydr.run(tiny(), out=tmp_path / "out")
     assert {number: signal.getsignal(number) for number in before} == before
