@@ -82,7 +82,7 @@ def group(cluster: None) -> Iterator[Any]:
 # --- what it has ----------------------------------------------------------------------------------------------------
 
 
-def test_a_room_without_a_group_is_the_cluster(cluster: None) -> None:
+def test_without_a_group_the_room_is_the_cluster(cluster: None) -> None:
     import ray
 
     from raydr.actors.resources import Room
@@ -93,7 +93,7 @@ def test_a_room_without_a_group_is_the_cluster(cluster: None) -> None:
     assert room.memory_bytes == int(there["memory"] + there["object_store_memory"])
 
 
-def test_all_processes_of_a_trial_see_its_group_alone(group: Any) -> None:
+def test_all_processes_of_a_trial_see_only_its_group(group: Any) -> None:
     import ray
 
     seen = ray.get(trials.trial_in(group).call.remote(trials.what_is_seen, rows()[:1]))
@@ -156,7 +156,7 @@ def test_a_trial_packs_by_its_own_memory(cluster: None, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_trials_at_once_have_the_bits_of_each_alone(two_cores: None, tmp_path: Path) -> None:
+def test_two_simultaneous_trials_match_each_alone(two_cores: None, tmp_path: Path) -> None:
     import ray
 
     contents = {"tsne": trials.scenario(), "spectral": trials.scenario(method=SPECTRAL, clients={"count": 4})}
@@ -177,8 +177,8 @@ def test_two_trials_at_once_have_the_bits_of_each_alone(two_cores: None, tmp_pat
 # --- how it ends ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ended", ["group", "trial"])
-def test_nothing_of_a_trial_outlives_it(group: Any, tmp_path: Path, ended: str) -> None:
+@pytest.mark.parametrize("ended", ["trial", pytest.param("group", marks=pytest.mark.slow)])
+def test_no_process_outlives_its_trial(group: Any, tmp_path: Path, ended: str) -> None:
     import ray
     from ray.util.placement_group import remove_placement_group
 
@@ -211,7 +211,7 @@ def test_a_stopped_trial_leaves_no_process_and_no_folder(
     assert ray.get(trial.call.remote(len, "and well")) == 8
 
 
-def test_an_evaluation_that_nobody_waits_for_ends(group: Any, tmp_path: Path) -> None:
+def test_an_evaluation_ends_if_its_caller_stops(group: Any, tmp_path: Path) -> None:
     import ray
 
     trial, place = trials.trial_in(group), tmp_path / "pid"
@@ -220,7 +220,7 @@ def test_an_evaluation_that_nobody_waits_for_ends(group: Any, tmp_path: Path) ->
     assert awaited(lambda: not psutil.pid_exists(number) or not runs(psutil.Process(number)), 60)
 
 
-def test_what_has_a_part_of_a_gpu_goes_to_the_bundle_that_gpus_have(cluster: None) -> None:
+def test_a_process_with_a_gpu_share_uses_the_bundle_with_gpus(cluster: None) -> None:
     """In a trial's placement group they have one of their own: asked of the first, Ray would wait for ever."""
     from ray.util.placement_group import PlacementGroup
 

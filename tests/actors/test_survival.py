@@ -47,8 +47,8 @@ def unheard(event: Event) -> None:
     pass
 
 
-@pytest.mark.parametrize("quorum", [1.0, 0.6])
-def test_a_coordinator_that_is_killed_goes_on_from_its_checkpoint_and_forgets_no_release(
+@pytest.mark.parametrize("quorum", [1.0, pytest.param(0.6, marks=pytest.mark.slow)])
+def test_a_killed_coordinator_resumes_and_every_release_is_recorded(
     cluster: None, tmp_path: Path, quorum: float
 ) -> None:
     """Where no client may be lost, what is asked again is the same release; elsewhere it is another."""
@@ -86,7 +86,7 @@ def test_a_coordinator_that_is_killed_goes_on_from_its_checkpoint_and_forgets_no
         assert ROUNDS < releases <= ROUNDS + 2, "round 7, and 8 if it was under way"
 
 
-def test_a_coordinator_that_dies_too_often_is_given_up(cluster: None, tmp_path: Path) -> None:
+def test_a_run_fails_if_its_coordinator_dies_too_often(cluster: None, tmp_path: Path) -> None:
     from raydr.actors.backend import RayBackend
     from raydr.errors import RunError
 
@@ -102,7 +102,7 @@ def test_a_coordinator_that_dies_too_often_is_given_up(cluster: None, tmp_path: 
         RayBackend(packing=1).serve(rows(), once, listener=kill_at_once)
 
 
-def test_two_simulations_share_a_cluster_and_leave_no_process(cluster: None) -> None:
+def test_two_simultaneous_simulations_match_inline_and_leave_no_process(cluster: None) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     from raydr.actors.backend import RayBackend
@@ -121,7 +121,7 @@ def test_two_simulations_share_a_cluster_and_leave_no_process(cluster: None) -> 
     _wait_for(lambda: True if not simulation_processes() else None, timeout_s=120)
 
 
-def test_a_cluster_that_is_too_small_is_refused_with_the_numbers(cluster: None) -> None:
+def test_a_cluster_that_is_too_small_is_refused_with_its_size(cluster: None) -> None:
     from raydr.actors.placement import require_room
     from raydr.actors.resources import Room
     from raydr.errors import ScenarioError
@@ -132,7 +132,7 @@ def test_a_cluster_that_is_too_small_is_refused_with_the_numbers(cluster: None) 
 
 
 @pytest.mark.slow
-def test_a_driver_killed_without_warning_can_be_resumed_to_the_same_bits(tmp_path: Path) -> None:
+def test_a_run_resumes_to_the_same_map_after_its_driver_is_killed(tmp_path: Path) -> None:
     scenario = {
         "name": "interrupted",
         "data": {"source": "iris", "scale": "standard"},
@@ -191,7 +191,7 @@ def several_nodes() -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "case", ["trial-of-two-nodes", "trial-with-sites", "sites", "site-lost", "node-lost"]
 )
-def test_many_machines(several_nodes: subprocess.CompletedProcess[str], case: str) -> None:
+def test_a_cluster_of_several_nodes(several_nodes: subprocess.CompletedProcess[str], case: str) -> None:
     assert f"{case}: as expected" in several_nodes.stdout.splitlines(), several_nodes.stderr[-3000:]
 
 
