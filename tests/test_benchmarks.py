@@ -33,7 +33,7 @@ def entry(commit: str = "a", date: str = "2026-01-01", **ratios: dict[str, float
     return Entry(commit, date, "a machine, 2 cores", True, found)
 
 
-def test_the_suite_has_every_benchmark_and_each_has_a_quick_form_and_writes_its_figures() -> None:
+def test_each_benchmark_has_a_quick_form_and_writes_its_figures() -> None:
     texts = {path.stem: path.read_text() for path in (ROOT / "benchmarks").glob("[!_]*.py")}
     benchmarks = {name for name, text in texts.items() if "argparse" in text and "def main" in text}
     assert set(SUITE) == {name for name in benchmarks if '"--json"' in texts[name]} - ALONE
@@ -81,7 +81,7 @@ def test_the_quick_form_of_each_benchmark_runs(name: str, data_dir: Path, tmp_pa
         ("masking", 2.0, 0.5, False),
     ],
 )
-def test_a_ratio_that_is_worse_by_more_than_a_quarter_is_told(
+def test_a_ratio_that_is_worse_by_a_quarter_is_reported(
     benchmark: str, then: float, now: float, told: bool
 ) -> None:
     said = list(
@@ -91,7 +91,7 @@ def test_a_ratio_that_is_worse_by_more_than_a_quarter_is_told(
     assert all(word in line for line in said for word in (benchmark, "theirs/ours", "at a", f"{now:.3g}"))
 
 
-def test_a_ratio_that_only_one_entry_has_is_none_that_worsened() -> None:
+def test_a_ratio_of_only_one_entry_did_not_worsen() -> None:
     assert not list(worsened(entry(rounds={"a": 1.0}), entry("b", rounds={"b": 0.1}, sites={"a": 0.1})))
 
 
@@ -100,7 +100,7 @@ def keep(history: Path, kept: Entry) -> None:
     (history / f"{kept.commit}.json").write_text(json.dumps(vars(kept)))
 
 
-def test_the_page_draws_each_ratio_over_the_commits_in_the_order_of_their_dates(tmp_path: Path) -> None:
+def test_the_page_shows_each_ratio_by_date(tmp_path: Path) -> None:
     keep(tmp_path, entry("b", "2026-01-02", rounds={"theirs/<ours>": 3.0}))
     keep(tmp_path, entry("a", "2026-01-01", rounds={"theirs/<ours>": 2.0}))
     assert [kept.commit for kept in entries(tmp_path)] == ["a", "b"]
@@ -109,7 +109,7 @@ def test_the_page_draws_each_ratio_over_the_commits_in_the_order_of_their_dates(
     assert "theirs/&lt;ours&gt;" in page
 
 
-def test_the_suite_keeps_what_it_measured_and_ends_with_1_where_it_is_worse(
+def test_the_suite_keeps_its_results_and_exits_with_1_if_one_is_worse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("benchmarks.__main__._machine", lambda: "a machine, 2 cores")
@@ -131,7 +131,7 @@ def test_the_suite_keeps_what_it_measured_and_ends_with_1_where_it_is_worse(
     assert main([*arguments, "--unguarded"]) == 0
 
 
-def test_a_benchmark_that_fails_is_told_and_the_others_are_kept(
+def test_a_failed_benchmark_is_reported_and_the_others_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fails(name: str, quick: bool) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def test_a_benchmark_that_fails_is_told_and_the_others_are_kept(
     assert set(entries(tmp_path)[0].found) == {"omnifc"}
 
 
-def test_of_each_attack_the_attempt_that_found_most_is_told_whatever_it_finds() -> None:
+def test_the_strongest_attempt_of_each_attack_is_reported() -> None:
     def verdict(attack: str, variant: str = "", **found: Any) -> Verdict:
         return Verdict(attack=attack, description="", variant=variant, **found)
 

@@ -70,9 +70,7 @@ def read(site: Path) -> dict[Path, Links]:
     return {page: Links(page.read_text(encoding="utf-8")) for page in sorted(site.rglob("*.html"))}
 
 
-def test_every_link_of_the_site_leads_to_a_page_and_to_a_place_on_it(
-    site: Path, read: dict[Path, Links]
-) -> None:
+def test_each_link_of_the_site_leads_to_a_page_and_an_anchor(site: Path, read: dict[Path, Links]) -> None:
     for page, links in read.items():
         if page.name == "404.html":  # for a server that may put it anywhere
             continue
@@ -86,12 +84,12 @@ def test_every_link_of_the_site_leads_to_a_page_and_to_a_place_on_it(
                 assert unquote(parts.fragment) in read[target].anchors, f"{page.relative_to(site)}: {link}"
 
 
-def test_no_page_fetches_anything_from_elsewhere(read: dict[Path, Links]) -> None:
+def test_no_page_loads_from_another_server(read: dict[Path, Links]) -> None:
     for page, links in read.items():
         assert not [link for link in links.fetched if urlsplit(link).netloc], page.name
 
 
-def test_pages_that_are_opened_from_the_folder_can_be_searched(site: Path, browser: Any) -> None:
+def test_pages_opened_from_the_folder_can_be_searched(site: Path, browser: Any) -> None:
     context = browser.new_context(offline=True)
     page = context.new_page()
     page.goto((site / "methods" / "sense.html").as_uri())
@@ -103,7 +101,7 @@ def test_pages_that_are_opened_from_the_folder_can_be_searched(site: Path, brows
     context.close()
 
 
-def test_every_page_of_the_docs_is_in_the_navigation(site: Path) -> None:
+def test_each_page_of_the_docs_is_in_the_navigation(site: Path) -> None:
     pages_shown = set(_leaves(_settings()["nav"]))
     outside = {"docs/tutorials/figures"}
     told = {name_of(page).removeprefix("docs/") for page in pages() if not _within(page, outside)}
@@ -112,7 +110,7 @@ def test_every_page_of_the_docs_is_in_the_navigation(site: Path) -> None:
         assert (site / name.replace(".md", ".html")).is_file()
 
 
-def test_the_reference_of_python_tells_what_every_public_name_takes(site: Path) -> None:
+def test_the_python_reference_has_every_public_name(site: Path) -> None:
     import raydr
 
     text = (site / "api.html").read_text(encoding="utf-8")
@@ -124,7 +122,7 @@ def test_the_reference_of_python_tells_what_every_public_name_takes(site: Path) 
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=name_of)
-def test_a_notebook_runs_from_top_to_bottom(notebook: Path, tmp_path: Path) -> None:
+def test_a_notebook_runs_and_has_the_same_output(notebook: Path, tmp_path: Path) -> None:
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed: pip install 'raydr[docs]'")
     import nbformat
 
@@ -139,7 +137,7 @@ def test_a_notebook_runs_from_top_to_bottom(notebook: Path, tmp_path: Path) -> N
         assert numbers == pytest.approx(_told_apart(then)[1], abs=0.05)
 
 
-def test_the_page_of_a_method_in_60_lines_has_the_file_itself(site: Path) -> None:
+def test_the_page_of_the_60_line_method_shows_its_file(site: Path) -> None:
     lines = [line for line in EXAMPLE.read_text().splitlines() if line.strip()]
     assert len(lines) <= IN_60
     page = (site / "writing-a-method.html").read_text(encoding="utf-8")
@@ -147,7 +145,7 @@ def test_the_page_of_a_method_in_60_lines_has_the_file_itself(site: Path) -> Non
     assert [line for line in lines if line not in shown] == []
 
 
-def test_every_picture_and_every_table_of_figures_is_on_a_page() -> None:
+def test_each_picture_and_table_of_figures_is_on_a_page() -> None:
     texts = [page.read_text(encoding="utf-8") for page in pages()]
     for made in [*(ROOT / "docs" / "pictures").iterdir(), *(TUTORIALS / "figures").iterdir()]:
         place = made.relative_to(ROOT / "docs").as_posix()

@@ -63,7 +63,7 @@ def finished(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_without_torch_every_method_works_but_those_of_encoders(tmp_path: Path) -> None:
+def test_only_encoders_need_torch(tmp_path: Path) -> None:
     done = finished(EVERY_METHOD, str(tmp_path / "references.npy"))
     assert not done.returncode, done.stderr
     said = dict(line.split(" ", 1) for line in done.stdout.splitlines())
@@ -94,7 +94,7 @@ FEDNE = {
 
 
 @pytest.mark.parametrize("way", ["run", "check", "sweep"])
-def test_the_command_says_what_to_install_before_anything_runs(
+def test_a_command_names_the_missing_package_before_it_runs(
     way: str,
     without_torch: None,
     tmp_path: Path,
@@ -113,7 +113,7 @@ def test_the_command_says_what_to_install_before_anything_runs(
     assert [path.name for path in tmp_path.iterdir()] == ["asked.yaml"]
 
 
-def test_what_a_run_left_can_be_read_without_what_it_took(
+def test_a_run_folder_can_be_read_without_the_packages_of_its_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
@@ -131,7 +131,7 @@ def test_what_a_run_left_can_be_read_without_what_it_took(
         raydr.audit(run.folder)
 
 
-def test_every_extra_is_one_of_the_package_and_all_has_them_all() -> None:
+def test_the_extras_match_the_package_and_all_includes_them() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     for_users = set(extras) - {"all", "dev", "docs", "mutation"}
@@ -141,14 +141,16 @@ def test_every_extra_is_one_of_the_package_and_all_has_them_all() -> None:
     assert not any(wanted.startswith(tuple(EXTRAS)) for wanted in project["dependencies"])
 
 
-def test_a_package_that_is_there_is_imported_and_one_that_is_not_is_named() -> None:
+def test_a_missing_package_is_named() -> None:
     assert imported("json", "A document") is sys.modules["json"]
     assert lacking("json", "A document") is None
     with pytest.raises(MissingPackageError, match="A document needs the package no_such_thing"):
         imported("no_such_thing", "A document")
 
 
-def test_a_file_of_single_cells_names_what_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_single_cells_names_the_package_that_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("raydr.extras.find_spec", lambda name: None)
     (tmp_path / "cells.h5ad").write_bytes(b"any")
     scenario = FEDNE | {"data": {"path": str(tmp_path / "cells.h5ad")}, "method": {"kind": "fed-pca"}}

@@ -33,7 +33,7 @@ A new table has a file, and one that is measured again gets one.
 """
 
 
-def test_tables_of_figures_name_their_files_but_for_old_ones() -> None:
+def test_each_new_table_of_figures_names_its_file() -> None:
     for page, count in Counter(table.page for table in TABLES if not table.files).items():
         assert count <= WITHOUT_FILES.get(page, 0), (
             f"{page} has a table of figures without a file: keep what its command writes (`python -m benchmarks.NAME"
@@ -42,12 +42,12 @@ def test_tables_of_figures_name_their_files_but_for_old_ones() -> None:
 
 
 @pytest.mark.parametrize("table", [table for table in TABLES if table.files], ids=lambda table: table.page)
-def test_every_figure_of_a_table_is_in_its_files(table: FiguresTable) -> None:
+def test_each_figure_of_a_table_is_in_its_files(table: FiguresTable) -> None:
     assert any(figure for row in table.rows for cell in row for figure in figures(cell))
     assert made_up(table) == []
 
 
-def test_a_figure_that_no_file_has_is_found() -> None:
+def test_a_figure_in_no_file_is_found() -> None:
     file = "benchmarks/figures/omnifc.json"
     assert made_up(FiguresTable("page", (file,), (("13 MB", "2.6e7"),))) == []
     assert made_up(FiguresTable("page", (file,), (("13 MB", "2.7e7"), ("12 MB",)))) == ["2.7e7", "12 MB"]

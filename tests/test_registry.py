@@ -54,12 +54,12 @@ def kinds_of(path: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", CHOICES)
-def test_the_schema_takes_what_the_registry_has(path: str) -> None:
+def test_the_schema_has_the_kinds_of_the_registry(path: str) -> None:
     assert kinds_of(path) == list(CHOICES[path])
 
 
 @pytest.mark.parametrize("path", CHOICES)
-def test_the_reference_names_what_the_registry_has(path: str) -> None:
+def test_the_reference_has_the_kinds_of_the_registry(path: str) -> None:
     page = PAGE.parent / "methods" / "sense.md" if path.startswith("method.") else PAGE
     section = page.read_text().partition(f"\n## `{path}`\n")[2].partition("\n## ")[0]
     kinds = section.partition("| kind | what it is |")[2].partition("| key |")[0]
@@ -68,18 +68,18 @@ def test_the_reference_names_what_the_registry_has(path: str) -> None:
 
 
 @pytest.mark.parametrize("what", LISTED)
-def test_raydr_list_names_what_the_registry_has(what: str) -> None:
+def test_raydr_list_has_the_names_of_the_registry(what: str) -> None:
     assert list(CATALOGUES[what]()) == list(LISTED[what])
 
 
-def test_a_scenario_may_ask_for_every_metric_and_no_other() -> None:
+def test_a_scenario_accepts_exactly_the_known_metrics() -> None:
     assert list(DEFAULT_METRICS) == list(METRICS)
     assert tiny_scenario(metrics=list(METRICS), data__holdout=0.2).metrics == tuple(METRICS)
     with pytest.raises(ScenarioError, match=r"no metric 'nap_10' \(did you mean npa_10\?\)"):
         tiny_scenario(metrics=["nap_10"])
 
 
-def test_the_report_writes_methods_as_their_papers_do_and_others_as_they_are() -> None:
+def test_the_report_writes_methods_as_their_papers_do() -> None:
     assert {kind: wording.method_name({"method": {"kind": kind}}) for kind in [*METHODS, "of-old"]} == {
         **{kind: method.title for kind, method in METHODS.items()},
         "of-old": "of-old",
@@ -91,13 +91,13 @@ def names(kinds: Iterable[str]) -> str:
 
 
 @pytest.mark.parametrize("path", ["clients.partition", "method.embedder"])
-def test_an_unknown_kind_is_told_all_that_there_are(path: str) -> None:
+def test_the_error_for_an_unknown_kind_lists_all_kinds(path: str) -> None:
     content = tiny() | {"method": {"kind": "sense", "anchors": 5}}
     with pytest.raises(ScenarioError, match=f"must be one of {names(CHOICES[path])}"):
         read(content, {path: {"kind": "?"}})
 
 
-def test_two_things_by_one_name_and_latecomers_are_refused() -> None:
+def test_duplicate_and_late_registrations_are_refused() -> None:
     class One(Settings):
         kind: Literal["one"] = "one"
 

@@ -21,7 +21,7 @@ def pins(name: str) -> Mapping[str, Version]:
 
 
 @pytest.mark.parametrize("asked", [Requirement(line) for line in requirements()], ids=str)
-def test_the_least_version_is_one_that_is_tested(asked: Requirement) -> None:
+def test_the_lowest_version_is_tested(asked: Requirement) -> None:
     """The comment above `lowest` in the Makefile says how to renew constraints-lowest.txt."""
     (least,) = [Version(each.version) for each in asked.specifier if each.operator == ">="]
     lowest = pins("constraints-lowest.txt")[canonicalize_name(asked.name)]
@@ -29,7 +29,7 @@ def test_the_least_version_is_one_that_is_tested(asked: Requirement) -> None:
     assert asked.specifier.contains(pins("constraints.txt")[canonicalize_name(asked.name)])
 
 
-def test_the_fast_suite_passed_on_the_least_versions() -> None:
+def test_the_fast_suite_passed_on_the_lowest_versions() -> None:
     """After a change of a bound, `make lowest` writes the digest."""
     assert PINS.read_text().splitlines()[0] == HEAD + digest()
 

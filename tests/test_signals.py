@@ -26,7 +26,7 @@ def number(request: pytest.FixtureRequest) -> Iterator[int]:
     signal.signal(request.param, before)
 
 
-def test_a_signal_waits_for_the_end_of_the_block_and_is_handled_there(number: int) -> None:
+def test_a_signal_is_handled_at_the_end_of_the_block(number: int) -> None:
     reached = []
 
     def work() -> None:
@@ -41,7 +41,7 @@ def test_a_signal_waits_for_the_end_of_the_block_and_is_handled_there(number: in
         signal.raise_signal(number)
 
 
-def test_without_a_signal_nothing_changes(number: int) -> None:
+def test_the_handler_is_restored_without_a_signal(number: int) -> None:
     before = signal.getsignal(number)
     with signals_deferred():
         pass
@@ -51,7 +51,7 @@ def test_without_a_signal_nothing_changes(number: int) -> None:
     assert signal.getsignal(number) is before
 
 
-def test_what_a_handler_sets_for_the_other_signal_stays() -> None:
+def test_a_handler_may_change_the_handler_of_another_signal() -> None:
     """As raydr's command ignores both from the first on, so that nothing interrupts its cleaning up."""
     numbers = (signal.SIGINT, signal.SIGTERM)
 
@@ -73,7 +73,7 @@ def test_what_a_handler_sets_for_the_other_signal_stays() -> None:
             signal.signal(number, handler)
 
 
-def test_other_threads_leave_the_handlers_alone(number: int) -> None:
+def test_other_threads_do_not_change_the_handlers(number: int) -> None:
     seen = []
 
     def work() -> None:
@@ -87,7 +87,7 @@ def test_other_threads_leave_the_handlers_alone(number: int) -> None:
     assert seen == [True]
 
 
-def test_a_signal_while_barnes_hut_makes_its_tree_does_not_crash_the_process() -> None:
+def test_a_signal_during_barnes_hut_does_not_crash_the_process() -> None:
     """The tree frees what it never allocated if an exception comes while openTSNE looks for the map's extent."""
     script = """
 import signal

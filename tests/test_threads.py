@@ -15,7 +15,7 @@ def blas_threads() -> set[int]:
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_the_limit_stands_whoever_is_done_first(first: int) -> None:
+def test_the_limit_holds_until_the_last_thread_leaves(first: int) -> None:
     """Of two threads within it, each may leave first."""
     within, leave = threading.Barrier(3), [threading.Event(), threading.Event()]
     seen: dict[int, set[int]] = {}
@@ -38,7 +38,7 @@ def test_the_limit_stands_whoever_is_done_first(first: int) -> None:
         assert blas_threads() == {2}, "what was before is back"
 
 
-def test_the_limit_holds_in_a_thread_though_another_has_set_one_before() -> None:
+def test_the_limit_holds_in_a_second_thread() -> None:
     """The server part runs in a thread beside the one that Ray's worker process began with."""
     seen: list[set[int]] = []
 
@@ -69,7 +69,7 @@ def test_an_error_lifts_the_limit() -> None:
         assert told == ["on", "off", "on"]
 
 
-def test_torch_keeps_to_one_thread_too() -> None:
+def test_torch_uses_one_thread() -> None:
     import torch
 
     from raydr.methods.fedne.encoder import one_torch_thread

@@ -38,7 +38,7 @@ MemoryError: cannot allocate
         pytest.param(TRACEBACK, "MemoryError: cannot allocate", id="Python's"),
     ],
 )
-def test_the_last_words_of_a_worker_are_found_in_its_log(tmp_path: Path, text: str, words: str) -> None:
+def test_the_last_error_of_a_worker_is_found_in_its_log(tmp_path: Path, text: str, words: str) -> None:
     assert ray_health.last_words(tmp_path) is None
     (tmp_path / "raylet.err").write_text("of one without a log\n")
     (tmp_path / "worker-2.err").touch()
@@ -72,7 +72,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Iterat
 Answers = Callable[[Iterator[Exception | None]], None]
 
 
-def test_no_worker_in_time_is_a_failed_run_with_what_its_log_says(
+def test_a_run_without_a_worker_in_time_fails_with_the_error_of_its_log(
     answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_health, "FIRST_WORKER_S", 0.0)
@@ -86,7 +86,7 @@ def test_no_worker_in_time_is_a_failed_run_with_what_its_log_says(
     assert str(failed.value).endswith("/worker-0.err). Type this.")
 
 
-def test_workers_that_end_before_they_begin_are_a_failed_run_at_once(answers: Answers) -> None:
+def test_a_run_fails_at_once_if_workers_end_during_their_start(answers: Answers) -> None:
     answers(iter([WorkerCrashedError()]))
     with pytest.raises(
         RunError, match=r"No Ray worker started here \(The worker died .*\)\. A worker's log says"
@@ -94,31 +94,31 @@ def test_workers_that_end_before_they_begin_are_a_failed_run_at_once(answers: An
         ray_health.require_worker("here", "Type this.")
 
 
-def test_where_no_log_says_anything_the_logs_are_named(answers: Answers, tmp_path: Path) -> None:
+def test_the_logs_are_named_if_none_has_an_error(answers: Answers, tmp_path: Path) -> None:
     (tmp_path / "worker-0.err").unlink()
     answers(iter([WorkerCrashedError()]))
     with pytest.raises(RunError, match=r"\. None of the logs in /.* says why\. Type this\.$"):
         ray_health.require_worker("here", "Type this.")
 
 
-def test_a_slow_worker_is_waited_for(answers: Answers) -> None:
+def test_a_slow_worker_is_accepted(answers: Answers) -> None:
     given = iter([*[GetTimeoutError()] * 9, None])
     answers(given)
     ray_health.require_worker("here", "Type this.")
     assert not list(given)
 
 
-def test_a_worker_that_fails_is_alive(answers: Answers) -> None:
+def test_a_worker_that_raises_is_alive(answers: Answers) -> None:
     answers(iter([RayTaskError("task", "Traceback", ValueError(), ip="127.0.0.1")]))
     ray_health.require_worker("here", "Type this.")
 
 
-def test_the_first_sign_waits_for_no_resource() -> None:
+def test_the_first_task_needs_no_resource() -> None:
     """So a cluster that is busy is not taken for one whose workers do not start."""
     assert ray_health._task._default_options == {"num_cpus": 0, "max_retries": 0}
 
 
-def test_the_object_store_leaves_room_in_a_limited_address_space() -> None:
+def test_the_object_store_fits_a_limited_address_space() -> None:
     before = ray_constants.DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES
     with store_within(None):
         assert before == ray_constants.DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES

@@ -213,9 +213,7 @@ def following(head: Place, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.slow
-def test_a_job_gives_the_bits_of_the_local_run_and_names_the_files_of_its_client(
-    head: Place, tmp_path: Path
-) -> None:
+def test_a_job_matches_the_local_run_and_names_local_files(head: Place, tmp_path: Path) -> None:
     path = table(tmp_path)
     data = {"path": "north.csv", "label": "kind", "scale": "standard"}
     file = tiny_file(tmp_path, data=data, runtime={"federation": "ray", "checkpoint_every": 0})
@@ -264,7 +262,7 @@ def test_a_job_gives_the_bits_of_the_local_run_and_names_the_files_of_its_client
 
 
 @pytest.mark.slow
-def test_a_sweep_that_is_sent_comes_back_whole_with_the_bits_of_one_here(head: Place, tmp_path: Path) -> None:
+def test_a_submitted_sweep_matches_a_local_sweep(head: Place, tmp_path: Path) -> None:
     table(tmp_path)
     tiny_file(tmp_path, data={"path": "north.csv", "label": "kind"})
     file = tmp_path / "sweep.yaml"
@@ -293,9 +291,7 @@ def test_a_sweep_that_is_sent_comes_back_whole_with_the_bits_of_one_here(head: P
 
 
 @pytest.mark.slow
-def test_a_job_that_is_refused_on_the_head_ends_with_the_status_of_the_run(
-    head: Place, tmp_path: Path
-) -> None:
+def test_a_job_refused_on_the_head_has_the_exit_status_of_the_run(head: Place, tmp_path: Path) -> None:
     file = tiny_file(tmp_path, data={"path": "/nowhere/at all.csv"})
     done = head.raydr("submit", str(file), "--address", head.url)
     assert (done.returncode, done.stdout) == (2, "")
@@ -305,7 +301,7 @@ def test_a_job_that_is_refused_on_the_head_ends_with_the_status_of_the_run(
 
 
 @pytest.mark.slow
-def test_a_job_killed_half_way_is_told_as_killed(head: Place, tmp_path: Path) -> None:
+def test_a_killed_job_is_reported_as_killed(head: Place, tmp_path: Path) -> None:
     with following(head, "submit", endless(tmp_path)) as process:
         job = said_by(process, r"^job (\S+):")
         said_by(process, "^(scaling)")
@@ -319,7 +315,7 @@ def test_a_job_killed_half_way_is_told_as_killed(head: Place, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_a_full_disk_at_the_head_is_told_as_that(head: Place, tmp_path: Path) -> None:
+def test_a_full_disk_at_the_head_is_reported(head: Place, tmp_path: Path) -> None:
     if not head.tiny:
         pytest.skip("no file system of one's own can be mounted here")
     filling = head.tmp / "filling"
@@ -340,7 +336,9 @@ def test_a_full_disk_at_the_head_is_told_as_that(head: Place, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_ctrl_c_without_a_terminal_leaves_the_job_and_says_how_to_go_on(head: Place, tmp_path: Path) -> None:
+def test_ctrl_c_without_a_terminal_keeps_the_job_and_names_the_next_command(
+    head: Place, tmp_path: Path
+) -> None:
     with following(head, "submit", endless(tmp_path)) as process:
         job = said_by(process, r"^job (\S+):")
         said_by(process, "^(scaling)")
@@ -399,7 +397,7 @@ def read_until(terminal: int, words: bytes | None) -> bytes:
 
 
 @pytest.mark.slow
-def test_a_head_that_goes_away_while_it_is_followed_is_told_and_one_that_comes_back_is_heard_on(
+def test_a_lost_head_is_reported_and_followed_again_after_its_return(
     head: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "SILENCE_S", 3.0)
@@ -477,7 +475,7 @@ def cut(end: socket.socket) -> None:
 
 
 @pytest.mark.slow
-def test_a_token_that_is_refused_and_one_that_lacks(head: Place, tmp_path: Path) -> None:
+def test_a_wrong_and_a_missing_token_are_refused(head: Place, tmp_path: Path) -> None:
     file = str(tiny_file(tmp_path))
     other = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     for environment, words in ((other, "refused the token"), ({}, "requires a token")):
@@ -495,7 +493,7 @@ def test_a_token_that_is_refused_and_one_that_lacks(head: Place, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_a_job_that_nobody_sent(head: Place) -> None:
+def test_an_unknown_job_is_refused(head: Place) -> None:
     with head.heard() as dashboard, pytest.raises(OutputError, match="has no raydr job 'nobody'"):
         dashboard.job("nobody")
 
@@ -546,7 +544,7 @@ def stand_in() -> Iterator[Callable[[bytes], tuple[str, list[str]]]]:
         server.server_close()
 
 
-def test_nobody_at_an_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_address_without_a_service_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     assert status(["submit", str(tiny_file(tmp_path)), "--address", url]) == 2
     assert f"No Ray dashboard answers at {url} (connection refused)" in paragraph(capsys)
@@ -554,7 +552,7 @@ def test_nobody_at_an_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "is not the address of a Ray dashboard" in paragraph(capsys)
 
 
-def test_something_else_at_an_address(stand_in: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_address_of_another_service_is_refused(stand_in: Any, capsys: pytest.CaptureFixture[str]) -> None:
     url, _ = stand_in(b"<html>welcome</html>")
     assert status(["jobs", "--address", url]) == 2
     assert "is not a Ray dashboard" in paragraph(capsys)
@@ -573,7 +571,7 @@ def test_another_release_of_ray_is_refused_with_both_versions(
     assert asked == ["/api/version"], "nothing was sent"
 
 
-def test_a_bad_scenario_is_refused_before_anything_is_asked(
+def test_an_invalid_scenario_is_refused_before_any_request(
     tmp_path: Path, stand_in: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url, asked = stand_in(b"{}")
@@ -612,7 +610,7 @@ def test_jobs_need_an_address(capsys: pytest.CaptureFixture[str], monkeypatch: p
         Kept(10**9),
     ],
 )
-def test_what_is_told_is_heard(told: Any) -> None:
+def test_an_event_survives_the_log(told: Any) -> None:
     line = line_of(told)
     assert line is not None
     assert "\n" not in line
@@ -634,11 +632,11 @@ def test_what_is_told_is_heard(told: Any) -> None:
         "{" * 100_000,
     ],
 )
-def test_other_lines_of_a_log_tell_nothing(line: str) -> None:
+def test_other_lines_of_a_log_are_not_events(line: str) -> None:
     assert message_in(line) is None
 
 
-def test_rounds_and_checkpoints_are_not_for_a_log() -> None:
+def test_rounds_and_checkpoints_are_not_logged() -> None:
     assert (
         line_of(
             RoundEnded(
@@ -650,7 +648,7 @@ def test_rounds_and_checkpoints_are_not_for_a_log() -> None:
     assert line_of(CheckpointTaken(1, b"state")) is None
 
 
-def test_a_package_has_raydr_whole_and_is_the_same_each_time(tmp_path: Path) -> None:
+def test_a_package_has_all_of_raydr_and_is_reproducible(tmp_path: Path) -> None:
     package = shipping.packed({"scenario.yaml": b"name: x"})
     assert package.name == shipping.packed({"scenario.yaml": b"name: x"}).name
     assert package.name != shipping.packed({"scenario.yaml": b"name: y"}).name
@@ -677,14 +675,14 @@ def test_a_package_has_raydr_whole_and_is_the_same_each_time(tmp_path: Path) -> 
     assert int(done.stdout.split()[2]) == len(shipped())
 
 
-def test_what_is_too_large_for_a_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipping, "LARGEST", 10**6)
     noise = np.random.default_rng(0).bytes(2 * 10**6)
     with pytest.raises(DataError, match=r"larger than 1 MB.*files/0/noise"):
         shipping.packed({"files/0/noise": noise})
 
 
-def test_a_table_that_does_not_fit_stays_and_is_told_of(
+def test_a_table_that_does_not_fit_is_not_sent_and_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = str(tiny_file(tmp_path, data={"path": "north.csv"}))
@@ -700,7 +698,9 @@ def test_a_table_that_does_not_fit_stays_and_is_told_of(
     assert yaml.safe_load(bytes(stays.work["scenario.yaml"]))["data"]["path"] == str(path.resolve())  # type: ignore[arg-type]
 
 
-def test_a_folders_data_set_and_anchors_come_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_set_and_anchors_of_a_folder_are_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("RAYDR_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
@@ -719,7 +719,7 @@ def test_a_folders_data_set_and_anchors_come_along(tmp_path: Path, monkeypatch: 
     assert "files/0/north.csv" in sense.work  # once, though two keys name it
 
 
-def test_a_folder_that_came_back_names_the_clients_files(tmp_path: Path) -> None:
+def test_a_returned_folder_names_the_local_files(tmp_path: Path) -> None:
     scenario = tiny_scenario(data={"path": "/there/files/0/north.csv"})
     from raydr.scenarios.schema.reading import dump
 
@@ -739,9 +739,7 @@ def in_a_session(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return logs
 
 
-def test_a_folder_is_kept_in_parts_and_put_together_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_kept_in_parts_and_reassembled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_artifacts, "PART", 1000)
     logs = in_a_session(tmp_path, monkeypatch)
     kept = tmp_path / "run"
@@ -797,7 +795,7 @@ ARCHIVES: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("case", ARCHIVES)
-def test_an_archive_that_cannot_be_unpacked_is_told_in_one_paragraph(
+def test_an_unusable_archive_is_refused_in_one_paragraph(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content, said = ARCHIVES[case]
@@ -867,7 +865,7 @@ def test_a_folder_that_cannot_be_kept_leaves_no_parts(
         job_artifacts.keep(tmp_path / "noise", "job-2")
 
 
-def test_an_environment_that_lacks_something_is_told_by_name() -> None:
+def test_a_missing_package_of_the_environment_is_named() -> None:
     import ray
 
     assert node_check.wrong(shipping.requirements(), ray.__version__) is None
@@ -878,12 +876,12 @@ def test_an_environment_that_lacks_something_is_told_by_name() -> None:
     assert "not the head's 1.0" in str(node_check.wrong([], "1.0"))
 
 
-def test_a_python_that_is_too_old_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_check, "OLDEST", (4, 0))
     assert "raydr needs 4.0 or newer" in str(node_check.wrong([], ""))
 
 
-def test_a_sweep_that_cannot_be_run_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+def test_an_invalid_sweep_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
     sweep = tmp_path / "sweep.yaml"
     tiny_file(tmp_path)
     sweep.write_text(yaml.safe_dump({"name": "s", "base": "tiny.yaml", "space": {"clients.count": [0]}}))
@@ -892,7 +890,7 @@ def test_a_sweep_that_cannot_be_run_is_refused_before_anything_is_sent(tmp_path:
 
 
 @pytest.mark.parametrize("form", ["file", "inner"])
-def test_a_sweep_is_sent_with_its_base_and_the_files_of_it(tmp_path: Path, form: str) -> None:
+def test_a_sweep_is_sent_with_its_base_and_files(tmp_path: Path, form: str) -> None:
     table(tmp_path)
     base = tiny() | {"data": {"path": str(tmp_path / "north.csv")}}
     tiny_file(tmp_path, data=base["data"])
@@ -911,7 +909,7 @@ def test_a_sweep_is_sent_with_its_base_and_the_files_of_it(tmp_path: Path, form:
 # --- the page -------------------------------------------------------------------------------------------------------
 
 
-def test_the_manifests_fit_their_schemas() -> None:
+def test_the_manifests_match_their_schemas() -> None:
     import jsonschema
     import ray.autoscaler
 
@@ -926,7 +924,7 @@ def test_the_manifests_fit_their_schemas() -> None:
     jsonschema.validate(yaml.safe_load((PAGE.parent / "cluster" / "autoscaling.yaml").read_text()), own)
 
 
-def test_the_page_gives_the_limits_that_there_are() -> None:
+def test_the_page_has_the_current_limits() -> None:
     text = PAGE.read_text()
     assert f"at most {shipping.LARGEST / 1e6:.0f} MB" in text
     assert f"at most {job_artifacts.LARGEST / 1e9:.0f} GB" in text
@@ -935,7 +933,7 @@ def test_the_page_gives_the_limits_that_there_are() -> None:
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
+def test_the_commands_of_the_page_run(tmp_path: Path) -> None:
     """A head and two nodes on loopback, closed by a token, and a job of two sites; on ports that are free here."""
     block = re.search(r"^```bash\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     assert block is not None
@@ -1032,7 +1030,7 @@ def certificates(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_a_run_on_a_cluster_that_speaks_tls_has_the_bits_of_one_here(tmp_path: Path) -> None:
+def test_a_run_on_a_cluster_with_tls_matches_a_local_run(tmp_path: Path) -> None:
     short = tempfile.mkdtemp(prefix="rj", dir="/tmp")
     mark, port = uuid.uuid4().hex, free_port()
     environment = {

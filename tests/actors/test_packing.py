@@ -15,7 +15,7 @@ PLENTY = 2**50
 
 
 @pytest.mark.parametrize("cores", [1, 2, 16])
-def test_clients_share_actors_once_they_are_too_many_for_the_cores(cores: int) -> None:
+def test_clients_share_actors_if_they_outnumber_the_cores(cores: int) -> None:
     most = ACTORS_PER_CORE * cores
     for clients in range(1, most + 1):
         assert actors_for(clients, "auto", cores, PLENTY) == clients
@@ -24,7 +24,7 @@ def test_clients_share_actors_once_they_are_too_many_for_the_cores(cores: int) -
 
 
 @pytest.mark.parametrize("rows_bytes", [0, 2**30])
-def test_clients_share_actors_once_these_need_more_than_a_quarter_of_the_memory(rows_bytes: int) -> None:
+def test_clients_share_actors_if_actors_need_a_quarter_of_the_memory(rows_bytes: int) -> None:
     just_enough = 4 * (10 * ACTOR_BYTES + rows_bytes)
     assert actors_for(10, "auto", 2, just_enough, rows_bytes) == 10
     assert actors_for(10, "auto", 2, just_enough - 4, rows_bytes) == 2
@@ -42,7 +42,7 @@ def test_there_are_never_more_actors_than_clients() -> None:
                 assert all(shared)
 
 
-def test_what_is_asked_for_is_taken_at_its_word() -> None:
+def test_a_stated_packing_is_used() -> None:
     assert actors_for(1000, "per-client", 1, 0) == 1000
     assert actors_for(1000, 7, 1, 0) == 7
 
@@ -75,17 +75,17 @@ def test_clients_that_train_as_one_share_actors() -> None:
         (seating(2, "auto", 2, 0, batched=True), "2 clients in 2 actors and a coordinator"),
     ],
 )
-def test_a_line_says_who_lives_where_and_why(seats: object, line: str) -> None:
+def test_the_line_names_actors_and_the_reason_for_packing(seats: object, line: str) -> None:
     assert seats.line == line  # type: ignore[attr-defined]
 
 
-def test_without_a_terminal_too_the_line_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_line_is_printed_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with heard_on_terminal() as listener:
         listener(Seated("10 clients in 10 actors and a coordinator"))
         listener(StageStarted("clients"))
     assert capsys.readouterr().err.splitlines() == ["10 clients in 10 actors and a coordinator"]
 
 
-def test_the_rule_knows_no_ray() -> None:
+def test_the_packing_rule_does_not_import_ray() -> None:
     script = "import sys, raydr.actors.packing; sys.exit('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -7,7 +7,7 @@ import pytest
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 3, 8])
-def test_every_actor_finds_room_on_a_gpu(gpus: int) -> None:
+def test_every_actor_fits_on_a_gpu(gpus: int) -> None:
     from raydr.actors.packing import gpu_share
 
     for actors in range(1, 60):
@@ -19,7 +19,7 @@ def test_every_actor_finds_room_on_a_gpu(gpus: int) -> None:
         )
 
 
-def test_actors_ask_for_gpus_only_where_clients_may_use_them(cluster: None) -> None:
+def test_actors_request_gpus_only_if_clients_may_use_them(cluster: None) -> None:
     from raydr.actors.placement import place
     from raydr.actors.resources import Room
 
@@ -31,7 +31,7 @@ def test_actors_ask_for_gpus_only_where_clients_may_use_them(cluster: None) -> N
 
 
 @pytest.mark.parametrize(("clients", "actors"), [(1, 1), (5, 2), (7, 3), (4, 4)])
-def test_clients_live_in_order_each_with_its_own_rows(cluster: None, clients: int, actors: int) -> None:
+def test_clients_are_placed_in_order_with_their_own_rows(cluster: None, clients: int, actors: int) -> None:
     import ray
 
     from raydr.actors.placement import place
@@ -50,7 +50,7 @@ def test_clients_live_in_order_each_with_its_own_rows(cluster: None, clients: in
             assert known == fingerprint(parts[client])
 
 
-def test_each_site_has_an_actor_of_its_own_in_order(cluster: None) -> None:
+def test_each_site_has_its_own_actor_in_order(cluster: None) -> None:
     import ray
 
     from raydr.actors.placement import place

@@ -44,7 +44,7 @@ def made() -> Path:
 
 
 @pytest.mark.parametrize("setting", SETTINGS[:2])
-def test_a_rays_folder_lies_where_temporary_files_are_to_lie(
+def test_rays_folder_is_in_the_folder_for_temporary_files(
     short: Path, monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
     assert made() == Path("/tmp")
@@ -52,9 +52,7 @@ def test_a_rays_folder_lies_where_temporary_files_are_to_lie(
     assert made() == short
 
 
-def test_a_path_that_is_too_long_for_sockets_is_passed_over(
-    short: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_that_is_too_long_for_sockets_is_skipped(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     longest = ray_processes._LONGEST_PLACE
     monkeypatch.setenv("TMPDIR", str(long(short, longest)))
     assert made() == long(short, longest), "of the longest that will do"
@@ -65,7 +63,7 @@ def test_a_path_that_is_too_long_for_sockets_is_passed_over(
         validate_socket_filepath(f"{long(short, longest + 1)}/raydr-12345678/{ray_processes.INSIDE}/{SOCKET}")
 
 
-def test_no_place_for_it_is_an_error_that_helps(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_folder_is_an_error_with_a_remedy(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
 
     def full(**options: str) -> str:
@@ -81,7 +79,7 @@ def test_no_place_for_it_is_an_error_that_helps(short: Path, monkeypatch: pytest
     assert refused.value.exit_code == 2
 
 
-def test_logs_are_named_as_far_as_there_are_any(tmp_path: Path) -> None:
+def test_the_logs_or_else_the_folder_are_named(tmp_path: Path) -> None:
     assert ray_processes.logs_in(tmp_path) == tmp_path
     logs = tmp_path / ray_processes.INSIDE / "session_2026-01-31_12-00-00_123456_7" / "logs"
     logs.mkdir(parents=True)

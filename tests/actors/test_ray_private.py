@@ -23,7 +23,7 @@ def test_no_other_module_uses_a_private_part_of_ray() -> None:
     assert found == {"actors/ray_private.py"}
 
 
-def test_the_bounds_on_ray_are_those_of_the_package() -> None:
+def test_the_bounds_on_ray_match_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     bounds = ">={},<{}".format(
         *(".".join(map(str, each)) for each in (ray_private._OLDEST, ray_private._NEXT))

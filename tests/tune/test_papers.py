@@ -44,7 +44,7 @@ def table_of(asked: Sweep) -> TableSearch:
     return asked.search
 
 
-def test_every_table_and_figure_has_a_file_that_says_which_it_is() -> None:
+def test_each_table_and_figure_has_its_file() -> None:
     wanted = {f"{paper.lower()}-{where.replace(' ', '-')}": (paper, where) for paper, where in places()}
     assert set(KNOWN) == {*wanted, *OWN}
     for name, (paper, where) in wanted.items():
@@ -54,7 +54,7 @@ def test_every_table_and_figure_has_a_file_that_says_which_it_is() -> None:
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_every_cell_can_be_run_or_says_why_it_cannot(name: str) -> None:
+def test_each_cell_can_be_run_or_has_a_reason(name: str) -> None:
     asked = whole(name)
     if not any(cell.default for cell in cells(table_of(asked))):
         with pytest.raises(ScenarioError, match=f"{name} cannot be run"):
@@ -66,7 +66,7 @@ def test_every_cell_can_be_run_or_says_why_it_cannot(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_values_of_the_pooled_map_are_of_runs_that_draw_it(name: str) -> None:
+def test_pooled_values_come_from_runs_with_a_pooled_map(name: str) -> None:
     asked = whole(name)
     table = table_of(asked)
     for cell in cells(table):
@@ -75,7 +75,7 @@ def test_values_of_the_pooled_map_are_of_runs_that_draw_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_numbers_are_such_as_their_metrics_have(name: str) -> None:
+def test_numbers_are_in_the_range_of_their_metric(name: str) -> None:
     for cell in cells(table_of(whole(name))):
         if cell.published is None:
             continue
@@ -84,7 +84,7 @@ def test_numbers_are_such_as_their_metrics_have(name: str) -> None:
         assert (cell.published.deviation or 0) < 0.2
 
 
-def test_results_that_come_with_raydr_are_of_the_tables_as_they_are() -> None:
+def test_shipped_results_match_the_shipped_tables() -> None:
     """A number that is mended in a file and not in what was made from it would stand in the docs as the paper's."""
     for path in shipped_results():
         found = read_paper_table(path)

@@ -92,12 +92,12 @@ def test_numbers_are_read_as_papers_print_them() -> None:
         ({"columns": [{"name": "a"}], "groups": [{"rows": [{"name": "N", "metric": "npa"}]}]}, "npa_1"),
     ],
 )
-def test_a_table_that_cannot_be_is_refused(change: dict[str, Any], said: str) -> None:
+def test_an_invalid_table_is_refused(change: dict[str, Any], said: str) -> None:
     with pytest.raises(ScenarioError, match=said):
         search_of(read_table(content(**change)))
 
 
-def test_a_table_has_no_space_and_a_sweep_is_no_table() -> None:
+def test_a_table_has_no_space_and_a_sweep_is_not_a_table() -> None:
     with pytest.raises(ScenarioError, match="Leave out space"):
         read_table(content() | {"space": {"method.landmarks": [3, 4]}})
     with pytest.raises(ScenarioError, match="a sweep without a published table"):
@@ -106,7 +106,7 @@ def test_a_table_has_no_space_and_a_sweep_is_no_table() -> None:
         read_table({"name": "s", "base": tiny()})
 
 
-def test_cells_of_one_scenario_are_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_with_the_same_scenario_share_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two groups by two scenarios, each once as published and once by default; the pooled map is the default's."""
     assert search_of(read_table(content())).count == 8
     ran = inline(monkeypatch)
@@ -146,7 +146,7 @@ def test_cells_of_one_scenario_are_one_run(tmp_path: Path, monkeypatch: pytest.M
     assert table.heading["date"]
 
 
-def test_what_fails_is_a_cell_that_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_cell_has_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inline(monkeypatch)
     groups = [
         {"name": "3", "rows": [{"name": "NPA", "metric": "npa_10"}]},
@@ -164,7 +164,7 @@ def test_what_fails_is_a_cell_that_says_why(tmp_path: Path, monkeypatch: pytest.
     assert "150 rows cannot give 200 clients" in page
 
 
-def test_what_is_shorter_than_the_table_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reduced_table_records_its_reductions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inline(monkeypatch)
     quick = {"base": {"data.rows": 60}, "repeats": 1}
     result = raydr.reproduce(
@@ -183,7 +183,7 @@ def test_what_is_shorter_than_the_table_says_so(tmp_path: Path, monkeypatch: pyt
         read_table(content(), only=("NPB",))
 
 
-def test_only_one_row_keeps_the_group_that_has_its_pooled_values() -> None:
+def test_a_single_row_keeps_the_group_of_its_pooled_values() -> None:
     groups = [
         {
             "name": "ours",
@@ -201,7 +201,7 @@ def test_only_one_row_keeps_the_group_that_has_its_pooled_values() -> None:
     assert kept == {"ours": ["B"], "theirs": ["B"]}
 
 
-def test_a_table_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_table_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as first:
         inline(first, dies_after=1)
         with pytest.raises(Interrupted) as caught:
@@ -222,7 +222,7 @@ def test_a_table_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: p
     assert values(whole.folder) == values(other.folder)
 
 
-def test_a_table_none_of_which_can_be_run_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_table_that_cannot_be_run_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="p0 cannot be run: it lists data sets"):
         raydr.reproduce(content(unmeasured="it lists data sets"), out=tmp_path / "p0")
     assert not list(tmp_path.iterdir())
@@ -265,7 +265,7 @@ def test_within_one_standard_deviation_is_neither_better_nor_worse() -> None:
     assert cell(SeedMean(0.2, None), SeedMean(-0.1, None), "federated.sc").ratio is None
 
 
-def test_the_catalogue_says_how_the_latest_run_came_out(
+def test_the_catalogue_has_the_result_of_the_latest_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inline(monkeypatch)
@@ -286,7 +286,7 @@ def test_the_catalogue_says_how_the_latest_run_came_out(
 
 
 @pytest.mark.usefixtures("edits_accepted")
-def test_the_page_is_made_again_and_a_damaged_table_is_refused(
+def test_the_page_is_rewritten_and_a_damaged_table_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     inline(monkeypatch)
@@ -303,7 +303,7 @@ def test_the_page_is_made_again_and_a_damaged_table_is_refused(
         write_paper_report(folder)
 
 
-def test_the_page_of_papers_is_made_from_the_results() -> None:
+def test_the_page_of_papers_matches_the_results() -> None:
     kept = papers_reference.PAGE.read_text(encoding="utf-8").partition(papers_reference.MARK)[2]
     assert kept == papers_reference.reference(), (
         "run `python tests/papers_reference.py` to renew docs/papers.md"

@@ -39,7 +39,7 @@ def planned(asked: Sweep, capacity: Capacity = ROOMY) -> SweepPlan:
     return plan_of_sweep(asked, capacity=capacity, data_dir=None)
 
 
-def test_bytes_and_failures_are_those_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planned_bytes_and_failures_match_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = planned(tiny_sweep())
     inline(monkeypatch)
     rows = table(sweep(tiny_sweep(), out=tmp_path / "swept"))
@@ -61,7 +61,7 @@ def test_bytes_and_failures_are_those_of_the_table(tmp_path: Path, monkeypatch: 
         ({"cpus": 5}, [(4, 16.0)], 0),
     ],
 )
-def test_as_many_at_once_as_cores_and_memory_allow(
+def test_cores_and_memory_limit_simultaneous_trials(
     trial: dict[str, Any], nodes: list[tuple[int, float]], at_once: int
 ) -> None:
     plan = planned(tiny_sweep(trial=trial), machines(*nodes))
@@ -69,7 +69,7 @@ def test_as_many_at_once_as_cores_and_memory_allow(
     assert plan.fits == (at_once > 0)
 
 
-def test_a_trial_has_what_it_states_or_the_share_of_its_cores() -> None:
+def test_a_trial_has_its_stated_memory_or_the_share_of_its_cores() -> None:
     one = max(
         sum(process.count * process.bytes for process in plan.memory)
         for each in planned(tiny_sweep()).planned
@@ -82,7 +82,7 @@ def test_a_trial_has_what_it_states_or_the_share_of_its_cores() -> None:
     assert not planned(tiny_sweep(trial={"memory_gib": 0.01}), machines((4, 16.0))).fits
 
 
-def test_time_is_that_of_the_trials_shared_by_those_at_once() -> None:
+def test_time_is_shared_by_simultaneous_trials() -> None:
     asked = tiny_sweep(space={"clients.count": [3]}, repeats=4)
     alone, beside = planned(asked, machines((1, 100.0))), planned(asked, machines((4, 400.0)))
     assert alone.seconds == pytest.approx(4 * beside.seconds)
@@ -91,7 +91,7 @@ def test_time_is_that_of_the_trials_shared_by_those_at_once() -> None:
     assert alone.seconds == pytest.approx(4 * point.seconds)
 
 
-def test_many_points_are_planned_by_some_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_points_are_planned_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = tiny_sweep(space={"method.landmarks": list(range(10, 20))})
     whole = planned(asked)
     monkeypatch.setattr(planning, "MOST_POINTS", 5)
@@ -101,11 +101,11 @@ def test_many_points_are_planned_by_some_of_them(monkeypatch: pytest.MonkeyPatch
     assert part.bytes_up == pytest.approx(whole.bytes_up, rel=0.05)
 
 
-def test_max_trials_is_heeded() -> None:
+def test_max_trials_limits_a_plan() -> None:
     assert planned(tiny_sweep(max_trials=3)).trials == 3
 
 
-def test_a_point_is_planned_as_its_scenario_is() -> None:
+def test_a_point_is_planned_like_its_scenario() -> None:
     capacity = machines((1, 100.0))
     asked = tiny_sweep(space={"method.landmarks": [12]})
     first = search_of(asked).point(0, {})

@@ -27,7 +27,7 @@ def values(sweep: Sweep) -> list[dict[str, Any]]:
     return [dict(point.values) for point in found if point is not None]
 
 
-def test_a_grid_is_every_combination_in_the_files_order() -> None:
+def test_a_grid_has_every_combination_in_the_order_of_the_file() -> None:
     assert values(swept({"clients.count": [3, 5], "method.landmarks": {"grid": [12, 24]}})) == [
         {"clients.count": clients, "method.landmarks": landmarks}
         for clients in (3, 5)
@@ -35,7 +35,7 @@ def test_a_grid_is_every_combination_in_the_files_order() -> None:
     ]
 
 
-def test_an_axis_applies_by_its_conditions_and_its_key_is_left_out_elsewhere() -> None:
+def test_an_axis_is_left_out_where_its_condition_fails() -> None:
     sweep = swept(
         {
             "method.kind": ["fed-tsne", "sense", "fed-umap"],
@@ -64,7 +64,7 @@ def test_an_axis_applies_by_its_conditions_and_its_key_is_left_out_elsewhere() -
     assert point.scenario(0).method.kind == "sense"
 
 
-def test_the_first_alternative_that_holds_gives_the_values() -> None:
+def test_the_first_alternative_that_holds_is_used() -> None:
     sweep = swept(
         {
             "clients.count": [3, 5],
@@ -81,12 +81,12 @@ def test_the_first_alternative_that_holds_gives_the_values() -> None:
     ]
 
 
-def test_points_that_make_the_same_scenario_are_one() -> None:
+def test_points_with_the_same_scenario_are_one() -> None:
     noise = {"privacy.noise.on": ["gradient", "data"], "privacy.noise.level": [0, 0.5]}
     assert [each["privacy.noise.level"] for each in values(swept(noise))] == [0, 0.5, 0.5]
 
 
-def test_repeats_differ_in_their_seed_alone() -> None:
+def test_repeats_differ_only_in_their_seed() -> None:
     point = search_of(swept({"clients.count": [3]})).point(0, {})
     assert point is not None
     first, second = point.scenario(0), point.scenario(1)
@@ -111,7 +111,7 @@ class TestDraws:
     }
 
     @pytest.mark.parametrize("sort", RANGES)
-    def test_values_lie_in_the_range_and_reach_its_ends(self, sort: str) -> None:
+    def test_values_cover_their_range(self, sort: str) -> None:
         low, high = self.RANGES[sort]
         axis = Axis.model_validate({sort: (low, high)})
         found = [drawn(axis, "key", 0, sample) for sample in range(2000)]
@@ -123,7 +123,7 @@ class TestDraws:
             middle = (low * high) ** 0.5
             assert 0.4 < sum(value <= middle for value in found) / 2000 < 0.65
 
-    def test_a_key_has_the_same_draw_beside_every_listed_value(self) -> None:
+    def test_a_key_has_the_same_draw_for_every_listed_value(self) -> None:
         space = {"clients.count": [3, 5], "method.landmarks": {"integers": [5, 40]}}
         found = values(swept(space, search={"kind": "random", "samples": 4}))
         assert len(found) == 8
@@ -131,7 +131,7 @@ class TestDraws:
             assert one["method.landmarks"] == other["method.landmarks"]
         assert len({each["method.landmarks"] for each in found}) > 1
 
-    def test_another_seed_draws_others(self) -> None:
+    def test_another_seed_draws_other_values(self) -> None:
         space = {"method.landmarks": {"integers": [5, 100]}}
         one, other = (
             values(swept(space, search={"kind": "random", "samples": 5}, seed=seed)) for seed in (0, 1)
@@ -174,17 +174,17 @@ class TestOptuna:
             found += [dict(point.values) for point in points]
         return found
 
-    def test_proposals_do_not_depend_on_the_order_in_which_points_are_done(self) -> None:
+    def test_proposals_do_not_depend_on_the_order_of_results(self) -> None:
         assert self.all(self.proposed()) == self.all(self.proposed(), order=reversed)
 
-    def test_a_search_that_goes_on_proposes_what_the_whole_one_did(self) -> None:
+    def test_a_resumed_search_proposes_the_same_points(self) -> None:
         whole = self.all(self.proposed())
         measured = {number: self.measure(each) for number, each in enumerate(whole[:12])}
         measured[5] = None
         again = self.proposed()
         assert [dict(again.point(number, measured).values) for number in range(16)] == whole[:16]  # type: ignore[union-attr]
 
-    def test_it_is_told_of_every_point_before_each_proposal(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_proposal_uses_all_earlier_results(self, monkeypatch: pytest.MonkeyPatch) -> None:
         import optuna
 
         told: list[tuple[int, Any]] = []
@@ -201,7 +201,7 @@ class TestOptuna:
         ]
         assert told == [(number, came_to[number]) for before in (0, 4, 8) for number in range(before)]
 
-    def test_it_learns_from_what_points_came_to(self) -> None:
+    def test_proposals_depend_on_results(self) -> None:
         found = [
             [abs(each["method.landmarks"] - 40) for each in self.all(self.proposed(60, seed))]
             for seed in range(5)
@@ -241,21 +241,21 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("changed", "said"), WRONG)
-def test_what_is_wrong_is_refused_by_name(changed: Mapping[str, Any], said: str) -> None:
+def test_a_wrong_value_is_refused_by_name(changed: Mapping[str, Any], said: str) -> None:
     content = {"name": "swept", "base": tiny(), "space": {"clients.count": [3]}, **changed}
     with pytest.raises(ScenarioError) as caught:
         search_of(read_sweep(content))
     assert said in str(caught.value)
 
 
-def test_a_point_that_cannot_be_run_is_named() -> None:
+def test_an_invalid_point_is_named() -> None:
     with pytest.raises(
         ScenarioError, match=r"The point clients\.count 3, method\.rounds -1: .*method\.rounds"
     ):
         search_of(swept({"clients.count": [3], "method.rounds": [2, -1]}))
 
 
-def test_set_changes_the_base_and_not_what_is_swept() -> None:
+def test_set_changes_the_base_but_not_the_space() -> None:
     sweep = read_sweep(
         {"name": "s", "base": tiny(), "space": {"clients.count": [3]}}, {"method.landmarks": 9}
     )
@@ -281,14 +281,14 @@ def test_quick_changes_base_space_and_repeats() -> None:
         read_sweep(content, quick=True)
 
 
-def test_a_base_beside_the_sweeps_file_is_found_from_anywhere(tmp_path: Path) -> None:
+def test_a_base_next_to_the_sweeps_file_is_found(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text(yaml.safe_dump(tiny()))
     file = tmp_path / "sweep.yaml"
     file.write_text(yaml.safe_dump({"name": "s", "base": "base.yaml", "space": {"clients.count": [3]}}))
     assert read_sweep(file).scenario["data"] == {"source": "iris"}
 
 
-def test_what_is_stored_is_the_sweep_that_was_asked(tmp_path: Path) -> None:
+def test_the_stored_sweep_equals_the_given_one(tmp_path: Path) -> None:
     sweep = swept(
         {"clients.count": [3], "method.landmarks": {"integers": [5, 9], "when": {"clients.count": [3, 4]}}},
         search={"kind": "random", "samples": 3},
@@ -301,7 +301,7 @@ def test_what_is_stored_is_the_sweep_that_was_asked(tmp_path: Path) -> None:
     assert read_stored(tmp_path / "sweep.yaml") == sweep
 
 
-def test_a_sweep_of_another_raydr_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_a_sweep_of_another_version_is_not_resumed(tmp_path: Path) -> None:
     text = stored(swept({"clients.count": [3]}))
     (tmp_path / "sweep.yaml").write_text(text.replace("raydr: ", "raydr: 9", 1))
     with pytest.raises(OutputError, match=r"was started by raydr 9.* Resume it with raydr 9"):
@@ -310,7 +310,7 @@ def test_a_sweep_of_another_raydr_is_not_gone_on_with(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", shipped())
 @pytest.mark.parametrize("quick", [False, True])
-def test_every_point_of_the_shipped_sweeps_can_be_run(name: str, quick: bool) -> None:
+def test_every_point_of_the_shipped_sweeps_is_valid(name: str, quick: bool) -> None:
     sweep = read_sweep(name, quick=quick)
     assert sweep.name == name
     assert search_of(sweep).count > 0
