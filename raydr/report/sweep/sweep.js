@@ -207,7 +207,8 @@
       const rows = tall && layout.ticks.length > 5 && layout.ticks.some((tick) => tick.half) ? 2 : 1;
       const label = (tick, shown, row) => {
         const [x, y] = spot(k, tick.at);
-        const text = tall ? draw("text", { x, y: y + 20 + 14 * row, "text-anchor": tick.at < 0.03 ? "start" : tick.at > 0.93 ? "end" : "middle" })
+        const half = 3.7 * shown.length; // keep the text on the page
+        const text = tall ? draw("text", { x: Math.min(Math.max(x, half), width - half), y: y + 20 + 14 * row, "text-anchor": "middle" })
           : draw("text", { x: x + 9, y: y + 4 });
         text.setAttribute("class", `halo${tick.absent ? " absent" : ""}`);
         text.append(shown, draw("title", {}, tick.text));
