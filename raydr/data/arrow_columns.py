@@ -34,6 +34,7 @@ from raydr.data.columns import (
     first_text,
     identify,
     listing,
+    reads_as_number,
     refuse_repeats,
     require,
     spell,
@@ -119,6 +120,7 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
     used, listed = {*features, *choice.named.values()}, set(default)
     tables = [table]
     del table
+    doubts += _half_numbers(words)
     matrix, strange = _matrix(name, tables, features, words, nulls)
     return Columns(
         name=name,
@@ -293,6 +295,16 @@ def _with_numbers(loaded: Loaded, table: Any, column: str, unit: str) -> tuple[A
         " that is wrong, write thousands without a separator."
     )
     return table.set_column(at, column, pa.array(values, from_pandas=True)), [doubt] * (not writing.certain)
+
+
+def _half_numbers(words: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a sentence on columns of words some of which are numbers, which could be numbers with typing errors."""
+    half = [column for column, each in words.items() if 0 < sum(map(reads_as_number, each)) < len(each)]
+    if not half:
+        return []
+    return [
+        f"{listing(half)}: numbers and words, all read as words. If they are numbers, correct the other cells."
+    ]
 
 
 def _other_unit(name: str, column: str, found: str, unit: str) -> DataError:

@@ -154,7 +154,9 @@ def _numbers_all(column: Any) -> bool:
     """Return whether a column without a name numbers or names all rows, as an index that pandas writes."""
     import pyarrow.compute as compute
 
-    return bool(column.null_count == 0 and compute.count_distinct(column).as_py() == len(column))
+    if column.null_count or not len(column):
+        return False
+    return bool(compute.count_distinct(column).as_py() == len(column))
 
 
 def read_parquet(path: Path, choice: Choice) -> Columns:

@@ -40,8 +40,11 @@ Kind: TypeAlias = Literal[
 
 MOST_WORDS = 50
 """Maximum words of a column that becomes 0/1 columns. A column with more is an identity or free text."""
+_FEW_WORDS = 12  # different values of a column of words, even if most are digits
 _LONGEST = 100  # bytes of a word, beyond which it is free text
-_DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(:\d{2})?")
+_DATE = re.compile(
+    r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(:\d{2})?|(0?[1-9]|1[0-2])/(\d{2}|\d{4})"
+)
 _NUMBERING = re.compile(r"(^|[_\W])(id|ids|uid|uuid|guid|mrn|nr|no|number|index|row|identifier)$")
 WORDS = frozenset[Kind]({"text", "one word", "identity", "much text"})
 """Kinds of a column of text, which differ from site to site."""
@@ -81,7 +84,7 @@ def kind_of_texts(counts: Mapping[str, int]) -> Kind:
     A column with more than one value for every two rows is an identity, at any number of rows. On average,
     fewer than two rows share a value, so no value describes a group. If half of the values read as numbers,
     it is a column of numbers with some cells to correct, or, with many values and less than nine of ten rows with
-    numbers, a mixture.
+    numbers, a mixture. Few values that repeat are words, such as the cylinders 4, 6, 8 and rotary.
 
     Examples
     --------
@@ -94,10 +97,12 @@ def kind_of_texts(counts: Mapping[str, int]) -> Kind:
     numbers = sum(count for text, count in counts.items() if reads_as_number(text))
     if any(map(is_code, counts)):
         return kind_of_words(counts)
-    if 2 * sum(map(reads_as_number, counts)) >= len(counts):
-        return "mixture" if len(counts) > MOST_WORDS and 10 * numbers < 9 * rows else "number"
     if all(_DATE.fullmatch(text) for text in counts):
         return "date"
+    if len(counts) <= _FEW_WORDS and 2 * len(counts) <= rows:
+        return kind_of_words(counts)
+    if 2 * sum(map(reads_as_number, counts)) >= len(counts):
+        return "mixture" if len(counts) > MOST_WORDS and 10 * numbers < 9 * rows else "number"
     if all(map(is_pair, counts)):
         return "pairs"
     kind = kind_of_words(counts)

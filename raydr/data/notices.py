@@ -150,7 +150,9 @@ def of_label(columns: Sequence[str]) -> tuple[str, ...]:
     >>> len(of_label(["age", "Species"]))
     1
     """
-    classes = [column for column in columns if column.casefold() in LABELS]
+    lower = {column.casefold() for column in columns}
+    names = LABELS - {"y"} if "x" in lower else LABELS  # coordinates are no classes
+    classes = [column for column in columns if column.casefold() in names]
     if not classes:
         return ()
     return (

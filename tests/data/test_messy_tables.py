@@ -310,3 +310,22 @@ def test_a_unit_of_few_rows_does_not_leave_its_site(tmp_path: Path) -> None:
     layout = laid_out(many, [many.survey(), few.survey()])
     with pytest.raises(DataError, match="has the unit 'Smith', but the unit 'kg'"):
         load(path=few.path, layout=layout, missing="median")
+
+
+def test_few_values_that_repeat_are_words_even_if_most_are_digits(tmp_path: Path) -> None:
+    rows = "".join(f"{n},{'rotary' if n % 10 == 0 else (4, 6, 8)[n % 3]}\n" for n in range(60))
+    found = table(tmp_path, f"power,cylinders\n{rows}")
+    assert found.features[1:] == ("cylinders=4", "cylinders=6", "cylinders=8", "cylinders=rotary")
+    assert "'cylinders': numbers and words" in found.doubts[0]
+
+
+def test_months_are_dates_and_no_pairs(tmp_path: Path) -> None:
+    rows = "".join(f"{n},{n % 12 + 1}/{86 + n // 12},{n + 90}/{n % 12 + 60}\n" for n in range(60))
+    found = table(tmp_path, f"value,month,pressure\n{rows}")
+    assert "dates" in found.read_from.left_out["month"]
+    assert "two numbers in a cell" in found.read_from.left_out["pressure"]
+
+
+def test_a_first_column_without_name_and_values_is_no_index(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="column 1 has no name"):
+        table(tmp_path, ",a,b\n,1,2\n,3,4\n", categories="error", missing="error")
