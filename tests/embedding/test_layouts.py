@@ -1,4 +1,4 @@
-"""Layouts of many rows: gradients equal to their formulas and to openTSNE's, the same bits by any number of threads."""
+"""Layouts of large tables: gradients equal their formulas and openTSNE's; threads change no bit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from raydr.geometry.points import Points
 from raydr.metrics import Evidence, evaluate
 
 A, B = 1.577, 0.895
-"""Of the curve for UMAP's defaults."""
+"""Curve parameters for UMAP's defaults."""
 
 
 def graph_of(rows: int, k: int) -> NeighborGraph:
@@ -36,7 +36,7 @@ def wide(rows: int, spread: float) -> Float64Array:
 
 
 @pytest.mark.parametrize(("k", "perplexity"), [(90, 30.0), (30, 10.0), (15, 14.0)])
-def test_affinities_are_those_of_opentsne(k: int, perplexity: float) -> None:
+def test_affinities_equal_opentsne(k: int, perplexity: float) -> None:
     from openTSNE.affinity import joint_probabilities_nn
 
     graph = graph_of(700, k)
@@ -48,8 +48,8 @@ def test_affinities_are_those_of_opentsne(k: int, perplexity: float) -> None:
     np.testing.assert_allclose(found.weights, true.data, rtol=2e-6)
 
 
-def test_each_rows_neighbours_have_the_perplexity_that_was_asked_for() -> None:
-    """OpenTSNE's own are off by more where the nearest neighbours are equally near and the perplexity is small."""
+def test_conditional_affinities_have_the_requested_perplexity() -> None:
+    """OpenTSNE's own perplexity is less exact for ties among the nearest neighbours at small perplexity."""
     graph = graph_of(700, 6)
     order, found = np.empty((700, 6), np.int32), np.empty((700, 6), np.float32)
     conditional(graph.distances, graph.indices, float(np.log(2.5)), order, found)
@@ -60,7 +60,7 @@ def test_each_rows_neighbours_have_the_perplexity_that_was_asked_for() -> None:
     np.testing.assert_array_equal(np.sort(order, axis=1), order)
 
 
-def test_affinities_of_equal_and_of_very_far_rows_are_finite_and_add_up_to_1() -> None:
+def test_affinities_of_equal_and_distant_rows_sum_to_1() -> None:
     table = np.repeat(np.array([[0.0], [1e-9], [1e9]]), 20, axis=0)
     found = joint_affinities(nearest_neighbors(Points(table), 30), 10.0, threads=1)
     assert np.isfinite(found.weights).all()
@@ -77,7 +77,7 @@ def exact_repulsion(layout: Float64Array) -> tuple[Float64Array, float]:
 
 
 @pytest.mark.parametrize(("spread", "error"), [(1e-4, 1e-5), (1.0, 1e-3), (20.0, 0.1)])
-def test_repulsion_is_that_of_all_pairs_of_rows(spread: float, error: float) -> None:
+def test_repulsion_approximates_the_exact_sum_over_pairs(spread: float, error: float) -> None:
     layout = wide(2_000, spread)
     found = np.empty_like(layout)
     total = repulsion(layout, 2, found)
@@ -86,7 +86,7 @@ def test_repulsion_is_that_of_all_pairs_of_rows(spread: float, error: float) -> 
     assert np.linalg.norm(found - true) <= error * np.linalg.norm(true)
 
 
-def test_a_row_that_flies_off_takes_no_more_memory_than_the_most_boxes() -> None:
+def test_memory_is_limited_when_one_row_is_far_away() -> None:
     layout = wide(500, 1.0)
     layout[0] = 1e5
     found = np.empty_like(layout)
@@ -99,7 +99,7 @@ def test_a_row_that_flies_off_takes_no_more_memory_than_the_most_boxes() -> None
 
 
 @pytest.mark.parametrize("spread", [1e-4, 1.0, 5.0])
-def test_the_gradient_is_opentsnes(spread: float) -> None:
+def test_gradient_equals_opentsne(spread: float) -> None:
     from openTSNE.tsne import kl_divergence_fft
     from scipy.sparse import csr_matrix
 
@@ -116,14 +116,14 @@ def test_the_gradient_is_opentsnes(spread: float) -> None:
 
 
 def objective(layout: Float64Array, affinities: Affinities) -> float:
-    """Kullback and Leibler's divergence but for what the layout does not change."""
+    """Return the Kullback-Leibler divergence without the terms that do not depend on the layout."""
     heads = np.repeat(np.arange(len(layout)), np.diff(affinities.ends))
     squared = ((layout[heads] - layout[affinities.tails]) ** 2).sum(axis=1)
     weights = affinities.weights.astype(np.float64)
     return float((weights * np.log1p(squared)).sum() + weights.sum() * np.log(exact_repulsion(layout)[1]))
 
 
-def test_the_gradient_is_the_slope_of_the_divergence() -> None:
+def test_gradient_equals_central_differences() -> None:
     affinities = joint_affinities(graph_of(200, 15), 5.0, threads=1)
     layout, step = wide(200, 0.5), 1e-5
     found = np.empty_like(layout)
@@ -133,11 +133,11 @@ def test_the_gradient_is_the_slope_of_the_divergence() -> None:
         up[row, axis] += step
         down[row, axis] -= step
         slope = (objective(up, affinities) - objective(down, affinities)) / (2 * step)
-        # Four times what openTSNE takes, as is usual.
+        # The gradient is four times openTSNE's.
         assert 4.0 * found[row, axis] == pytest.approx(slope, rel=2e-3, abs=1e-7)
 
 
-def test_exaggeration_multiplies_the_attraction_alone() -> None:
+def test_exaggeration_multiplies_only_the_attraction() -> None:
     affinities = joint_affinities(graph_of(300, 15), 5.0, threads=1)
     layout = wide(300, 1.0)
     once, thrice, push = (np.empty_like(layout) for _ in range(3))
@@ -148,7 +148,7 @@ def test_exaggeration_multiplies_the_attraction_alone() -> None:
     np.testing.assert_allclose(thrice, 3.0 * pull - push / total, rtol=1e-9, atol=1e-15)
 
 
-def test_the_descent_is_opentsnes_through_both_phases() -> None:
+def test_descent_follows_opentsne_through_both_phases() -> None:
     import openTSNE
     from openTSNE.affinity import PerplexityBasedNN
     from openTSNE.nearest_neighbors import PrecomputedNeighbors
@@ -168,7 +168,7 @@ def test_the_descent_is_opentsnes_through_both_phases() -> None:
 # UMAP's layout
 
 
-def test_every_edge_is_in_one_pair_of_blocks_and_no_round_has_a_block_twice() -> None:
+def test_rounds_cover_every_block_pair_once_without_conflicts() -> None:
     met = []
     for pairs in rounds():
         blocks = [block for pair in pairs for block in set(pair)]
@@ -178,7 +178,7 @@ def test_every_edge_is_in_one_pair_of_blocks_and_no_round_has_a_block_twice() ->
 
 
 def moved(layout: FloatArray, rate: float, negative_samples: int, blocks: tuple[int, ...]) -> FloatArray:
-    """Where the rows of one edge, 0 to 1, are after an epoch."""
+    """Return the positions of the rows after one epoch of the edge 0 to 1."""
     after = layout.astype(np.float32)
     go_along(
         after,
@@ -197,7 +197,7 @@ def moved(layout: FloatArray, rate: float, negative_samples: int, blocks: tuple[
     return after
 
 
-def test_an_edge_draws_its_ends_together_by_the_slope_of_its_likelihood() -> None:
+def test_attraction_step_follows_the_gradient() -> None:
     layout = np.array([[0.3, -0.2], [1.0, 0.4]])
 
     def cost(places: FloatArray) -> float:
@@ -213,10 +213,10 @@ def test_an_edge_draws_its_ends_together_by_the_slope_of_its_likelihood() -> Non
     np.testing.assert_allclose(moved(layout, 0.01, 0, (0, 1, 1, 2)), layout - 0.01 * slope, rtol=1e-5)
 
 
-def test_a_head_is_pushed_away_by_the_slope_of_the_other_likelihood() -> None:
+def test_repulsion_step_follows_the_gradient() -> None:
     layout = np.array(
         [[0.3, -0.2], [0.3, -0.2], [1.0, 0.4]]
-    )  # no pull between the ends: they are at one place
+    )  # both ends are at one point, so they do not attract
 
     def cost(place: FloatArray) -> float:
         squared = ((place - layout[2]) ** 2).sum()
@@ -232,15 +232,15 @@ def test_a_head_is_pushed_away_by_the_slope_of_the_other_likelihood() -> None:
     np.testing.assert_array_equal(after[1:], layout[1:].astype(np.float32))
 
 
-def test_rows_that_push_away_are_drawn_from_both_blocks_alike() -> None:
-    """Of many draws each of the rows has its share."""
+def test_negative_samples_are_uniform_over_both_blocks() -> None:
+    """Count the draws of each row over many negative samples."""
     rows, draws = 40, 40_000
     layout = np.zeros((rows, 2), np.float32)
     layout[:, 0] = 100.0 + np.arange(rows)
     pushes = np.zeros(rows)
     for row in range(rows):
         layout_now = layout.copy()
-        layout_now[row] = [0.0, 1.0]  # near to the head alone
+        layout_now[row] = [0.0, 1.0]  # near the head only
         layout_now[0] = 0.0
         if row == 0:
             continue
@@ -271,7 +271,7 @@ def laid_out(graph: Any, start: FloatArray, **options: Any) -> FloatArray:
     return lay_out(graph, start, **(settings | options))
 
 
-def test_threads_change_no_bit_and_another_seed_does() -> None:
+def test_threads_change_no_bit_but_the_seed_does() -> None:
     graph = fuzzy_set(graph_of(900, 14))
     start = principal_components(load(source="digits").rows[:900])
     one = laid_out(graph, start)
@@ -280,7 +280,7 @@ def test_threads_change_no_bit_and_another_seed_does() -> None:
     assert not np.array_equal(laid_out(graph, start, seed=1), one)
 
 
-def test_layouts_of_three_dimensions_and_of_fewer_rows_than_blocks_are_finite() -> None:
+def test_three_dimensions_and_few_rows_stay_finite() -> None:
     graph = fuzzy_set(nearest_neighbors(Points(wide(BLOCKS - 3, 1.0)), 3))
     start = np.random.default_rng(0).normal(size=(BLOCKS - 3, 3))
     found = laid_out(graph, start, threads=3)
@@ -288,8 +288,9 @@ def test_layouts_of_three_dimensions_and_of_fewer_rows_than_blocks_are_finite() 
     assert np.isfinite(found).all()
 
 
-def test_the_map_is_as_faithful_as_umap_learns() -> None:
-    """Of digits, whose 500 epochs are far beyond where both stand still; three seeds."""
+@pytest.mark.slow
+def test_map_is_as_faithful_as_umap_learn() -> None:
+    """Compare means over three seeds; 500 epochs of digits are far beyond where both converge."""
     rows = load(source="digits").rows
     graph, start = nearest_neighbors(Points(rows), 14), principal_components(rows)
 
@@ -307,10 +308,10 @@ def test_the_map_is_as_faithful_as_umap_learns() -> None:
 
 
 @pytest.mark.parametrize("embedder", [TSNE(perplexity=3, early_iterations=2, iterations=2), UMAP(epochs=3)])
-def test_many_rows_take_these_layouts(
+def test_large_tables_use_these_layouts(
     embedder: TSNE | UMAP, monkeypatch: pytest.MonkeyPatch, ring: NeighborGraph
 ) -> None:
-    """Neither library lays these rows out, and a number of threads changes no bit."""
+    """Neither library computes these layouts, and threads change no bit."""
     import openTSNE
     import umap.umap_
 
@@ -320,10 +321,10 @@ def test_many_rows_take_these_layouts(
     monkeypatch.setattr(openTSNE, "TSNE", forbidden)
     monkeypatch.setattr(umap.umap_, "simplicial_set_embedding", forbidden)
     start = np.random.default_rng(0).normal(size=(ring.rows, 2))
-    heard: list[tuple[float, int]] = []
-    one = embedder.embed(ring, start, seed=0, progress=lambda done, total: heard.append((done, total)))
+    reports: list[tuple[float, int]] = []
+    one = embedder.embed(ring, start, seed=0, progress=lambda done, total: reports.append((done, total)))
     np.testing.assert_array_equal(embedder.embed(ring, start, seed=0, threads=2), one)
-    assert [heard[0][0], heard[-1][0]] == [0, heard[0][1]]
+    assert [reports[0][0], reports[-1][0]] == [0, reports[0][1]]
 
 
 @pytest.fixture(name="ring")
@@ -333,7 +334,7 @@ def fixture_ring() -> NeighborGraph:
     return NeighborGraph(indices, np.tile(np.arange(1, 15, dtype=np.float32), (rows, 1)))
 
 
-def test_affinities_in_another_order_are_the_same_affinities() -> None:
+def test_reordering_rows_keeps_the_affinities() -> None:
     graph = graph_of(500, 20)
     order = local_order(graph)
     assert sorted(order.tolist()) == list(range(500))
@@ -347,7 +348,7 @@ def test_affinities_in_another_order_are_the_same_affinities() -> None:
     np.testing.assert_allclose(dense(ordered), dense(plain)[np.ix_(order, order)], rtol=1e-6)
 
 
-def test_rows_stand_near_to_their_neighbours_in_the_local_order() -> None:
+def test_local_order_places_neighbours_close_together() -> None:
     rows = load(source="digits").rows
     graph = nearest_neighbors(Points(rows), 10)
     order = local_order(graph)

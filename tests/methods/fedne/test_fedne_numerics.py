@@ -48,7 +48,7 @@ def local_of(rows: np.ndarray, *, seed: int = 0, mixing: float | None = 0.2, epo
 # The encoder
 
 
-def test_the_encoder_is_torchs_linear_layers_with_rectifiers() -> None:
+def test_encoder_equals_torch_linear_layers_with_relu() -> None:
     architecture = Architecture(5, (7, 6))
     weights = initial_weights(architecture, np.random.default_rng(0))
     layers = architecture.layers(weights)
@@ -69,7 +69,7 @@ def test_the_encoder_is_torchs_linear_layers_with_rectifiers() -> None:
     assert architecture.flat(layers).tobytes() == weights.tobytes()
 
 
-def test_first_weights_follow_the_stream_and_stay_within_their_bounds() -> None:
+def test_initial_weights_are_seeded_and_bounded() -> None:
     architecture = Architecture(100, (50,))
     weights, same, other = (initial_weights(architecture, np.random.default_rng(seed)) for seed in (0, 0, 1))
     assert weights.tobytes() == same.tobytes() != other.tobytes()
@@ -78,14 +78,14 @@ def test_first_weights_follow_the_stream_and_stay_within_their_bounds() -> None:
     assert 0.1 < np.abs(weights[5050:]).max() <= 1 / math.sqrt(50)
 
 
-def test_placing_leaves_torchs_threads_as_they_were() -> None:
+def test_placing_keeps_the_number_of_torch_threads() -> None:
     architecture = Architecture(5, (4,))
     before = torch.get_num_threads()
     place(architecture, initial_weights(architecture, np.random.default_rng(0)), some_rows())
     assert torch.get_num_threads() == before
 
 
-def test_nobody_is_placed_nowhere() -> None:
+def test_placing_no_rows_gives_an_empty_map() -> None:
     architecture = Architecture(5, (4,))
     weights = initial_weights(architecture, np.random.default_rng(0))
     assert place(architecture, weights, np.zeros((0, 5))).shape == (0, 2)
@@ -103,7 +103,7 @@ def test_attraction_and_repulsion_are_the_cauchy_kernels() -> None:
     torch.testing.assert_close(repulsion(distances**2), -torch.log1p(-phi), rtol=4e-3, atol=0.0)
 
 
-def test_the_loss_is_finite_wherever_points_lie() -> None:
+def test_loss_is_finite_at_extreme_distances() -> None:
     distances = torch.tensor([0.0, 1e-20, 1e-3, 1e15], requires_grad=True)
     for term in (attraction, repulsion):
         values = term(distances**2)
@@ -113,7 +113,7 @@ def test_the_loss_is_finite_wherever_points_lie() -> None:
     assert repulsion(torch.tensor(1e10)) > 0, "far pairs keep their digits"
 
 
-def test_repulsion_pushes_no_harder_than_the_softening_allows() -> None:
+def test_softening_bounds_the_repulsive_gradient() -> None:
     distances = torch.logspace(-5, 2, 4000, dtype=torch.float64, requires_grad=True)
     (slope,) = torch.autograd.grad(repulsion(distances**2).sum(), distances)
     assert (slope <= 0).all()
@@ -129,8 +129,8 @@ def test_repulsion_pushes_no_harder_than_the_softening_allows() -> None:
     ],
     ids=["own rows", "own rows and surrogate", "surrogate alone"],
 )
-def test_the_gradient_equals_central_differences(objective: Objective) -> None:
-    """In double precision, in 12 random directions."""
+def test_gradient_equals_central_differences(objective: Objective) -> None:
+    """In float64, in 12 random directions."""
     architecture = Architecture(5, (8, 8))
     batches = Batches([local_of(some_rows())], "cpu")
     batches.table = batches.table.double()
@@ -159,7 +159,7 @@ def test_the_gradient_equals_central_differences(objective: Objective) -> None:
 
 
 @pytest.mark.parametrize(("count", "k", "batch"), [(60, 4, 32), (9, 3, 512), (2, 7, 4), (33, 1, 32)])
-def test_an_epoch_deals_every_edge_once(count: int, k: int, batch: int) -> None:
+def test_epoch_contains_every_edge_once(count: int, k: int, batch: int) -> None:
     nearest = local_neighbors(some_rows(count), k)
     dealt = schedule(
         nearest, batch=batch, epochs=2, negatives=3, mixing=None, random=np.random.default_rng(0)
@@ -178,9 +178,7 @@ def test_an_epoch_deals_every_edge_once(count: int, k: int, batch: int) -> None:
 
 @pytest.mark.parametrize("mixing", [0.2, None])
 @pytest.mark.parametrize("counts", [(60,), (60, 33)])
-def test_a_batch_has_heads_mixed_with_their_partners_and_then_tails(
-    counts: tuple[int, ...], mixing: float | None
-) -> None:
+def test_batch_holds_mixed_heads_followed_by_tails(counts: tuple[int, ...], mixing: float | None) -> None:
     clients = [local_of(some_rows(count), seed=count, mixing=mixing) for count in counts]
     batches = Batches(clients, "cpu")
     for step in range(batches.steps):
@@ -196,7 +194,7 @@ def test_a_batch_has_heads_mixed_with_their_partners_and_then_tails(
             np.testing.assert_array_equal(rows[half : half + width], client.rows[dealt.tails[step]])
 
 
-def test_a_cap_on_steps_takes_the_first_batches() -> None:
+def test_step_limit_takes_the_first_batches() -> None:
     nearest = local_neighbors(some_rows(), 4)
     whole, cut = (
         schedule(
@@ -208,7 +206,7 @@ def test_a_cap_on_steps_takes_the_first_batches() -> None:
     np.testing.assert_array_equal(cut.heads, whole.heads[:3])
 
 
-def test_negatives_are_other_edges_of_the_batch_all_alike() -> None:
+def test_negatives_are_uniform_over_other_edges_of_the_batch() -> None:
     nearest = local_neighbors(some_rows(10), 1)
     dealt = schedule(nearest, batch=4, epochs=1, negatives=3000, mixing=None, random=np.random.default_rng(0))
     for line, live in zip(dealt.negatives, dealt.live.astype(bool), strict=True):
@@ -219,13 +217,13 @@ def test_negatives_are_other_edges_of_the_batch_all_alike() -> None:
             assert counts[others].min() > 3000 / len(others) * 0.9
 
 
-def test_a_batch_of_one_edge_repels_nothing() -> None:
+def test_batch_of_one_edge_has_no_repulsion() -> None:
     nearest = np.array([[1], [0], [0]])
     dealt = schedule(nearest, batch=2, epochs=1, negatives=5, mixing=None, random=np.random.default_rng(0))
     assert sorted(dealt.repelled.tolist()) == [0.0, 1.0]
 
 
-def test_mixing_lies_between_a_row_and_its_neighbours() -> None:
+def test_mixed_rows_lie_between_a_row_and_its_neighbour() -> None:
     rows = some_rows()
     nearest = local_neighbors(rows, 4)
     dealt = schedule(nearest, batch=32, epochs=40, negatives=1, mixing=0.2, random=np.random.default_rng(0))
@@ -242,7 +240,7 @@ def test_mixing_lies_between_a_row_and_its_neighbours() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_rows_alone_have_no_edges(count: int) -> None:
+def test_single_row_has_no_edges(count: int) -> None:
     rows = some_rows(count)
     assert local_neighbors(rows, 7).shape == (count, 0)
     local = local_of(rows)
@@ -258,7 +256,7 @@ def test_rows_alone_have_no_edges(count: int) -> None:
 # Training
 
 
-def test_training_is_torchs_adam() -> None:
+def test_training_equals_torch_adam() -> None:
     architecture = Architecture(5, (8,))
     local = local_of(some_rows())
     weights = initial_weights(architecture, np.random.default_rng(0))
@@ -279,13 +277,13 @@ def test_training_is_torchs_adam() -> None:
             if corrections is not None:
                 flat.grad += torch.from_numpy(corrections)
             adam.step()
-        # But for the last offset, which moves the whole map: there the gradient is rounding, and so are the steps.
+        # Without the last bias, which moves the whole map: its gradient is rounding error, and so are its steps.
         np.testing.assert_allclose(trained.weights[:, :-2], flat.detach().numpy()[:, :-2], atol=1e-3)
         np.testing.assert_allclose(trained.gradients, np.mean(gradients, axis=0), atol=1e-4)
         assert np.abs(trained.weights[0] - weights).max() > 1e-2
 
 
-def test_training_brings_the_loss_down_and_repeats_to_the_bit() -> None:
+def test_training_lowers_the_loss_and_is_reproducible() -> None:
     rows = np.concatenate([some_rows(40), some_rows(40, seed=1) + 5])
     architecture = Architecture(5, (16,))
     weights = initial_weights(architecture, np.random.default_rng(0))
@@ -299,8 +297,8 @@ def test_training_brings_the_loss_down_and_repeats_to_the_bit() -> None:
 
 
 @pytest.mark.parametrize("proximity", [0.0, 0.1])
-def test_stacked_clients_train_as_each_would_alone(proximity: float) -> None:
-    """Of unequal sizes, one of a single row, one of two; within rounding."""
+def test_stacked_clients_train_like_single_ones(proximity: float) -> None:
+    """Clients have unequal sizes, one a single row, one two; equal within rounding."""
     architecture = Architecture(5, (16, 16))
     weights = initial_weights(architecture, np.random.default_rng(0))
     sizes = (60, 1, 2, 13, 90)
@@ -328,7 +326,7 @@ def test_stacked_clients_train_as_each_would_alone(proximity: float) -> None:
         assert together.losses[index] == pytest.approx(alone.losses[0], rel=1e-4)
 
 
-def test_proximity_holds_weights_near_where_they_were() -> None:
+def test_proximity_limits_the_change_of_weights() -> None:
     architecture = Architecture(5, (16,))
     weights = initial_weights(architecture, np.random.default_rng(0))
     local = local_of(some_rows(), epochs=20)
@@ -344,8 +342,8 @@ def test_proximity_holds_weights_near_where_they_were() -> None:
     assert moved[0] > 1.5 * moved[1] > 1.5 * moved[2]
 
 
-def test_no_step_of_adam_is_longer_than_its_bound() -> None:
-    """The worst gradients by Cauchy and Schwarz: g_i proportional to a_i / b_i, newest last."""
+def test_adam_step_is_within_its_bound() -> None:
+    """The worst gradients by Cauchy-Schwarz: g_i proportional to a_i / b_i, newest last."""
     steps = 2000
     back = np.arange(steps)[::-1]
     gradients = (0.1 * 0.9**back) / (0.001 * 0.999**back)
@@ -362,8 +360,8 @@ def test_no_step_of_adam_is_longer_than_its_bound() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 5, 9, 10, 11, 127, 640])
-def test_prototypes_are_means_of_disjoint_groups_large_enough(count: int) -> None:
-    """Rows are unit vectors, so a mean shows who is in its group, and how many."""
+def test_prototypes_are_means_of_disjoint_groups(count: int) -> None:
+    """Rows are unit vectors, so a mean shows the members and the size of its group."""
     means = prototypes(np.eye(count, max(count, 1)), 5)
     assert len(means) == prototype_count(count, 5)
     assert means.dtype == np.float32
@@ -383,12 +381,12 @@ def test_prototypes_stay_within_clusters() -> None:
     assert apart.max() < 4
 
 
-def test_a_warm_start_slows_down_in_three_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warm_start_lowers_its_rate_in_three_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     from raydr.methods.fedne import warm_start as room
 
     parts: list[tuple[float, int]] = []
 
-    def noted(
+    def recorded(
         architecture: Architecture,
         weights: np.ndarray,
         clients: list[Local],
@@ -399,7 +397,7 @@ def test_a_warm_start_slows_down_in_three_parts(monkeypatch: pytest.MonkeyPatch)
         parts.append((learning_rate, clients[0].schedule.steps))
         return train(architecture, weights, clients, *more, learning_rate=learning_rate, floor=floor)
 
-    monkeypatch.setattr(room, "train", noted)
+    monkeypatch.setattr(room, "train", recorded)
     architecture = Architecture(4, (8,))
     rng = np.random.default_rng(0)
     warm_start(
@@ -415,7 +413,7 @@ def test_a_warm_start_slows_down_in_three_parts(monkeypatch: pytest.MonkeyPatch)
     assert [steps for _, steps in parts] == [40, 30, 30]
 
 
-def test_a_warm_start_separates_clusters_and_needs_two_prototypes() -> None:
+def test_warm_start_separates_clusters() -> None:
     rows = np.concatenate([some_rows(30), some_rows(30, seed=1) + 6])
     architecture = Architecture(5, (16,))
     weights = initial_weights(architecture, np.random.default_rng(0))
@@ -457,7 +455,7 @@ def test_server_steps() -> None:
     )
 
 
-def test_nesterovs_step_is_the_gradient_where_momentum_leads() -> None:
+def test_nesterov_step_uses_the_lookahead_gradient() -> None:
     """On a quadratic: v = beta v - rate grad(theta + beta v), theta += v; clients start from theta + beta v."""
     curvature, rate, beta = np.array([3.0, 0.2]), 0.1, NESTEROV_MOMENTUM
     place, velocity = np.array([1.0, -2.0]), np.zeros(2)
@@ -470,12 +468,12 @@ def test_nesterovs_step_is_the_gradient_where_momentum_leads() -> None:
         np.testing.assert_allclose(weights, place + beta * velocity, atol=1e-5)
 
 
-def test_the_learning_rate_falls_at_30_and_60_percent() -> None:
+def test_stepped_rate_falls_at_30_and_60_percent() -> None:
     rates = [stepped_rate(round, 10, 1e-3, 0.1) for round in range(1, 11)]
     np.testing.assert_allclose(rates, [1e-3] * 3 + [1e-4] * 3 + [1e-5] * 4)
 
 
-def test_the_learning_rate_falls_along_a_half_cosine() -> None:
+def test_cosine_rate_falls_along_a_half_cosine() -> None:
     rates = np.array([cosine_rate(round, 100, 1e-3) for round in range(1, 101)])
     assert rates[0] == 1e-3
     assert rates[50] == pytest.approx(5e-4)
@@ -483,6 +481,6 @@ def test_the_learning_rate_falls_along_a_half_cosine() -> None:
     assert 0 < rates[-1] < 1e-6
 
 
-def test_distances_are_over_the_last_axis() -> None:
+def test_squared_distance_sums_over_the_last_axis() -> None:
     left, right = torch.tensor([[0.0, 3.0]]), torch.tensor([[4.0, 0.0]])
     assert squared_distance(left, right).tolist() == [25.0]

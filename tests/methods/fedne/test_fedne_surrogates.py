@@ -1,4 +1,4 @@
-"""Surrogates: fields are linear and exact as the grid is refined, networks of all clients are one product."""
+"""Surrogates: fields are linear and converge with the grid; networks of all clients are one product."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def some_points(count: int = 200, seed: int = 0) -> Float64Array:
 
 
 @pytest.mark.parametrize("parts", [2, 20])
-def test_the_sum_of_fields_is_the_field_of_the_union(parts: int) -> None:
+def test_sum_of_fields_is_the_field_of_the_union(parts: int) -> None:
     grid = Grid.covering(8.0, 0.3)
     points = some_points()
     whole = repulsion_field(grid, deposit(grid, points))
@@ -34,7 +34,7 @@ def test_the_sum_of_fields_is_the_field_of_the_union(parts: int) -> None:
     assert whole.max() > 50
 
 
-def test_counts_are_of_rows_wherever_they_lie() -> None:
+def test_deposit_counts_rows_outside_the_grid_too() -> None:
     grid = Grid.covering(3.0, 0.3)
     points = np.concatenate([some_points(), [[100.0, -100.0], [3.0, 3.0], [-3.0, 0.1]]])
     counts = deposit(grid, points)
@@ -43,15 +43,15 @@ def test_counts_are_of_rows_wherever_they_lie() -> None:
     assert deposit(grid, np.zeros((0, 2))).sum() == 0
 
 
-def test_a_point_on_a_node_counts_there_alone() -> None:
+def test_point_on_a_node_counts_only_there() -> None:
     grid = Grid(2.0, 5)
     counts = deposit(grid, np.array([[-1.0, 2.0]]))
     assert counts[1, 4] == 1.0
     assert np.count_nonzero(counts) == 1
 
 
-def test_the_field_at_nodes_is_the_repulsion_between_nodes() -> None:
-    """The convolution against a double loop; only the node's own cell is averaged."""
+def test_field_at_nodes_is_the_repulsion_between_nodes() -> None:
+    """Compare the convolution with a double loop; only the node's own cell is averaged."""
     grid = Grid(3.0, 13)
     counts = np.random.default_rng(0).integers(0, 5, size=(13, 13)).astype(np.float64)
     field = repulsion_field(grid, counts)
@@ -65,7 +65,7 @@ def test_the_field_at_nodes_is_the_repulsion_between_nodes() -> None:
         assert field[i, j] == pytest.approx((table * counts).sum(), rel=1e-3)
 
 
-def test_interpolation_keeps_nodes_and_its_gradient_is_its_own() -> None:
+def test_interpolation_is_exact_at_nodes_with_a_matching_gradient() -> None:
     grid = Grid(2.0, 9)
     table = torch.from_numpy(np.random.default_rng(0).normal(size=(9, 9)))
     axis = torch.linspace(-2.0, 2.0, 9, dtype=torch.float64)
@@ -80,7 +80,7 @@ def test_interpolation_keeps_nodes_and_its_gradient_is_its_own() -> None:
         torch.testing.assert_close(slope, gradient[..., axis_], rtol=1e-5, atol=1e-5)
 
 
-def test_each_client_reads_a_field_of_its_own() -> None:
+def test_each_client_reads_its_own_field() -> None:
     grid, random = Grid(2.0, 9), np.random.default_rng(0)
     tables = torch.from_numpy(random.normal(size=(3, 9, 9)))
     at = torch.from_numpy(random.uniform(-2.5, 2.5, size=(3, 20, 2)))
@@ -88,7 +88,7 @@ def test_each_client_reads_a_field_of_its_own() -> None:
     torch.testing.assert_close(interpolated(grid, tables, at), torch.stack(alone))
 
 
-def test_beyond_the_grid_nothing_pushes() -> None:
+def test_field_beyond_the_grid_has_no_gradient() -> None:
     grid = Grid(2.0, 9)
     at = torch.tensor([[5.0, -7.0], [2.5, 2.5]], requires_grad=True)
     value = interpolated(grid, as_field(np.arange(81.0).reshape(9, 9)), at)
@@ -97,7 +97,7 @@ def test_beyond_the_grid_nothing_pushes() -> None:
     assert not gradient.any()
 
 
-def test_the_gradient_approaches_the_exact_one_as_the_grid_is_refined() -> None:
+def test_gradient_converges_as_the_grid_is_refined() -> None:
     """Mean error over the mean gradient: 27% at a step of 0.6, 18% at 0.3, less below."""
     points = some_points(3000)
     at = torch.from_numpy(some_points(400, seed=1)).requires_grad_()
@@ -113,7 +113,7 @@ def test_the_gradient_approaches_the_exact_one_as_the_grid_is_refined() -> None:
     assert errors[3] < errors[0] / 2
 
 
-def test_the_field_far_from_points_is_exact() -> None:
+def test_field_far_from_points_is_exact() -> None:
     points = some_points(300) / 4
     grid = Grid.covering(12.0, 0.3)
     field = torch.from_numpy(repulsion_field(grid, deposit(grid, points)))
@@ -125,7 +125,7 @@ def test_the_field_far_from_points_is_exact() -> None:
 # Networks
 
 
-def test_networks_of_all_clients_are_each_networks_own_value() -> None:
+def test_batched_networks_equal_single_networks() -> None:
     random = np.random.default_rng(0)
     networks = np.stack([initial_surrogate(random) for _ in range(7)])
     weights = random.random((2, 7)).astype(np.float32)
@@ -139,7 +139,7 @@ def test_networks_of_all_clients_are_each_networks_own_value() -> None:
     assert networks.shape[1] == PARAMETERS
 
 
-def test_a_network_learns_the_mean_repulsion() -> None:
+def test_network_learns_the_mean_repulsion() -> None:
     random = np.random.default_rng(0)
     positions = some_points(500).astype(np.float32)
     queries = query_grid(positions, 0.3, 3.0)
@@ -153,7 +153,7 @@ def test_a_network_learns_the_mean_repulsion() -> None:
         value = together(network[None], np.ones((1, 1), np.float32))(torch.from_numpy(at)[None])
         return float(np.abs(value.numpy()[0] - exact).mean())
 
-    constant = float(np.abs(np.median(exact) - exact).mean())  # the best that no look at the place can do
+    constant = float(np.abs(np.median(exact) - exact).mean())  # the best error that ignores the position
     assert error(learnt) < constant / 2 < error(untrained)
 
 

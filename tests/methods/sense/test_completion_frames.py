@@ -1,4 +1,4 @@
-"""Frames take points apart and put them together; residuals of all clients end up in one space."""
+"""Frames split and restore points; residuals of all clients end up in one space."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def drawn(rows: int, features: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("anchors", "rank"), [(3, 2), (5, 4), (9, 6)])
-def test_a_frame_takes_points_apart_and_puts_them_together(anchors: int, rank: int) -> None:
+def test_frame_splits_and_restores_points(anchors: int, rank: int) -> None:
     frame, points = AffineFrame(drawn(anchors, 6) + 5.0), drawn(11, 6, seed=1)
     assert (frame.rank, frame.codimension) == (rank, 6 - rank)
     np.testing.assert_allclose(frame.points(frame.inside(points), frame.outside(points)), points, atol=1e-12)
 
 
-def test_distances_to_anchors_tell_what_is_inside_and_how_far_the_rest_is() -> None:
+def test_distances_to_anchors_give_coordinates_and_heights() -> None:
     anchors, points = drawn(5, 8), drawn(7, 8, seed=1)
     frame = AffineFrame(anchors)
     coordinates, heights = frame.located(cdist(points, anchors, "sqeuclidean"))
@@ -34,7 +34,7 @@ def test_distances_to_anchors_tell_what_is_inside_and_how_far_the_rest_is() -> N
     np.testing.assert_allclose(heights, np.linalg.norm(frame.outside(points), axis=1), atol=1e-12)
 
 
-def test_affinely_dependent_anchors_span_less_and_stay_exact_in_it() -> None:
+def test_dependent_anchors_are_exact_in_their_span() -> None:
     anchors = drawn(4, 8)
     dependent = np.vstack([anchors, anchors.mean(axis=0), 2 * anchors[0] - anchors[1]])
     assert AffineFrame(dependent).rank == AffineFrame(anchors).rank == 3
@@ -45,7 +45,7 @@ def test_affinely_dependent_anchors_span_less_and_stay_exact_in_it() -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3, 40])
-def test_the_factor_tells_the_distances_within_a_client_and_no_direction(rows: int) -> None:
+def test_residual_factor_reveals_distances_but_no_direction(rows: int) -> None:
     anchors, points = drawn(5, 12), drawn(rows, 12, seed=3)
     frame = AffineFrame(anchors)
     factor = residual_factor(frame, points)
@@ -67,13 +67,13 @@ def test_the_factor_tells_the_distances_within_a_client_and_no_direction(rows: i
         (np.ones((4, 3)), "cannot place rows"),
     ],
 )
-def test_anchors_that_span_nothing_are_refused(anchors: np.ndarray, words: str) -> None:
+def test_anchors_without_a_span_are_refused(anchors: np.ndarray, words: str) -> None:
     with pytest.raises(DataError, match=words):
         AffineFrame(anchors)
 
 
 @pytest.mark.parametrize("wrong", [-1e-9, np.nan, np.inf])
-def test_squared_distances_that_cannot_be_are_refused(wrong: float) -> None:
+def test_invalid_squared_distances_are_refused(wrong: float) -> None:
     anchors, squared = drawn(4, 3), np.ones((2, 4))
     squared[1, 2] = wrong
     with pytest.raises(DataError, match="row 1 to anchor 2"):
@@ -81,7 +81,7 @@ def test_squared_distances_that_cannot_be_are_refused(wrong: float) -> None:
 
 
 def refused(frame: AffineFrame, squared: np.ndarray) -> bool:
-    """Whether rows at these squared distances are refused for their digits."""
+    """Return whether rows at these squared distances are refused for their precision."""
     try:
         frame.located(squared)
     except DataError as reason:
@@ -91,10 +91,8 @@ def refused(frame: AffineFrame, squared: np.ndarray) -> bool:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("unit", "width"), [(1.0, 1.0), (1e-3, 1.0), (1.0, 30.0)])
-def test_rows_too_far_from_the_anchors_are_refused_and_nearer_ones_are_right(
-    seed: int, unit: float, width: float
-) -> None:
-    """On either side of the limit: what is placed keeps its distances, and a little farther out it would not."""
+def test_rows_are_refused_exactly_where_precision_is_lost(seed: int, unit: float, width: float) -> None:
+    """Placed rows keep their distances; rows just beyond the limit would not."""
     anchors, rows = unit * drawn(5, 4, seed=seed), unit * width * drawn(40, 4, seed=seed + 10)
     direction = np.ones(4) / 2.0
     frame, errors = AffineFrame(anchors), {}
@@ -109,25 +107,25 @@ def test_rows_too_far_from_the_anchors_are_refused_and_nearer_ones_are_right(
             assert error < 3e-2
     assert errors
     assert errors[10] > 0.1
-    AffineFrame(anchors, noise=unit**2).located(squared)  # what was blurred on purpose is not judged
+    AffineFrame(anchors, noise=unit**2).located(squared)  # noise disables the check
 
 
-def test_a_row_far_from_all_others_is_placed() -> None:
-    """Its rounding is much beside the others' distances, and nothing beside its own."""
+def test_row_far_from_all_others_is_placed() -> None:
+    """Its rounding is large next to the others' distances but not next to its own."""
     anchors, rows = drawn(5, 4), drawn(40, 4, seed=3)
     rows[0] *= 1e8
     coordinates, _ = AffineFrame(anchors).located(((rows[:, None] - anchors[None]) ** 2).sum(axis=2))
     np.testing.assert_allclose(pdist(coordinates), pdist(rows), rtol=1e-6)
 
 
-def test_rows_as_wide_as_they_are_far_are_placed_by_small_anchors() -> None:
+def test_widely_spread_rows_are_placed_by_close_anchors() -> None:
     anchors, rows = drawn(5, 4), 1e8 * drawn(40, 4, seed=3)
     coordinates, _ = AffineFrame(anchors).located(((rows[:, None] - anchors[None]) ** 2).sum(axis=2))
     np.testing.assert_allclose(pdist(coordinates), pdist(rows), rtol=1e-6)
 
 
 @pytest.mark.parametrize("rows", [1, 2, SEARCHED_ROWS, SEARCHED_ROWS + 1, 7 * SEARCHED_ROWS + 3])
-def test_rows_whose_values_are_tried_are_few_and_from_all_over(rows: int) -> None:
+def test_searched_rows_are_few_and_spread_over_the_table(rows: int) -> None:
     """A file that is sorted by class would show the first class alone."""
     tried = np.arange(rows)[some_of(rows)]
     assert min(rows, SEARCHED_ROWS // 2) <= len(tried) <= SEARCHED_ROWS
@@ -143,9 +141,9 @@ class TestAlignment:
     ) -> tuple[list[AffineFrame], list[np.ndarray]]:
         rng = np.random.default_rng(4)
         latent = rng.normal(size=(sum(sizes), 3))
-        beside = np.column_stack([np.sin(latent[:, 0]) + 2.0, latent[:, 1] ** 2, latent[:, 2] * 0.5])
-        beside = (1 - noise) * beside + noise * rng.normal(size=beside.shape)
-        rows = np.hstack([latent, beside])
+        outer = np.column_stack([np.sin(latent[:, 0]) + 2.0, latent[:, 1] ** 2, latent[:, 2] * 0.5])
+        outer = (1 - noise) * outer + noise * rng.normal(size=outer.shape)
+        rows = np.hstack([latent, outer])
         anchors = np.hstack([rng.normal(size=(4, 3)), np.zeros((4, 3))])
         return [AffineFrame(anchors)] * len(sizes), np.split(rows, np.cumsum(sizes)[:-1])
 
@@ -156,7 +154,7 @@ class TestAlignment:
         return align(frames, inside, factors, np.random.default_rng(0), **how)
 
     @pytest.mark.parametrize("values_too", [False, True])
-    def test_residuals_that_coordinates_predict_come_out_as_they_were(self, values_too: bool) -> None:
+    def test_predictable_residuals_are_recovered(self, values_too: bool) -> None:
         frames, rows = self.clients(noise=0.0)
         result = self.aligned(frames, rows, anchors=frames[0].anchors if values_too else None)
         several = np.repeat([len(part) > 1 for part in rows], [len(part) for part in rows])
@@ -167,7 +165,7 @@ class TestAlignment:
         assert result.settled[[0, 1, 4]].all()
         assert not result.turned[[2, 3]].any()
 
-    def test_distances_within_a_client_and_to_anchors_stay_exact_whatever_is_turned(self) -> None:
+    def test_alignment_keeps_distances_within_clients_and_to_anchors(self) -> None:
         for noise in (0.0, 1.0):
             frames, rows = self.clients(noise)
             points = np.split(self.aligned(frames, rows).points, np.cumsum([len(part) for part in rows])[:-1])
@@ -177,7 +175,7 @@ class TestAlignment:
                 )
                 np.testing.assert_allclose(pdist(placed), pdist(part), atol=1e-9)
 
-    def test_residuals_that_nothing_predicts_stay_as_they_began(self) -> None:
+    def test_unpredictable_residuals_are_not_rotated(self) -> None:
         frames, rows = self.clients(noise=1.0)
         result = self.aligned(frames, rows)
         begun = self.aligned(frames, rows, sweeps=0).points
@@ -188,7 +186,7 @@ class TestAlignment:
             own = slice(ends[client] - len(rows[client]), ends[client])
             np.testing.assert_array_equal(result.points[own], begun[own])
 
-    def test_who_is_not_borne_out_stays_as_it_began(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_unconfirmed_clients_are_not_rotated(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Values recur or not: no rotation is better than all that are drawn, and the first alone sets the frame."""
         monkeypatch.setattr("raydr.methods.sense.alignment.LEAST_RANK", 1.0)
         frames, rows = self.clients(noise=0.2)
@@ -222,7 +220,9 @@ class TestRecurringValues:
     @pytest.mark.parametrize(
         ("open_dimensions", "seed", "offset"), [(1, 0, 0.0), (1, 1, 1e6), (2, 2, 1e6), (2, 3, 0.0)]
     )
-    def test_they_tell_each_clients_rotation(self, open_dimensions: int, seed: int, offset: float) -> None:
+    def test_recurring_values_determine_each_clients_rotation(
+        self, open_dimensions: int, seed: int, offset: float
+    ) -> None:
         frame, rows = self.clients(open_dimensions, seed)
         frame, rows = AffineFrame(frame.anchors + offset), [part + offset for part in rows]
         result = TestAlignment.aligned([frame] * 3, rows, anchors=frame.anchors)
@@ -232,7 +232,7 @@ class TestRecurringValues:
         assert result.recurring >= 4
 
     @pytest.mark.parametrize("copies", [1, 6])
-    def test_each_part_of_the_others_speaks_of_its_own_rows_alone(self, copies: int) -> None:
+    def test_comparison_uses_only_the_rows_of_each_part(self, copies: int) -> None:
         """Beside brute force; more rows than a block has, of which threads take turns."""
         frame, rows = self.clients(2, 0)
         rng = np.random.default_rng(1)
@@ -244,23 +244,23 @@ class TestRecurringValues:
         known = np.column_stack([residuals.coordinates, np.linalg.norm(residuals.factor, axis=1)])
         for part, found in zip(parts, residuals.compared_with(others, parts), strict=True):
             theirs = others[part]
-            beside = frame.outside(theirs)
+            outer = frame.outside(theirs)
             squared = cdist(
-                known, np.column_stack([frame.inside(theirs), np.linalg.norm(beside, axis=1)]), "sqeuclidean"
+                known, np.column_stack([frame.inside(theirs), np.linalg.norm(outer, axis=1)]), "sqeuclidean"
             )
             nearest = np.argsort(squared, axis=1)[:, :NEIGHBORS]
             near = np.take_along_axis(squared, nearest, axis=1)
             floor = 1e-3 * float(np.median(squared))
             weights = 1.0 / (near + floor)
-            predicted = (weights[:, :, None] * beside[nearest]).sum(axis=1) / weights.sum(axis=1)[:, None]
-            # The floor is of some distances, which moves an average of neighbours by little.
+            predicted = (weights[:, :, None] * outer[nearest]).sum(axis=1) / weights.sum(axis=1)[:, None]
+            # The floor uses some of the distances, which changes an average of neighbours slightly.
             np.testing.assert_allclose(found.predicted, predicted, atol=2e-3)
             np.testing.assert_allclose(found.weights, 1.0 / np.sqrt(near.mean(axis=1) + floor), rtol=0.02)
             alone = Recurrence.of(np.concatenate([frame.anchors, theirs]))
             assert found.recurrence is not None
             np.testing.assert_array_equal(found.recurrence.logs, alone.logs)
 
-    def test_where_a_client_has_other_values_it_is_not_sure(self) -> None:
+    def test_client_with_different_values_is_not_settled(self) -> None:
         rng = np.random.default_rng(0)
         settled = 0
         for seed in range(3):
@@ -269,7 +269,7 @@ class TestRecurringValues:
             settled += int(TestAlignment.aligned([frame] * 3, rows, anchors=frame.anchors).settled[2])
         assert settled <= 1
 
-    def test_measurements_do_not_recur_and_codes_do_whatever_their_offset_and_scale(self) -> None:
+    def test_codes_recur_and_measurements_do_not_in_any_unit(self) -> None:
         rng = np.random.default_rng(0)
         rows = np.column_stack([rng.normal(size=(400, 30)), rng.integers(0, 5, size=(400, 2)), np.ones(400)])
         found = Recurrence.of(rows)
@@ -280,7 +280,7 @@ class TestRecurringValues:
             np.testing.assert_array_equal(again.columns, found.columns)
             assert again.worth == pytest.approx(found.worth, rel=1e-3)
 
-    def test_a_value_that_nobody_else_has_is_no_evidence(self) -> None:
+    def test_unique_value_is_no_evidence(self) -> None:
         found = Recurrence.of(np.random.default_rng(0).integers(0, 5, size=(400, 1)).astype(float))
         none = np.zeros((1, 1))
         codes, between, far = (
@@ -289,13 +289,13 @@ class TestRecurringValues:
         assert codes > 0.5 > 0.0 > between
         assert far == 0.0
 
-    def test_evidence_is_what_the_densities_say_between_bins_at_the_turned_rows(self) -> None:
+    def test_evidence_interpolates_densities_at_rotated_rows(self) -> None:
         rng = np.random.default_rng(0)
         rows = np.column_stack([rng.integers(0, 5, size=(400, 3)), rng.normal(size=(400, 2))]).astype(float)
         found = Recurrence.of(rows[:, [3, 0, 1, 4, 2]])
         inside, factor, axes = rng.normal(size=(7, 5)), rng.normal(size=(7, 2)), rng.normal(size=(3, 5))
         turns = any_rotations(4, 2, 3, rng)
-        said = [
+        expected = [
             sum(
                 np.interp(
                     values[:, column], first + step * np.arange(len(logs)), logs, left=0.0, right=0.0
@@ -307,10 +307,10 @@ class TestRecurringValues:
             for values in (inside + factor @ turn @ axes for turn in turns)
         ]
         assert found.columns.tolist() == [1, 2, 4]
-        np.testing.assert_allclose(found.evidence(inside, factor, axes, turns), said, rtol=1e-9)
+        np.testing.assert_allclose(found.evidence(inside, factor, axes, turns), expected, rtol=1e-9)
 
 
-def test_the_prior_expects_what_a_regression_on_many_points_predicts() -> None:
+def test_prior_expectation_equals_linear_regression() -> None:
     """E[x | V x] of a Gaussian is the linear regression of x on V x; its residual is orthogonal to V x."""
     rng = np.random.default_rng(0)
     known = rng.normal(size=(4000, 3)) @ rng.normal(size=(3, 6)) + 0.3 * rng.normal(size=(4000, 6)) + 2.0
@@ -324,7 +324,7 @@ def test_the_prior_expects_what_a_regression_on_many_points_predicts() -> None:
 
 
 class TestPriorOfAllRecords:
-    """Records that each see anchors of their own, drawn without regard to how features hang together."""
+    """Records with their own random anchors, drawn without the correlations of features."""
 
     @staticmethod
     def records(count: int, seed: int = 0) -> tuple[np.ndarray, list[AffineFrame], list[np.ndarray], Prior]:
@@ -340,7 +340,7 @@ class TestPriorOfAllRecords:
         return np.concatenate([prior.expected(*known) for known in zip(frames, inside, strict=True)])
 
     @pytest.mark.parametrize("seed", [0, 1, 2])
-    def test_records_tell_what_anchors_of_nobody_do_not(self, seed: int) -> None:
+    def test_fitting_to_records_improves_the_prior(self, seed: int) -> None:
         rows, frames, inside, prior = self.records(200, seed)
         fitted = prior.fitted(frames, [coordinates[0] for coordinates in inside])
         before, after = (
@@ -348,7 +348,7 @@ class TestPriorOfAllRecords:
         )
         assert after < before / 3
 
-    def test_moments_of_many_records_outweigh_few_others(self) -> None:
+    def test_moments_of_many_records_outweigh_few_records(self) -> None:
         _, frames, inside, _ = self.records(12)
         known = Prior.of(self.records(4_000)[0])
         coordinates = [found[0] for found in inside]
@@ -358,7 +358,7 @@ class TestPriorOfAllRecords:
         ]
         assert 0.0 < moved[0] < moved[1] / 10
 
-    def test_a_covariance_that_is_too_wide_to_fit_stays(self) -> None:
+    def test_too_wide_covariance_is_not_fitted(self) -> None:
         _, frames, inside, prior = self.records(5)
         assert prior.fitted(frames, [found[0] for found in inside]).covariance is not prior.covariance
         wide = Prior(np.zeros(2_000), np.eye(2_000))

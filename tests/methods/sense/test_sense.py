@@ -1,4 +1,4 @@
-"""SENSE end to end in this process: exactness, what crosses the boundary, regimes, geometries, and what is refused."""
+"""SENSE end to end in one process: exactness, messages, regimes, geometries, and errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUICK: dict[str, Any] = {"kind": "tsne", "early_iterations": 10, "iterations": 1
 
 
 def rows(count: int, features: int = 6, seed: int = 0) -> Float64Array:
-    """Correlated rows, so that what anchors leave open depends on what they tell."""
+    """Return correlated rows, so that the open part depends on the part the anchors determine."""
     rng = np.random.default_rng(seed)
     latent = rng.normal(size=(count, 3))
     mixing = np.random.default_rng(99).normal(size=(3, features))
@@ -67,13 +67,13 @@ def test_enough_anchors_recover_every_distance(regime: str, visibility: str) -> 
 
 
 @pytest.mark.parametrize(("visibility", "most"), [("full", 0.012), ("partial", 0.012)])
-def test_one_anchor_less_than_features_recovers_nearly_all(visibility: str, most: float) -> None:
+def test_one_missing_anchor_leaves_a_small_error(visibility: str, most: float) -> None:
     parts = multisite()
     settings = SENSE(visibility=visibility, anchors=5, embedder=QUICK)
     assert error(serve(federated(parts), settings), parts) < most
 
 
-def test_clients_answer_once_with_what_table_6_lets_the_server_see() -> None:
+def test_clients_send_once_what_table_6_allows() -> None:
     parts = multisite()
     federation = federated(parts)
     serve(federation, SENSE(visibility="partial", anchors=5, local_anchors=2, embedder=QUICK))
@@ -92,15 +92,15 @@ def test_clients_answer_once_with_what_table_6_lets_the_server_see() -> None:
     assert entries["AnchorRequests", "down"].seen_by == "each client its own part"
 
 
-def test_pointwise_clients_tell_nothing_of_each_other() -> None:
+def test_pointwise_clients_send_only_their_own_distances() -> None:
     federation = federated(pointwise())
     serve(federation, SENSE(regime="pointwise", anchors=5, embedder=QUICK))
     up = next(entry for entry in federation.ledger.entries.values() if entry.kind == "AnchorDistances")
     assert up.bytes == 8 * 40 * (5 + 1)
 
 
-def test_a_client_that_joins_later_moves_nobody() -> None:
-    """With anchors that leave nothing open, and with those that do, where no other client's rows are looked at."""
+def test_later_client_does_not_move_the_others() -> None:
+    """With anchors that leave nothing open, and with those that do, where clients are not compared."""
     for regime, parts in (("pointwise", pointwise()), ("multisite", multisite())):
         settings = SENSE(regime=regime, anchors=8 if regime == "multisite" else 5, embedder=QUICK)
         newcomer = rows(1, seed=9) if regime == "pointwise" else rows(20, seed=9)
@@ -109,7 +109,7 @@ def test_a_client_that_joins_later_moves_nobody() -> None:
         np.testing.assert_allclose(after[: len(before)], before, atol=1e-5)
 
 
-def test_smacof_from_the_closed_form_stays_there_and_lowers_the_stress_from_random_points() -> None:
+def test_smacof_keeps_the_closed_form_and_improves_random_starts() -> None:
     parts = multisite()
     closed = error(serve(federated(parts), SENSE(anchors=5, embedder=QUICK)), parts)
     warm = SENSE(anchors=5, solver="smacof", start="closed-form", embedder=QUICK)
@@ -123,8 +123,8 @@ def test_smacof_from_the_closed_form_stays_there_and_lowers_the_stress_from_rand
 
 @pytest.mark.parametrize("visibility", ["full", "partial"])
 @pytest.mark.parametrize("regime", ["multisite", "pointwise"])
-def test_algorithm_2_to_the_letter_makes_the_steps_of_smacof(regime: str, visibility: str) -> None:
-    """From the same random points, step by step, as long as nobody stops."""
+def test_literal_algorithm_2_equals_smacof_step_by_step(regime: str, visibility: str) -> None:
+    """Both start from the same random points and stop at no tolerance."""
     parts = multisite() if regime == "multisite" else pointwise()
     found = [
         completed(
@@ -142,8 +142,8 @@ def test_algorithm_2_to_the_letter_makes_the_steps_of_smacof(regime: str, visibi
 
 @pytest.mark.parametrize("geometry", ["euclidean", "hyperbolic"])
 @pytest.mark.parametrize("regime", ["multisite", "pointwise"])
-def test_the_stress_of_a_run_is_that_of_its_distances(regime: str, geometry: str) -> None:
-    """Of all observed pairs, of the start and after each iteration; from a closed form it is told of no iteration."""
+def test_stress_equals_that_of_the_observed_distances(regime: str, geometry: str) -> None:
+    """Over all observed pairs, at the start and after each iteration; a closed form has no stress."""
     table = rows(120, seed=1)
     parts = (
         list(table[:40, None]) if regime == "pointwise" else np.split(table, [50, 50, 51, 80])
@@ -157,7 +157,7 @@ def test_the_stress_of_a_run_is_that_of_its_distances(regime: str, geometry: str
     space, held = known.space, np.concatenate(parts)
 
     def distances(points: Float64Array) -> Float64Array:
-        """Between all points and all points, anchors first."""
+        """Return the distances between all points, anchors first."""
         anchors = space.narrowed(space.points(known.anchors.all), known.narrow)
         return np.asarray(np.sqrt(space.squared_distances(*2 * (np.concatenate([anchors, points]),))))
 
@@ -171,8 +171,8 @@ def test_the_stress_of_a_run_is_that_of_its_distances(regime: str, geometry: str
 
 
 @pytest.mark.parametrize("solver", [{}, {"solver": "smacof", "start": "closed-form", "iterations": 20}])
-def test_hyperbolic_records_are_exact_from_d_plus_one_anchors(solver: dict[str, Any]) -> None:
-    """In closed form; and the iteration stays there, where all distances, between a client's own rows too, are met."""
+def test_hyperbolic_records_are_exact_from_d_plus_1_anchors(solver: dict[str, Any]) -> None:
+    """The closed form is exact, and the iteration stays there, where all distances are met."""
     parts = multisite()
     settings = SENSE(geometry="hyperbolic", anchors=7, curvature=0.5, embedder=QUICK, **solver)
     outcome = serve(federated(parts), settings)
@@ -186,7 +186,7 @@ def test_hyperbolic_records_are_exact_from_d_plus_one_anchors(solver: dict[str, 
         )
 
 
-def test_notes_say_how_many_records_the_server_can_write_down() -> None:
+def test_notes_count_the_records_the_server_can_reconstruct() -> None:
     parts = multisite()
     flat = [part @ np.diag([1, 1, 1, 0, 0, 0]) for part in parts]
     known = serve(federated(flat, public=flat[0]), SENSE(anchors=5, embedder=QUICK)).notes[0].text
@@ -203,7 +203,7 @@ def test_notes_say_how_many_records_the_server_can_write_down() -> None:
 
 @pytest.mark.parametrize("regime", ["multisite", "pointwise"])
 def test_anchors_far_from_the_data_are_refused(regime: str) -> None:
-    """Distances of 1e8 have digits left for what tells rows apart, their squares have none."""
+    """Distances of 1e8 still have digits for the differences between rows, but their squares do not."""
     parts = multisite() if regime == "multisite" else pointwise()
     settings = SENSE(regime=regime, anchors=8, embedder=QUICK)
     with pytest.raises(DataError, match=r"median row of a client lies .* from the anchors"):
@@ -212,26 +212,26 @@ def test_anchors_far_from_the_data_are_refused(regime: str) -> None:
 
 @pytest.mark.parametrize("visibility", ["full", "partial"])
 @pytest.mark.parametrize("geometry", ["euclidean", "hyperbolic"])
-def test_notes_count_the_records_that_have_a_mirror_image(geometry: str, visibility: str) -> None:
-    """Of pointwise records those on the line through the anchors have one image, all others two."""
+def test_notes_count_records_with_a_mirror_image(geometry: str, visibility: str) -> None:
+    """Pointwise records on the line through the anchors have one image, all others two."""
     on_the_line = 7
     table = 0.3 * rows(40, features=2, seed=2)
     table[:on_the_line, 1] = 0.0
     anchors = np.column_stack([np.linspace(-1.0, 1.0, 82), np.zeros(82)])
     count = {"anchors": 2, "local_anchors": 1} if visibility == "partial" else {"anchors": 2}
     settings = SENSE(regime="pointwise", geometry=geometry, visibility=visibility, embedder=QUICK, **count)
-    said = serve(federated(list(table[:, None]), public=anchors), settings).notes[0].text
-    assert "its mirror image has the same distances" in said
+    note = serve(federated(list(table[:, None]), public=anchors), settings).notes[0].text
+    assert "its mirror image has the same distances" in note
     assert (
         f"Of 40 records, this leaves {40 - on_the_line} open, those off the span, with two images each."
-        in said
+        in note
     )
-    assert "3 anchors in general position leave nothing open" in said
+    assert "3 anchors in general position leave nothing open" in note
 
 
 @pytest.mark.parametrize("geometry", ["euclidean", "hyperbolic"])
-def test_a_record_and_its_mirror_image_send_the_same(geometry: str) -> None:
-    """So which of the two a record is changes nothing that the server makes of it."""
+def test_record_and_its_mirror_image_send_the_same_message(geometry: str) -> None:
+    """The server's result does not depend on which of the two a record is."""
     table = 0.3 * rows(40, features=2, seed=2)
     anchors = np.array([[-1.0, 0.0], [1.0, 0.0]])
     sides = np.where(np.random.default_rng(0).random(40) < 0.5, -1.0, 1.0)
@@ -244,10 +244,10 @@ def test_a_record_and_its_mirror_image_send_the_same(geometry: str) -> None:
 
 
 SHORT = {"kind": "tsne", "early_iterations": 100, "iterations": 100}
-"""Long enough for groups to part."""
+"""Long enough for groups to separate."""
 
 
-def test_new_rows_land_where_their_like_are_and_the_model_holds_no_record() -> None:
+def test_new_rows_join_their_group_and_the_model_holds_no_record() -> None:
     parts = list(np.split(np.repeat(np.eye(4, 6) * 9.0, 30, axis=0) + 0.1 * rows(120, seed=7), 4))
     for settings in (
         SENSE(anchors=8, embedder=SHORT),
@@ -267,8 +267,8 @@ def test_new_rows_land_where_their_like_are_and_the_model_holds_no_record() -> N
         np.testing.assert_array_equal(nearest // 30, np.repeat(np.arange(4), 3))
 
 
-def test_new_rows_land_where_they_belong_on_a_map_in_other_units() -> None:
-    """A map that is the data, in whatever units: near their like, and at the same place of it in all."""
+def test_placement_of_new_rows_does_not_depend_on_the_map_unit() -> None:
+    """The map is the data, in any unit: new rows are close to their true positions in all."""
     known, new = rows(300, features=2), rows(20, features=2, seed=9) / 2.0
     drawn = Drawn(known, nearest_neighbors(Points(known), 15))
     anchors, space = Anchors(np.zeros((1, 2)), np.zeros((0, 0, 2))), EuclideanSpace()
@@ -289,12 +289,12 @@ def test_new_rows_land_where_they_belong_on_a_map_in_other_units() -> None:
 
 
 class TestAnchors:
-    def test_default_is_one_less_than_features_and_at_most_half_the_rows(self) -> None:
+    def test_default_number_of_anchors(self) -> None:
         assert AnchorSettings().per_client(features=64, rows=1000) == (63, 0)
         assert AnchorSettings().per_client(features=784, rows=780) == (390, 0)
         assert AnchorSettings(visibility="partial").per_client(features=64, rows=1000) == (32, 31)
 
-    def test_a_sample_is_as_large_as_all_clients_need(self) -> None:
+    def test_sample_is_as_large_as_all_clients_need(self) -> None:
         settings = AnchorSettings(visibility="partial", anchors=10, local_anchors=4, anchor_source="sample")
         assert settings.public_rows(rows=100, mapped=50, features=20, clients=3) == 6 + 12
         assert settings.public_rows(rows=100, mapped=None, features=20, clients=None) == 6 + 4 * 18
@@ -302,7 +302,7 @@ class TestAnchors:
         with pytest.raises(DataError, match=r"sets 18 rows apart .* only 10 of 60 rows are left over"):
             settings.public_rows(rows=60, mapped=50, features=20, clients=3)
 
-    def test_by_default_a_sample_leaves_half_the_rows_and_each_client_one(self) -> None:
+    def test_default_sample_leaves_rows_for_every_client(self) -> None:
         full, partial = AnchorSettings(anchors=10), AnchorSettings(visibility="partial", anchors=10)
         assert full.public_rows(rows=100, mapped=None, features=20, clients=3) == 10
         assert full.public_rows(rows=100, mapped=None, features=20, clients=100) == 0
@@ -310,7 +310,7 @@ class TestAnchors:
         assert partial.public_rows(rows=100, mapped=None, features=20, clients=None) == 0
         assert (full.source(None), full.source(np.zeros((1, 20)))) == ("random", "sample")
 
-    def test_random_anchors_lie_as_the_data_do_and_are_the_same_for_all_packings(self) -> None:
+    def test_random_anchors_follow_the_data_in_any_packing(self) -> None:
         parts = [part * 3.0 + 10.0 for part in multisite()]
         settings = AnchorSettings(anchor_source="random", anchors=2000)
         anchors = chosen_anchors(federate(parts), settings).common
@@ -326,7 +326,7 @@ class TestAnchors:
         assert chosen_anchors(federation, settings).common.shape == (10, 6)
         assert federation.round == 5
 
-    def test_flattened_anchors_have_the_rank_asked_for(self) -> None:
+    def test_flattened_anchors_have_the_requested_rank(self) -> None:
         anchors = rows(8)
         for rank in (1, 3, 6):
             flat = flattened(anchors, rank)
@@ -349,7 +349,7 @@ class TestAnchors:
 
 
 @pytest.mark.parametrize("scale", ["standard", "minmax", "unit"])
-def test_rows_set_apart_are_scaled_as_the_clients_own(scale: Any) -> None:
+def test_public_rows_are_scaled_like_client_rows(scale: Any) -> None:
     parts, public = multisite(), 7.0 + 3.0 * rows(30, seed=50)
     hosts = [
         ClientHost(
@@ -365,12 +365,12 @@ def test_rows_set_apart_are_scaled_as_the_clients_own(scale: Any) -> None:
 
 
 class TestNoise:
-    def test_noisy_clients_say_so_and_the_others_stay_exact(self) -> None:
+    def test_only_noisy_clients_are_marked_and_inexact(self) -> None:
         parts = pointwise()
         federation = federated(parts, coverage=Coverage(GaussianNoise(on="distances", level=0.1), 0.5))
         outcome = serve(federation, SENSE(regime="pointwise", anchors=8, embedder=QUICK))
         moved = outcome.geometry.coordinates - np.concatenate(parts)
-        # Points are seen from an origin near the anchors: half of the records are off by that alone.
+        # Points are relative to an origin near the anchors, which shifts all of them.
         offsets = np.linalg.norm(moved - np.median(moved, axis=0), axis=1)
         assert int((offsets < 1e-5).sum()) == 20
         counts = {
@@ -380,9 +380,7 @@ class TestNoise:
         }
         assert counts == {GaussianNoise(on="distances", level=0.1): len(parts) // 2, None: len(parts) // 2}
 
-    def test_damping_beats_taking_noisy_distances_at_their_word(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_damping_reduces_the_error_of_noisy_distances(self, monkeypatch: pytest.MonkeyPatch) -> None:
         parts = pointwise()
 
         def noisy() -> Federation:
@@ -421,17 +419,17 @@ def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any
         SENSE(**settings)
 
 
-def test_local_anchors_leave_some_for_all() -> None:
+def test_local_anchors_must_leave_common_ones() -> None:
     with pytest.raises(ScenarioError, match="Choose at most 4"):
         SENSE(visibility="partial", anchors=5, local_anchors=5).check(100, 6)
 
 
-def test_a_pointwise_run_refuses_clients_of_several_records() -> None:
+def test_pointwise_clients_with_several_records_are_refused() -> None:
     with pytest.raises(ScenarioError, match="client 0 holds 50"):
         serve(federated(multisite()), SENSE(regime="pointwise", anchors=5, embedder=QUICK))
 
 
-def test_equal_bits_whatever_the_packing() -> None:
+def test_packing_changes_no_bit() -> None:
     parts = multisite()
     settings = SENSE(anchors=4, visibility="partial", embedder=QUICK)
     bits = []
@@ -443,14 +441,14 @@ def test_equal_bits_whatever_the_packing() -> None:
     assert len(set(bits)) == 1
 
 
-def test_the_plan_counts_the_matrices_over_all_pairs_of_the_dense_solver() -> None:
-    """Six of them, in double precision, beside the frames that every solver has."""
-    told = {
+def test_plan_counts_the_matrices_of_the_dense_solver() -> None:
+    """Six of them, in float64, in addition to the frames that every solver has."""
+    planned = {
         solver: SENSE(anchors=10, regime="pointwise", solver=solver).server_bytes(500, 20, 4)
         for solver in ("smacof", "smacof-dense")
     }
-    assert told["smacof"] == 3 * 8 * 10 * 20
-    assert told["smacof-dense"] - told["smacof"] == 6 * 8 * 510**2
+    assert planned["smacof"] == 3 * 8 * 10 * 20
+    assert planned["smacof-dense"] - planned["smacof"] == 6 * 8 * 510**2
     local = SENSE(anchors=10, local_anchors=3, visibility="partial", regime="multisite", solver="smacof")
     assert local.per_client(20, 500) == (7, 3)  # of ten anchors, three are seen by one client alone
     assert local.server_bytes(500, 20, 4) == 3 * 8 * 4 * (7 + 3) * 20
