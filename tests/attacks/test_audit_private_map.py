@@ -1,4 +1,4 @@
-"""The audit of a private map: no attack is better than guessing, and no release tells more than is claimed."""
+"""The audit of a private map: no attack beats guessing, and no release breaks its claim."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ QUICK = {f"method.{name}": value for name, value in DRAWN.items()}
 
 
 def shipped(folder: Path, **more: Any) -> Path:
-    """The shipped scenario, its drawing cut short, of 1,200 rows, so that 597 are nobody's."""
+    """Run the shipped scenario with few iterations and 1,200 rows, which leaves 597 public rows."""
     changed = {
         "runtime.federation": "inline",
         "data.rows": 1200,
@@ -71,13 +71,13 @@ def test_every_attack_is_within_two_percent_of_guessing(audited: Path) -> None:
             assert 0.98 < ratio < 1.02
             assert one["errors"]["exact"] == 0.0
         if one["membership"]:
-            told = one["membership"]
-            # By chance alone a curve over so many candidates is off by this much, once in 400 times.
-            chance = 3.0 * np.sqrt((1.0 / told["members"] + 1.0 / told["others"]) / 12.0)
-            assert abs(told["auc"] - 0.5) < max(0.02, chance)
+            reported = one["membership"]
+            # By chance, a curve over this many candidates deviates by this much once in 400 times.
+            chance = 3.0 * np.sqrt((1.0 / reported["members"] + 1.0 / reported["others"]) / 12.0)
+            assert abs(reported["auc"] - 0.5) < max(0.02, chance)
 
 
-def test_every_release_has_canaries_that_stay_below_the_claim(audited: Path) -> None:
+def test_canaries_of_every_release_stay_below_the_claim(audited: Path) -> None:
     bounds = {one["variant"]: one["bound"] for one in verdicts(audited) if one["bound"]}
     assert set(bounds) == {"the whole run", "FirstMoments", "Scatter", "CellSums"}
     for bound in bounds.values():
@@ -86,7 +86,7 @@ def test_every_release_has_canaries_that_stay_below_the_claim(audited: Path) -> 
     assert not any(point.title == "Attacks" and point.tone == "bad" for point in points(read_run(audited)))
 
 
-def test_no_entry_of_the_ledger_speaks_of_single_records(audited: Path) -> None:
+def test_ledger_has_no_per_record_entry(audited: Path) -> None:
     up = [entry for entry in json.loads((audited / LEDGER).read_text()) if entry["direction"] == "up"]
     assert up
     assert not any(entry["granularity"] == "per-record" for entry in up)
@@ -95,7 +95,7 @@ def test_no_entry_of_the_ledger_speaks_of_single_records(audited: Path) -> None:
 
 @pytest.fixture
 def half_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mechanisms claim what they claimed, and add half of it."""
+    """Keep the claims of mechanisms and halve their noise."""
     _with_noise(0.5, monkeypatch)
 
 
@@ -111,7 +111,7 @@ def _with_noise(part: float, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("half_the_noise")
 @pytest.mark.parametrize("secure", [True, False])
-def test_half_the_noise_is_caught(secure: bool, tmp_path: Path) -> None:
+def test_half_the_noise_breaks_the_claim(secure: bool, tmp_path: Path) -> None:
     folder = shipped(
         tmp_path / "run",
         audit={"attacks": ["canary"]},
@@ -128,7 +128,7 @@ def test_half_the_noise_is_caught(secure: bool, tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------- lifting
 
 
-def test_a_lifted_row_is_seen_as_it_was_and_is_the_shortest() -> None:
+def test_lifted_row_is_the_shortest_with_the_same_view() -> None:
     random = np.random.default_rng(0)
     bucket = random.permutation(np.repeat(np.arange(5), 4))
     sight = Sight(0.5, 1e3, bucket, random.choice(np.array([-1.0, 1.0]), 20), 5)
@@ -143,8 +143,8 @@ def test_a_lifted_row_is_seen_as_it_was_and_is_the_shortest() -> None:
 
 
 @pytest.mark.parametrize("secure", [True, False])
-def test_a_clients_own_mean_sets_its_records_apart_where_uploads_are_seen(secure: bool) -> None:
-    """Clients far apart, each of many records: no noise for records hides that, and secret sums do."""
+def test_visible_uploads_separate_records_by_client_mean(secure: bool) -> None:
+    """Noise per record does not hide the mean of a large, distant client; secure aggregation does."""
     random = np.random.default_rng(0)
     parts = [random.standard_normal((400, 6)) + 8.0 * np.eye(6)[client] for client in range(4)]
     federation, transcript = federation_seen(parts, secure=SecureSums(colluding=0.0) if secure else None)
@@ -177,10 +177,8 @@ def summed(counts: list[float], centres: np.ndarray, client: int | None = None, 
 @pytest.mark.parametrize(
     ("counts", "weights"), [([-2.0, 3.0, 0.5], [0.0, 3.0, 0.5]), ([0.0, -1.0, 0.0], [1.0, 1.0, 1.0])]
 )
-def test_landmarks_are_lifted_from_their_mean_by_counts_of_which_none_is_negative(
-    counts: list[float], weights: list[float]
-) -> None:
-    """By the last sum, whatever a client's own summand says; where no cell holds a record all weigh the same."""
+def test_landmark_lifting_clips_negative_counts(counts: list[float], weights: list[float]) -> None:
+    """Lifting uses the last sum, not a client's summand; without a filled cell all weights are equal."""
     centres = np.random.default_rng(0).normal(size=(3, 2))
     transcript = Transcript()
     for seen in (
@@ -206,8 +204,8 @@ def noise(per: str) -> GaussianNoise:
 
 @pytest.mark.parametrize("per", ["client", "sum"])
 @pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
-def test_the_noise_that_is_reckoned_with_is_that_of_an_upload(per: str, relation: str) -> None:
-    """Of records at the centre, which add nothing themselves."""
+def test_lifting_assumes_the_noise_of_one_upload(per: str, relation: str) -> None:
+    """Records are at the centre and add nothing."""
     request = FirstMomentsRequest(
         Sight(0.0, 4.0, None, None, 2000), 10, noise(per).model_copy(update={"relation": relation})
     )
@@ -218,8 +216,8 @@ def test_the_noise_that_is_reckoned_with_is_that_of_an_upload(per: str, relation
     assert _deviation(FirstMomentsRequest(SIGHT, 10), 10, 0.4) == 0.0
 
 
-def test_a_client_s_mean_is_shrunk_by_what_of_it_is_noise() -> None:
-    """Stein's shrinkage; a mean that is all noise says nothing, and a client without records has none."""
+def test_client_mean_is_shrunk_by_its_noise_share() -> None:
+    """Stein shrinkage: a mean of pure noise becomes 0, and a client without records has none."""
     request = FirstMomentsRequest(SIGHT, 20, noise("client"))
     level = 4.0 * _deviation(request, 3, 0.2) / np.array([100, 1, 2])  # of each client's mean
     own = np.array([[0.5, -0.4, 0.3], [0.0, 0.0, 0.0], [0.02, 0.01, 0.03]])

@@ -1,4 +1,4 @@
-"""Columns of text become columns of zeros and ones, the same at every site, which shows nobody which words it has."""
+"""Text columns become 0/1 columns, the same at every site, without showing which site has which word."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ SITES = st.lists(st.lists(WORDS, max_size=5), min_size=1, max_size=4)
 
 
 @given(SITES, st.integers(1, 3))
-def test_what_is_spelt_out_is_the_words_of_enough_sites(sites: list[list[str]], least: int) -> None:
+def test_spelling_finds_the_words_of_enough_sites(sites: list[list[str]], least: int) -> None:
     had = Counter(word for words in sites for word in set(words))
     assert spell_out(sites, least).words == tuple(sorted(word for word in had if had[word] >= least))
 
 
 @given(SITES, st.integers(1, 3))
-def test_votes_are_counted_as_they_are_cast(sites: list[list[str]], least: int) -> None:
-    """The count is of everything that sites were asked: of words that were not kept too, as far as they were spelt."""
+def test_votes_are_counted_exactly(sites: list[list[str]], least: int) -> None:
+    """The count covers every question to the sites, including words that were not kept."""
     own = [{word.encode() for word in words} for words in sites]
     longest = max((len(word) for words in own for word in words), default=0)
-    asked = 1  # the empty beginning, whether there are words or not
+    asked = 1  # the empty prefix, with or without words
     calls = 1
     for length in range(1, longest + 1):
-        told = Counter(
+        reported = Counter(
             begun for words in own for begun in {word[:length] for word in words if len(word) >= length}
         )
-        begun = sum(count >= least for count in told.values())
+        begun = sum(count >= least for count in reported.values())
         asked, calls = asked + begun, calls + (begun > 0)
     spelt = spell_out(sites, least)
     assert (spelt.calls, spelt.votes) == (calls, 257 * asked)
@@ -60,7 +60,7 @@ def test_votes_are_counted_as_they_are_cast(sites: list[list[str]], least: int) 
 
 
 def patients(path: Path) -> Path:
-    """Sites whose words differ, dates, identities, free text, and a column that is empty everywhere."""
+    """Write a table with different words per site, dates, identities, free text and an empty column."""
     random = np.random.default_rng(0)
     lines = ["hospital,patient_id,visit,sex,age,thal,remark,spare,diagnosis"]
     for row in range(120):
@@ -88,7 +88,7 @@ LEFT_OUT = {
     "spare": "no value at all",
 }
 MAPPED = ("sex=f", "sex=m", "age", "thal=normal", "thal=rückläufig")
-"""One site alone has thal=fixed: its rows are none of the words."""
+"""Only one site has thal=fixed, so its rows have none of the words."""
 THAL = ("normal", "rückläufig")
 
 
@@ -107,7 +107,7 @@ def settings(table: Path, **data: Any) -> dict[str, Any]:
     }
 
 
-def test_a_table_of_words_is_read_as_zeros_and_ones(tmp_path: Path) -> None:
+def test_text_columns_are_one_hot_encoded(tmp_path: Path) -> None:
     table = load(path=patients(tmp_path / "p.csv"), label="diagnosis", client="hospital", missing="median",
                  categories="one-hot")  # fmt: skip
     assert table.features == MAPPED
@@ -122,7 +122,7 @@ def test_a_table_of_words_is_read_as_zeros_and_ones(tmp_path: Path) -> None:
     np.testing.assert_array_equal(table.rows[:, 0], np.arange(120) % 2 == 0)
 
 
-def test_parquet_and_csv_are_read_alike(tmp_path: Path) -> None:
+def test_parquet_and_csv_are_read_equally(tmp_path: Path) -> None:
     import pyarrow.csv as arrow_csv
 
     table = arrow_csv.read_csv(patients(tmp_path / "p.csv"))
@@ -142,7 +142,7 @@ def test_parquet_and_csv_are_read_alike(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("categories", ["error", "leave-out"])
-def test_without_being_asked_no_word_is_mapped(tmp_path: Path, categories: Any) -> None:
+def test_text_columns_are_not_mapped_by_default(tmp_path: Path, categories: Any) -> None:
     path = patients(tmp_path / "p.csv")
     if categories == "error":
         with pytest.raises(DataError, match="the feature column 'visit' is not numeric"):
@@ -153,18 +153,18 @@ def test_without_being_asked_no_word_is_mapped(tmp_path: Path, categories: Any) 
     assert table.read_from.left_out == LEFT_OUT | {"sex": "text", "thal": "text"}
 
 
-def test_a_number_that_is_misspelt_makes_no_words(tmp_path: Path) -> None:
+def test_misspelt_number_is_not_a_category(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n3,four\n5,6\n")
     with pytest.raises(DataError, match="holds 'four' on line 3"):
         load(path=tmp_path / "x.csv", categories="one-hot")
 
 
-def test_an_identity_that_was_listed_is_mapped(tmp_path: Path) -> None:
+def test_listed_identity_column_is_mapped(tmp_path: Path) -> None:
     table = load(path=patients(tmp_path / "p.csv"), features=["patient_id", "age"], categories="one-hot")
     assert table.features == ("patient_id", "age")
 
 
-def test_at_most_fifty_words(tmp_path: Path) -> None:
+def test_at_most_fifty_words_are_encoded(tmp_path: Path) -> None:
     for count in (MOST_WORDS, MOST_WORDS + 1):
         path = tmp_path / f"{count}.csv"
         path.write_text("kind,a\n" + "".join(f"k{row % count},{row}\n" for row in range(5 * count)))
@@ -172,7 +172,7 @@ def test_at_most_fifty_words(tmp_path: Path) -> None:
 
 
 def split(folder: Path, table: Path) -> list[dict[str, str]]:
-    """A file for each hospital, the column that names it included."""
+    """Write a file for each hospital, including the hospital column."""
     header, *lines = table.read_text().splitlines()
     sites = []
     for name in ("east", "north", "west"):
@@ -183,7 +183,7 @@ def split(folder: Path, table: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("federation", ["inline", pytest.param("ray", marks=pytest.mark.ray)])
-def test_sites_of_different_words_are_mapped_as_one_table(tmp_path: Path, federation: str) -> None:
+def test_sites_with_different_words_equal_one_table(tmp_path: Path, federation: str) -> None:
     table = patients(tmp_path / "p.csv")
     one = tiny_run(tmp_path / "one", **settings(table))
     content = settings(table, path=None) | {"clients": {"sites": split(tmp_path, table)}}
@@ -208,7 +208,7 @@ def test_sites_of_different_words_are_mapped_as_one_table(tmp_path: Path, federa
 
 
 def folder_of(folder: Path, **headers: str) -> Path:
-    """A file for each site, of so many columns of numbers and one of labels."""
+    """Write a file for each site with columns of numbers and one label column."""
     folder.mkdir()
     for site, header in headers.items():
         numbers = ([str((i * (3 + j)) % 11) for j in range(header.count(",") + 1)] for i in range(12))
@@ -217,7 +217,7 @@ def folder_of(folder: Path, **headers: str) -> Path:
     return folder
 
 
-def test_a_column_that_is_spelt_otherwise_at_another_site_is_not_filled_in(tmp_path: Path) -> None:
+def test_differently_spelt_column_is_refused_not_filled(tmp_path: Path) -> None:
     sites = folder_of(tmp_path / "sites", north="Age,dose", south="age,dose")
     with pytest.raises(DataError, match="the column 'Age' is 'age' in another file"):
         own_data(sites, label="kind")
@@ -227,7 +227,7 @@ def test_a_column_that_is_spelt_otherwise_at_another_site_is_not_filled_in(tmp_p
     assert own_data(two, label="kind").scenario.data.missing == "median", "two columns of one file are two"
 
 
-def test_a_site_that_shares_no_column_is_refused(tmp_path: Path) -> None:
+def test_site_without_shared_columns_is_refused(tmp_path: Path) -> None:
     sites = folder_of(tmp_path / "sites", north="age,dose", south="dose,age", east="pulse,size")
     with pytest.raises(DataError, match="one file has only 'pulse', 'size'"):
         own_data(sites, label="kind")
@@ -237,7 +237,7 @@ def test_a_site_that_shares_no_column_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_text_here_and_numbers_there_are_refused(tmp_path: Path) -> None:
+def test_column_with_text_and_numbers_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,y\n1,2\n2,3\n")
     (tmp_path / "b.csv").write_text("x,y\nlow,2\nhigh,3\n")
     sites = [{"path": str(tmp_path / name)} for name in ("a.csv", "b.csv")]
@@ -245,7 +245,7 @@ def test_text_here_and_numbers_there_are_refused(tmp_path: Path) -> None:
         tiny_run(tmp_path / "run", data={"categories": "one-hot"}, clients={"sites": sites}, method=SENSE)
 
 
-def test_new_rows_are_read_by_the_run_s_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_rows_use_the_words_of_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tiny_run(tmp_path / "run", **settings(patients(tmp_path / "p.csv")))
     assert read_model(folder).card.words == {"sex": ("f", "m"), "thal": THAL}
     (tmp_path / "new.csv").write_text("thal,age,sex\nfixed,50,m\nnormal,,f\nunheard of,60,m\n")
@@ -265,7 +265,7 @@ def test_new_rows_are_read_by_the_run_s_words(tmp_path: Path, capsys: pytest.Cap
     np.testing.assert_array_equal(table.rows, [[0, 1, 50, 0, 0], [1, 0, np.nan, 1, 0], [0, 1, 60, 0, 0]])
 
 
-def test_a_run_on_words_is_planned_audited_and_repeated(tmp_path: Path) -> None:
+def test_run_with_categories_is_planned_audited_and_repeated(tmp_path: Path) -> None:
     table = patients(tmp_path / "p.csv")
     content = settings(table)
     folder = tiny_run(tmp_path / "run", **content)
@@ -278,7 +278,7 @@ def test_a_run_on_words_is_planned_audited_and_repeated(tmp_path: Path) -> None:
     assert (again / "embedding.parquet").read_bytes() == (folder / "embedding.parquet").read_bytes()
 
 
-def test_words_that_nothing_covers_are_refused_where_nothing_may_leave() -> None:
+def test_strict_run_refuses_unprotected_words() -> None:
     noise = {"on": "data", "clip": 2.0, "epsilon": 0.25, "stage": "all"}
     with pytest.raises(ScenarioError, match=r"privacy\.strict requires noise on every message"):
         tiny_scenario(
@@ -286,7 +286,7 @@ def test_words_that_nothing_covers_are_refused_where_nothing_may_leave() -> None
         )
 
 
-def test_a_column_called_like_a_word_is_refused(tmp_path: Path) -> None:
+def test_column_named_like_an_encoded_word_is_refused(tmp_path: Path) -> None:
     table = pa.table({"sex": ["f", "m"] * 5, "sex=f": [1.0, 2.0] * 5})
     pq.write_table(table, tmp_path / "x.parquet")
     with pytest.raises(DataError, match="more than one column named 'sex=f'"):

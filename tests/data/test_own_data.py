@@ -1,4 +1,4 @@
-"""Own data in one line: what is found out is so, what is said of it too, and the scenario left behind is the run."""
+"""`raydr map` on a user's table: detected settings, notices, and the stored scenario."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HEADER = "hospital,patient_id,age,bmi,smoker,admitted,diagnosis"
 
 
 def lines(rows: int = 60) -> list[str]:
-    """A table as hospitals have it: an identity, words, dates, gaps."""
+    """Write a table with an identity, text, dates and missing values."""
     random = np.random.default_rng(0)
     table = [HEADER]
     for row in range(rows):
@@ -56,7 +56,7 @@ def patients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def sites(patients: Path) -> Path:
-    """A folder with a file for each hospital, and one that is no table."""
+    """Write a folder with a file per hospital and one file that is no table."""
     folder = patients.parent / "sites"
     folder.mkdir()
     header, *rows = lines()
@@ -68,16 +68,16 @@ def sites(patients: Path) -> Path:
     return folder
 
 
-def said(own: Any) -> dict[str, str]:
+def message(own: Any) -> dict[str, str]:
     return {fact.name: fact.text for fact in own.facts}
 
 
 MAPPED = "5: age, bmi, smoker=former, smoker=no, smoker=yes"
 
 
-def test_a_table_is_taken_for_what_it_is(patients: Path) -> None:
+def test_table_settings_are_detected(patients: Path) -> None:
     own = own_data(patients, site="hospital", label="diagnosis")
-    facts = said(own)
+    facts = message(own)
     assert facts["Sites"] == "3 by column hospital: east 20, north 20, west 20"
     assert facts["Label"] == "diagnosis: ill 30, well 30"
     assert facts["Columns mapped"] == MAPPED
@@ -95,10 +95,10 @@ def test_a_table_is_taken_for_what_it_is(patients: Path) -> None:
     assert own.scenario == read(dict(own.content))
 
 
-def test_nothing_is_filled_in_where_nothing_is_missing(patients: Path) -> None:
+def test_complete_table_is_not_filled(patients: Path) -> None:
     own = own_data(patients, site="hospital", overrides={"data.features": ["age", "smoker"]})
     assert "missing" not in own.content["data"]
-    assert "Missing values filled in" not in said(own)
+    assert "Missing values filled in" not in message(own)
     kept = own_data(patients, site="hospital", overrides={"data.features": ["age"], "data.missing": "mean"})
     assert kept.scenario.data.missing == "mean"
 
@@ -112,25 +112,25 @@ def test_overrides_come_last(patients: Path) -> None:
     }
     own = own_data(patients, overrides=overrides)
     assert (own.scenario.method.kind, own.scenario.data.scale) == ("fed-tsne", "minmax")
-    assert said(own)["Sites"].startswith("4 by iid: ")
-    # Dealt at random, hospitals are a column like any other.
-    assert "hospital (east, north, west)" in said(own)["Text as zeros and ones"]
+    assert message(own)["Sites"].startswith("4 by iid: ")
+    # With a random partition, the hospital is an ordinary column.
+    assert "hospital (east, north, west)" in message(own)["Text as zeros and ones"]
 
 
 @pytest.mark.parametrize("how", ["folder", "pattern"])
-def test_a_file_for_each_site_stays_where_it_is(sites: Path, how: str) -> None:
+def test_site_files_are_not_copied(sites: Path, how: str) -> None:
     data = str(sites) if how == "folder" else str(sites / "*.csv")
     own = own_data(data, label="diagnosis")
     assert [site.path for site in own.scenario.clients.sites] == [
         str(sites / f"{name}.csv") for name in ("east", "north", "west")
     ]
-    facts = said(own)
+    facts = message(own)
     assert facts["Sites"] == "3 by one file each: east 20, north 20, west 20"
     assert facts["Columns mapped"] == MAPPED
     assert "hospital (one word in all rows of each site: it names the site," in facts["Columns left out"]
 
 
-def test_a_map_of_a_folder_is_that_of_the_table(patients: Path, sites: Path) -> None:
+def test_map_of_a_folder_equals_map_of_the_table(patients: Path, sites: Path) -> None:
     one = raydr.map(patients, site="hospital", label="diagnosis", out="one", **dunder(QUICK))
     other = raydr.map(sites, label="diagnosis", out="other", **dunder(QUICK))
     maps = [
@@ -144,7 +144,7 @@ def dunder(keys: dict[str, Any]) -> dict[str, Any]:
     return {key.replace(".", "__"): value for key, value in keys.items()}
 
 
-def test_the_scenario_left_behind_repeats_the_run(patients: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stored_scenario_repeats_the_run(patients: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["map", "patients.csv", "--label", "diagnosis", "--out", "one", *SET]
     assert status(arguments) == 0  # the column is called hospital, so --site can be left out
     out, err = capsys.readouterr()
@@ -156,7 +156,7 @@ def test_the_scenario_left_behind_repeats_the_run(patients: Path, capsys: pytest
         assert Path("one", name).read_bytes() == Path("two", name).read_bytes()
 
 
-def test_the_page_is_opened_when_it_is_there(patients: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_is_opened_after_it_is_written(patients: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
 
     def look(url: str) -> bool:
@@ -188,7 +188,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_used_is_said_in_one_paragraph(
+def test_unusable_data_are_one_paragraph(
     patients: Path, capsys: pytest.CaptureFixture[str], case: str
 ) -> None:
     arguments, reason = REFUSED[case]
@@ -199,7 +199,7 @@ def test_what_cannot_be_used_is_said_in_one_paragraph(
     assert not Path("run").exists()
 
 
-def test_nobody_guesses_whose_a_row_is(patients: Path) -> None:
+def test_site_of_a_row_is_not_guessed(patients: Path) -> None:
     patients.write_text(patients.read_text().replace("hospital,", "ward,", 1))
     with pytest.raises(DataError, match="Columns that could name the site: 'ward', 'smoker'"):
         own_data(patients, label="diagnosis")
@@ -222,7 +222,7 @@ def test_check_reads_everything_and_starts_nothing(
             }
         )
     )
-    assert status(["check", "s.yaml"]) == 2  # as a run would be refused
+    assert status(["check", "s.yaml"]) == 2  # like a run
     assert "the feature column 'smoker' is not numeric" in capsys.readouterr().err.replace("\n", " ")
     changed = ["--set", "data.categories=leave-out", "--set", "data.missing=drop"]
     assert status(["check", "s.yaml", *changed]) == 0
@@ -236,13 +236,13 @@ def test_check_reads_everything_and_starts_nothing(
     }
 
 
-def test_check_of_a_table_needs_no_site(patients: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_needs_no_site(patients: Path, capsys: pytest.CaptureFixture[str]) -> None:
     patients.write_text(patients.read_text().replace("hospital,", "ward,", 1))
     assert status(["check", "patients.csv"]) == 0
     assert "Sites: 3 by iid" in capsys.readouterr().out
 
 
-def test_init_writes_a_scenario_that_is_the_map_s(patients: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_writes_the_scenario_of_map(patients: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["init", "patients.csv", "--label", "diagnosis"]
     assert status(arguments) == 0
     assert capsys.readouterr().out.strip() == "patients.yaml"
@@ -257,7 +257,7 @@ def test_init_writes_a_scenario_that_is_the_map_s(patients: Path, capsys: pytest
     assert status([*arguments, "--out", "other.yaml"]) == 0
 
 
-def test_a_table_that_changes_while_it_is_mapped_is_said_to(
+def test_table_changed_during_the_run_is_reported(
     patients: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from raydr.scenarios import runner
@@ -276,9 +276,7 @@ def test_a_table_that_changes_while_it_is_mapped_is_said_to(
     assert "raydr: patients.csv changed during the run." in capsys.readouterr().err
 
 
-def test_a_table_that_changes_while_it_is_read_is_refused(
-    patients: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_table_changed_while_reading_is_refused(patients: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settled = loading.read_file
 
     def changing(*arguments: Any, **named: Any) -> Any:
@@ -291,14 +289,14 @@ def test_a_table_that_changes_while_it_is_read_is_refused(
         loading.load(path="patients.csv", label="diagnosis", categories="one-hot", missing="median")
 
 
-def test_names_of_a_table_cannot_break_out_of_their_comment(tmp_path: Path) -> None:
+def test_column_names_cannot_end_a_yaml_comment(tmp_path: Path) -> None:
     path = tmp_path / "odd.csv"
     path.write_text('site,"a\nseed: 7",b\nx,1,2\ny,3,4\nx,2,5\ny,9,1\n')
     (tmp_path / "odd.yaml").write_text(commented(own_data(path)))
     assert read(tmp_path / "odd.yaml").seed == 0
 
 
-def test_what_is_data_and_what_a_scenario(sites: Path) -> None:
+def test_data_and_scenarios_are_distinguished(sites: Path) -> None:
     assert is_data("x.csv.gz")
     assert is_data(sites)
     assert is_data("data/*.parquet")
@@ -322,7 +320,7 @@ WRITTEN: dict[str, tuple[str, bytes, str]] = {
 
 
 @pytest.mark.parametrize("how", WRITTEN)
-def test_however_a_table_is_written_it_is_the_same(tmp_path: Path, how: str) -> None:
+def test_every_table_format_is_read_equally(tmp_path: Path, how: str) -> None:
     name, content, words = WRITTEN[how]
     (tmp_path / name).write_bytes(content)
     table = load(path=tmp_path / name, label="k")
@@ -333,14 +331,14 @@ def test_however_a_table_is_written_it_is_the_same(tmp_path: Path, how: str) -> 
                                  else "v")  # fmt: skip
 
 
-def test_a_thousands_separator_is_no_fraction(tmp_path: Path) -> None:
-    """1,234.5 beside 2,5 says that commas are none: the cell is refused, not read as another number."""
+def test_thousands_separator_is_not_a_decimal_point(tmp_path: Path) -> None:
+    """With 1,234.5 and 2,5 in one column the comma is ambiguous, so the cell is refused."""
     (tmp_path / "x.csv").write_text("a;b\n1,5;2.5\n3;4\n")
     with pytest.raises(DataError, match="holds '1,5' on line 2"):
         load(path=tmp_path / "x.csv")
 
 
-def test_a_packed_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+def test_truncated_gzip_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n" * 1000)[:-20])
     with pytest.raises(DataError, match="cannot be unpacked by gzip"):
         load(path=tmp_path / "x.csv.gz")
@@ -349,24 +347,24 @@ def test_a_packed_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
         load(path=tmp_path / "y.csv.gz")
 
 
-def test_an_error_names_the_line_of_a_packed_file(tmp_path: Path) -> None:
+def test_error_names_the_line_of_a_gzip_file(tmp_path: Path) -> None:
     (tmp_path / "x.csv.gz").write_bytes(gzip.compress(b"a,b\n\n1,2\n3,x\n"))
     with pytest.raises(DataError, match="holds 'x' on line 4"):
         load(path=tmp_path / "x.csv.gz")
 
 
-def test_an_npz_names_its_sites_too(tmp_path: Path) -> None:
+def test_npz_file_can_name_sites(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     rows = random.normal(size=(40, 3))
     rows[3, 1] = np.nan
     np.savez(tmp_path / "x.npz", X=rows, y=np.arange(40) % 2, client=np.arange(40) % 4)
     own = own_data(tmp_path / "x.npz")
-    assert said(own)["Sites"] == "4 by column client: 0 10, 1 10, 2 10, 3 10"
+    assert message(own)["Sites"] == "4 by column client: 0 10, 1 10, 2 10, 3 10"
     assert own.scenario.data.missing == "median"
-    assert said(own)["Label"].startswith("the data's own: 0 20, 1 20")
+    assert message(own)["Label"].startswith("the data's own: 0 20, 1 20")
 
 
-def test_only_annotated_matrices_have_a_choice(patients: Path) -> None:
+def test_only_h5ad_files_have_a_matrix_setting(patients: Path) -> None:
     with pytest.raises(DataError, match=r"data\.matrix names a matrix of an \.h5ad file"):
         own_data(patients, site="hospital", overrides={"data.matrix": "X"})
 
@@ -418,22 +416,22 @@ class TestAnnotatedMatrices:
         with pytest.raises(DataError, match=r"did you mean obsm/X_pca\?"):
             load(path=cells, matrix="obsm/pca")
 
-    def test_a_label_that_is_missing_is_missing(self, cells: Path) -> None:
+    def test_missing_label_stays_missing(self, cells: Path) -> None:
         with pytest.raises(DataError, match="1 missing value in the column 'kind'"):
             load(path=cells, label="kind")
 
-    def test_donors_are_sites(self, cells: Path) -> None:
+    def test_donor_column_gives_sites(self, cells: Path) -> None:
         own = own_data(cells, site="donor", overrides={"data.matrix": "layers/log"})
-        assert said(own)["Sites"] == "2 by column donor: d1 2, d2 2"
+        assert message(own)["Sites"] == "2 by column donor: d1 2, d2 2"
         assert own.scenario.data.matrix == "layers/log"
 
-    def test_what_is_no_such_file_is_refused(self, cells: Path) -> None:
+    def test_invalid_h5ad_files_are_refused(self, cells: Path) -> None:
         cells.write_bytes(b"PK junk")
         with pytest.raises(DataError, match=r"cannot be read as an \.h5ad file"):
             load(path=cells)
 
 
-def test_a_package_that_says_no_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anndata_errors_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = types.ModuleType("anndata")
     fake.__spec__ = ModuleSpec("anndata", None)
 
@@ -447,15 +445,15 @@ def test_a_package_that_says_no_is_said(tmp_path: Path, monkeypatch: pytest.Monk
         load(path=tmp_path / "x.h5ad")
 
 
-def test_a_key_that_no_data_need_is_refused_as_ever(patients: Path) -> None:
+def test_unknown_key_is_refused(patients: Path) -> None:
     with pytest.raises(ScenarioError, match=r"privacy\.strict"):
         own_data(patients, overrides={"privacy.strict": True})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["check", "map"])
-def test_a_large_table_takes_less_than_four_times_its_file(what: str, tmp_path: Path) -> None:
-    """200 MB, as a program writes numbers: with all their digits."""
+def test_large_table_needs_less_than_four_times_its_file_size(what: str, tmp_path: Path) -> None:
+    """The file has 200 MB of numbers with all digits."""
     random = np.random.default_rng(0)
     rows, path = 220_000, tmp_path / "large.csv"
     columns = {"hospital": np.array(["a", "b", "c"])[random.integers(0, 3, rows)]}

@@ -1,4 +1,4 @@
-"""A run says what it was made of: columns, rows that are missing, scaling, and the hash of what was read."""
+"""A run records its input: columns, dropped rows, scaling and the hash of the data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FEATURES = ["age", "bmi", "insulin"]
 
 
 def patients(path: Path, rows: int = 60, gaps: dict[int, int] | None = None) -> Path:
-    """A table of three hospitals, with cells that are empty: row to column."""
+    """Write a table of three hospitals with empty cells at row: column."""
     rng = np.random.default_rng(0)
     lines = []
     for row in range(rows):
@@ -38,7 +38,7 @@ def patients(path: Path, rows: int = 60, gaps: dict[int, int] | None = None) -> 
 
 
 GAPS = {0: 1, 3: 2, 4: 3, 7: 5, 8: 0, 9: 4}
-"""Two of north, two of east, one of nobody; in row 9 of the ward, which is not read."""
+"""Empty cells: two of north, two of east, one without a hospital; row 9 has one in an unread column."""
 
 
 def scenario(table: Path, **data: Any) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def test_every_row_is_accounted_for(tmp_path: Path, rows: int | None, anchors: i
     assert found.read == 60 == found.mapped + found.dropped + found.set_apart + found.not_drawn
 
 
-def test_a_file_of_anchors_is_a_source_of_its_own(tmp_path: Path) -> None:
+def test_anchor_file_is_a_separate_source(tmp_path: Path) -> None:
     table = patients(tmp_path / "patients.csv")
     anchors = patients(tmp_path / "anchors.csv", rows=6)
     embedder = {"kind": "tsne", "early_iterations": 2, "iterations": 2}
@@ -96,7 +96,7 @@ def test_a_file_of_anchors_is_a_source_of_its_own(tmp_path: Path) -> None:
     assert found.anchors.sha256 == hashlib.sha256(anchors.read_bytes()).hexdigest()
 
 
-def test_sites_say_each_what_they_dropped(tmp_path: Path) -> None:
+def test_sites_report_dropped_rows(tmp_path: Path) -> None:
     files = [patients(tmp_path / "north.csv", 20, {0: 1, 1: 2}), patients(tmp_path / "east.csv", 30)]
     content = {
         "name": "sites",
@@ -114,17 +114,17 @@ def test_sites_say_each_what_they_dropped(tmp_path: Path) -> None:
     assert [source.sha256 for source in found.sources] == hashes
     assert found.dropped_by_client == {"north": 2}
     page = (folder / "report.html").read_text()
-    for said in (
+    for message in (
         "2 client files",
         "2 (north 2)",
     ):
-        assert said in page
+        assert message in page
     for file in ("report.html", "data.json"):
-        said = (folder / file).read_text()
-        assert not any(digest in said for digest in hashes), "they follow from every row"
+        message = (folder / file).read_text()
+        assert not any(digest in message for digest in hashes), "they follow from every row"
 
 
-def test_a_built_in_data_set_has_a_hash_too(tmp_path: Path) -> None:
+def test_built_in_data_set_has_a_hash(tmp_path: Path) -> None:
     once, again = (load(source="iris").read_from for _ in range(2))
     assert once == again
     assert once.hashed == "numbers"
@@ -133,7 +133,7 @@ def test_a_built_in_data_set_has_a_hash_too(tmp_path: Path) -> None:
     assert facts(tiny_run_with_report(tmp_path / "run")).sources == (once,)
 
 
-def test_one_number_more_or_less_is_another_hash(tmp_path: Path) -> None:
+def test_every_number_changes_the_hash(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", X=np.eye(4))
     np.savez(tmp_path / "b.npz", X=np.eye(4) * (1 + 1e-16), y=np.arange(4))
     hashes = {load(path=tmp_path / name).read_from.sha256 for name in ("a.npz", "b.npz")}
@@ -141,7 +141,7 @@ def test_one_number_more_or_less_is_another_hash(tmp_path: Path) -> None:
     assert not load(path=tmp_path / "a.npz").read_from.named
 
 
-def test_the_page_and_the_terminal_say_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_and_terminal_show_provenance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = patients(tmp_path / "patients.csv", gaps=GAPS)
     file = tiny_file(tmp_path, **scenario(table, scale="minmax"))
     assert status(["run", str(file), "--out", str(tmp_path / "run")]) == 0
@@ -149,7 +149,7 @@ def test_the_page_and_the_terminal_say_it(tmp_path: Path, capsys: pytest.Capture
     line += " (east 2, north 2)."
     assert f"{line}\n" in capsys.readouterr().err
     page = (tmp_path / "run" / "report.html").read_text()
-    for said in (
+    for message in (
         "What was mapped",
         line,
         "5 (east 2, north 2)",
@@ -157,10 +157,10 @@ def test_the_page_and_the_terminal_say_it(tmp_path: Path, capsys: pytest.Capture
         "diagnosis (the label), hospital (the client), ward (not in data.features)",
         "minmax: each column ranges from 0 to 1",
     ):
-        assert said in page, said
+        assert message in page, message
 
 
-def test_hundreds_of_columns_are_all_in_the_folder_and_shortened_on_the_page(tmp_path: Path) -> None:
+def test_many_columns_are_stored_and_shortened_on_the_page(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(30, 200))
     names = np.array([f"gene-{number}" for number in range(200)])
     np.savez(tmp_path / "genes.npz", X=X, feature_names=names)
@@ -171,13 +171,13 @@ def test_hundreds_of_columns_are_all_in_the_folder_and_shortened_on_the_page(tmp
     assert "gene-11 and 188 more, all in data.json" in page
 
 
-def test_columns_without_names_are_not_given_any(tmp_path: Path) -> None:
+def test_unnamed_columns_stay_unnamed(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(30, 4)))
     data = facts(tiny_run_with_report(tmp_path / "run", data={"path": str(tmp_path / "rows.npy")}))
     assert mapped.Fact("Columns mapped", "4: unnamed") in mapped.facts(data)
 
 
-def test_the_folder_repeats_what_it_says(tmp_path: Path) -> None:
+def test_run_folder_repeats_its_provenance(tmp_path: Path) -> None:
     table = patients(tmp_path / "patients.csv", gaps=GAPS)
     first = tiny_run_with_report(tmp_path / "first", **scenario(table))
     again = raydr.run(first / "scenario.yaml", out=tmp_path / "again").folder

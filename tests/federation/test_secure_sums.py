@@ -1,4 +1,4 @@
-"""Secure sums in a federation: the plain sum to the bit, whoever is lost, and never a summand."""
+"""Secure sums in a federation: bit-identical to plain sums with any losses, without visible summands."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def as_arrays(reply: Any) -> list[Any]:
 
 @dataclass
 class Losing(InlineTransport):
-    """Loses clients at the stages that are named, for good."""
+    """Lose clients permanently at the named stages."""
 
     at: dict[str, frozenset[int]] = field(default_factory=dict)
     seen: list[tuple[tuple[int, ...], dict[str, Int64Array]]] = field(default_factory=list)
@@ -116,8 +116,8 @@ def losing(
     return Federation(transport, count, context), transport
 
 
-def test_simulated_faults_strike_no_preparation_of_a_secure_sum() -> None:
-    """They strike calls in rounds; keys and shares go between clients in calls that are in none."""
+def test_simulated_faults_do_not_affect_secure_sum_preparation() -> None:
+    """Faults affect calls in rounds only; keys and shares are exchanged outside rounds."""
 
     class Noting(InlineTransport):
         def ask(self, call: Call) -> list[Answer]:
@@ -137,7 +137,7 @@ def test_simulated_faults_strike_no_preparation_of_a_secure_sum() -> None:
 
 @pytest.mark.parametrize("count", [3, 5, 20])
 @pytest.mark.parametrize("packing", ["together", "apart"])
-def test_a_secure_sum_is_the_plain_one_to_the_bit(count: int, packing: str) -> None:
+def test_secure_sum_is_bit_identical_to_the_plain_sum(count: int, packing: str) -> None:
     where = None if packing == "together" else [1] * count
     plain, hidden = federate(parts(count), packing=where), secure(count, packing=where)
     for federation in (plain, hidden):
@@ -148,8 +148,8 @@ def test_a_secure_sum_is_the_plain_one_to_the_bit(count: int, packing: str) -> N
     )
 
 
-def test_a_secure_sum_of_other_clients_than_the_last_is_the_plain_one_to_the_bit() -> None:
-    """Half of the clients take part in each round: what they agreed on with others is of no use."""
+def test_secure_sums_of_changing_cohorts_match_plain_sums() -> None:
+    """Half of the clients take part in each round, so agreements with absent clients cannot be used."""
     found, cohorts = [], set()
     for sums in (None, SecureSums()):
         federation = federate(parts(10), participation=0.5, secure=sums)
@@ -162,7 +162,7 @@ def test_a_secure_sum_of_other_clients_than_the_last_is_the_plain_one_to_the_bit
 
 
 def one_round(federation: Federation) -> list[Any]:
-    """The mean of one round."""
+    """Return the mean of one round."""
     (found,) = [as_arrays(federation.mean(VectorsRequest())) for _ in federation.rounds(1)]
     return found
 
@@ -172,8 +172,8 @@ STAGES = ("ShareRequest", "sum", "RevealRequest")
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("lost", range(5))
-def test_whoever_is_lost_at_whatever_stage_the_sum_is_that_of_who_uploaded(stage: str, lost: int) -> None:
-    """Of 20 clients 4 may be lost: up to as many the sum is that of the others, and past that none comes."""
+def test_secure_sum_survives_losses_at_every_stage(stage: str, lost: int) -> None:
+    """Of 20 clients, 4 may be lost; the sum is that of the others."""
     gone = frozenset(range(3, 3 + lost))
     hidden, _ = losing(20, 0.8, {stage: gone})
     plain, _ = losing(20, 0.8, {"sum": frozenset() if stage == "RevealRequest" else gone})
@@ -181,7 +181,7 @@ def test_whoever_is_lost_at_whatever_stage_the_sum_is_that_of_who_uploaded(stage
 
 
 @pytest.mark.parametrize("stage", ["ShareRequest", "sum"])
-def test_one_more_is_refused(stage: str) -> None:
+def test_one_loss_too_many_is_refused(stage: str) -> None:
     hidden, _ = losing(20, 0.8, {stage: frozenset(range(5))})
     with pytest.raises((TooFewError, QuorumError), match="only 15 of 20 clients"):
         one_round(hidden)
@@ -193,7 +193,7 @@ def test_too_few_shares_are_refused() -> None:
         one_round(hidden)
 
 
-def test_losses_at_all_stages_at_once() -> None:
+def test_secure_sum_survives_losses_at_all_stages_at_once() -> None:
     at = {"ShareRequest": frozenset({1}), "sum": frozenset({5, 6}), "RevealRequest": frozenset({9})}
     hidden, _ = losing(20, 0.8, at)
     plain, _ = losing(20, 0.8, {"sum": frozenset({1, 5, 6})})
@@ -202,8 +202,8 @@ def test_losses_at_all_stages_at_once() -> None:
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_what_leaves_a_host_is_uniform(apart: bool) -> None:
-    """Bytes of what the server is sent, over many sums: chi-squared, false alarm in 10^10. Without masks it is not."""
+def test_secure_uploads_are_uniform(apart: bool) -> None:
+    """The bytes of uploads pass a chi-squared test (false alarm 1 in 10^10); without masks they fail it."""
 
     def statistic(federation: Federation, transport: Losing) -> float:
         for _ in range(60):
@@ -220,8 +220,8 @@ def test_what_leaves_a_host_is_uniform(apart: bool) -> None:
     assert statistic(hidden, transport) > 430
 
 
-def test_no_two_sums_have_the_same_masks() -> None:
-    """Clients answer alike; were masks alike too, the difference of two uploads would be zero."""
+def test_two_sums_have_different_masks() -> None:
+    """Replies are equal, so with equal masks the difference of two uploads would be zero."""
     hidden, transport = losing(5, 1.0, {}, apart=True)
     for _ in range(2):
         hidden.sum(VectorsRequest())
@@ -234,16 +234,16 @@ def test_no_two_sums_have_the_same_masks() -> None:
     assert (later != uploads[0]).all(), "nor in another start of the same run"
 
 
-def test_a_client_reveals_once() -> None:
-    """What it says of one sum under two sets of survivors could show a vector."""
+def test_client_reveals_shares_once() -> None:
+    """Shares of one sum for two sets of survivors could reveal a vector."""
     hidden, transport = losing(5, 0.5, {})
     asked: list[RevealRequest] = []
     ask = transport.ask
 
     def keeping(call: Call) -> list[Answer]:
-        told = call.request_for(call.clients[0])
-        if isinstance(told, RevealRequest):
-            asked.append(told)
+        reported = call.request_for(call.clients[0])
+        if isinstance(reported, RevealRequest):
+            asked.append(reported)
         return ask(call)
 
     transport.ask = keeping  # type: ignore[method-assign]
@@ -257,16 +257,16 @@ def test_a_client_reveals_once() -> None:
 
 
 @pytest.mark.parametrize(("clients", "size"), [((), 0), ((7,), 1), ((8,), 2), ((0, 3, 17), 3)])
-def test_clients_are_named_by_a_bit_each(clients: tuple[int, ...], size: int) -> None:
+def test_clients_are_encoded_as_one_bit_each(clients: tuple[int, ...], size: int) -> None:
     assert bits_of(clients).size == bits_of(frozenset(clients)).size == size
     assert named(bits_of(clients)) == clients
 
 
-def test_a_fifth_may_collude_and_nobody_be_lost_unless_it_is_said() -> None:
+def test_secure_sums_default_to_a_fifth_colluding_and_no_losses() -> None:
     assert SecureSums() == SecureSums(colluding=0.2, dropping=0.0)
 
 
-def test_a_server_of_another_run_is_refused_by_name() -> None:
+def test_server_of_another_run_is_refused() -> None:
     hosted = [HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(3))]
     transport = InlineTransport([ClientHost(hosted=hosted, seed=0, run="one run")])
     federation = Federation(transport, 3, Context(seed=0, run="another", secure=SecureSums()))
@@ -274,8 +274,8 @@ def test_a_server_of_another_run_is_refused_by_name() -> None:
         federation.sum(VectorsRequest())
 
 
-def test_crashes_and_retries_change_no_bit() -> None:
-    """A host that is restarted has forgotten its agreements, and finds them again."""
+def test_crashes_and_retries_do_not_change_secure_sums() -> None:
+    """A restarted host derives its agreements again."""
     found = []
     for plan, hidden in ((FaultPlan(), False), (crashing(), True)):
         hosted = [HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(6))]
@@ -320,8 +320,8 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_sum_of_every_method_can_be_secret(name: str, tmp_path: Path) -> None:
-    """The same run folder but for what it says of messages, and no sum whose summands the server saw."""
+def test_every_method_gives_the_same_map_under_secure_aggregation(name: str, tmp_path: Path) -> None:
+    """The map is the same, and the server sees no summands."""
     secret = tmp_path / "secret"
     secret.write_bytes(bytes(32))
     secret.chmod(0o600)
@@ -337,15 +337,15 @@ def test_every_sum_of_every_method_can_be_secret(name: str, tmp_path: Path) -> N
     assert {entry.kind for entry in run.ledger if entry.secure}
 
 
-def test_noise_in_shares_is_worth_its_claim_against_the_server_and_its_colluders(tmp_path: Path) -> None:
-    """They see one noisy sum: what would be epsilon of an upload is no more."""
+def test_noise_shares_meet_the_claim_against_server_and_colluders(tmp_path: Path) -> None:
+    """They see one noisy sum, so epsilon is not that of a single upload."""
     noise = {"on": "gradient", "epsilon": 1.0, "per": "sum"}
     sections: dict[str, Any] = {"clients__count": 10, "privacy__noise": noise}
     plain = read_run(tiny_run(tmp_path / "plain", **sections)).privacy
     hidden = read_run(tiny_run(tmp_path / "hidden", **sections, privacy__secure_aggregation=True)).privacy
     assert plain.epsilon_accounted == plain.epsilon_by_adversary["server"].accounted > 2.0
     assert hidden.epsilon_accounted == pytest.approx(1.0, rel=1e-6)
-    against = {name: told.accounted for name, told in hidden.epsilon_by_adversary.items()}
+    against = {name: reported.accounted for name, reported in hidden.epsilon_by_adversary.items()}
     whole = gaussian_multiplier(1.0, 1e-5)
     assert against == {
         "server": pytest.approx(gaussian_epsilon(whole * math.sqrt(10 / 8), 1e-5), rel=1e-6),
@@ -355,8 +355,8 @@ def test_noise_in_shares_is_worth_its_claim_against_the_server_and_its_colluders
     }
 
 
-def test_noise_is_enough_after_the_worst_drop_out_that_is_allowed(tmp_path: Path) -> None:
-    """And a quorum that is not needed costs noise: epsilon is below what was asked for."""
+def test_noise_suffices_after_the_worst_allowed_drop_out(tmp_path: Path) -> None:
+    """An unnecessary quorum adds noise, so epsilon is below the requested one."""
     noise = {"on": "gradient", "epsilon": 1.0, "per": "sum"}
     sections: dict[str, Any] = {
         "clients__count": 12,
@@ -378,13 +378,13 @@ def test_noise_is_enough_after_the_worst_drop_out_that_is_allowed(tmp_path: Path
         ({"privacy__colluding": 0.9}, "Fewer than 2 are left"),
     ],
 )
-def test_clients_that_are_too_few_for_a_secret_are_refused(sections: dict[str, Any], message: str) -> None:
+def test_too_few_clients_for_secure_aggregation_are_refused(sections: dict[str, Any], message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
         tiny_scenario(privacy__secure_aggregation=True, **sections)
 
 
 @pytest.mark.ray
-def test_ray_gives_the_bits_of_the_inline_federation(cluster: None) -> None:
+def test_secure_sums_on_ray_match_inline(cluster: None) -> None:
     from raydr.actors.backend import RayBackend
     from raydr.methods.landmarks.maps import FedTSNE
     from raydr.methods.serving import Plan

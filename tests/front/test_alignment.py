@@ -1,4 +1,4 @@
-"""Every row of a map is the row of the table that it says it is, however rows were dealt to clients."""
+"""Every row of a map belongs to its row of the table, for every partition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEAREST = 10
 
 
 def kept(rows: Float64Array, positions: Float64Array, some: np.ndarray) -> float:
-    """Share of the nearest ten of some rows that are their nearest ten on the map."""
+    """Return the share of the ten nearest rows that are also the ten nearest on the map."""
     near = [
         NearestNeighbors(n_neighbors=NEAREST).fit(table).kneighbors(return_distance=False)[some]
         for table in (rows, positions)
@@ -29,9 +29,7 @@ def kept(rows: Float64Array, positions: Float64Array, some: np.ndarray) -> float
 @pytest.mark.parametrize(
     "partition", [{"kind": "iid"}, {"kind": "dirichlet", "alpha": 0.3}, {"kind": "one-class"}]
 )
-def test_rows_labels_and_recovered_distances_belong_together(
-    tmp_path: Path, partition: dict[str, Any]
-) -> None:
+def test_rows_labels_and_distances_are_aligned(tmp_path: Path, partition: dict[str, Any]) -> None:
     scenario = {
         "name": "aligned",
         "data": {"source": "iris"},
@@ -41,7 +39,7 @@ def test_rows_labels_and_recovered_distances_belong_together(
         "metrics": ["distance_error"],
     }  # fmt: skip
     result = raydr.run(scenario, out=tmp_path / "run")
-    # 20 landmarks span iris's 4 features, so distances are exact, if they are of the rows that they are said to be of.
+    # 20 landmarks span the 4 features of iris, so distances are exact if rows are aligned.
     assert result.metrics["federated"]["distance_error"] < 1e-5
     iris = load_iris()
     written = pq.read_table(tmp_path / "run" / "embedding.parquet").to_pydict()
@@ -49,7 +47,7 @@ def test_rows_labels_and_recovered_distances_belong_together(
     assert written["label"] == [str(iris.target_names[code]) for code in iris.target]
     holders = np.array(written["client"])
     for client in np.unique(holders):
-        # Were its rows in another order than their positions, mixing them once more would change little.
+        # If rows and positions were not aligned, shuffling would change little.
         own = np.flatnonzero(holders == client)
         mixed = result.embedding.copy()
         mixed[own] = mixed[np.random.default_rng(0).permutation(own)]

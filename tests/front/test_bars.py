@@ -1,4 +1,4 @@
-"""How far a run is: what a terminal, a notebook, a log and a program are told while it runs, and never a bit of it."""
+"""Progress on a terminal, in a notebook, in a log and in a program; it never changes the run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROWS = np.random.default_rng(0).normal(size=(400, 5)).astype(np.float32)
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Sets the time that bars see."""
+    """Return a function that sets the clock of the bars."""
     now = [0.0]
     monkeypatch.setattr("raydr.front.progress_bars.time.monotonic", lambda: now[0])
 
@@ -47,69 +47,69 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 # --- how much longer -----------------------------------------------------------------------------------------------
 
 
-def told(pace: Pace, clock: Callable[[float], None], *moments: tuple[float, Event]) -> float | None:
+def reported(pace: Pace, clock: Callable[[float], None], *moments: tuple[float, Event]) -> float | None:
     for seconds, event in moments:
         clock(seconds)
         pace.hear(event)
     return pace.left_s("rounds")
 
 
-def test_what_is_left_goes_on_as_it_went(clock: Callable[[float], None]) -> None:
+def test_remaining_time_assumes_constant_pace(clock: Callable[[float], None]) -> None:
     pace = Pace()
-    assert told(pace, clock, (0.0, StageStarted("rounds"))) is None
-    assert told(pace, clock, (5.0, Progress("rounds", 0, 40))) is None
-    assert told(pace, clock, (15.0, Progress("rounds", 10, 40))) == pytest.approx(30.0)
-    assert told(pace, clock, (25.0, Progress("rounds", 20.0, 40))) == pytest.approx(20.0)
-    assert told(pace, clock, (46.0, Progress("rounds", 40, 40))) == 0.0
+    assert reported(pace, clock, (0.0, StageStarted("rounds"))) is None
+    assert reported(pace, clock, (5.0, Progress("rounds", 0, 40))) is None
+    assert reported(pace, clock, (15.0, Progress("rounds", 10, 40))) == pytest.approx(30.0)
+    assert reported(pace, clock, (25.0, Progress("rounds", 20.0, 40))) == pytest.approx(20.0)
+    assert reported(pace, clock, (46.0, Progress("rounds", 40, 40))) == 0.0
 
 
-def test_a_count_that_begins_anew_is_judged_by_itself(clock: Callable[[float], None]) -> None:
+def test_restarted_count_has_its_own_pace(clock: Callable[[float], None]) -> None:
     pace = Pace()
     began = (
         (0.0, StageStarted("rounds")),
         (0.0, Progress("rounds", 0, 10)),
         (100.0, Progress("rounds", 10, 10)),
     )
-    told(pace, clock, *began)
-    assert told(pace, clock, (100.0, Progress("rounds", 0, 10))) is None, (
+    reported(pace, clock, *began)
+    assert reported(pace, clock, (100.0, Progress("rounds", 0, 10))) is None, (
         "of another count nothing is known yet"
     )
-    assert told(pace, clock, (101.0, Progress("rounds", 5, 10))) == pytest.approx(1.0)
-    assert told(pace, clock, (101.0, Progress("rounds", 0, 500))) is None
-    assert told(pace, clock, (103.0, StageStarted("rounds")), (103.0, Progress("rounds", 1, 2))) is None
+    assert reported(pace, clock, (101.0, Progress("rounds", 5, 10))) == pytest.approx(1.0)
+    assert reported(pace, clock, (101.0, Progress("rounds", 0, 500))) is None
+    assert reported(pace, clock, (103.0, StageStarted("rounds")), (103.0, Progress("rounds", 1, 2))) is None
 
 
-def test_what_was_done_before_counting_is_not_taken_for_speed(clock: Callable[[float], None]) -> None:
+def test_work_before_the_first_count_is_not_part_of_the_pace(clock: Callable[[float], None]) -> None:
     resumed = (
         (0.0, StageStarted("rounds")),
         (0.0, Progress("rounds", 0, 100)),
         (10.0, Progress("rounds", 10, 100)),
     )
-    assert told(Pace(), clock, *resumed) == pytest.approx(90.0)
+    assert reported(Pace(), clock, *resumed) == pytest.approx(90.0)
 
 
 @pytest.mark.parametrize("first", [[(0.0, Progress("rounds", 0, 42))], []])
-def test_what_is_compiled_in_the_first_step_is_not_taken_for_the_pace(
+def test_compilation_in_the_first_step_is_not_part_of_the_pace(
     first: list[tuple[float, Event]], clock: Callable[[float], None]
 ) -> None:
     pace = Pace()
-    assert told(pace, clock, (0.0, StageStarted("rounds")), *first) is None
-    assert told(pace, clock, (18.0, Progress("rounds", 1, 42))) is None
-    assert told(pace, clock, (19.0, Progress("rounds", 2, 42))) == pytest.approx(40.0)
-    assert told(pace, clock, (19.5, Progress("rounds", 2, 42))) == pytest.approx(60.0)
-    assert told(pace, clock, (20.0, Progress("rounds", 3, 42))) == pytest.approx(39.0)
+    assert reported(pace, clock, (0.0, StageStarted("rounds")), *first) is None
+    assert reported(pace, clock, (18.0, Progress("rounds", 1, 42))) is None
+    assert reported(pace, clock, (19.0, Progress("rounds", 2, 42))) == pytest.approx(40.0)
+    assert reported(pace, clock, (19.5, Progress("rounds", 2, 42))) == pytest.approx(60.0)
+    assert reported(pace, clock, (20.0, Progress("rounds", 3, 42))) == pytest.approx(39.0)
 
 
-def test_short_stages_are_left_alone(clock: Callable[[float], None]) -> None:
+def test_short_stages_print_no_progress(clock: Callable[[float], None]) -> None:
     pace = Pace()
     young = (0.0, StageStarted("rounds")), (0.0, Progress("rounds", 0, 4)), (1.9, Progress("rounds", 2, 4))
-    assert told(pace, clock, *young) is None
+    assert reported(pace, clock, *young) is None
     assert pace.time_left("rounds") == ""
-    assert told(pace, clock, (2.1, Progress("rounds", 3, 4))) == pytest.approx(0.2)
+    assert reported(pace, clock, (2.1, Progress("rounds", 3, 4))) == pytest.approx(0.2)
     assert pace.time_left("rounds").startswith("about 1")
 
 
-def test_plain_lines_say_how_much_longer_and_at_most_one_in_ten_seconds(
+def test_plain_progress_lines_come_at_most_every_ten_seconds(
     clock: Callable[[float], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with heard_on_terminal() as hear:
@@ -125,7 +125,7 @@ def test_plain_lines_say_how_much_longer_and_at_most_one_in_ten_seconds(
     ]
 
 
-def test_quiet_is_quiet(clock: Callable[[float], None], capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_prints_nothing(clock: Callable[[float], None], capsys: pytest.CaptureFixture[str]) -> None:
     with heard_on_terminal(quiet=True) as hear:
         hear(StageStarted("rounds"))
         clock(60.0)
@@ -135,7 +135,7 @@ def test_quiet_is_quiet(clock: Callable[[float], None], capsys: pytest.CaptureFi
     assert "".join(capsys.readouterr()) == ""
 
 
-def test_a_terminal_has_a_bar_a_count_and_what_is_left(
+def test_terminal_shows_bar_count_and_remaining_time(
     clock: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     screen = io.StringIO()
@@ -150,7 +150,7 @@ def test_a_terminal_has_a_bar_a_count_and_what_is_left(
     assert re.search(r"rounds +\d+\.\d s .*20/50 about 15\.0 s left", shown)
 
 
-def test_a_stage_that_counts_twice_is_not_over_in_between() -> None:
+def test_stage_that_counts_twice_keeps_its_bar() -> None:
     drawn = progress_bars.Bars(console=Console(file=io.StringIO()), auto_refresh=False)
     rows = progress_bars._StageBars(drawn)
     rows.hear(StageStarted("central map"))
@@ -164,7 +164,7 @@ def test_a_stage_that_counts_twice_is_not_over_in_between() -> None:
 
 
 @pytest.mark.parametrize("widgets", [True, False])
-def test_a_notebook_has_bars_where_it_has_widgets(monkeypatch: pytest.MonkeyPatch, widgets: bool) -> None:
+def test_notebook_has_bars_if_widgets_are_installed(monkeypatch: pytest.MonkeyPatch, widgets: bool) -> None:
     console = Console(file=io.StringIO(), force_jupyter=True)
     monkeypatch.setattr(
         progress_bars, "find_spec", lambda name: object() if widgets and name == "ipywidgets" else None
@@ -185,46 +185,52 @@ SHORT: dict[str, dict[str, int]] = {
 
 
 @pytest.mark.parametrize("kind", EMBEDDERS)
-def test_an_embedder_tells_how_far_it_is_and_draws_the_same(kind: str) -> None:
+def test_embedder_progress_does_not_change_the_map(kind: str) -> None:
     if kind == "phate":
         pytest.importorskip("phate")
     embedder = EMBEDDERS[kind](**SHORT.get(kind, {}))
     rows = ROWS / 10 if kind == "cosne" else ROWS
     graph = nearest_neighbors(Points(rows), embedder.neighbors_needed(len(rows)))
-    heard: list[tuple[float, int]] = []
+    received: list[tuple[float, int]] = []
     unheard = embedder.embed(graph, rows[:, :2], seed=3)
-    with_progress = embedder.embed(graph, rows[:, :2], seed=3, progress=lambda *told: heard.append(told))
+    with_progress = embedder.embed(
+        graph, rows[:, :2], seed=3, progress=lambda *reported: received.append(reported)
+    )
     np.testing.assert_array_equal(with_progress, unheard)
-    assert heard == sorted(heard)
-    assert heard[0][0] == 0
-    assert heard[-1][0] == heard[-1][1]
-    assert len({total for _, total in heard}) == 1
+    assert received == sorted(received)
+    assert received[0][0] == 0
+    assert received[-1][0] == received[-1][1]
+    assert len({total for _, total in received}) == 1
     # PHATE and the spectral map are single calls into a library.
-    assert len(heard) >= 4 or kind in ("phate", "spectral")
+    assert len(received) >= 4 or kind in ("phate", "spectral")
 
 
-def test_metrics_move_while_they_search_for_neighbours() -> None:
-    heard: list[tuple[float, int]] = []
+def test_metrics_report_progress_of_the_neighbour_search() -> None:
+    received: list[tuple[float, int]] = []
     names = ["npa_10", "trustworthiness"]
     evidence = Evidence(rows=ROWS, embedding=ROWS[:, :2].astype(np.float64))
-    scores = evaluate(names, evidence, progress=lambda *told: heard.append(told))
+    scores = evaluate(names, evidence, progress=lambda *reported: received.append(reported))
     assert scores == evaluate(names, evidence)
-    assert all(0 < done <= 2 and total == 2 for done, total in heard)
-    assert [done for done, _ in heard if float(done).is_integer()] == [1, 2]
-    assert any(done < 1 for done, _ in heard), "the searches are within the first metric"
+    assert all(0 < done <= 2 and total == 2 for done, total in received)
+    assert [done for done, _ in received if float(done).is_integer()] == [1, 2]
+    assert any(done < 1 for done, _ in received), "the searches are within the first metric"
 
 
-def test_work_within_a_stage_moves_that_stage() -> None:
-    heard: list[Event] = []
-    outer = Journal(heard.append)
+def test_nested_progress_counts_for_the_outer_stage() -> None:
+    received: list[Event] = []
+    outer = Journal(received.append)
     with outer.stage("central map"):
         inner = within(outer)
         with inner.stage("neighbours"):
             inner.progress(1, 4)
         inner.tell(IncidentEvent("something"))
-    ended = heard.pop()
+    ended = received.pop()
     assert isinstance(ended, StageEnded)
-    assert heard == [StageStarted("central map"), Progress("central map", 1, 4), IncidentEvent("something")]
+    assert received == [
+        StageStarted("central map"),
+        Progress("central map", 1, 4),
+        IncidentEvent("something"),
+    ]
     assert list(outer.seconds) == ["central map"]
 
 
@@ -251,7 +257,7 @@ def _moved(events: list[Event]) -> set[str]:
     ],
     ids=["fed-umap", "fedne", "sense", "sense-dense"],
 )
-def test_what_takes_long_in_a_run_says_how_far_it_is(
+def test_long_stages_of_a_run_report_progress(
     tmp_path: Path, method: dict[str, Any], stages: set[str]
 ) -> None:
     events: list[Event] = []
@@ -259,7 +265,7 @@ def test_what_takes_long_in_a_run_says_how_far_it_is(
     assert stages | {"central map", "metrics"} <= _moved(events)
 
 
-def test_an_audit_says_how_far_the_run_is_that_it_repeats(tmp_path: Path) -> None:
+def test_audit_reports_progress_of_the_repeated_run(tmp_path: Path) -> None:
     folder = tiny_run(tmp_path / "run")
     events: list[Event] = []
     raydr.audit(folder, ["trilateration"], listener=events.append)
@@ -269,7 +275,7 @@ def test_an_audit_says_how_far_the_run_is_that_it_repeats(tmp_path: Path) -> Non
 # --- from Python ---------------------------------------------------------------------------------------------------
 
 
-def test_verbose_shows_what_the_command_shows_and_the_listener_hears_it_too(
+def test_verbose_prints_progress_and_calls_the_listener(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scenario, events = tiny_file(tmp_path), []
@@ -284,51 +290,51 @@ def test_verbose_shows_what_the_command_shows_and_the_listener_hears_it_too(
         assert (tmp_path / "told" / name).read_bytes() == (tmp_path / "silent" / name).read_bytes()
 
 
-def test_an_estimator_is_silent_unless_it_is_verbose(capsys: pytest.CaptureFixture[str]) -> None:
+def test_estimator_prints_only_if_verbose(capsys: pytest.CaptureFixture[str]) -> None:
     settings = {"landmarks": 4, "rounds": 2, "epochs": 5, "metrics": ["npa_10"]}
     silent = raydr.FedUMAP(**settings).fit(ROWS[:60])
     assert "".join(capsys.readouterr()) == ""
-    told = raydr.FedUMAP(**settings, verbose=True).fit(ROWS[:60])
+    reported = raydr.FedUMAP(**settings, verbose=True).fit(ROWS[:60])
     assert re.search(r"^landmarks: \d+\.\d s$", capsys.readouterr().err, re.MULTILINE)
-    np.testing.assert_array_equal(told.embedding_, silent.embedding_)
+    np.testing.assert_array_equal(reported.embedding_, silent.embedding_)
 
 
 # --- a large file --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_large_file_says_how_far_it_is_read_and_reads_the_same(
+def test_reading_a_large_file_reports_progress(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool
 ) -> None:
     monkeypatch.setattr("raydr.data.watching._LOOK_S", 0.0)
     text = "a,b\n" + "".join(f"{i},{i * i % 977}.5\n" for i in range(50_000))
     path = tmp_path / ("rows.csv.gz" if packed else "rows.csv")
     path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
-    heard: list[tuple[float, int]] = []
+    received: list[tuple[float, int]] = []
     threads = set()
 
     def progress(done: float, total: int) -> None:
         threads.add(threading.current_thread())
-        heard.append((done, total))
+        received.append((done, total))
 
     watched = load(path=path, progress=progress)
     plain = load(path=path)
     np.testing.assert_array_equal(watched.rows, plain.rows)
     assert watched.features == plain.features
-    assert heard
+    assert received
     assert threads == {threading.main_thread()}
-    assert heard == sorted(heard)
-    assert all(0 <= done <= total == path.stat().st_size for done, total in heard)
+    assert received == sorted(received)
+    assert all(0 <= done <= total == path.stat().st_size for done, total in received)
 
 
-def test_a_file_that_cannot_be_read_is_told_as_ever_while_it_is_watched(tmp_path: Path) -> None:
+def test_unreadable_file_error_is_unchanged_by_progress(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("a,b\n1,2\n3\n")
     with pytest.raises(DataError, match="line 3 has 1 cell"):
         load(path=path, progress=lambda done, total: None)
 
 
-def test_reading_tells_of_long_reads_alone(
+def test_short_reads_report_no_progress(
     clock: Callable[[float], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with reading_on_terminal() as progress:
@@ -341,24 +347,24 @@ def test_reading_tells_of_long_reads_alone(
     assert capsys.readouterr().err.startswith("reading: 10 %")
 
 
-def test_a_table_that_is_read_ahead_says_how_far_it_is_to_whoever_waits(
+def test_read_ahead_reports_progress_while_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(start, "_LOOK_S", 0.01)
-    heard: list[Event] = []
-    reached, told = start._Reached(), threading.Event()
+    received: list[Event] = []
+    reached, reported = start._Reached(), threading.Event()
 
     def hear(event: Event) -> None:
-        heard.append(event)
+        received.append(event)
         if isinstance(event, Progress):
-            told.set()
+            reported.set()
 
     def read() -> Any:
         reached.note(3, 10)
-        assert told.wait(30.0), "nobody was told"
+        assert reported.wait(30.0), "no progress was reported"
         return "the table"
 
     journal = Journal(hear)
     with done_ahead(read) as reading, journal.stage("data"):
         assert reached.awaited(reading, journal) == "the table"
-    assert set(heard[1:-1]) == {Progress("data", 3, 10)}
+    assert set(received[1:-1]) == {Progress("data", 3, 10)}

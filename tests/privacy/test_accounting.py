@@ -1,4 +1,4 @@
-"""Noise with a claim: it has its deviation, one record moves no more than is said, and a run is charged once."""
+"""Noise with a claim: its deviation, the stated sensitivity, and one charge per release."""
 
 from __future__ import annotations
 
@@ -84,14 +84,14 @@ class TestAccountant:
 
     @pytest.mark.parametrize("count", [1, 50])
     @pytest.mark.parametrize("multiplier", [2.0, 20.0])
-    def test_other_accountants_say_no_less(self, count: int, multiplier: float) -> None:
+    def test_other_accountants_give_no_smaller_epsilon(self, count: int, multiplier: float) -> None:
         charges = {Charge(kind="a", deviation=multiplier, sensitivity=1.0): count}
         exact, others = epsilon_of(charges, 1e-5), accountant_epsilons(charges, 1e-5)
         assert exact <= others["pld"] * (1 + 1e-6) <= exact * 1.01 + 1e-3
         assert exact <= others["rdp"] * (1 + 1e-6) <= exact * 1.3
 
     @pytest.mark.parametrize(("epsilon", "names"), [(49.5, {"rdp", "pld"}), (50.5, {"rdp"})])
-    def test_past_an_epsilon_of_50_there_is_no_loss_distribution(
+    def test_loss_distribution_is_not_used_above_epsilon_50(
         self, epsilon: float, names: set[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("dp_accounting.pld.PLDAccountant", RdpAccountant)  # the other takes seconds there
@@ -103,8 +103,8 @@ class TestAccountant:
         expected = 2.0 * norm.cdf(0.5 / multiplier) - 1.0
         assert gaussian_delta(multiplier, 0.0) == pytest.approx(expected, rel=1e-12)
 
-    def test_a_budget_counts_what_other_kinds_of_release_spent(self) -> None:
-        """Each alone is half of the budget, in squares of inverse multipliers."""
+    def test_budget_includes_other_kinds_of_release(self) -> None:
+        """Each part alone is half of the budget, in squared inverse multipliers."""
         half = gaussian_multiplier(1.0, 1e-5, 2)
         spent, budget = (
             {Charge(kind="a", deviation=half, sensitivity=1.0): 1},
@@ -131,7 +131,7 @@ class TestAccountant:
 
 
 def gradient(rows: Float64Array, landmarks: Float64Array, gamma: float, **more: Any) -> Float64Array:
-    """What a client whose noise claims something would upload without it."""
+    """Return the upload of a client without its claimed noise."""
     request = StepRequest(
         landmarks=landmarks, gamma=gamma, **{"step": 1.0, "local_steps": 1, "share": "gradient"} | more
     )
@@ -141,7 +141,7 @@ def gradient(rows: Float64Array, landmarks: Float64Array, gamma: float, **more: 
 class TestSensitivity:
     @given(st.integers(0, 10**6), st.floats(-3, 3), st.floats(-4, 4), st.sampled_from([0.0, 1e3, 1e8]))
     @settings(max_examples=150, deadline=None)
-    def test_no_record_moves_a_gradient_further(
+    def test_gradient_sensitivity_bounds_every_record(
         self, seed: int, scale: float, bandwidth: float, offset: float
     ) -> None:
         rng = np.random.default_rng(seed)
@@ -155,7 +155,7 @@ class TestSensitivity:
         moved = np.linalg.norm(gradient(rows, landmarks, gamma) - gradient(other, landmarks, gamma))
         assert moved <= 2.0 * gradient_sensitivity(int(count), int(n_y), gamma)
 
-    def test_some_record_moves_it_nearly_as_far(self) -> None:
+    def test_gradient_sensitivity_is_nearly_reached(self) -> None:
         # All landmarks on one point, and the record where r exp(-gamma r^2) is largest; then on the other side.
         gamma, n_y = 0.7, 9
         landmarks = np.zeros((n_y, 3)) + 1e-9 * np.arange(n_y)[:, None]
@@ -171,7 +171,7 @@ class TestSensitivity:
 
     @given(st.integers(0, 10**6), st.integers(1, 4), st.sampled_from(["gradient", "landmarks"]))
     @settings(max_examples=100, deadline=None)
-    def test_no_record_moves_what_local_steps_upload_further(self, seed: int, steps: int, share: Any) -> None:
+    def test_local_steps_sensitivity_bounds_every_record(self, seed: int, steps: int, share: Any) -> None:
         rng = np.random.default_rng(seed)
         count, n_y, gamma = int(rng.integers(1, 6)), int(rng.integers(2, 8)), 0.5
         step = n_y / (8.0 * gamma)
@@ -184,13 +184,13 @@ class TestSensitivity:
         )
         assert moved <= 2.0 * step_sensitivity(count, n_y, gamma, step, steps, share)
 
-    def test_a_record_whose_square_is_no_number_moves_nothing(self) -> None:
+    def test_record_with_an_overflowing_square_moves_nothing(self) -> None:
         rows = np.random.default_rng(0).normal(size=(5, 3))
         beyond = np.concatenate([rows, np.full((1, 3), 1e200)])
         away = np.concatenate([rows, np.full((1, 3), 1e4)])
         np.testing.assert_array_equal(gradient(beyond, LANDMARKS, 0.5), gradient(away, LANDMARKS, 0.5))
 
-    def test_a_record_cut_to_a_norm_moves_no_further(self) -> None:
+    def test_clipped_record_moves_at_most_its_norm(self) -> None:
         noise = GaussianNoise(on="data", clip=2.0, multiplier=1.0)
         rows = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]], np.float32)
         np.testing.assert_allclose(noise.limited(rows), [[1.2, 1.6], [0.3, 0.4], [0.0, 0.0]], atol=1e-7)
@@ -225,8 +225,8 @@ class TestNoise:
             {"multiplier": 3.0, "relation": "replace-one"},
         ],
     )
-    def test_noise_of_a_client_has_its_deviation(self, strength: dict[str, Any]) -> None:
-        """Chi-squared of 600 numbers a client; wrong once in a million runs of other seeds."""
+    def test_client_noise_has_its_deviation(self, strength: dict[str, Any]) -> None:
+        """The chi-squared test of 600 numbers per client fails once in a million seeds."""
         noise, clean = gradient_noise(**strength), asked(federate(partitions()), None)
         for size, true, noisy in zip((40, 25, 60), clean, asked(federate(partitions()), noise), strict=True):
             match strength:
@@ -243,7 +243,7 @@ class TestNoise:
             assert low < statistic < high
 
     @pytest.mark.parametrize("weights", ["clients", "rows"])
-    def test_noise_of_a_sum_is_whole_without_one_clients_share(self, weights: Any) -> None:
+    def test_noise_of_a_sum_is_enough_without_one_share(self, weights: Any) -> None:
         noise = gradient_noise(multiplier=3.0, per="sum")
         federation = federate(partitions())
         clean = federate(partitions()).mean(steps(None), weights=weights).direction
@@ -258,7 +258,7 @@ class TestNoise:
         assert charge.outsider == pytest.approx(3.0 * math.sqrt(3 / 2), rel=1e-6)
         assert charge.multiplier == pytest.approx(3.0 / math.sqrt(2), rel=1e-6)
 
-    def test_a_client_with_a_single_record_adds_what_that_record_needs(self) -> None:
+    def test_client_with_one_record_adds_the_noise_it_needs(self) -> None:
         noise, sizes = gradient_noise(multiplier=3.0), (1, 2)
         clean, noisy = (asked(federate(partitions(sizes)), each) for each in (None, noise))
         for size, one, other in zip(sizes, clean, noisy, strict=True):
@@ -266,8 +266,8 @@ class TestNoise:
             low, high = chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], one.size)
             assert low < float((((other - one) / deviation) ** 2).sum()) < high
 
-    def test_half_the_noise_is_noticed(self) -> None:
-        """The test above tells half the noise apart: so does its statistic."""
+    def test_half_the_noise_is_detected(self) -> None:
+        """The statistic of the test above detects half the noise."""
         noise = gradient_noise(multiplier=3.0)
         clean, noisy = (asked(federate(partitions()), each)[0] for each in (None, noise))
         deviation = 3.0 * gradient_sensitivity(40, 200, 0.5)
@@ -276,7 +276,7 @@ class TestNoise:
 
     @given(st.integers(0, 10**6), st.floats(-9, 6))
     @settings(max_examples=60, deadline=None)
-    def test_values_and_noise_are_multiples_of_one_step(self, seed: int, exponent: float) -> None:
+    def test_values_and_noise_are_on_one_grid(self, seed: int, exponent: float) -> None:
         rng = np.random.default_rng(seed)
         sensitivity = 10.0**exponent
         quantity = Quantity(rng.normal(size=20) * sensitivity, sensitivity=sensitivity)
@@ -286,14 +286,12 @@ class TestNoise:
         np.testing.assert_array_equal(noisy, step * np.rint(noisy / step))
 
     @pytest.mark.parametrize("resolution", [0.0, 2.0**-8])
-    def test_rounding_moves_neighbours_no_further_than_the_claim_says_and_further_than_they_are(
-        self, resolution: float
-    ) -> None:
-        """Values just below and above the middle between two steps: each is rounded the other way."""
+    def test_rounding_is_included_in_the_claimed_sensitivity(self, resolution: float) -> None:
+        """Values just below and above the middle of two steps are rounded in opposite directions."""
         noise, count, sensitivity = gradient_noise(sigma=1.0), 400, 1e-3
         step = max(step_of(1.0), resolution)
         apart = sensitivity / math.sqrt(count)
-        whole = np.floor(apart / step) * step  # what is left of it is what rounding may add to
+        whole = np.floor(apart / step) * step  # rounding may add to the rest
         low = np.full(count, step * (0.5 - 1e-6))
         seen = []
         for values in (low, low + (whole + 2e-6 * step)):
@@ -308,14 +306,14 @@ class TestNoise:
         (charge,) = _charged(noise)
         assert charge.sensitivity > gradient_sensitivity(25, 200, 0.5)
 
-    def test_a_tail_never_ends_a_run(self) -> None:
+    def test_noise_tails_never_fail_a_run(self) -> None:
         noise = gradient_noise(sigma=1e6)
         federation = federate(partitions())
         directions = asked(federation, noise)
         assert max(float(np.abs(direction).max()) for direction in directions) <= 13e6
 
     @pytest.mark.parametrize("decay", ["none", "theorem-2"])
-    def test_rounds_together_cost_what_was_asked(self, decay: Any) -> None:
+    def test_rounds_together_cost_the_requested_epsilon(self, decay: Any) -> None:
         noise = gradient_noise(epsilon=2.0, decay=decay).calibrated(30, 1e-5)
         charges = {}
         for done in range(30):
@@ -326,9 +324,9 @@ class TestNoise:
 
 
 class TestStrength:
-    """By exact numbers: how much noise follows from each way to say it."""
+    """Exact noise strengths for each way to set them."""
 
-    def test_a_part_of_the_budget_is_told_by_a_multiplier(self) -> None:
+    def test_part_of_the_budget_determines_a_multiplier(self) -> None:
         of_sigma = gradient_noise(sigma=6.0).parted(0.25, 2.0)
         assert (of_sigma.sigma, of_sigma.multiplier) == (None, 6.0)
         assert gradient_noise(multiplier=3.0).parted(0.25, 2.0).multiplier == 6.0
@@ -336,12 +334,12 @@ class TestStrength:
         assert of_level.parted(0.25, 2.0) == of_level
 
     @pytest.mark.parametrize("way", ["level", "sigma", "multiplier"])
-    def test_it_falls_with_the_root_of_the_round_where_that_is_asked_for(self, way: str) -> None:
+    def test_noise_schedule_falls_with_the_root_of_the_round(self, way: str) -> None:
         noise = gradient_noise(decay="theorem-2", **{way: 6.0})
         assert noise.in_round(3) == gradient_noise(decay="theorem-2", **{way: 3.0})
         assert gradient_noise(**{way: 6.0}).in_round(3) == gradient_noise(**{way: 6.0})
 
-    def test_calibration_takes_the_mechanisms_own_delta_first(self) -> None:
+    def test_calibration_prefers_the_delta_of_the_mechanism(self) -> None:
         noise = gradient_noise(epsilon=1.0, delta=1e-7)
         assert noise.calibrated(4, 1e-5).multiplier == pytest.approx(gaussian_multiplier(1.0, 1e-7, 4))
         assert gradient_noise(epsilon=1.0).calibrated(4, 1e-5).multiplier == pytest.approx(
@@ -353,14 +351,12 @@ class TestStrength:
     @pytest.mark.parametrize(
         ("strength", "reach"), [({"level": 0.5}, 39.0), ({"sigma": 0.5}, 9.0), ({"multiplier": 2.0}, 9.0)]
     )
-    def test_a_value_reaches_twelve_deviations_further(
-        self, strength: dict[str, float], reach: float
-    ) -> None:
+    def test_range_grows_by_twelve_deviations(self, strength: dict[str, float], reach: float) -> None:
         noise = gradient_noise(**strength)
         assert noise.reach(3.0, 0.25) == reach
         assert noise.reach(np.array([1.0, 3.0]), 0.25).tolist() == [reach - 2.0, reach]  # type: ignore[union-attr]
 
-    def test_a_claim_counts_share_sensitivity_and_one_step_a_value(self) -> None:
+    def test_claim_includes_share_sensitivity_and_rounding(self) -> None:
         step = 2.0**-39  # 3 is in the binade of 2, which is divided by 2^40
         assert (step_of(3.0), step_of(4.0), step_of(0.9)) == (step, 2.0**-38, 2.0**-41)
         claim = gradient_noise(multiplier=3.0).claim(sensitivity=2.0, share=0.5, values=9)
@@ -380,7 +376,7 @@ class TestStrength:
             noisy = [noise.cover(Quantity(each), np.random.default_rng(0)) for each in values]
             assert ((noisy[0] - noisy[1]) / step).tolist() == expected
 
-    def test_what_is_added_is_what_was_drawn(self) -> None:
+    def test_added_noise_is_the_drawn_noise(self) -> None:
         values = Quantity(np.array([0.25, -1.0, 3.0]), unit=2.0, sensitivity=1.5)
         drawn = np.random.default_rng(1).standard_normal(3)
         of_level = gradient_noise(level=0.5).cover(values, np.random.default_rng(1))
@@ -392,13 +388,11 @@ class TestStrength:
         np.testing.assert_array_equal(of_claim, values.values + 2.0**-39 * steps)
 
     @pytest.mark.parametrize(("on", "stage", "kept"), [("data", "all", True), ("data", "learning", False)])
-    def test_noise_on_data_stays_on_records_where_all_follows_from_it(
-        self, on: Any, stage: Any, kept: bool
-    ) -> None:
+    def test_noise_on_data_is_permanent_for_stage_all(self, on: Any, stage: Any, kept: bool) -> None:
         assert GaussianNoise(on=on, level=1.0, stage=stage).for_good == kept
         assert not gradient_noise(level=1.0).for_good
 
-    def test_records_are_cut_below_the_clip_norm_by_more_than_rounding(self) -> None:
+    def test_clipping_leaves_room_for_rounding(self) -> None:
         (cut,) = GaussianNoise(on="data", clip=2.0, multiplier=1.0).limited(np.array([[30.0, 40.0]]))
         assert 1.0 - float(np.linalg.norm(cut)) / 2.0 == pytest.approx(2.0**-40, rel=1e-3, abs=0.0)
         whole = GaussianNoise(on="data", sigma=1.0)
@@ -416,7 +410,7 @@ class TestStrength:
             ),
         ],
     )
-    def test_words_say_how_much_and_on_what(self, noise: GaussianNoise, words: str) -> None:
+    def test_description_names_amount_and_target(self, noise: GaussianNoise, words: str) -> None:
         assert noise.words.endswith(words)
 
 
@@ -439,7 +433,7 @@ CLIPPED = {"epsilon": 1.0, "clip": 1.0}
         {"on": "surrogate", "level": 1},
     ],
 )
-def test_noise_that_means_something_is_accepted(settings: dict[str, Any]) -> None:
+def test_valid_noise_settings_are_accepted(settings: dict[str, Any]) -> None:
     assert GaussianNoise(**settings).on == settings["on"]
 
 
@@ -473,7 +467,7 @@ def test_noise_that_means_something_is_accepted(settings: dict[str, Any]) -> Non
         ({"on": "gradient", "epsilon": 1, "stage": "all"}, "and this is noise on gradient"),
     ],
 )
-def test_noise_that_means_nothing_is_refused(settings: dict[str, Any], words: str) -> None:
+def test_invalid_noise_settings_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         GaussianNoise(**settings)
 
@@ -485,38 +479,38 @@ def _whole(direction: Float64Array) -> Float64Array:
 
 
 class TestCharges:
-    def test_a_call_is_charged_once_and_twice_is_refused(self) -> None:
+    def test_call_is_charged_once(self) -> None:
         federation = federate(partitions())
         asked(federation, gradient_noise(multiplier=2.0))
         assert list(federation.ledger.charges.values()) == [1]
         with pytest.raises(TypeError, match="the same noise would cover both"):
             asked(federation, gradient_noise(multiplier=2.0))
 
-    def test_no_objective_leaves_beside_noise_with_a_claim(self) -> None:
-        """It is one more number of the data, which nothing would cover."""
+    def test_objective_is_not_sent_next_to_claimed_noise(self) -> None:
+        """The objective depends on the data and would not be covered by noise."""
         bare, covered = (
             federate(partitions()).ask(steps(noise))[0].objective
             for noise in (gradient_noise(level=1.0), gradient_noise(multiplier=2.0))
         )
         assert bare < covered == 0.0
 
-    def test_what_a_claim_does_not_cover_does_not_leave_beside_it(self) -> None:
+    def test_uncovered_fields_are_not_sent_next_to_claimed_noise(self) -> None:
         with pytest.raises(ClientError, match="Step has objective that Gaussian noise of 2 times"):
             federate(partitions()).ask(steps(gradient_noise(multiplier=2.0), objective=True))
 
-    def test_the_client_with_fewest_rows_decides_what_a_sigma_costs(self) -> None:
+    def test_client_with_fewest_rows_determines_the_cost_of_sigma(self) -> None:
         federation = federate(partitions())
         asked(federation, gradient_noise(sigma=0.02))
         (charge,) = federation.ledger.charges
         assert charge.multiplier == pytest.approx(0.02 / gradient_sensitivity(25, 200, 0.5), rel=1e-6)
 
-    def test_a_level_claims_nothing(self) -> None:
+    def test_noise_level_has_no_claim(self) -> None:
         federation = federate(partitions())
         asked(federation, gradient_noise(level=1.0))
         assert not federation.ledger.charges
         assert statement(federation.ledger, Budget()).epsilon is None
 
-    def test_noise_that_is_shared_is_as_strong_as_those_who_answer(self) -> None:
+    def test_shared_noise_depends_on_the_clients_that_answer(self) -> None:
         due = Due(
             Charge(kind="Step", deviation=6.0, sensitivity=1.0),
             Sharing(4, 1.0, colluding=2),
@@ -527,19 +521,19 @@ class TestCharges:
         assert due.if_answered(9) == Charge(
             kind="Step", deviation=6.0 * math.sqrt(7 / 4), sensitivity=1.0, **sees
         )
-        # The last share is left: whose record it is does not tell it.
+        # The last share is unknown to the owner of the record.
         alone = {"server": 3.0, "client": 3.0, "outsider": 3.0}
         for answered in (0, 1):
             assert due.if_answered(answered) == Charge(kind="Step", deviation=3.0, sensitivity=1.0, **alone)
 
-    def test_where_uploads_are_seen_the_server_is_not_helped_by_the_shares_of_others(self) -> None:
+    def test_visible_uploads_are_charged_with_one_share(self) -> None:
         upload = Charge(kind="Step", deviation=6.0, sensitivity=2.0)
         due = Due(upload, Sharing(4, 1.0, colluding=2), 6.0, secure=False)
         assert due.if_answered(9) == replace(upload, client=6.0 * math.sqrt(8 / 4), outsider=9.0)
         assert Due(upload, of_sum=6.0, secure=True).if_answered(9) is upload
         assert Due(sharing=Sharing(4, 1.0, 1)).if_answered(9) is None
 
-    def test_shares_of_noise_are_for_the_record_that_moves_the_sum_most(self) -> None:
+    def test_noise_shares_cover_the_most_influential_record(self) -> None:
         request, sizes = steps(gradient_noise(multiplier=3.0, per="sum")), {3: 4, 5: 0, 8: 10}
         one = gradient_sensitivity(1, 200, 0.5)
         for weighting, moved in (("rows", one), ("clients", one / 4)):
@@ -550,7 +544,7 @@ class TestCharges:
         assert sharing_of(steps(None), sizes, "rows", 0.2) is None
         assert sharing_of(steps(gradient_noise(multiplier=3.0)), sizes, "rows", 0.2) is None
 
-    def test_shares_are_enough_without_those_lost_and_those_known(self) -> None:
+    def test_noise_shares_suffice_without_lost_and_colluding_clients(self) -> None:
         request, sizes = steps(gradient_noise(multiplier=3.0, per="sum")), dict.fromkeys(range(10), 5)
         found = [sharing_of(request, sizes, "clients", 0.3, lost, start) for lost in (0, 2) for start in "ab"]
         assert sharing_of(request, sizes, "clients", 0.3) == sharing_of(
@@ -563,7 +557,7 @@ class TestCharges:
         )
         assert names[1] != names[3]
 
-    def test_a_round_past_the_budget_is_not_asked(self) -> None:
+    def test_round_over_budget_is_not_started(self) -> None:
         budget = Budget(epsilon_max=1.0, strict="sums")
         federation = federate(partitions(), budget=budget)
         noise = gradient_noise(multiplier=gaussian_multiplier(1.0, 1e-5, 3))
@@ -579,11 +573,11 @@ class TestCharges:
             asked(federate(partitions(), budget=budget), gradient_noise(multiplier=1.0))
 
     @pytest.mark.parametrize("strict", [True, "sums"])
-    def test_a_strict_run_sends_no_bare_sum(self, strict: Any) -> None:
+    def test_strict_run_sends_no_unprotected_sum(self, strict: Any) -> None:
         with pytest.raises(ScenarioError, match=r"privacy\.strict allows only messages under noise"):
             federate(partitions(), budget=Budget(strict=strict)).mean(steps(None))
 
-    def test_noise_nobody_calibrated_is_not_sent(self) -> None:
+    def test_uncalibrated_noise_is_refused(self) -> None:
         with pytest.raises((ClientError, TypeError), match="was not calibrated"):
             asked(federate(partitions()), gradient_noise(epsilon=1.0))
 
@@ -592,15 +586,15 @@ SIZES = (4, 0, 10, 4)
 
 
 def call_for(request: Any, clients: tuple[int, ...] = (0, 1, 2, 3), **of_sum: Any) -> Call:
-    """A call of the first round; of a sum where its weighting is given."""
+    """Return a call of the first round; with a weighting, of a sum."""
     kind = SumCall if of_sum else Call
     return kind(request=request, number=1, round=1, attempt=0, clients=clients, in_rounds=True, **of_sum)
 
 
 class TestAccounts:
-    """What a call costs, at the boundary, before it is sent and once it is answered."""
+    """Charges of a call at the boundary, before it is sent and after its reply."""
 
-    def test_a_call_is_charged_for_the_client_least_protected_and_written_down_first(self) -> None:
+    def test_charge_is_for_the_least_protected_client_and_written_first(self) -> None:
         written: list[Released] = []
         ledger, accounts = Ledger(), Accounts(budget=Budget(), write_down=written.append)
         due = accounts.afford(call_for(steps(gradient_noise(sigma=0.5))), SIZES, ledger)
@@ -613,7 +607,7 @@ class TestAccounts:
         )
         assert not due.secure
 
-    def test_what_a_run_released_before_is_not_charged_again(self) -> None:
+    def test_earlier_releases_of_a_run_are_not_charged_again(self) -> None:
         call, before = call_for(steps(gradient_noise(sigma=0.5))), Accounts(budget=Budget())
         before.afford(call, SIZES, Ledger())
         ledger = Ledger()
@@ -625,7 +619,7 @@ class TestAccounts:
         assert not ledger.charges
         assert not written
 
-    def test_an_answer_is_charged_once_and_another_answer_to_the_same_again(self) -> None:
+    def test_equal_reply_is_charged_once_and_a_different_one_again(self) -> None:
         ledger, accounts = Ledger(), Accounts(budget=Budget())
         due = accounts.afford(call_for(steps(gradient_noise(sigma=0.5))), SIZES, ledger)
         assert accounts.settle(due, ledger, 0, lambda: "nothing") is None
@@ -634,18 +628,18 @@ class TestAccounts:
             assert ledger.charges == {due.charge: count}
         assert accounts.settle(Due(), ledger, 3, lambda: "one") is None
 
-    def test_noisy_records_are_charged_and_told_once_in_a_run(self) -> None:
+    def test_noisy_records_are_charged_once_per_run(self) -> None:
         noise = GaussianNoise(on="data", multiplier=2.0, clip=1.5)
         ledger, accounts = Ledger(), Accounts(budget=Budget())
-        for turn, told in ((1, True), (2, False), (3, False)):
+        for turn, reported in ((1, True), (2, False), (3, False)):
             due = accounts.afford(replace(call_for(steps(noise)), round=turn), SIZES, ledger)
-            assert accounts.settle(due, ledger, 4, lambda: "") == (due.charge if told else None)
+            assert accounts.settle(due, ledger, 4, lambda: "") == (due.charge if reported else None)
         (charge,) = ledger.charges
         assert (charge.kind, charge.relation, ledger.charges[charge]) == (RECORDS, "replace-one", 1)
         assert charge.multiplier == pytest.approx(2.0, rel=1e-6)
 
-    def test_a_secret_sum_is_held_to_its_budget_by_the_least_noise_that_may_be_left(self) -> None:
-        """Of ten clients three may collude and two be lost: five shares make the whole noise."""
+    def test_secure_sum_budget_assumes_the_least_remaining_noise(self) -> None:
+        """Of ten clients, three may collude and two may be lost, so five shares make the whole noise."""
         request, sizes = steps(gradient_noise(multiplier=3.0, per="sum")), (5,) * 10
         sharing = sharing_of(request, dict(enumerate(sizes)), "clients", 0.3, 2)
         call = call_for(request, tuple(range(10)), weighting="clients", total_weight=10, sharing=sharing)
@@ -658,10 +652,10 @@ class TestAccounts:
         assert (due.sharing, due.secure) == (sharing, True)
 
     @pytest.mark.parametrize(("strict", "refused"), [(False, False), ("sums", True), (True, True)])
-    def test_a_strict_run_lets_no_bare_sum_leave(self, strict: Any, refused: bool) -> None:
+    def test_strict_account_refuses_unprotected_sums(self, strict: Any, refused: bool) -> None:
         accounts = Accounts(budget=Budget(strict=strict))
         for call in (call_for(Enrol()), call_for(steps(None), ()), call_for(steps(None), (1,))):
-            assert accounts.afford(call, SIZES, Ledger()) == Due(), "public, asked of nobody, of no rows"
+            assert accounts.afford(call, SIZES, Ledger()) == Due(), "public, without clients, without rows"
         if refused:
             with pytest.raises(ScenarioError, match="allows only messages under noise"):
                 accounts.afford(call_for(steps(None)), SIZES, Ledger())
@@ -669,9 +663,7 @@ class TestAccounts:
             assert accounts.afford(call_for(steps(None)), SIZES, Ledger()) == Due()
 
     @pytest.mark.parametrize(("strict", "refused"), [(False, False), ("sums", False), (True, True)])
-    def test_what_is_said_of_each_record_leaves_bare_unless_nothing_may(
-        self, strict: Any, refused: bool
-    ) -> None:
+    def test_per_record_messages_are_refused_only_if_strict(self, strict: Any, refused: bool) -> None:
         accounts = Accounts(budget=Budget(strict=strict))
         if refused:
             with pytest.raises(ScenarioError, match="allows only messages under noise"):
@@ -679,13 +671,13 @@ class TestAccounts:
         else:
             assert accounts.afford(call_for(LengthRequest()), SIZES, Ledger()) == Due()
 
-    def test_one_client_alone_is_charged(self) -> None:
+    def test_single_client_call_is_charged(self) -> None:
         ledger = Ledger()
         Accounts(budget=Budget()).afford(call_for(steps(gradient_noise(multiplier=2.0)), (2,)), SIZES, ledger)
         (charge,) = ledger.charges
         assert charge.multiplier == pytest.approx(2.0, rel=1e-6)
 
-    def test_records_stay_noisy_until_their_classes_change_them(
+    def test_noisy_records_are_charged_again_after_class_dependent_changes(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         noise = GaussianNoise(on="data", multiplier=2.0, clip=1.5, stage="all")
@@ -698,14 +690,14 @@ class TestAccounts:
         accounts.afford(call_for(Shift(1.0)), SIZES, Ledger())
         assert accounts.records is None
 
-    def test_clients_that_are_told_the_same_and_have_as_many_rows_are_looked_at_once(self) -> None:
+    def test_clients_with_equal_requests_and_sizes_are_evaluated_once(self) -> None:
         one, own = Shift(1.0), OwnShift(np.arange(4.0))
         assert requests_with_rows(call_for(one), SIZES) == [(one, 0), (one, 4), (one, 10)]
         assert requests_with_rows(call_for(one, (2,)), SIZES) == [(one, 10)]
         parts = requests_with_rows(call_for(own, (2, 3)), SIZES)
-        assert [(told.by.tolist(), rows) for told, rows in parts] == [([2.0], 10), ([3.0], 4)]  # type: ignore[attr-defined]
+        assert [(reported.by.tolist(), rows) for reported, rows in parts] == [([2.0], 10), ([3.0], 4)]  # type: ignore[attr-defined]
 
-    def test_a_claim_is_that_of_the_answer_whether_it_is_added_up_or_not(self) -> None:
+    def test_claim_is_the_same_for_replies_and_sums(self) -> None:
         request, moved = steps(gradient_noise(multiplier=3.0)), gradient_sensitivity(4, 200, 0.5)
         alone = claim_of(call_for(request), request, 4)
         summed = claim_of(call_for(request, weighting="rows", total_weight=18), request, 4)
@@ -732,10 +724,10 @@ def noisy_scenario(**overrides: Any) -> Any:
 
 
 class TestRuns:
-    def test_retries_restarts_and_resume_draw_and_charge_once(
+    def test_retries_and_resume_are_charged_once(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Draws are told apart by their numbers: what is drawn again is the same noise."""
+        """Draws are identified by their values: repeated draws are the same noise."""
         drawn: dict[tuple[int, int], set[bytes]] = {}
         cover = GaussianNoise.cover
 
@@ -750,11 +742,11 @@ class TestRuns:
         current = {"client": -1, "round": -1}
         compute = ClientHost._compute
 
-        def noting(self: ClientHost, client: Any, call: Any, told: Any) -> Any:
+        def noting(self: ClientHost, client: Any, call: Any, reported: Any) -> Any:
             current.update(client=client.index, round=call.round)
-            return compute(self, client, call, told)
+            return compute(self, client, call, reported)
 
-        # Runs that differ have noise of their own: here faults alone differ, and are to change nothing.
+        # Different runs have different noise, but faults alone must change nothing.
         monkeypatch.setattr(Identity, "study", "the study")
         secret = tmp_path / "secret"
         secret.write_bytes(bytes(32))
@@ -795,7 +787,7 @@ class TestRuns:
         for name in ("embedding.parquet", "privacy.json"):
             assert (plain / name).read_bytes() == (resumed / name).read_bytes()
 
-    def test_what_a_run_cost_is_in_its_folder(self, tmp_path: Path) -> None:
+    def test_run_folder_records_the_cost(self, tmp_path: Path) -> None:
         folder = run(noisy_scenario(), out=tmp_path / "run")
         privacy = json.loads((folder / "privacy.json").read_text())
         assert privacy["epsilon"] is None
@@ -803,13 +795,15 @@ class TestRuns:
         assert privacy["epsilon_accounted"] == pytest.approx(1.0, rel=1e-6)
         kinds = {release["kind"] for release in privacy["releases"]}
         assert {"Enrolment", "Within", "Moment", "Histogram", "Step", "Distances"} <= kinds
-        told = {entry["kind"]: (entry["epsilon"], entry["delta"]) for entry in raydr.Result(folder).ledger}
-        assert told["Step"] == (pytest.approx(1.0, rel=1e-6), 1e-5)
-        assert told["Moment"] == told["Distances"] == (None, None)
+        reported = {
+            entry["kind"]: (entry["epsilon"], entry["delta"]) for entry in raydr.Result(folder).ledger
+        }
+        assert reported["Step"] == (pytest.approx(1.0, rel=1e-6), 1e-5)
+        assert reported["Moment"] == reported["Distances"] == (None, None)
         (step,) = [release for release in privacy["releases"] if release["kind"] == "Step"]
         assert (step["releases"], step["share"]) == (2, 1.0)
 
-    def test_noise_on_records_for_all_that_follows_pays_for_everything(self, tmp_path: Path) -> None:
+    def test_permanent_noise_on_records_covers_every_message(self, tmp_path: Path) -> None:
         noise = {"on": "data", "stage": "all", "clip": 10.0, "epsilon": 8.0}
         folder = run(
             tiny_scenario(privacy={"noise": noise, "strict": True, "epsilon_max": 8.0}), out=tmp_path / "run"
@@ -838,7 +832,7 @@ class TestRuns:
         ],
     )
     @pytest.mark.parametrize("kind", ["fed-tsne", "fed-spectral"])
-    def test_all_that_a_strict_run_sums_is_paid_for(
+    def test_every_sum_of_a_strict_run_is_charged(
         self, tmp_path: Path, kind: str, method: dict[str, Any], noise: dict[str, Any], kinds: dict[str, int]
     ) -> None:
         drawn = {"early_iterations": 5, "iterations": 5}
@@ -865,7 +859,7 @@ class TestRuns:
         else:
             assert privacy["epsilon_accounted"] == pytest.approx(1.0, rel=1e-6)
 
-    def test_more_than_the_rounds_can_pay_is_refused_by_name(self, tmp_path: Path) -> None:
+    def test_epsilon_below_the_cost_of_the_rounds_is_refused(self, tmp_path: Path) -> None:
         budget = {"noise": {"on": "gradient", "sigma": 1e-3}, "strict": "sums", "epsilon_max": 0.5}
         content = {"kind": "fed-tsne", "landmarks": 12, "bounds": [0, 8], "gamma": 0.1, "rounds": 3}
         with pytest.raises(
@@ -876,7 +870,7 @@ class TestRuns:
         assert not list(tmp_path.iterdir())
 
     @pytest.mark.parametrize("missing", ["gamma", "bounds", "scale"])
-    def test_a_strict_run_names_what_is_bare(self, tmp_path: Path, missing: str) -> None:
+    def test_strict_run_names_unprotected_messages(self, tmp_path: Path, missing: str) -> None:
         content = {"kind": "fed-tsne", "landmarks": 12, "bounds": [0, 8], "gamma": 0.1, "rounds": 3}
         content.pop(missing, None)
         budget = {"noise": {"on": "gradient", "epsilon": 1.0}, "strict": "sums"}
@@ -888,9 +882,7 @@ class TestRuns:
         assert not list(tmp_path.iterdir())
 
     @pytest.mark.parametrize("on", ["data", "gradient"])
-    def test_levels_of_the_experiments_change_the_landmarks_and_claim_nothing(
-        self, tmp_path: Path, on: str
-    ) -> None:
+    def test_noise_levels_change_landmarks_without_a_claim(self, tmp_path: Path, on: str) -> None:
         folder = run(tiny_scenario(privacy__noise={"on": on, "level": 1.0}), out=tmp_path / "run")
         privacy = json.loads((folder / "privacy.json").read_text())
         assert (privacy["epsilon"], privacy["epsilon_accounted"]) == (None, 0.0)
@@ -922,12 +914,12 @@ class TestRuns:
         ),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_anything_runs(privacy: dict[str, Any], words: str) -> None:
+def test_contradictory_noise_is_refused_before_the_run(privacy: dict[str, Any], words: str) -> None:
     with pytest.raises(ScenarioError, match=words):
         tiny_scenario(privacy=privacy)
 
 
-def test_a_robust_rule_and_noise_of_a_sum_exclude_each_other() -> None:
+def test_robust_rule_and_noise_per_sum_exclude_each_other() -> None:
     with pytest.raises(ScenarioError, match=r"a robust method\.aggregation looks at each upload"):
         tiny_scenario(
             privacy__noise={"on": "gradient", "epsilon": 1, "per": "sum"},

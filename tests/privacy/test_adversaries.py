@@ -1,4 +1,4 @@
-"""Epsilon for each adversary: the noise left without shares that are known or lost is what is claimed."""
+"""Epsilon for each adversary counts only noise without known or lost shares."""
 
 from __future__ import annotations
 
@@ -40,17 +40,15 @@ def noise(**more: Any) -> GaussianNoise:
 
 
 def request(clients: int, **more: Any) -> FirstMomentsRequest:
-    """Of rows at the centre, whose moments are 0: what is uploaded is noise alone."""
+    """Rows are at the centre with moments 0, so uploads are noise alone."""
     return FirstMomentsRequest(View(0.0, 1.0, None, None, FEATURES), clients, noise(**more))
 
 
 @pytest.mark.parametrize(
     ("clients", "colluding", "known"), [(3, 0.2, 1), (10, 0.2, 2), (10, 0.7, 7), (2, 0.0, 1)]
 )
-def test_the_noise_that_colluders_do_not_know_is_what_is_claimed(
-    clients: int, colluding: float, known: int
-) -> None:
-    """Measured: each client's upload is its share; chi-squared, wrong once in a million runs of other seeds."""
+def test_claim_counts_only_noise_unknown_to_colluders(clients: int, colluding: float, known: int) -> None:
+    """Each client's upload is its share of noise; the chi-squared test fails once in a million seeds."""
     rows = [np.zeros((1, FEATURES))] * clients
     federation, transcript = federation_seen(rows, budget=Budget(colluding=colluding))
     asked = request(clients)
@@ -64,34 +62,36 @@ def test_the_noise_that_colluders_do_not_know_is_what_is_claimed(
 
 
 @pytest.mark.parametrize(("clients", "colluding", "known"), [(3, 0.2, 1), (10, 0.2, 2), (10, 0.7, 7)])
-def test_each_adversary_has_the_epsilon_of_the_noise_that_it_cannot_take_off(
+def test_epsilon_of_an_adversary_counts_noise_it_cannot_subtract(
     clients: int, colluding: float, known: int
 ) -> None:
     budget = Budget(colluding=colluding)
     federation = federate([np.zeros((2, FEATURES))] * clients, budget=budget, secure=SecureSums(colluding))
     federation.sum(request(clients))
-    told = statement(federation.ledger, budget)
+    reported = statement(federation.ledger, budget)
     left = {"server": clients, "client": clients - 1, "colluders": clients - known, "outsider": clients}
-    for name, against in told.epsilon_by_adversary.items():
+    for name, against in reported.epsilon_by_adversary.items():
         exact = gaussian_epsilon(WHOLE * math.sqrt(left[name] / (clients - known)), DELTA)
         assert against.accounted == against.epsilon == pytest.approx(exact, rel=1e-6)
-    assert told.epsilon == told.epsilon_by_adversary["colluders"].epsilon == pytest.approx(1.0, rel=1e-6)
+    assert (
+        reported.epsilon == reported.epsilon_by_adversary["colluders"].epsilon == pytest.approx(1.0, rel=1e-6)
+    )
 
 
-def test_without_secure_aggregation_the_server_sees_one_share() -> None:
+def test_server_sees_one_share_without_secure_aggregation() -> None:
     federation = federate([np.zeros((2, FEATURES))] * 10)
     federation.sum(request(10))
-    told = statement(federation.ledger, Budget()).epsilon_by_adversary
+    reported = statement(federation.ledger, Budget()).epsilon_by_adversary
     upload = gaussian_epsilon(WHOLE / math.sqrt(8), DELTA)
-    assert told["server"].accounted == told["colluders"].accounted == pytest.approx(upload, rel=1e-6)
-    assert told["client"].accounted == pytest.approx(
+    assert reported["server"].accounted == reported["colluders"].accounted == pytest.approx(upload, rel=1e-6)
+    assert reported["client"].accounted == pytest.approx(
         gaussian_epsilon(WHOLE * math.sqrt(9 / 8), DELTA), rel=1e-6
     )
-    assert told["outsider"].accounted < told["client"].accounted
-    assert told["server"].knows == "each client's upload"
+    assert reported["outsider"].accounted < reported["client"].accounted
+    assert reported["server"].knows == "each client's upload"
 
 
-def test_shares_are_counted_by_the_decimal_that_was_written() -> None:
+def test_colluding_share_is_an_exact_decimal() -> None:
     assert [colluders_of(30, 0.1), colluders_of(10, 0.3), colluders_of(4, 0.2), colluders_of(9, 0.0)] == [
         3,
         3,
@@ -106,10 +106,10 @@ def test_shares_are_counted_by_the_decimal_that_was_written() -> None:
 
 @given(st.integers(1, 60), st.integers(0, 19), st.integers(1, 20), st.integers(0, 59), st.booleans())
 @settings(max_examples=200, deadline=None)
-def test_no_drop_out_that_quorum_allows_costs_more_than_the_claim(
+def test_dropouts_within_quorum_cost_at_most_the_claim(
     clients: int, colluding: int, quorum: int, lost: int, secure: bool
 ) -> None:
-    """And the fewest answers that may come cost exactly the claim."""
+    """The fewest allowed replies cost exactly the claim."""
     policy = FailurePolicy(quorum=quorum / 20)
     most = policy.most_lost(clients)
     sharing = sharing_of(request(clients), dict.fromkeys(range(clients), 5), "clients", colluding / 20, most)
@@ -139,18 +139,18 @@ PRIVATE = {
 }  # fmt: skip
 
 
-def test_file_page_and_plan_tell_epsilon_by_adversary(
+def test_file_page_and_plan_show_epsilon_by_adversary(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scenario = tiny_scenario(**PRIVATE)
     folder = run(scenario, out=tmp_path / "run")
-    told = json.loads((folder / "privacy.json").read_text())
+    reported = json.loads((folder / "privacy.json").read_text())
     assert (
-        told["epsilon"]
-        == told["epsilon_by_adversary"]["colluders"]["epsilon"]
+        reported["epsilon"]
+        == reported["epsilon_by_adversary"]["colluders"]["epsilon"]
         == pytest.approx(1.0, rel=1e-6)
     )
-    assert told["epsilon_by_adversary"]["server"]["epsilon"] == pytest.approx(
+    assert reported["epsilon_by_adversary"]["server"]["epsilon"] == pytest.approx(
         gaussian_epsilon(WHOLE * math.sqrt(4 / 3), DELTA), rel=1e-6
     )
     page = write_report(folder).read_text(encoding="utf-8")
@@ -164,17 +164,17 @@ def test_file_page_and_plan_tell_epsilon_by_adversary(
     plan = plan_of_scenario(scenario)
     assert plan.privacy is not None
     planned = {name: against.accounted for name, against in plan.privacy.by_adversary.items()}
-    for name, against in told["epsilon_by_adversary"].items():
+    for name, against in reported["epsilon_by_adversary"].items():
         assert planned[name] == pytest.approx(against["accounted"], rel=1e-8)
     print_plan(plan)
-    said = " ".join(capsys.readouterr().out.split())
-    assert "epsilon by adversary: the server 0.8" in said
-    assert "the server with colluding clients 1" in said
+    message = " ".join(capsys.readouterr().out.split())
+    assert "epsilon by adversary: the server 0.8" in message
+    assert "the server with colluding clients 1" in message
 
 
-def test_where_a_run_has_no_epsilon_none_of_the_adversaries_has(tmp_path: Path) -> None:
+def test_run_without_epsilon_has_none_for_any_adversary(tmp_path: Path) -> None:
     scenario = tiny_scenario(privacy__noise={"on": "gradient", "epsilon": 1.0, "per": "sum"})
-    told = json.loads((run(scenario, out=tmp_path / "run") / "privacy.json").read_text())
-    assert told["infinite"]
-    assert {against["epsilon"] for against in told["epsilon_by_adversary"].values()} == {None}
-    assert all(against["accounted"] > 0.5 for against in told["epsilon_by_adversary"].values())
+    reported = json.loads((run(scenario, out=tmp_path / "run") / "privacy.json").read_text())
+    assert reported["infinite"]
+    assert {against["epsilon"] for against in reported["epsilon_by_adversary"].values()} == {None}
+    assert all(against["accounted"] > 0.5 for against in reported["epsilon_by_adversary"].values())

@@ -1,4 +1,4 @@
-"""The relation between neighbouring data: declared sensitivities, by brute force over adversarial records."""
+"""Neighbouring relations: declared sensitivities, compared with a search over adversarial records."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ BY_CLIENT = GaussianNoise(on="update", multiplier=1.0, clip=1.0, unit="client")
 
 
 def embedding() -> MeanEmbeddingRequest:
-    """Of low frequencies, so that a move of a record turns all of its waves the other way."""
+    """Frequencies are low, so that moving a record flips the sign of all its waves."""
     waves = fourier_features(3, 2, 0.5, np.zeros(WIDTH))
     return MeanEmbeddingRequest(
         seed=3, count=2, gamma=0.5, centre=np.zeros(WIDTH), axes=None, witnesses=waves.frequencies[-1, -4:]
@@ -93,7 +93,7 @@ REQUESTS: dict[str, tuple[Request[Any], bool, tuple[float, float]]] = {
 
 
 def records() -> list[Float64Array]:
-    """Records that move most: on axes, at opposite ends, at 120 degrees, short, at the centre, and far out."""
+    """Return extreme records: on axes, at opposite ends, at 120 degrees, short, at the centre and far out."""
     axes = [sign * size * axis for axis in np.eye(WIDTH) for sign in (1, -1) for size in (0.3, 1.0, 1e3)]
     turned = [np.array([math.cos(turn), math.sin(turn), 0.0, 0.0]) for turn in np.arange(12) * math.pi / 6]
     rng = np.random.default_rng(5)
@@ -102,7 +102,7 @@ def records() -> list[Float64Array]:
 
 
 def released(request: Request[Any], rows: Float64Array) -> Float64Array:
-    """All that a client's host would cover."""
+    """Return all values that a client's host would cover."""
     reply: Reply = type(request).client_part(Client(index=0, rows=rows, seed=0), request)
     return np.concatenate([np.ravel(getattr(reply, name)) for name in type(reply).covers])
 
@@ -110,7 +110,7 @@ def released(request: Request[Any], rows: Float64Array) -> Float64Array:
 def contribution(
     request: Request[Any], mean: bool, others: Float64Array
 ) -> Callable[[Float64Array | None], Any]:
-    """What the client releases with one more record, or with nothing in its place: its count stays the same."""
+    """Return the release with one more record or with nothing in its place; the row count is the same."""
     count = len(others) + 1
 
     def of(record: Float64Array | None) -> Float64Array:
@@ -122,7 +122,7 @@ def contribution(
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_no_record_moves_a_release_further_than_is_declared_and_some_do_as_far(name: str) -> None:
+def test_declared_sensitivity_is_tight_under_both_relations(name: str) -> None:
     request, mean, reached = REQUESTS[name]
     of = contribution(request, mean, np.random.default_rng(2).normal(size=(COUNT - 1, WIDTH)))
     found = [of(record) for record in records()]
@@ -134,7 +134,7 @@ def test_no_record_moves_a_release_further_than_is_declared_and_some_do_as_far(n
 
 
 @pytest.mark.parametrize("field", [True, False])
-def test_another_record_moves_a_sum_over_pairs_no_further_than_is_declared(field: bool) -> None:
+def test_replaced_record_moves_pair_sums_at_most_as_declared(field: bool) -> None:
     request = asked_of_pairs(WIDTH, clip=0.01, field=FIELD if field else NO_FIELD)
     rng = np.random.default_rng(1)
     worst = 0.0
@@ -148,8 +148,8 @@ def test_another_record_moves_a_sum_over_pairs_no_further_than_is_declared(field
     assert 1.5 * request.clip < worst <= request.replace_sensitivity(8) * 8
 
 
-def test_a_clients_whole_contribution_is_bounded_under_both() -> None:
-    """A mean over any rows of one client, or of another client in its place."""
+def test_client_contribution_is_bounded_under_both_relations() -> None:
+    """The mean has the rows of one client, or of another client in its place."""
     rng = np.random.default_rng(4)
     for plain in (SecondMomentsRequest(np.zeros(WIDTH), 1.0), MeanRequest(np.zeros(WIDTH), 1.0), density()):
         request = replace(plain, mechanism=BY_CLIENT)  # type: ignore[type-var]
@@ -161,7 +161,7 @@ def test_a_clients_whole_contribution_is_bounded_under_both() -> None:
 
 
 @pytest.mark.parametrize(("relation", "factor"), [("zero-out", 1.0), ("replace-one", math.sqrt(2.0))])
-def test_noise_is_measured_by_the_sensitivity_of_its_relation(relation: Any, factor: float) -> None:
+def test_noise_uses_the_sensitivity_of_its_relation(relation: Any, factor: float) -> None:
     noise = GaussianNoise(on="moments", multiplier=3.0, clip=1.0, relation=relation)
     request = FirstMomentsRequest(View(0.0, 1.0, None, None, 2000), 1, noise)
     federation = federate([np.zeros((1, 2000))])
@@ -175,10 +175,10 @@ def charges(relation: Any) -> dict[Charge, int]:
     return {Charge(kind="a", deviation=3.0, sensitivity=1.0, relation=relation): 2}
 
 
-def test_the_accountant_refuses_what_it_cannot_account_for_under_the_relation(
+def test_accountant_refuses_mechanisms_unsupported_by_the_relation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Sampled releases, of which no run of today has any, under replace-one."""
+    """The releases are sampled, which no run uses today, under replace-one."""
     for relation in ("zero-out", "replace-one"):
         others = accountant_epsilons(charges(relation), 1e-5)
         assert min(others.values()) >= epsilon_of(charges(relation), 1e-5) * (1.0 - 1e-6)
@@ -189,12 +189,12 @@ def test_the_accountant_refuses_what_it_cannot_account_for_under_the_relation(
         accountant_epsilons(charges("replace-one"), 1e-5)
 
 
-def test_costs_under_two_relations_are_not_added_up() -> None:
+def test_costs_under_two_relations_cannot_be_added() -> None:
     with pytest.raises(UnitError, match=r"\(relation zero-out\) and .* \(relation replace-one\)"):
         epsilon_of(charges("zero-out") | charges("replace-one"), 1e-5)
 
 
-def test_records_that_are_posted_one_by_one_are_replaced_unless_the_scenario_says_otherwise() -> None:
+def test_per_record_releases_default_to_replace_one() -> None:
     assert GaussianNoise(on="data", epsilon=1.0, clip=1.0).relation == "replace-one"
     assert GaussianNoise(on="data", epsilon=1.0, clip=1.0, relation="zero-out").relation == "zero-out"
     assert GaussianNoise(on="gradient", epsilon=1.0).relation == "zero-out"
@@ -204,13 +204,15 @@ DRAWN = {"early_iterations": 5, "iterations": 5, "placing_iterations": 5}
 
 
 @pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
-def test_a_private_map_claims_the_relation_that_it_was_asked_for(relation: str, tmp_path: Path) -> None:
+def test_private_map_claims_the_requested_relation(relation: str, tmp_path: Path) -> None:
     method = {"kind": "private-map", "epsilon": 1.0, "bounds": [0, 8], "relation": relation, **DRAWN}
     folder = run(tiny_scenario(method=method, privacy={"secure_aggregation": True}), out=tmp_path / "run")
-    told = json.loads((folder / "privacy.json").read_text())
-    assert told["epsilon"] == pytest.approx(1.0, rel=1e-6)
-    assert told["relation"] == relation
-    moved = {release["kind"]: release["sensitivity"] for release in told["releases"] if release["releases"]}
+    reported = json.loads((folder / "privacy.json").read_text())
+    assert reported["epsilon"] == pytest.approx(1.0, rel=1e-6)
+    assert reported["relation"] == relation
+    moved = {
+        release["kind"]: release["sensitivity"] for release in reported["releases"] if release["releases"]
+    }
     exact = {"zero-out": (math.sqrt(2), 1.0, math.sqrt(1.25)), "replace-one": (2.0, math.sqrt(2), 2.0)}[
         relation
     ]
@@ -232,20 +234,20 @@ def ledger_of(unit: Any) -> Ledger:
         (0.09, "client", 0),
     ],
 )
-def test_a_delta_above_one_over_the_records_is_warned_of(delta: float, unit: Any, warned: int) -> None:
-    told = statement(ledger_of(unit), Budget(delta), [200, 0, 300])
-    assert len(told.notices) == warned
-    assert all("is more than 1 / 500 records" in notice for notice in told.notices)
-    assert all(notice.endswith("Set privacy.delta below 0.002.") for notice in told.notices)
+def test_delta_above_one_over_records_is_a_warning(delta: float, unit: Any, warned: int) -> None:
+    reported = statement(ledger_of(unit), Budget(delta), [200, 0, 300])
+    assert len(reported.notices) == warned
+    assert all("is more than 1 / 500 records" in notice for notice in reported.notices)
+    assert all(notice.endswith("Set privacy.delta below 0.002.") for notice in reported.notices)
 
 
-def test_a_delta_above_one_over_the_clients_is_warned_of_where_clients_are_hidden() -> None:
+def test_delta_above_one_over_clients_is_a_warning_for_client_units() -> None:
     (notice,) = statement(ledger_of("client"), Budget(0.09), [9] * 20).notices
     assert "1 / 20 clients" in notice
     assert not statement(Ledger(), Budget(0.09), [9] * 20).notices  # nothing is claimed
 
 
-def test_a_run_tells_of_a_large_delta_in_its_file_and_on_its_page(tmp_path: Path) -> None:
+def test_file_and_page_warn_of_a_large_delta(tmp_path: Path) -> None:
     scenario = tiny_scenario(privacy={"noise": {"on": "gradient", "epsilon": 1.0}, "delta": 0.09})
     folder = run(scenario, out=tmp_path / "run")
     (notice,) = json.loads((folder / "privacy.json").read_text())["notices"]
@@ -261,7 +263,7 @@ def test_a_run_tells_of_a_large_delta_in_its_file_and_on_its_page(tmp_path: Path
         ("method", {"kind": "private-map", "epsilon": 1.0, "bounds": [0, 8], "delta": 0.5}),
     ],
 )
-def test_a_delta_that_promises_nothing_is_refused(section: str, content: dict[str, Any]) -> None:
+def test_meaningless_delta_is_refused(section: str, content: dict[str, Any]) -> None:
     with pytest.raises(
         ScenarioError,
         match=rf"{section}\.?.*delta.* expected less than 0\.1, got .* Choose a value below 1 / rows",
@@ -269,12 +271,12 @@ def test_a_delta_that_promises_nothing_is_refused(section: str, content: dict[st
         tiny_scenario(**{section: content})
 
 
-def test_epsilon_1_of_a_private_map_under_zero_out_says_this_under_replace_one() -> None:
-    """Of each of its sums alone, by the ratio of the two sensitivities."""
+def test_epsilon_1_under_zero_out_converts_to_replace_one() -> None:
+    """For each sum alone, epsilon follows from the ratio of the two sensitivities."""
     one = accounting.gaussian_multiplier(1.0, 1e-5)
-    told = {}
+    reported = {}
     for name in ("first moments", "scatter", "cells"):
         request = REQUESTS[name][0]
         ratio = request.replace_sensitivity(1) / request.sensitivity(1)
-        told[name] = round(gaussian_epsilon(one / ratio, 1e-5), 2)
-    assert told == {"first moments": 1.47, "scatter": 1.47, "cells": 1.9}
+        reported[name] = round(gaussian_epsilon(one / ratio, 1e-5), 2)
+    assert reported == {"first moments": 1.47, "scatter": 1.47, "cells": 1.9}

@@ -1,4 +1,4 @@
-"""What clients know and the server does not: where it comes from, what follows from it, and who never has it."""
+"""Secrets of clients: their origin, the keys derived from them, and where they must not be."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def map_of(folder: Path) -> bytes:
     return (folder / "embedding.parquet").read_bytes()
 
 
-def test_a_stream_is_the_cipher_itself() -> None:
-    """The numbers are the key stream of ChaCha20 as another library has it."""
+def test_stream_is_the_chacha20_key_stream() -> None:
+    """The numbers equal the ChaCha20 key stream of another library."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
     key = KNOWN.key("stream", "noise", 3)
@@ -55,7 +55,7 @@ def test_a_stream_is_the_cipher_itself() -> None:
     assert drawn.astype("<u8").tobytes() == stream
 
 
-def test_names_part_secrets() -> None:
+def test_names_give_different_keys() -> None:
     names = [
         ("client", 1),
         ("client", 2),
@@ -70,15 +70,13 @@ def test_names_part_secrets() -> None:
     assert KNOWN.derived("client", 1) == KNOWN.derived("client", 1) != Secret.drawn()
 
 
-def test_a_secret_is_not_shown() -> None:
+def test_secret_is_not_in_repr() -> None:
     assert "bytes" not in repr(KNOWN)
     assert str(bytes(range(32))) not in repr([KNOWN])
     assert KNOWN.commitment not in KNOWN.key("sealing").hex()
 
 
-def test_the_users_secret_is_drawn_once_and_is_the_users_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_user_secret_is_drawn_once_and_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     runs = [Origin().begin("study") for _ in range(3)]
     kept = tmp_path / "raydr" / "secret"
@@ -92,9 +90,7 @@ def test_the_users_secret_is_drawn_once_and_is_the_users_alone(
         assert Origin().begin(other).root != runs[0].root
 
 
-def test_the_users_secret_lies_in_a_folder_of_the_users_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_user_secret_is_in_a_private_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     (tmp_path / "raydr").mkdir()
     assert Origin().begin("study").root, "where the folder is there and the secret is not"
@@ -111,7 +107,7 @@ def test_the_users_secret_lies_in_a_folder_of_the_users_own(
 
 
 @pytest.mark.parametrize("size", [32, 2**20])
-def test_runs_of_a_file_repeat_unless_they_may_lose_clients(tmp_path: Path, size: int) -> None:
+def test_runs_with_a_secret_file_repeat_unless_clients_may_be_lost(tmp_path: Path, size: int) -> None:
     origin = Origin(secret_file(tmp_path, bytes(size)))
     assert origin.begin("study") == origin.begin("study")
     assert origin.begin("study").name.split("-")[1] == "file"
@@ -119,7 +115,7 @@ def test_runs_of_a_file_repeat_unless_they_may_lose_clients(tmp_path: Path, size
     assert lossy[0].root != lossy[1].root
 
 
-def test_another_secret_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_secret_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     begun = Origin().begin("study")
     (tmp_path / "raydr" / "secret").write_bytes(bytes(32))
@@ -137,7 +133,7 @@ def test_another_secret_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.M
         Origin().again("study", of_file.name)
 
 
-def test_other_settings_or_rows_are_not_taken_for_another_secret(
+def test_changed_settings_are_not_reported_as_a_changed_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -146,31 +142,31 @@ def test_other_settings_or_rows_are_not_taken_for_another_secret(
         Origin().again("other", begun.name)
 
 
-def test_a_name_tells_nothing_of_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever knows all rows but one and guesses the last sees no more than whoever guesses wrong."""
+def test_run_name_reveals_nothing_about_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name does not confirm a guess of one unknown row."""
 
     def name(state: str, study: str, nonce: str = "file") -> str:
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / state))
         return Origin()._rooted(study, nonce).name
 
-    told, guessed = name("owner", "the rows").split("-"), name("curious", "the rows").split("-")
-    assert told == name("owner", "the rows").split("-"), "the same secret and rows, the same name"
-    assert (told[0] != guessed[0], told[2] != guessed[2]) == (True, True)
-    assert b"the rows".hex() not in "".join(told)
-    assert name("owner", "the rows", "another").split("-")[0] != told[0], (
+    reported, guessed = name("owner", "the rows").split("-"), name("curious", "the rows").split("-")
+    assert reported == name("owner", "the rows").split("-"), "the same secret and rows, the same name"
+    assert (reported[0] != guessed[0], reported[2] != guessed[2]) == (True, True)
+    assert b"the rows".hex() not in "".join(reported)
+    assert name("owner", "the rows", "another").split("-")[0] != reported[0], (
         "runs of equal rows are not known as such"
     )
 
 
-def test_no_digest_that_a_run_writes_tells_the_last_row(
+def test_digests_of_a_run_do_not_confirm_a_guessed_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who knows the other 59 rows runs raydr on each guess of the last, and looks for a digest that is the run's."""
+    """An adversary knows 59 rows, runs raydr on guesses of the last one, and compares digests."""
 
     def digests(user: str, last: str) -> dict[str, set[str]]:
-        """Digests in what a user's run on a table writes, checkpoints and what they are of included, by file.
+        """Return the digests in all files and checkpoints of a user's run, by file.
 
-        The manifest's digest of a file that lies beside it tells what the file tells, and no more.
+        Digests of files in the folder are excluded: they reveal no more than the files.
         """
         folder, written = tmp_path / user, dict[str, bytes]()
         monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
@@ -201,53 +197,51 @@ def test_no_digest_that_a_run_writes_tells_the_last_row(
         assert {"checkpoint", "identity.json", "environment.json", "report.html", "data.json"} <= set(found)
         return found
 
-    told, right, wrong = (
+    reported, right, wrong = (
         digests("owner", "3.0,4.0"),
         digests("curious", "3.0,4.0"),
         digests("curious", "3.0,5.0"),
     )
-    telling = {name for name in told if (told[name] & right[name]) - wrong[name]}
-    assert telling == {"fingerprints.json"}, "which stays with the owner of the data"
+    shared = {name for name in reported if (reported[name] & right[name]) - wrong[name]}
+    assert shared == {"fingerprints.json"}, "the file stays with the owner of the data"
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [(None, "cannot read"), (bytes(31), "has 31 bytes"), (bytes(2**20 + 1), "has 1,048,577 bytes")],
 )
-def test_a_file_that_holds_no_secret_is_refused(tmp_path: Path, content: bytes | None, message: str) -> None:
+def test_invalid_secret_files_are_refused(tmp_path: Path, content: bytes | None, message: str) -> None:
     path = str(tmp_path / "none") if content is None else secret_file(tmp_path, content)
     with pytest.raises(DataError, match=f"privacy.secret: .*{message}"):
         Origin(path).begin("study")
 
 
 @pytest.mark.parametrize("mode", [0o666, 0o644, 0o640, 0o620, 0o602])
-def test_a_secret_file_that_others_can_read_or_change_is_refused(tmp_path: Path, mode: int) -> None:
+def test_secret_file_with_open_permissions_is_refused(tmp_path: Path, mode: int) -> None:
     folder = tmp_path / "of mine"
     folder.mkdir()
     path = secret_file(folder)
     os.chmod(path, mode)
     with pytest.raises(DataError) as refused:
         Origin(path).begin("study")
-    told = re.search(r"\(mode (\d+)\)\. Run `(.*)`", str(refused.value))
-    assert told is not None
-    assert int(told[1], 8) == mode
-    subprocess.run(told[2], shell=True, check=True)
+    reported = re.search(r"\(mode (\d+)\)\. Run `(.*)`", str(refused.value))
+    assert reported is not None
+    assert int(reported[1], 8) == mode
+    subprocess.run(reported[2], shell=True, check=True)
     assert Origin(path).begin("study").root, "once the command was typed that the refusal names"
 
 
-def test_the_command_that_makes_a_secret_makes_one_that_is_taken(tmp_path: Path) -> None:
+def test_suggested_command_creates_a_valid_secret(tmp_path: Path) -> None:
     path = tmp_path / "a secret"
     with pytest.raises(DataError) as refused:
         Origin(str(path)).begin("study")
-    told = re.search(r"to create one, run `(.*)`", str(refused.value))
-    assert told is not None
-    subprocess.run(told[1], shell=True, check=True)
+    reported = re.search(r"to create one, run `(.*)`", str(refused.value))
+    assert reported is not None
+    subprocess.run(reported[1], shell=True, check=True)
     assert Origin(str(path)).begin("study").root
 
 
-def test_a_run_that_hides_nothing_needs_no_place_for_a_secret(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_without_secrets_needs_no_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     first, second = (tiny_run(tmp_path / name) for name in ("first", "second"))
@@ -259,7 +253,7 @@ def test_a_run_that_hides_nothing_needs_no_place_for_a_secret(
             tiny_run(tmp_path / "hidden", **hidden)
 
 
-def test_a_place_that_cannot_be_written_is_an_error_that_helps(
+def test_unwritable_state_folder_error_suggests_a_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -268,7 +262,7 @@ def test_a_place_that_cannot_be_written_is_an_error_that_helps(
         Origin().begin("study")
 
 
-def test_noise_is_new_in_each_run_unless_a_file_says_otherwise(tmp_path: Path) -> None:
+def test_noise_is_new_in_each_run_unless_a_secret_file_is_set(tmp_path: Path) -> None:
     maps = [map_of(tiny_run(tmp_path / f"drawn-{turn}", **NOISY)) for turn in range(2)]
     assert maps[0] != maps[1]
     kept: dict[str, Any] = {**NOISY, "privacy__secret": secret_file(tmp_path)}
@@ -285,12 +279,12 @@ def test_noise_is_new_in_each_run_unless_a_file_says_otherwise(tmp_path: Path) -
     assert map_of(one) == map_of(again)
 
 
-def test_without_noise_no_secret_moves_the_map(tmp_path: Path) -> None:
+def test_secret_does_not_change_a_map_without_noise(tmp_path: Path) -> None:
     assert map_of(tiny_run(tmp_path / "one")) == map_of(tiny_run(tmp_path / "other"))
 
 
-def test_runs_that_differ_share_no_noise(tmp_path: Path) -> None:
-    """Else the difference of two releases would be that of what they hide: here one release is another, scaled."""
+def test_different_runs_share_no_noise(tmp_path: Path) -> None:
+    """With equal noise, the difference of two releases would reveal the data."""
     file = secret_file(tmp_path)
     noise = [
         Origin(file).begin(study).root.derived("client", 0).stream("noise").random(4) for study in ("a", "b")
@@ -298,8 +292,8 @@ def test_runs_that_differ_share_no_noise(tmp_path: Path) -> None:
     assert not np.intersect1d(*noise).size
 
 
-def test_what_follows_from_the_seed_alone_seals_and_hides_nothing() -> None:
-    """Of two hosts with one seed and secrets of their own, no client has a key or noise of the other's."""
+def test_seed_alone_determines_no_key() -> None:
+    """Two hosts with one seed and different secrets have different keys and noise."""
     rows = np.zeros((2, 2))
     each = HostedClient(0, rows, fingerprint(rows))
     hosts = [ClientHost(hosted=[each], seed=7), ClientHost(hosted=[each], seed=7)]
@@ -313,7 +307,7 @@ class LeftError(Exception):
 
 
 def begun_and_left(scenario: Scenario, out: Path, after: int = 2) -> Path:
-    """An incomplete run folder with a checkpoint after so many rounds."""
+    """Return an incomplete run folder with a checkpoint after this many rounds."""
 
     def stop(event: Event) -> None:
         if isinstance(event, CheckpointTaken) and event.round == after:
@@ -331,7 +325,7 @@ def resumable(**overrides: Any) -> Scenario:
     return read(content, {key.replace("__", "."): value for key, value in (NOISY | overrides).items()})
 
 
-def test_a_run_goes_on_with_its_own_noise(tmp_path: Path) -> None:
+def test_resumed_run_continues_its_own_noise(tmp_path: Path) -> None:
     file = secret_file(tmp_path)
     scenario = resumable(privacy__secret=file)
     whole = run(scenario, out=tmp_path / "whole")
@@ -342,16 +336,14 @@ def test_a_run_goes_on_with_its_own_noise(tmp_path: Path) -> None:
     assert resume(drawn).exists()
 
 
-def test_a_run_whose_secret_is_gone_is_not_resumed_with_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The rounds after the checkpoint were sent once, and would be sent again under other noise."""
+def test_run_with_a_lost_secret_cannot_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds after the checkpoint were already sent; another secret would send them with other noise."""
     left = begun_and_left(resumable(), tmp_path / "drawn")
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
         with pytest.raises(RaydrError, match="is kept for each user on each machine"):
             resume(left)
-    assert resume(left).exists(), "nothing is lost: with its secret it goes on"
+    assert resume(left).exists(), "with its secret, the run still resumes"
     other = begun_and_left(resumable(privacy__secret=secret_file(tmp_path)), tmp_path / "kept")
     secret_file(tmp_path, bytes(64))
     with pytest.raises(RaydrError, match=r"\(privacy\.secret\) has changed"):
@@ -359,18 +351,18 @@ def test_a_run_whose_secret_is_gone_is_not_resumed_with_another(
 
 
 def derived_from(root: Secret, clients: int) -> list[bytes]:
-    """The root, and keys from which all that is secret follows."""
+    """Return the root secret and the keys derived from it."""
     own = [client_secret(root, index) for index in range(clients)]
     owners = [root, group_secret(own[FOUNDER]), *own]
     return [owner._bytes for owner in owners] + [owner.key("sealing") for owner in owners]
 
 
 def found_in(content: bytes, secrets: list[bytes]) -> list[int]:
-    """Which secrets are there, as they are or in hexadecimal."""
+    """Return the indices of the secrets found, raw or in hexadecimal."""
     return [index for index, each in enumerate(secrets) if each in content or each.hex().encode() in content]
 
 
-def test_no_checkpoint_and_no_run_folder_holds_the_secret(
+def test_checkpoint_and_run_folder_do_not_contain_the_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -394,8 +386,8 @@ def test_no_checkpoint_and_no_run_folder_holds_the_secret(
 
 @pytest.mark.ray
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="memory of processes cannot be read here")
-def test_each_process_holds_the_secrets_of_its_own_clients_alone(cluster: None) -> None:
-    """A host has its client's and what all share; the coordinator none, and no hash of rows; none has the root."""
+def test_processes_hold_only_secrets_of_their_clients(cluster: None) -> None:
+    """A host has its clients' secrets and the shared one; the coordinator has no secret and no row hash."""
     from raydr.actors.backend import RayBackend
 
     root = Secret.drawn()
@@ -445,7 +437,7 @@ def test_each_process_holds_the_secrets_of_its_own_clients_alone(cluster: None) 
 
 
 def own_memory(pid: int) -> bytes:
-    """Writable memory of a process that is its own: the object store, which all map, belongs to the node."""
+    """Return the private writable memory of a process, without the shared object store."""
     content = bytearray()
     with open(f"/proc/{pid}/mem", "rb", 0) as memory, open(f"/proc/{pid}/maps") as maps:
         for line in maps:

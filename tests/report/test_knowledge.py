@@ -1,4 +1,4 @@
-"""What the server now knows: one sentence for every method, with noise and without, with secret sums and without."""
+"""The summary of the server's knowledge, for every method, with and without noise and secure aggregation."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None, str, str]] = [
     ("fed-tsne", {"estimator": "nystrom"}, None, "bad", DETERMINED.format(12)),
     ("fed-tsne", {}, SECRET, "bad", DETERMINED.format(12)),
     ("fed-tsne", {}, {"noise": {"on": "gradient", "level": 1.0}}, "bad", DETERMINED.format(12)),
-    ("fed-tsne", {}, ON_DATA, "bad", DETERMINED.format(12)),  # landmarks alone are learnt under it
+    ("fed-tsne", {}, ON_DATA, "bad", DETERMINED.format(12)),  # only landmarks are learnt from noisy rows
     (
         "fed-tsne", {}, {"noise": {"on": "data", "level": 0.1, "stage": "all"}}, "bad",
         "150 of 150 records as their clients blurred them (with Gaussian noise of level 0.1 on data, which gives no"
@@ -135,13 +135,18 @@ def ran(folder: Path, kind: str, settings: Mapping[str, Any], **sections: Any) -
     return read_run(run(read(content), out=folder / "run", report=False))
 
 
-@pytest.mark.parametrize(("kind", "settings", "privacy", "tone", "said"), CASES)
-def test_the_sentence_says_what_left(
-    tmp_path: Path, kind: str, settings: dict[str, Any], privacy: dict[str, Any] | None, tone: str, said: str
+@pytest.mark.parametrize(("kind", "settings", "privacy", "tone", "message"), CASES)
+def test_summary_names_what_left_the_clients(
+    tmp_path: Path,
+    kind: str,
+    settings: dict[str, Any],
+    privacy: dict[str, Any] | None,
+    tone: str,
+    message: str,
 ) -> None:
     sections = {"privacy": privacy} if privacy else {}
     found = knowledge(ran(tmp_path, kind, settings, **sections))
-    assert said in found.text
+    assert message in found.text
     assert found.text.startswith("The server ")
     assert found.text.endswith(TOLD), "a summary without an audit says so"
     assert found.text.count(". ") == found.text.count(" 0. "), "one sentence"
@@ -153,8 +158,8 @@ def test_every_method_is_among_the_cases() -> None:
 
 
 @pytest.mark.parametrize("landmarks", [2, 3, 4, 5, 9])
-def test_what_is_fixed_is_what_an_attack_recovers(tmp_path: Path, landmarks: int) -> None:
-    """Records that the ledger calls fixed are those that trilateration writes down, with landmarks enough or not."""
+def test_determined_records_equal_records_recovered_by_trilateration(tmp_path: Path, landmarks: int) -> None:
+    """The ledger's determined records are those that trilateration recovers, with any number of landmarks."""
     found = ran(
         tmp_path,
         "fed-tsne",
@@ -172,7 +177,7 @@ def test_what_is_fixed_is_what_an_attack_recovers(tmp_path: Path, landmarks: int
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e6])
-def test_where_the_data_lie_changes_nothing(tmp_path: Path, offset: float) -> None:
+def test_summary_does_not_depend_on_an_offset(tmp_path: Path, offset: float) -> None:
     rows = load_iris().data + offset
     path = tmp_path / "rows.npz"
     np.savez(path, X=rows)
@@ -181,28 +186,30 @@ def test_where_the_data_lie_changes_nothing(tmp_path: Path, offset: float) -> No
     assert "enough data to reconstruct 140 of 140 records" in knowledge(found).text
 
 
-def test_the_sentence_is_the_same_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_summary_is_the_same_on_every_page_and_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = ran(tmp_path, "sense", {}).path
-    said = knowledge(read_run(folder)).text
+    message = knowledge(read_run(folder)).text
     page = html.unescape(write_report(folder).read_text(encoding="utf-8"))
-    assert page.count(said) == 1
-    assert page.index(said) < page.index('id="faithful"')
+    assert page.count(message) == 1
+    assert page.index(message) < page.index('id="faithful"')
     comparison = write_comparison([folder], tmp_path / "comparison.html").read_text(encoding="utf-8")
-    assert said in html.unescape(comparison)
+    assert message in html.unescape(comparison)
     print_comparison(compare([folder]))
-    assert f"run: {said}" in capsys.readouterr().out
+    assert f"run: {message}" in capsys.readouterr().out
     print_result(folder)
-    told = capsys.readouterr().err
-    assert told.index("Neighbour preservation") < told.index(said)
-    assert said in html.unescape(picture(folder))
+    reported = capsys.readouterr().err
+    assert reported.index("Neighbour preservation") < reported.index(message)
+    assert message in html.unescape(picture(folder))
 
 
-def test_an_estimator_shows_it() -> None:
+def test_estimator_shows_the_summary() -> None:
     fitted = raydr.FedPCA().fit(np.random.default_rng(0).normal(size=(60, 5)))
-    said = "has 2 of 5 coordinates of each of 60 records"
-    assert said in fitted._repr_html_()
+    message = "has 2 of 5 coordinates of each of 60 records"
+    assert message in fitted._repr_html_()
     page = fitted.report_.read_text(encoding="utf-8")
-    assert said in page
+    assert message in page
     assert "the rows of this run were only in memory" in page
 
 
@@ -246,7 +253,7 @@ BROKEN = Verdict(
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "tone", "said"),
+    ("verdicts", "tone", "message"),
     [
         ((WHOLE,), "bad", "can reconstruct 150 of 150 records.*recovered all 120 that the audit scored"),
         ((PART, NEAR), "bad", "150 of 150 .*. In the audit, known-sample recovered 15 of the 60 .*, knowing 5 of the"),
@@ -263,24 +270,24 @@ BROKEN = Verdict(
         ((OFF,), "bad", "In the audit, no reconstruction attack that was tried applies to these messages."),
     ],
 )  # fmt: skip
-def test_attacks_have_the_last_word(
-    determined: RunFolder, verdicts: tuple[Verdict, ...], tone: str, said: str
+def test_audit_findings_decide_the_summary(
+    determined: RunFolder, verdicts: tuple[Verdict, ...], tone: str, message: str
 ) -> None:
     found = knowledge(replace(determined, audit=_audit(*verdicts)))
-    assert re.search(said, found.text), found.text
+    assert re.search(message, found.text), found.text
     assert found.tone == tone
     assert found.audited
     assert NOT_AUDITED not in found.text
 
 
-def test_what_attacks_recover_counts_where_equations_fix_nothing(determined: RunFolder) -> None:
+def test_recovered_records_count_without_determined_ones(determined: RunFolder) -> None:
     ledger = tuple(replace(entry, fixed=None, tells=RecordContent.PLACES) for entry in determined.ledger)
     found = knowledge(replace(determined, ledger=ledger, audit=_audit(PART, NEAR)))
     assert "can reconstruct 15 of the 60 records that the audit scored, feature by feature" in found.text
     assert "with half of the records known to within 10.0" in found.text
 
 
-def test_examples_are_the_best_one_between_and_the_worst(determined: RunFolder) -> None:
+def test_examples_are_best_middle_and_worst(determined: RunFolder) -> None:
     found = knowledge(replace(determined, audit=_audit(WHOLE)))
     assert found.examples is not None
     assert [shown.row for shown in found.examples.shown] == ["0", "2", "4"]
@@ -297,11 +304,11 @@ BARE = Entry(
     count=3,
     bytes=8,
 )
-"""A sum that the server sees of each client."""
+"""A sum of which the server sees each client's part."""
 
 
-def test_sums_of_which_one_is_bare_are_not_said_to_hide_clients(determined: RunFolder) -> None:
-    """A sum under secure aggregation beside one that is not: the server reads each client's part of the second."""
+def test_one_unprotected_sum_reveals_clients(determined: RunFolder) -> None:
+    """Of a secure sum and a plain one, the server reads each client's part of the plain one."""
     secure = replace(BARE, kind="Moments", secure=True)
     hidden, read, both = (
         knowledge(replace(determined, ledger=ledger)).text for ledger in ((secure,), (BARE,), (secure, BARE))
@@ -314,13 +321,13 @@ def test_sums_of_which_one_is_bare_are_not_said_to_hide_clients(determined: RunF
         )
 
 
-def test_a_client_of_one_record_is_mentioned_where_its_part_is_read(determined: RunFolder) -> None:
+def test_clients_of_one_record_are_mentioned(determined: RunFolder) -> None:
     place = replace(BARE, kind="P", granularity=Granularity.PER_RECORD, tells=RecordContent.PLACES)
-    said = {
+    message = {
         1: "(1 of them holds one record, so its result is about that record alone)",
         2: "(2 of them hold one record each, so their results are about that record alone)",
     }
-    for alone, words in said.items():
+    for alone, words in message.items():
         clients = ("a",) * 9 + ("b", "c", "c") if alone == 1 else ("a",) * 9 + ("b", "c")
         some = replace(determined, clients=clients)
         for ledger in ((BARE,), (place, BARE)):
@@ -344,7 +351,7 @@ def determined(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 # --- the ledger -------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_fixed_comes_back_from_the_file_and_from_a_checkpoint() -> None:
+def test_determined_records_survive_file_and_checkpoint() -> None:
     entry = Entry(
         kind="K", what="w", direction="up", granularity=Granularity.PER_RECORD, seen_by="s", count=1, bytes=8,
         tells=RecordContent.DISTANCES,
@@ -359,7 +366,7 @@ def test_what_is_fixed_comes_back_from_the_file_and_from_a_checkpoint() -> None:
     assert (merged.count, merged.fixed) == (2, entry.fixed)
 
 
-def test_of_two_calls_that_fix_the_same_records_one_counts() -> None:
+def test_calls_that_determine_the_same_records_count_once() -> None:
     ledger = Ledger()
     ledger.record(
         Entry(
@@ -378,7 +385,7 @@ def test_of_two_calls_that_fix_the_same_records_one_counts() -> None:
     assert entry.fixed == DeterminedRecords(records=9, exact=7, dimensions=2, features=4, points=5)
 
 
-def test_a_perfect_error_also_measures_leakage() -> None:
+def test_perfect_error_is_described_as_leakage() -> None:
     for name in ("frobenius", "cosine", "distance_error", "pearson", "anchored_frobenius"):
         assert "This also measures leakage" in meaning(name)
     assert "0 means that it has every record exactly" in meaning("frobenius")
@@ -389,8 +396,8 @@ def test_a_perfect_error_also_measures_leakage() -> None:
     assert meaning("npa_10") == meaning("unknown") == ""
 
 
-def test_rows_that_are_all_one_in_memory_are_counted_as_so_many_others() -> None:
-    """A plan's messages are one row of zeros, of any number of rows, which nobody goes through."""
+def test_broadcast_rows_are_counted_without_a_loop() -> None:
+    """A plan's messages repeat one row of zeros without storing all rows."""
     random = np.random.default_rng(0)
     solver = trilateration(random.normal(size=(4, 6)), 10.0)
     for row in (np.zeros(4), random.uniform(1, 2, 4)):

@@ -1,4 +1,4 @@
-"""The maps of a page in a browser: drawn where rows lie, found, chosen, coloured, linked, without a network."""
+"""The maps of a page in a browser: drawing, search, selection, colours and links, offline."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ COUNT = """(canvas, colours) => {
     return found;
   });
 }"""
-"""How many pixels of a canvas are of each colour, or nearly."""
+"""Count the pixels of a canvas that have nearly each colour."""
 
 
 class Tab:
-    """A page in a browser without a network, and where a run's rows lie on its maps, by the run folder."""
+    """A page in an offline browser, with the map coordinates of the run folder."""
 
     def __init__(self, browser: Any, page: Path, run: Path | None = None, **options: Any) -> None:
         settings: dict[str, Any] = {"viewport": {"width": 1280, "height": 900}, "offline": True} | options
@@ -89,13 +89,13 @@ class Tab:
         assert failed or ours == []
 
     def drawn(self) -> None:
-        """Wait until the page has drawn what it was last told to."""
+        """Wait until the page has drawn the last change."""
         self.page.evaluate(
             "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
         )
 
     def place(self, row: int, key: str = "federated") -> tuple[float, float]:
-        """Where a row lies in its pane, in pixels of the page, as long as all is shown."""
+        """Return the place of a row in its pane, in pixels of the page, if the whole map is shown."""
         panes = {
             name: self.page.locator(f"#map-{name} .over").bounding_box()
             for name in self.points
@@ -109,18 +109,18 @@ class Tab:
         return panes[key]["width"] / 2 + x, panes[key]["height"] / 2 - y
 
     def at(self, row: int, key: str = "federated") -> tuple[float, float]:
-        """The same on the screen."""
+        """Return the place of a row on the screen."""
         box = self.page.locator(f"#map-{key} .over").bounding_box()
         x, y = self.place(row, key)
         return box["x"] + x, box["y"] + y
 
     def colour(self, row: int, key: str = "federated") -> list[int]:
-        """The pixel in the middle of a row's point."""
+        """Return the pixel in the middle of a row's point."""
         found: list[int] = self.page.evaluate(PIXEL, [key, *self.place(row, key)])
         return found
 
     def hover(self, row: int, key: str = "federated") -> dict[str, str]:
-        """What the page tells of a row that the mouse points at."""
+        """Return what the page shows about the row under the mouse."""
         x, y = self.at(row, key)
         self.page.mouse.move(x + 1, y)
         self.page.mouse.move(x, y)
@@ -141,23 +141,23 @@ class Tab:
 
     @property
     def status(self) -> str:
-        """What the page says of the rows that are chosen."""
+        """Return the page's sentence about the selected rows."""
         return str(self.page.locator(".status [role=status]").text_content())
 
     def table(self) -> list[list[str]]:
-        """The rows that are chosen, as the page shows them."""
+        """Return the selected rows as the page shows them."""
         lines = self.page.locator(".chosen tbody tr").all()
         return [line.locator("td").all_text_contents() for line in lines]
 
 
 def on_a_lattice(columns: int = 10) -> Float64Array:
-    """Rows far enough from each other to point at each."""
+    """Return rows on a lattice, so that the mouse can point at each."""
     number = np.arange(ROWS)
     return np.stack([number % columns, number // columns], axis=1).astype(np.float64)
 
 
 def with_faithfulness(folder: Path) -> Path:
-    """A run folder of rows that keep 0 to 10 of their neighbours, and 10 to 0 on the pooled map."""
+    """Add row faithfulness of 0 to 10 kept neighbours, and 10 to 0 on the pooled map."""
     for file, sign in (("embedding", 1), ("central", -1)):
         table = pq.read_table(folder / f"{file}.parquet")
         shares = (np.arange(ROWS) % 11)[::sign] / 10
@@ -177,14 +177,12 @@ def rgb(colour: str) -> Float64Array:
 
 
 def is_colour(found: list[int], colour: str) -> bool:
-    """Whether a pixel has a colour, drawn not quite opaque on a light ground."""
+    """Return whether a pixel has a colour, drawn slightly transparent on a light background."""
     return bool(np.abs(np.array(found) - rgb(colour)).max() < 60)
 
 
 class TestReport:
-    def test_opens_without_a_network_or_a_message_and_draws_each_row_where_it_lies(
-        self, browser: Any, run: Path
-    ) -> None:
+    def test_page_opens_offline_and_draws_rows_at_their_places(self, browser: Any, run: Path) -> None:
         with Tab(browser, write_report(run), run) as tab:
             assert tab.said == []
             assert [url for url in tab.asked if not url.startswith(("file:", "blob:", "data:"))] == []
@@ -192,20 +190,18 @@ class TestReport:
                 assert is_colour(tab.colour(row), CATEGORIES[row % 4]), row
             assert not any(is_colour(tab.colour(0), colour) for colour in CATEGORIES[1:4])
 
-    def test_pointing_at_a_row_tells_what_is_known_of_it(self, browser: Any, run: Path) -> None:
+    def test_hover_shows_the_values_of_a_row(self, browser: Any, run: Path) -> None:
         with Tab(browser, write_report(run), run) as tab:
             for row in (0, 17, 59):
-                told = {"row": str(row), "label": "abcd"[row % 4], "client": f"site {row % 3}"}
-                assert tab.hover(row) == told | {"10 nearest kept": f"{row % 11 * 10} %"}
+                reported = {"row": str(row), "label": "abcd"[row % 4], "client": f"site {row % 3}"}
+                assert tab.hover(row) == reported | {"10 nearest kept": f"{row % 11 * 10} %"}
             tab.page.click("[data-panel=central]")
             tab.page.wait_for_function("document.querySelector('#map-central .points').width > 300")
             tab.drawn()
             assert tab.hover(17, "central")["10 nearest kept: pooled-data map"] == f"{(59 - 17) % 11 * 10} %"
             assert "10 nearest kept" not in tab.hover(17, "central")
 
-    def test_a_line_chooses_the_rows_inside_on_both_maps_and_lists_them(
-        self, browser: Any, run: Path
-    ) -> None:
+    def test_lasso_selects_rows_on_both_maps(self, browser: Any, run: Path) -> None:
         with Tab(browser, write_report(run), run) as tab:
             tab.page.click("[data-panel=central]")
             tab.page.wait_for_function("document.querySelector('#map-central .points').width > 300")
@@ -232,7 +228,7 @@ class TestReport:
             for key in ("federated", "central"):
                 assert is_colour(tab.colour(22, key), CATEGORIES[22 % 4])
                 assert min(tab.colour(11, key)) > 200  # faded
-            # With Ctrl held more is added; a click beside all rows clears.
+            # Ctrl adds rows to the selection; a click on the background clears it.
             tab.page.keyboard.down("Control")
             tab.page.mouse.click(*tab.at(59))
             tab.page.keyboard.up("Control")
@@ -242,7 +238,7 @@ class TestReport:
             assert tab.status == "No rows selected"
             assert tab.page.locator(".chosen").is_hidden()
 
-    def test_what_is_chosen_is_sorted_and_saved_as_csv(self, browser: Any, run: Path) -> None:
+    def test_selection_is_sorted_and_saved_as_csv(self, browser: Any, run: Path) -> None:
         with Tab(browser, write_report(run), run) as tab:
             tab.page.locator(".key button").nth(1).click()
             assert tab.status == "15 of 60 rows selected: b (15)"
@@ -265,8 +261,8 @@ class TestReport:
             assert sorted(int(line[0]) for line in lines[1:]) == list(range(1, ROWS, 4))
             assert all(float(line[3]) == int(line[0]) % 11 / 10 for line in lines[1:])
 
-    def test_any_name_and_number_comes_back_from_the_csv_file(self, browser: Any, tmp_path: Path) -> None:
-        """Python's reader of CSV files finds names, titles and numbers of the run folder, and no formulas."""
+    def test_exported_csv_keeps_every_name_and_number(self, browser: Any, tmp_path: Path) -> None:
+        """Python's CSV reader finds the names, titles and numbers of the run folder, without formulas."""
         odd = [
             '"',
             'a "b", c',
@@ -322,7 +318,7 @@ class TestReport:
             field.fill("nothing of the sort")
             assert tab.page.locator(".offers").text_content() == "No match"
 
-    def test_colours_tell_the_client_or_the_faithfulness_on_a_scale(self, browser: Any, run: Path) -> None:
+    def test_colours_show_client_or_faithfulness(self, browser: Any, run: Path) -> None:
         with Tab(browser, write_report(run), run) as tab:
             assert tab.page.locator("[name=colour] option").all_text_contents() == [
                 "label",
@@ -341,7 +337,7 @@ class TestReport:
             assert tab.page.locator(".key .ticks span").last.text_content() == "100 %"
             assert tab.page.locator(".naming").is_hidden()
 
-    def test_keys_move_zoom_and_clear_and_tab_reaches_the_map(self, browser: Any, run: Path) -> None:
+    def test_keyboard_moves_zooms_and_clears(self, browser: Any, run: Path) -> None:
         with Tab(browser, write_report(run), run) as tab:
             tab.page.locator(".key button").first.click()
             tab.page.focus(".save")
@@ -373,7 +369,7 @@ class TestReport:
                 tab.page.keyboard.press("+")
             tab.drawn()
             assert not is_colour(tab.colour(0, "central"), CATEGORIES[0])
-            # Moved by a drag with Shift held, a row in the middle comes along.
+            # Shift and drag moves the map and selects nothing.
             x, y = tab.at(25)
             tab.page.keyboard.down("Shift")
             tab.draw_around([(x, y), (x + 60, y + 30)])
@@ -381,7 +377,7 @@ class TestReport:
             assert tab.status == "No rows selected"
 
     @pytest.mark.parametrize("kinds", [10, 11])
-    def test_names_stand_on_the_map_past_ten_and_when_asked_for(
+    def test_names_are_on_the_map_above_ten_or_on_request(
         self, browser: Any, tmp_path: Path, kinds: int
     ) -> None:
         labels = [f"kind {row % kinds}" for row in range(ROWS)]
@@ -397,13 +393,13 @@ class TestReport:
                 assert shown
                 assert shown <= set(labels)
 
-    def test_a_folder_without_faithfulness_offers_none(self, browser: Any, tmp_path: Path) -> None:
+    def test_run_without_faithfulness_offers_no_such_colour(self, browser: Any, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run", points=on_a_lattice(), labels=["a"] * ROWS)
         with Tab(browser, write_report(folder), folder) as tab:
             assert tab.page.locator("[name=colour] option").all_text_contents() == ["label", "client"]
             assert set(tab.hover(3)) == {"row", "label", "client"}
 
-    def test_text_of_others_stays_text(self, browser: Any, tmp_path: Path) -> None:
+    def test_foreign_text_stays_text(self, browser: Any, tmp_path: Path) -> None:
         hostile = "<img src=x onerror=alert(1)></script><b>"
         folder = write_run(
             tmp_path / "run",
@@ -413,15 +409,15 @@ class TestReport:
             rows=[f"{row} {hostile}" for row in range(ROWS)],
         )
         with Tab(browser, write_report(folder), folder) as tab:
-            told = tab.hover(7)
-            assert (told["row"], told["label"]) == (f"7 {hostile}", hostile)
+            reported = tab.hover(7)
+            assert (reported["row"], reported["label"]) == (f"7 {hostile}", hostile)
             tab.page.click(".naming")
             tab.page.locator(".search input").fill("onerror")
             tab.page.locator(".offers button").first.click()
             assert tab.table()[0][:2] == [f"0 {hostile}", hostile]
             assert tab.said == []
 
-    def test_axes_of_a_map_in_space_take_their_turns(self, browser: Any, tmp_path: Path) -> None:
+    def test_axes_of_a_three_dimensional_map_can_be_switched(self, browser: Any, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run", points=in_space(), labels=["a"] * ROWS)
         with Tab(browser, write_report(folder), folder) as tab:
             first = tab.hover(int(tab.points["federated"][:, 0].argmax()))["row"]
@@ -432,11 +428,11 @@ class TestReport:
             row = int(tab.points["federated"][:, 0].argmax())
             assert tab.hover(row)["row"] == str(row)
 
-    def test_a_disk_has_its_boundary(self, browser: Any, tmp_path: Path) -> None:
+    def test_disk_has_a_boundary(self, browser: Any, tmp_path: Path) -> None:
         method = {"kind": "sense", "embedder": "cosne", "anchors": 63}
         folder = write_run(tmp_path / "run", points=in_ball(2), method=method)
         with Tab(browser, write_report(folder), folder) as tab:
-            half = tab.points["federated"].std()  # of a frame that holds the circle
+            half = tab.points["federated"].std()  # in a frame that includes the circle
             assert half < 0.5
             box = tab.page.locator("#map-federated .over").bounding_box()
             radius = map_of_run(read_run(folder)).header["panels"][0]["disk"]["radius"] * min(
@@ -450,12 +446,12 @@ class TestReport:
             ]
             assert drawn == [True, False, False]
 
-    def test_without_javascript_there_is_the_picture(self, browser: Any, run: Path) -> None:
+    def test_picture_is_shown_without_javascript(self, browser: Any, run: Path) -> None:
         with Tab(browser, write_report(run), run, java_script_enabled=False) as tab:
             assert tab.page.locator("#map-federated img").is_visible()
             assert tab.page.locator("#map-federated img").evaluate("image => image.naturalWidth") >= 500
 
-    def test_a_browser_that_cannot_read_the_page_shows_the_picture(self, browser: Any, run: Path) -> None:
+    def test_picture_is_shown_by_old_browsers(self, browser: Any, run: Path) -> None:
         context = browser.new_context(offline=True)
         tab = context.new_page()
         tab.add_init_script("delete window.DecompressionStream")
@@ -464,7 +460,7 @@ class TestReport:
         assert tab.locator("#map-federated img").is_visible()
         context.close()
 
-    def test_a_dark_page_has_a_dark_map_and_a_printed_one_the_picture(self, browser: Any, run: Path) -> None:
+    def test_dark_page_has_a_dark_map_and_prints_the_picture(self, browser: Any, run: Path) -> None:
         with Tab(browser, write_report(run), run, color_scheme="dark") as tab:
             corner = tab.page.evaluate(PIXEL, ["federated", 2, 2])
             assert max(corner) < 50
@@ -478,9 +474,7 @@ class TestReport:
             tab.drawn()
             assert tab.page.evaluate(PIXEL, ["federated", 2, 2]) == corner
 
-    def test_a_finger_that_touches_a_row_is_told_of_it_and_the_page_is_no_wider_than_a_phone(
-        self, browser: Any, run: Path
-    ) -> None:
+    def test_touch_shows_a_row_and_the_page_fits_a_phone(self, browser: Any, run: Path) -> None:
         phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
         with Tab(browser, write_report(run), run, device_scale_factor=2, **phone) as tab:
             tab.page.touchscreen.tap(*tab.at(33))
@@ -489,14 +483,14 @@ class TestReport:
             assert tab.page.evaluate("document.documentElement.scrollWidth") <= 390
             assert tab.page.locator("[name=drag]:checked").get_attribute("value") == ""
 
-    def test_the_picture_that_is_saved_is_a_png(self, browser: Any, run: Path) -> None:
+    def test_saved_picture_is_a_png(self, browser: Any, run: Path) -> None:
         with Tab(browser, write_report(run), run) as tab:
             with tab.page.expect_download() as saved:
                 tab.page.click(".save")
             assert saved.value.suggested_filename == "digits-fed-tsne.png"
             assert Path(saved.value.path()).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
-    def test_rows_of_a_page_that_is_full_are_still_where_they_belong(
+    def test_rows_of_a_reduced_page_are_at_their_places(
         self, browser: Any, run: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for budget in range(1000, 0, -10):
@@ -518,14 +512,12 @@ class TestReport:
 
 
 class TestComparison:
-    def test_rows_that_runs_share_are_linked_and_others_lie_on_one_map_alone(
-        self, browser: Any, tmp_path: Path
-    ) -> None:
+    def test_shared_rows_of_runs_are_linked(self, browser: Any, tmp_path: Path) -> None:
         points = on_a_lattice()
         labels = ["a", "b", "c", "d"] * (ROWS // 4)
         one = write_run(tmp_path / "one", points=points, labels=labels, central=False)
         turned = points @ np.array([[0.0, 3.0], [-3.0, 0.0]]) + 5.0
-        rows = range(30, 30 + ROWS)  # of which 30 to 59 are the first run's too
+        rows = range(30, 30 + ROWS)  # 30 to 59 are in the first run, too
         other = write_run(
             tmp_path / "two",
             points=np.roll(turned, -30, axis=0),
@@ -550,7 +542,7 @@ class TestComparison:
             tab.page.locator(".search input").press("Enter")
             assert tab.table()[0][2] == "not in this run"
 
-    def test_on_paper_the_maps_are_a_white_picture(self, browser: Any, tmp_path: Path) -> None:
+    def test_printed_comparison_is_a_white_picture(self, browser: Any, tmp_path: Path) -> None:
         labels = ["a", "b", "c", "d"] * (ROWS // 4)
         runs = [
             write_run(tmp_path / name, points=on_a_lattice(), labels=labels, central=False)
@@ -578,7 +570,7 @@ class TestComparison:
 
 @pytest.fixture
 def scripted(browser: Any) -> Iterator[Any]:
-    """An empty page with the functions of the map's scripts that read columns and look up rows."""
+    """Open an empty page with the map scripts that read columns and look up rows."""
     context = browser.new_context(offline=True)
     page = context.new_page()
     add_scripts(page)
@@ -587,7 +579,7 @@ def scripted(browser: Any) -> Iterator[Any]:
 
 
 def add_scripts(page: Any) -> None:
-    """Let a test call the functions of these scripts, which in a report are out of its reach."""
+    """Add the functions of these scripts, which a report hides."""
     for name in ("columns", "lookup"):
         page.add_script_tag(content=part(f"map/{name}.js"))
 
@@ -621,7 +613,7 @@ def written_columns() -> dict[str, Float64Array]:
 
 
 class TestColumnsThatThePageReads:
-    def test_every_number_is_the_one_that_was_packed(self, browser: Any, tmp_path: Path) -> None:
+    def test_page_reads_every_packed_number(self, browser: Any, tmp_path: Path) -> None:
         """Up to 4,096 different numbers (a missing one counts too) come back as they are, more in single precision."""
         written = written_columns()
         points = np.random.default_rng(0).random((5_000, 2))
@@ -665,16 +657,16 @@ class TestColumnsThatThePageReads:
             np.testing.assert_array_equal(np.array(values, np.float64), expected[order], err_msg=title)
             missing = np.isnan(expected[order])
             assert np.array_equal(np.array(texts) == "–", missing), title
-            told = np.array([float(text) for text in texts if text != "–"])
-            np.testing.assert_allclose(told, expected[order][~missing], rtol=1e-6, atol=0, err_msg=title)
+            reported = np.array([float(text) for text in texts if text != "–"])
+            np.testing.assert_allclose(reported, expected[order][~missing], rtol=1e-6, atol=0, err_msg=title)
             lowest = -np.finfo(np.float64).max
             assert np.array_equal(np.array(ranks, np.float64), np.where(missing, lowest, expected[order])), (
                 title
             )
 
     @pytest.mark.parametrize("most", [0, 1, 255, 256, 4_095, 65_535, 65_536, 2**24, 2**31, 2**32 - 1])
-    def test_every_code_is_the_one_that_was_packed(self, scripted: Any, most: int) -> None:
-        """Codes of one, two and four bytes, of which each byte is of use somewhere."""
+    def test_page_reads_every_packed_code(self, scripted: Any, most: int) -> None:
+        """Codes have one, two or four bytes, and the cases use every byte."""
         wanted = np.random.default_rng(most).integers(0, most, 3_000, endpoint=True)
         wanted[[0, -1]] = 0, most
         width, content = codes(wanted)
@@ -686,7 +678,7 @@ class TestColumnsThatThePageReads:
 
 
 GRAIN = 1024
-"""Corners of lines and the points that they choose have whole coordinates from 0 to this, and some corners beyond."""
+"""Corners and points have integer coordinates from 0 to this number; some corners are beyond."""
 
 
 def corners_of(kind: str, random: np.random.Generator) -> Int64Array:
@@ -706,16 +698,16 @@ def corners_of(kind: str, random: np.random.Generator) -> Int64Array:
     if kind == "stairs":  # every second edge is horizontal, the others are vertical
         across, along = random.integers(0, GRAIN // 4, (2, count), endpoint=True) * 4
         return np.stack([np.repeat(across, 2), np.roll(np.repeat(along, 2), 1)], axis=1)
-    if kind == "horizontal edges":  # among others, and corners that come twice
+    if kind == "horizontal edges":  # with other edges, and repeated corners
         line = random.integers(0, GRAIN, (count, 2), endpoint=True)
         line[1::2, 1] = line[: 2 * (count // 2) : 2, 1]
         return np.repeat(line, random.integers(1, 3, count), axis=0)
-    if kind == "band edges":  # each of the 256 bands is as high as one step between points, or four
+    if kind == "band edges":  # each of the 256 bands is one or four steps high
         high = int(random.choice([256, 1024]))
         bands = random.integers(0, [GRAIN, 256], (count, 2), endpoint=True) * np.array([1, high // 256])
         bands[:2, 1] = 0, high
         return np.asarray(bands, np.int64)
-    by_hand = random.integers(-3, 4, (150, 2)).cumsum(axis=0) + GRAIN // 2  # steps of a pixel or so
+    by_hand = random.integers(-3, 4, (150, 2)).cumsum(axis=0) + GRAIN // 2  # steps of about a pixel
     return np.asarray(by_hand, np.int64)
 
 
@@ -751,16 +743,14 @@ KINDS_OF_LINES = (
 class TestLinesThatChoose:
     @pytest.mark.parametrize("kind", KINDS_OF_LINES)
     @pytest.mark.parametrize("grain", [GRAIN, 64 * GRAIN])
-    def test_the_rows_inside_are_those_of_the_even_odd_rule(
-        self, scripted: Any, kind: str, grain: int
-    ) -> None:
-        """Of every row; also far zoomed in, where lines are 64 times as small as the map."""
+    def test_lasso_follows_the_even_odd_rule(self, scripted: Any, kind: str, grain: int) -> None:
+        """The test checks every row, also zoomed in, with lines 64 times smaller than the map."""
         random = np.random.default_rng(KINDS_OF_LINES.index(kind))
         lines = [corners_of(kind, random) for _ in range(8)]
-        # Each line also meets points at the heights of its corners, left and right of them and on them.
+        # Points are also at the heights of corners: left of them, right of them and on them.
         drawn = random.integers(0, GRAIN, (1_500, 2), endpoint=True)
-        beside = [line + np.array(step) for line in lines for step in ((0, 0), (1, 0), (-7, 0), (0, 1))]
-        points = np.concatenate([drawn, *beside])
+        near = [line + np.array(step) for line in lines for step in ((0, 0), (1, 0), (-7, 0), (0, 1))]
+        points = np.concatenate([drawn, *near])
         scale = 1.0 / grain
         found = scripted.evaluate(
             """([lines, x, y]) => lines.map((line) => {
@@ -777,8 +767,8 @@ class TestLinesThatChoose:
             chosen += more
         assert chosen > 100
 
-    def test_rows_that_are_chosen_already_stay_and_are_not_counted_again(self, scripted: Any) -> None:
-        """Nor is a row chosen that is not on this map, nor any by a line that encloses nothing."""
+    def test_selected_rows_are_not_counted_again(self, scripted: Any) -> None:
+        """Rows that are not on this map, or outside an empty line, are not selected."""
         square = [[0.25, 0.25], [0.75, 0.25], [0.75, 0.75], [0.25, 0.75]]
         mark = """([line, x, y, marks]) => {
           const marked = Uint8Array.from(marks);
@@ -792,7 +782,7 @@ class TestLinesThatChoose:
 
 class TestPacking:
     @pytest.mark.parametrize("length", [1, 2, 6, 7, 8, 1000])
-    def test_every_byte_comes_back(self, length: int) -> None:
+    def test_packed_bytes_are_recovered(self, length: int) -> None:
         content = np.random.default_rng(length).integers(0, 256, length, dtype=np.uint8).tobytes()
         text = as_text(content)
         assert not set(text) & {"\0", "\r", "<"}
@@ -800,17 +790,17 @@ class TestPacking:
         assert bytes(int(bits[at : at + 8], 2) for at in range(0, 8 * length, 8)) == content
 
     @pytest.mark.parametrize(("most", "width"), [(255, 1), (256, 2), (65_535, 2), (65_536, 4)])
-    def test_codes_take_the_bytes_that_they_need(self, most: int, width: int) -> None:
+    def test_codes_use_as_few_bytes_as_possible(self, most: int, width: int) -> None:
         assert codes(np.array([0, most]))[0] == width
 
-    def test_places_round_down_to_the_bits_that_there_are(self) -> None:
+    def test_coordinates_round_down_to_the_available_bits(self) -> None:
         along = np.array([0.0, 0.5, 1.0, np.nan, -1.0])
         places = PackedCoordinates.of(along, np.arange(5))
         np.testing.assert_array_equal(places.values, [0, 2**15, 2**16 - 1, 0, 0])
         assert len(places.rounded(16)) - len(places.rounded(8)) == 5
         assert len(places.rounded(9)) - len(places.rounded(8)) == 1
 
-    def test_rows_that_lie_near_each_other_come_together(self) -> None:
+    def test_near_rows_are_stored_together(self) -> None:
         random = np.random.default_rng(0)
         places = random.random((20_000, 2))
         order = by_place(*places.T)
@@ -823,7 +813,7 @@ class TestPacking:
 
 
 class TestWhatFits:
-    def test_a_page_that_would_be_too_large_leaves_out_and_says_so(
+    def test_page_over_budget_omits_content_with_a_notice(
         self, run: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         read = read_run(run)
@@ -842,7 +832,7 @@ class TestWhatFits:
         assert "Pooled-data map" in " ".join(found.notices)
         assert "faithfulness" not in [way.by for way in found.ways]
 
-    def test_names_of_rows_that_count_up_take_no_bytes(self, tmp_path: Path) -> None:
+    def test_consecutive_row_ids_take_no_bytes(self, tmp_path: Path) -> None:
         counted = write_run(tmp_path / "counted", rows=range(100, 100 + ROWS))
         assert map_of_run(read_run(counted)).header["ids"] == {"kind": "range", "first": 100}
         named = write_run(tmp_path / "named", rows=[f"patient {row}" for row in range(ROWS)])
@@ -850,7 +840,7 @@ class TestWhatFits:
         far = write_run(tmp_path / "far", rows=[2**60 + 3 * row for row in range(ROWS)])
         assert map_of_run(read_run(far)).header["ids"]["kind"] == "names"
 
-    def test_columns_are_called_what_the_users_table_calls_them(self, tmp_path: Path) -> None:
+    def test_columns_have_the_names_of_the_table(self, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run", labels=["a", "b"] * (ROWS // 2))
         assert [way.by for way in map_of_run(read_run(folder)).ways] == ["label", "client"]
         name_columns(folder, label="diagnosis", client="hospital")
@@ -865,7 +855,7 @@ class TestWhatFits:
 
 
 class TestSitesThatJoined:
-    def test_their_rows_follow_the_runs_own_in_their_own_colour(self, tmp_path: Path) -> None:
+    def test_joined_rows_follow_in_their_own_colour(self, tmp_path: Path) -> None:
         run = read_run(write_run(tmp_path / "run", labels=["a", "b"] * (ROWS // 2)))
         late = later_rows(run, [joined("late", [7, 8], ("b", "new"))])
         found = map_of_run(run, late)
@@ -876,21 +866,21 @@ class TestSitesThatJoined:
         colours = {way["by"]: way["colours"] for way in found.header["ways"]}
         alone = {way["by"]: way["colours"] for way in map_of_run(run).header["ways"]}
         for by, before in alone.items():
-            assert colours[by][: len(before)] == before  # nobody's colour changes
+            assert colours[by][: len(before)] == before  # colours of others do not change
             assert colours[by][-1] not in before
         federated, central = found.panels
         assert np.isfinite(federated.points).all()
-        assert np.isnan(central.points[ROWS:]).all()  # which they are not on
-        assert late.rows[ROWS:] == ["late: 7", "late: 8"]  # as rows of the run are called 7 and 8
+        assert np.isnan(central.points[ROWS:]).all()  # joined rows are not on it
+        assert late.rows[ROWS:] == ["late: 7", "late: 8"]  # 7 and 8 are ids of the run
 
-    def test_names_that_nobody_else_has_stay_as_they_are(self, tmp_path: Path) -> None:
+    def test_unique_row_names_are_unchanged(self, tmp_path: Path) -> None:
         run = read_run(write_run(tmp_path / "run"))
         late = later_rows(run, [joined("late", [100, 101], None), joined("later", [102], None)])
         assert late.rows.tolist() == [*range(ROWS), 100, 101, 102]
         again = later_rows(run, [joined("late", [100], None), joined("later", [100], None)])
         assert again.rows[ROWS:] == ["100", "later: 100"]
 
-    def test_too_many_names_for_a_colour_each_lie_on_a_ramp(self) -> None:
+    def test_too_many_names_are_coloured_on_a_ramp(self) -> None:
         few = colouring("client", [f"site {number}" for number in range(len(CATEGORIES))])
         assert few.kind == "categories"
         many = extended(few, ["one more"])
@@ -905,7 +895,7 @@ class TestSitesThatJoined:
 
 
 def name_columns(folder: Path, *, label: str, client: str) -> None:
-    """Have a run's scenario name the columns of its table."""
+    """Set the column names in the scenario of a run."""
     scenario = yaml.safe_load((folder / "scenario.yaml").read_text())
     scenario["data"]["label"] = label
     scenario["clients"] = {"partition": {"kind": "by-column", "column": client}}
@@ -913,7 +903,7 @@ def name_columns(folder: Path, *, label: str, client: str) -> None:
 
 
 def joined(site: str, rows: list[int], labels: tuple[str, ...] | None) -> Joined:
-    """A site that joined, as far as a map shows it."""
+    """Return a joined site with the fields that a map shows."""
     return Joined(
         path=Path(site),
         site=site,

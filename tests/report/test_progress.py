@@ -1,4 +1,4 @@
-"""Maps along the way: what a run would have come to had it ended earlier, and never a bit of the run itself."""
+"""Intermediate maps equal the maps of shorter runs and do not change the run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def method(request: pytest.FixtureRequest) -> dict[str, Any]:
     return {"kind": request.param, **METHODS[request.param]}
 
 
-def test_it_changes_no_bit_of_the_run(tmp_path: Path, method: dict[str, Any]) -> None:
+def test_intermediate_maps_do_not_change_the_run(tmp_path: Path, method: dict[str, Any]) -> None:
     settings = method | {"rounds": 5}
     without = tiny_run(tmp_path / "without", method=settings, compare=["central"])
     along = tiny_run(tmp_path / "with", method=settings, compare=["central"], evaluate_every=2)
@@ -60,13 +60,11 @@ def test_it_changes_no_bit_of_the_run(tmp_path: Path, method: dict[str, Any]) ->
     assert list(json.loads((along / "progress.json").read_text())) == ["0", "2", "4"]
 
 
-def test_each_map_is_that_of_a_run_that_ended_there(tmp_path: Path, method: dict[str, Any]) -> None:
+def test_intermediate_map_equals_that_of_a_shorter_run(tmp_path: Path, method: dict[str, Any]) -> None:
     whole = tiny_run(tmp_path / "whole", method=method | {"rounds": 4}, evaluate_every=2)
     scores = json.loads((whole / "progress.json").read_text())
     for rounds in (0, 2, 4):
-        if (
-            rounds < 4 and method["kind"] == "fedne"
-        ):  # whose steps grow shorter by the number of rounds to come
+        if rounds < 4 and method["kind"] == "fedne":  # its step size depends on the total number of rounds
             continue
         ended = tiny_run(tmp_path / str(rounds), method=method | {"rounds": rounds})
         np.testing.assert_array_equal(map_of(whole, rounds), map_of(ended))
@@ -74,7 +72,7 @@ def test_each_map_is_that_of_a_run_that_ended_there(tmp_path: Path, method: dict
     assert not np.array_equal(map_of(whole, 0), map_of(whole, 4)), "the rounds change something"
 
 
-def test_a_resumed_run_has_all_of_them(tmp_path: Path) -> None:
+def test_resumed_run_has_all_intermediate_maps(tmp_path: Path) -> None:
     scenario = content(table(tmp_path)) | {"evaluate_every": 1}
     scenario["method"]["landmarks"] = 3
     whole = run(read(scenario), out=tmp_path / "whole")
@@ -92,16 +90,14 @@ def test_a_resumed_run_has_all_of_them(tmp_path: Path) -> None:
         assert (resumed / name).read_bytes() == (whole / name).read_bytes(), name
 
 
-def test_on_ray_it_is_the_same_to_the_bit_and_every_process_says_how_far_it_is(
-    cluster: None, tmp_path: Path
-) -> None:
+def test_ray_matches_inline_and_reports_progress(cluster: None, tmp_path: Path) -> None:
     method = {"kind": "fed-umap", "landmarks": 12, "rounds": 3, "epochs": 20}
     settings, events = {"method": method, "evaluate_every": 1}, list[Event]()
     inline = tiny_run(tmp_path / "inline", **settings)
     on_ray = tiny_scenario(**settings, runtime={"federation": "ray", "actors": 1})
     ray = run(on_ray, out=tmp_path / "ray", listener=events.append)
-    told = {event.stage for event in events if isinstance(event, Progress) and event.done}
-    assert {"landmarks", "neighbours", "embedding", "metrics"} <= told
+    reported = {event.stage for event in events if isinstance(event, Progress) and event.done}
+    assert {"landmarks", "neighbours", "embedding", "metrics"} <= reported
     for name in ("embedding.parquet", "progress.json", "progress.parquet"):
         assert (ray / name).read_bytes() == (inline / name).read_bytes(), name
 
@@ -110,7 +106,7 @@ def test_on_ray_it_is_the_same_to_the_bit_and_every_process_says_how_far_it_is(
     "method",
     [{"kind": "sense", "anchors": 6, "embedder": "tsne"}, {"kind": "local-ne", "hidden": [8], "rounds": 2}],
 )
-def test_methods_with_nothing_to_draw_before_their_end_refuse_it(method: dict[str, Any]) -> None:
+def test_methods_without_intermediate_maps_refuse_evaluate_every(method: dict[str, Any]) -> None:
     with pytest.raises(ScenarioError, match="has no map before its end"):
         tiny_scenario(method=method, evaluate_every=1)
 
@@ -120,13 +116,13 @@ def test_methods_with_nothing_to_draw_before_their_end_refuse_it(method: dict[st
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of five rounds with maps before the first and after the second and the fourth."""
+    """Return a run of five rounds with maps before round 1 and after rounds 2 and 4."""
     return tiny_run(
         tmp_path_factory.mktemp("page") / "run", method__rounds=5, evaluate_every=2, compare=["central"]
     )
 
 
-def test_the_page_shows_each_map_and_the_runs_own_last(finished: Path) -> None:
+def test_page_shows_every_intermediate_map(finished: Path) -> None:
     page = write_report(finished).read_text()
     assert "The map during training" in page
     pictures = re.findall(r'<img src="data:image/png;base64,[\w+/=]+" alt="([^"]+)">', page)
@@ -140,7 +136,7 @@ def test_the_page_shows_each_map_and_the_runs_own_last(finished: Path) -> None:
     assert "The map during training" not in write_report(tiny_run(finished.parent / "without")).read_text()
 
 
-def test_of_many_maps_some_are_shown_with_the_first_and_the_last(finished: Path) -> None:
+def test_many_maps_are_thinned_to_first_last_and_some(finished: Path) -> None:
     run = read_run(finished)
     many = tuple(RoundMap(round, {"npa_10": 0.5}, run.federated) for round in range(40))
     titles = [small.title for small in small_maps(replace(run, along=many, rounds=()))]
@@ -148,7 +144,7 @@ def test_of_many_maps_some_are_shown_with_the_first_and_the_last(finished: Path)
     assert (titles[0], titles[-1]) == ("Before the first round", "After round 39")
 
 
-def test_a_curve_leaves_out_what_was_not_computed(finished: Path) -> None:
+def test_curve_omits_missing_values(finished: Path) -> None:
     run = read_run(finished)
     stages = [
         RoundMap(round, {"npa_10": value}, run.federated)
@@ -162,7 +158,7 @@ def test_a_curve_leaves_out_what_was_not_computed(finished: Path) -> None:
 
 @pytest.mark.usefixtures("edits_accepted")
 @pytest.mark.parametrize("damage", ["rows", "rounds", "missing", "scores"])
-def test_maps_that_are_not_the_runs_are_refused(finished: Path, tmp_path: Path, damage: str) -> None:
+def test_damaged_intermediate_maps_are_refused(finished: Path, tmp_path: Path, damage: str) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(finished, folder)
     path = folder / "progress.parquet"

@@ -1,4 +1,4 @@
-"""The story of a page after its map: five screens that read aloud, fold on a phone, print on two pages and copy."""
+"""The sections of a page after its map: content, accessibility, printing, copying and phones."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def chromium(page: Path, *flags: str) -> str:
 
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a run with a pooled-data map, rounds, and an audit."""
+    """Return an audited run with report, pooled-data map and rounds."""
     folder = tmp_path_factory.mktemp("story") / "run"
     return tiny_run_with_report(folder, audit=True, compare=["central"], metrics="default")
 
@@ -54,13 +54,13 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- what it says -----------------------------------------------------------------------------------------------------
 
 
-def test_five_screens_follow_the_map_in_their_order(audited: Path) -> None:
+def test_five_sections_follow_the_map_in_order(audited: Path) -> None:
     raw = (audited / "report.html").read_text(encoding="utf-8")
     places = [raw.index('class="maps"'), *(raw.index(f'<section id="{screen}"') for screen in SCREENS)]
     assert places == sorted(places)
 
 
-def test_three_figures_stand_first_with_what_the_pooled_map_has_and_the_table_is_folded(
+def test_three_main_metrics_come_first_and_the_table_is_folded(
     audited: Path,
 ) -> None:
     run = read_run(audited)
@@ -88,9 +88,7 @@ def test_three_figures_stand_first_with_what_the_pooled_map_has_and_the_table_is
         ("default", ["Clustering NMI", "Clustering ARI", "Neighbour preservation, k = 10"]),
     ],
 )
-def test_which_figures_stand_first_follows_from_the_run(
-    tmp_path: Path, metrics: list[str] | str, first: list[str]
-) -> None:
+def test_main_metrics_depend_on_the_run(tmp_path: Path, metrics: list[str] | str, first: list[str]) -> None:
     method = {"kind": "fed-spectral", "clusters": 3, "landmarks": 12, "rounds": 2}
     run = read_run(tiny_run_with_report(tmp_path / "run", metrics=metrics, method=method))
     titles = [line.title for line in figures(run)]
@@ -101,16 +99,16 @@ def test_which_figures_stand_first_follows_from_the_run(
         assert "cluster" in titles[0].lower()
 
 
-def test_the_pooled_map_is_a_reference_and_no_bound(tmp_path: Path) -> None:
-    def told(federated: dict[str, float]) -> str:
+def test_pooled_map_is_described_as_a_reference(tmp_path: Path) -> None:
+    def reported(federated: dict[str, float]) -> str:
         central = {"npa_10": 0.5, "trustworthiness": 0.9, "distance_error": 0.2}
         measures = {"federated": federated, "central": central, "not_computed": {}}
         return reference(read_run(write_run(tmp_path / str(len(list(tmp_path.iterdir()))), metrics=measures)))
 
-    below = told({"npa_10": 0.4, "trustworthiness": 0.8, "distance_error": 0.3})
+    below = reported({"npa_10": 0.4, "trustworthiness": 0.8, "distance_error": 0.3})
     assert "a reference, not a bound" in below
     assert "federated map is better by" not in below
-    above = told({"npa_10": 0.565, "trustworthiness": 0.8, "distance_error": 0.1})
+    above = reported({"npa_10": 0.565, "trustworthiness": 0.8, "distance_error": 0.1})
     assert (
         "The federated map is better by 2 metrics (neighbour preservation, k = 10; relative distance error)"
         in above
@@ -120,7 +118,7 @@ def test_the_pooled_map_is_a_reference_and_no_bound(tmp_path: Path) -> None:
     assert "1.13 times as many true neighbours as the pooled-data map" in page
 
 
-def test_what_a_sample_says_stands_with_its_standard_error(tmp_path: Path) -> None:
+def test_sampled_metrics_show_their_standard_error(tmp_path: Path) -> None:
     measures = {
         "federated": {"npa_10": 0.4117, "trustworthiness": 0.91, "nmi": 0.5},
         "central": {"npa_10": 0.4098, "trustworthiness": 0.88},
@@ -134,7 +132,7 @@ def test_what_a_sample_says_stands_with_its_standard_error(tmp_path: Path) -> No
     folder = write_run(tmp_path / "run", metrics=measures)
     run = read_run(folder)
     assert [line.federated for line in figures(run)] == ["0.412 ± 0.003", "0.9100 ± 0.0002"]
-    # Of values that differ by less than they may be off none is the better.
+    # Values that differ by less than their standard error have no best.
     assert "The federated map is better by 1 metric (trustworthiness)" in reference(run)
     page = write_report(folder).read_text(encoding="utf-8")
     assert page.count("0.412 ± 0.003") == 2  # in a figure and in the table
@@ -151,7 +149,7 @@ def test_what_a_sample_says_stands_with_its_standard_error(tmp_path: Path) -> No
     assert any("a sample of 5,000 rows" in remark for remark in comparison.remarks)
 
 
-def test_what_was_not_computed_is_a_line(tmp_path: Path) -> None:
+def test_metrics_not_computed_are_one_line(tmp_path: Path) -> None:
     measures = {
         "federated": {"npa_10": 0.4},
         "central": {},
@@ -166,39 +164,37 @@ def test_what_was_not_computed_is_a_line(tmp_path: Path) -> None:
     assert raw.count("Not computed: Relative coordinate error, Cosine of coordinates, Steadiness") == 1
 
 
-def test_a_perfect_error_stands_beside_what_it_means(tmp_path: Path) -> None:
+def test_perfect_error_is_explained(tmp_path: Path) -> None:
     measures = {"federated": {"frobenius": 0.0}, "central": {}, "not_computed": {}}
     raw = write_report(write_run(tmp_path / "run", metrics=measures)).read_text(encoding="utf-8")
-    said = "the server recovered the geometry from the messages. 0 means that it has every record exactly"
-    assert raw.count(said) == raw.count("0.0000") == 2  # in a figure and in the table
+    sentence = "the server recovered the geometry from the messages. 0 means that it has every record exactly"
+    assert raw.count(sentence) == raw.count("0.0000") == 2  # in a figure and in the table
     assert "no metric of the map was computed" in raw
 
 
-def test_without_rounds_no_requests_are_told_of(tmp_path: Path) -> None:
+def test_page_without_rounds_mentions_no_requests(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     assert "15 requests to clients" in read_page(write_report(run)).text
     (run / "rounds.jsonl").write_text("")
     assert "requests to clients" not in read_page(write_report(run)).text
 
 
-def test_without_an_audit_the_page_says_how_to_make_one(tmp_path: Path) -> None:
+def test_page_without_an_audit_shows_the_audit_command(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a run")
     page = read_page(write_report(run))
-    assert (
-        "raydr audit 'a run'" in page.text
-    )  # and no place of whoever made it, which a page that is sent would tell
+    assert "raydr audit 'a run'" in page.text  # without the author's path
     assert "not audited" in page.text
 
 
-def test_an_objective_that_rises_is_explained_and_one_that_falls_is_not(tmp_path: Path) -> None:
-    said = "no two rounds measure the same function"
-    for kind, falls, told in (("fedne", False, True), ("fedne", True, False), ("fed-tsne", False, False)):
+def test_rising_objective_is_explained(tmp_path: Path) -> None:
+    sentence = "no two rounds measure the same function"
+    for kind, falls, reported in (("fedne", False, True), ("fedne", True, False), ("fed-tsne", False, False)):
         run = write_run(tmp_path / f"{kind}{falls}", method={"kind": kind})
         lines = (run / "rounds.jsonl").read_text().splitlines()
         if not falls:
             lines = [line.replace('"objective": 0.2', '"objective": 2.0') for line in lines]
         (run / "rounds.jsonl").write_text("\n".join(lines))
-        assert (said in write_report(run).read_text(encoding="utf-8")) is told
+        assert (sentence in write_report(run).read_text(encoding="utf-8")) is reported
 
 
 @pytest.mark.parametrize(
@@ -212,14 +208,14 @@ def test_an_objective_that_rises_is_explained_and_one_that_falls_is_not(tmp_path
         ("nan" * 4, "nan" * 4),
     ],
 )
-def test_long_numbers_are_shown_short(name: str, shown: str) -> None:
+def test_long_numbers_are_shortened(name: str, shown: str) -> None:
     assert brief(name) == shown
 
 
 # --- how it reads -----------------------------------------------------------------------------------------------------
 
 
-def test_it_can_be_read_aloud(audited: Path) -> None:
+def test_page_is_accessible_to_screen_readers(audited: Path) -> None:
     page = read_page(audited / "report.html")
     levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1
@@ -241,7 +237,7 @@ def test_it_can_be_read_aloud(audited: Path) -> None:
     assert all(attributes.get("lang") == "en" for tag, attributes in page.tags if tag == "html")
 
 
-def test_a_chart_is_told_in_words() -> None:
+def test_chart_has_a_text_description() -> None:
     chart = line_chart([1, 2, 3, 4], [2.0, 0.5, 3.0, 1.0], "objective", 0.25)
     assert chart is not None
     assert chart.description == (
@@ -271,8 +267,8 @@ def _contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("mode", ["light", "dark", "paper"])
-def test_every_colour_of_text_and_figures_stands_out(mode: str) -> None:
-    """As WCAG 2 reckons: 4.5 for text, 3 for lines and bars, on every background that they stand on."""
+def test_text_and_figure_colours_have_enough_contrast(mode: str) -> None:
+    """WCAG 2 requires a contrast of 4.5 for text and 3 for lines and bars on every background."""
     style = STYLE.read_text(encoding="utf-8")
     roots = re.findall(r":root \{(.*?)\}", style, flags=re.S)
     assert len(roots) == 3
@@ -294,7 +290,7 @@ def pages(report: Path) -> int:
 
 @needs_browser
 @pytest.mark.parametrize("case", ["audited", "plain", "long"])
-def test_it_prints_on_two_pages(tmp_path: Path, audited: Path, case: str) -> None:
+def test_page_prints_on_two_sheets(tmp_path: Path, audited: Path, case: str) -> None:
     if case == "audited":
         report = audited / "report.html"
     else:
@@ -314,12 +310,12 @@ def test_it_prints_on_two_pages(tmp_path: Path, audited: Path, case: str) -> Non
 
 
 @needs_browser
-def test_paper_has_the_map_as_a_picture_and_nothing_that_is_folded(audited: Path) -> None:
-    """Media of the page as it is printed: what is displayed there."""
+def test_printed_page_has_a_picture_and_no_folded_parts(audited: Path) -> None:
+    """The test shows the print styles on the screen."""
     asked = "body:has(.on-paper) :is(.maps, details)"
     page = audited / "asked.html"
     raw = (audited / "report.html").read_text(encoding="utf-8")
-    raw = raw.replace("@media print", "@media screen")  # the rules of paper, on the screen
+    raw = raw.replace("@media print", "@media screen")  # print styles on the screen
     script = """<script>addEventListener("load", () => {
       const there = (one) => getComputedStyle(one).display !== "none";
       const shown = (selector) => [...document.querySelectorAll(selector)].filter(there).length;
@@ -333,7 +329,7 @@ def test_paper_has_the_map_as_a_picture_and_nothing_that_is_folded(audited: Path
 
 @needs_browser
 @pytest.mark.parametrize("allowed", [True, False])
-def test_the_scenario_is_copied_with_permission_and_without(audited: Path, allowed: bool) -> None:
+def test_scenario_is_copied_with_and_without_permission(audited: Path, allowed: bool) -> None:
     page = audited / f"copied-{allowed}.html"
     stub = f"""<script>
       const write = async (text) => {{
@@ -358,9 +354,7 @@ def test_the_scenario_is_copied_with_permission_and_without(audited: Path, allow
 
 @needs_browser
 @pytest.mark.parametrize(("width", "folded"), [(390, True), (1280, False)])
-def test_a_phone_has_all_folded_and_nothing_beside_the_screen(
-    audited: Path, width: int, folded: bool
-) -> None:
+def test_phone_page_is_folded_and_fits_the_width(audited: Path, width: int, folded: bool) -> None:
     frame = audited / f"frame-{width}.html"
     frame.write_text(
         f"""<iframe src="report.html" width="{width}" height="844" style="border:0"></iframe><script>

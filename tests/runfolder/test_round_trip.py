@@ -1,4 +1,4 @@
-"""What is written of a scenario is read back as it was: every key of every model, null included.
+"""A written scenario is read back unchanged: every key of every model, null included.
 
 The cases are made from the models themselves, so that a key that is added tomorrow is tested tomorrow.
 """
@@ -116,15 +116,15 @@ COMPANIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("method.learning.frequencies_in", {"method.learning.share": "embedding"}),
     ("method.learning.frequency_axes", {"method.learning.share": "embedding"}),
 )
-"""What a key needs beside it, where it cannot stand alone."""
+"""Keys that another key needs."""
 
 REFUSED = {("method.learning.landmarks", "value")}
-"""What no scenario can say."""
+"""Values that no scenario can have."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key of the scenario, and how to make a scenario that gives it a value."""
+    """A key of the scenario and the scenario sections that set it."""
 
     path: str
     kind: str | None
@@ -139,7 +139,7 @@ class Key:
 def keys(
     model: type[BaseModel], path: str, kinds: str, place: Callable[[Any], dict[str, Any]]
 ) -> Iterator[Key]:
-    """Every key of a model and of the models in it; ``place`` puts a section where the model stands."""
+    """Yield every key of a model and its nested models; ``place`` wraps a section of the model."""
     kind = kind_of(model)
     here = f"{kinds}/{kind}".strip("/") if kind else kinds
     needed = {
@@ -171,7 +171,7 @@ def keys(
 
 
 def at_root(content: dict[str, Any]) -> dict[str, Any]:
-    """The base with the sections of ``content`` instead of, or merged into, its own."""
+    """Return the base with the sections of ``content`` replaced or merged."""
     merged = dict(BASE)
     for key, value in content.items():
         own = merged.get(key)
@@ -181,7 +181,7 @@ def at_root(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def flat(annotation: Any) -> Iterator[Any]:
-    """Members of unions, without what is noted on them."""
+    """Yield the members of a union without annotations."""
     if get_origin(annotation) is Annotated:
         yield from flat(get_args(annotation)[0])
     elif get_origin(annotation) in (Union, types.UnionType):
@@ -209,7 +209,7 @@ def models(annotation: Any) -> list[type[BaseModel]]:
 
 
 def candidates(annotation: Any) -> Iterator[Any]:
-    """Values of a type, awkward ones among them; which of them a key takes, the schema says."""
+    """Yield values of a type, including difficult ones; the schema decides which a key accepts."""
     for member in flat(annotation):
         if get_origin(member) is Literal:
             yield from get_args(member)
@@ -227,7 +227,7 @@ def candidates(annotation: Any) -> Iterator[Any]:
 
 
 KEYS = [key for key in keys(Scenario, "", "", at_root) if key.kind != "fed-spectral/cosne"]
-"""All but those of an embedder that is refused there."""
+"""Values except those of a refused embedder."""
 
 
 def put(content: dict[str, Any], path: str, value: Any) -> None:
@@ -240,12 +240,12 @@ def put(content: dict[str, Any], path: str, value: Any) -> None:
 
 
 def attempts(key: Key, value: Any) -> Iterator[dict[str, Any]]:
-    """Scenarios with the value, alone and beside what it needs."""
+    """Yield scenarios with the value, alone and with the keys that it needs."""
     yield key.content(value)
-    for path, beside in COMPANIONS:
+    for path, companions in COMPANIONS:
         if key.path == path or key.path.startswith(f"{path}."):
             content = key.content(value)
-            for name, needed in beside.items():
+            for name, needed in companions.items():
                 if name == "data":
                     content["data"] = needed
                 elif not f"{key.path}.".startswith(f"{name}."):
@@ -254,7 +254,7 @@ def attempts(key: Key, value: Any) -> Iterator[dict[str, Any]]:
 
 
 def taken(key: Key, value: Any) -> Scenario | None:
-    """A scenario in which the key has the value, None where the schema takes no such scenario."""
+    """Return a scenario in which the key has the value, or None if the schema refuses it."""
     for content in attempts(key, value):
         try:
             return read(content)
@@ -264,14 +264,14 @@ def taken(key: Key, value: Any) -> Scenario | None:
 
 
 def written(scenario: Scenario, folder: Path) -> Scenario:
-    """What is read from the file that is written of it."""
+    """Return the scenario read from its written file."""
     file = folder / "scenario.yaml"
     file.write_text(dump(scenario), encoding="utf-8")
     return read(file)
 
 
 @pytest.mark.parametrize("key", KEYS, ids=str)
-def test_every_key_is_read_back_with_every_value(key: Key, tmp_path: Path) -> None:
+def test_every_key_and_value_is_read_back(key: Key, tmp_path: Path) -> None:
     found = []
     for value in candidates(key.annotation):
         scenario = taken(key, value)
@@ -291,15 +291,15 @@ def test_every_key_is_read_back_with_every_value(key: Key, tmp_path: Path) -> No
         assert others or models(key.annotation), f"no value other than {key.default} was tried"
 
 
-def test_the_keys_are_all_of_them() -> None:
-    """As many as the models have, so that the cases above are not few by mistake."""
+def test_every_key_of_a_scenario_is_in_the_cases() -> None:
+    """The cases have as many keys as the models."""
     paths = {key.path for key in KEYS}
     assert {"name", "method.mixing", "method.embedder.s", "method.learning.aggregation.trim"} <= paths
     assert {"clients.sites.path", "faults.crashes.round", "privacy.noise.level", "data.features"} <= paths
     assert len({str(key) for key in KEYS}) == len(KEYS) > 200
 
 
-def test_null_is_written_where_it_is_not_the_default(tmp_path: Path) -> None:
+def test_null_is_written_if_it_is_not_the_default(tmp_path: Path) -> None:
     method = {"kind": "fedne", "mixing": None, "local_steps": None}
     scenario = tiny_scenario(method=method)
     again = written(scenario, tmp_path)
@@ -307,7 +307,7 @@ def test_null_is_written_where_it_is_not_the_default(tmp_path: Path) -> None:
     assert (again.method.mixing, again.method.local_steps) == (None, None)
 
 
-def test_a_run_without_mixing_is_repeated_by_its_folder_to_the_bit(tmp_path: Path) -> None:
+def test_folder_of_a_run_without_mixing_repeats_it(tmp_path: Path) -> None:
     method = {
         "kind": "fedne",
         "rounds": 2,
@@ -337,7 +337,7 @@ words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
     st.floats(1e-300, 1e300),
     st.none() | st.floats(5e-324, 1e308),
 )
-def test_names_and_numbers_of_any_kind_are_read_back(
+def test_any_names_and_numbers_are_read_back(
     features: list[str], label: str | None, gamma: float, step: float | None
 ) -> None:
     content = tiny()
@@ -350,8 +350,8 @@ def test_names_and_numbers_of_any_kind_are_read_back(
 # --- paths ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_key_that_names_a_file_is_marked_as_such() -> None:
-    """By its meaning: whatever says that it is a file, and is no built-in name."""
+def test_every_path_key_is_marked_as_a_path() -> None:
+    """A path key is one whose description says that it is a file and not a built-in name."""
 
     def strings(model: type[BaseModel]) -> Iterator[tuple[str, bool]]:
         for name, field in model.model_fields.items():
@@ -371,7 +371,7 @@ def test_relative_paths_are_found_from_anywhere(tmp_path: Path, monkeypatch: pyt
     sites = [{"path": "a.csv"}, {"path": "b.csv", "node": "left"}]
     scenario = read(tiny() | {"data": {}, "clients": {"sites": sites}})
     dumped = yaml.safe_load(dump(scenario))
-    # On another node the path is that node's.
+    # On another node, the path belongs to that node.
     assert [site["path"] for site in dumped["clients"]["sites"]] == [
         str(tmp_path.resolve() / "a.csv"),
         "b.csv",
@@ -384,9 +384,7 @@ def test_relative_paths_are_found_from_anywhere(tmp_path: Path, monkeypatch: pyt
         )
 
 
-def test_a_path_of_a_home_that_does_not_exist_is_a_path_like_any_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_path_of_an_unknown_home_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     paths = {"~/rows.csv": "home/rows.csv", "~nobody-of-this-name/rows.csv": "~nobody-of-this-name/rows.csv"}
@@ -396,14 +394,14 @@ def test_a_path_of_a_home_that_does_not_exist_is_a_path_like_any_other(
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
         ({"data.label": "\ud800"}, r"data.label contains '\ud800', which is not a valid character"),
         ({"data.features": ["a", "\udcff"]}, r"data.features.1 contains '\udcff'"),
         ({"data": {"path": "rows\0.csv"}}, r"data.path contains '\x00'"),
     ],
 )
-def test_text_that_no_file_can_hold_is_refused(overrides: dict[str, Any], said: str) -> None:
+def test_unencodable_text_is_refused(overrides: dict[str, Any], message: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         read(tiny(), overrides)
-    assert said in str(caught.value)
+    assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""A site that joins a finished run is placed, accounted for and shown; of the run itself no bit moves."""
+"""A site that joins a finished run is placed, recorded and shown; the run itself does not change."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ POSTED = {
     "sense": "AnchorDistances",
     "private-map": None,
 }
-"""What a site posts of each record that joins; all others post its place."""
+"""Per-record reply of a joining site by method; other methods send the place."""
 SHOWN = {"report.html", "embedding.png"}
 
 
@@ -46,14 +46,14 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def site_of(folder: Path, name: str = "south", rows: FloatArray | None = None) -> Path:
-    """A file of a site with some irises."""
+    """Write the file of a site with some irises."""
     file = folder / f"{name}.npz"
     np.savez(file, X=irises().rows[::10] + 0.01 if rows is None else rows)
     return file
 
 
 def facts(folder: Path) -> dict[str, str]:
-    """Hash of every file of a run but what shows it and who joined."""
+    """Return the hash of every file of a run except report, picture and joined sites."""
     return {
         path.relative_to(folder).as_posix(): sha256_of_file(path)
         for path in folder.rglob("*")
@@ -63,13 +63,13 @@ def facts(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def run(tmp_path: Path, root: Path) -> Path:
-    """A run of its own."""
+    """Return a copy of a run for one test."""
     return Path(shutil.copytree(folder_of("fed-tsne", root), tmp_path / "run"))
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "fed-tsne, noisy"])
-def test_a_site_joins_and_nobody_moves(case: str, root: Path, tmp_path: Path) -> None:
-    """It posts what the method's clients post, and lies where its rows would be placed as new ones."""
+def test_joining_site_does_not_move_the_map(case: str, root: Path, tmp_path: Path) -> None:
+    """The site sends what the method's clients send, and its rows are placed like new rows."""
     folder = Path(shutil.copytree(folder_of(case, root), tmp_path / "run"))
     before, embedding = facts(folder), raydr.Result(folder).embedding
     joined = raydr.join(folder, site_of(tmp_path))
@@ -86,10 +86,10 @@ def test_a_site_joins_and_nobody_moves(case: str, root: Path, tmp_path: Path) ->
         np.testing.assert_allclose(south.points, wanted, atol=1e-2 * np.ptp(embedding))
 
 
-def test_a_site_is_handed_what_all_clients_share_and_nobodys_own(
+def test_joining_site_receives_only_the_shared_secret(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a client of the run, over the server: its host never holds the root or what is another client's."""
+    """A client of the run sends it over the server; the host never has the root or another client's secret."""
     folder = Path(shutil.copytree(folder_of("fed-tsne, keyed", root), tmp_path / "run"))
     transports: list[Any] = []
 
@@ -111,7 +111,7 @@ def test_a_site_is_handed_what_all_clients_share_and_nobodys_own(
     assert messages == [("PublicKey", 2), ("SealedSecret", 1)]
 
 
-def test_a_site_joins_under_a_key_with_noise_of_its_own(tmp_path: Path) -> None:
+def test_site_joins_a_keyed_run_with_its_own_noise(tmp_path: Path) -> None:
     data = {"path": str(site_of(tmp_path, "irises", irises().rows))}
     privacy = {"isometry_key": True, "noise": {"on": "distances", "level": 0.1}}
     method = {"kind": "sense", "anchors": 3, "embedder": {"kind": "tsne", **SHORT}}
@@ -119,18 +119,18 @@ def test_a_site_joins_under_a_key_with_noise_of_its_own(tmp_path: Path) -> None:
     assert raydr.join(folder, site_of(tmp_path)).joined[0].points.shape == (15, 2)
 
 
-def test_clients_that_keep_their_places_are_joined_by_one_that_does(tmp_path: Path) -> None:
-    for publish, said in (("server", ["SitePlaces"]), ("local", [])):
+def test_joining_site_publishes_places_like_the_other_clients(tmp_path: Path) -> None:
+    for publish, message in (("server", ["SitePlaces"]), ("local", [])):
         data = {"path": str(site_of(tmp_path, "irises", irises().rows))}
         folder = tiny_run_with_report(
             tmp_path / publish, method={"kind": "fed-pca", "publish": publish}, data=data
         )
         (site,) = raydr.join(folder, site_of(tmp_path)).joined
-        assert [entry.kind for entry in site.left if entry.granularity == "per-record"] == said
-        assert bool(site.privacy.infinite) == bool(said)
+        assert [entry.kind for entry in site.left if entry.granularity == "per-record"] == message
+        assert bool(site.privacy.infinite) == bool(message)
 
 
-def test_a_second_site_joins_beside_the_first(run: Path, tmp_path: Path) -> None:
+def test_second_site_leaves_the_first_unchanged(run: Path, tmp_path: Path) -> None:
     raydr.join(run, site_of(tmp_path))
     first = {path.name: path.read_bytes() for path in (run / "joined" / "1").iterdir()}
     joined = raydr.join(run, site_of(tmp_path), site="far south").joined
@@ -139,7 +139,7 @@ def test_a_second_site_joins_beside_the_first(run: Path, tmp_path: Path) -> None
     np.testing.assert_array_equal(joined[0].points, joined[1].points)
 
 
-def test_what_comes_of_a_joined_run_shows_the_site(
+def test_page_and_terminal_show_a_joined_site(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "before.html"
@@ -159,12 +159,12 @@ def test_what_comes_of_a_joined_run_shows_the_site(
 
 
 def section(run: Path) -> str:
-    """What the page says of the sites that joined."""
+    """Return the section of the page about joined sites."""
     page = (run / "report.html").read_text()
     return page.partition('<section class="joined">')[2].partition("</section>")[0]
 
 
-def test_a_joined_run_can_be_audited(run: Path, tmp_path: Path) -> None:
+def test_joined_run_can_be_audited(run: Path, tmp_path: Path) -> None:
     raydr.join(run, site_of(tmp_path))
     assert raydr.audit(run, ["trilateration"]).audit is not None
     assert len(read_joined(run)) == 1
@@ -178,8 +178,8 @@ def hospital(path: Path, rows: int, seed: int, names: tuple[str, ...] = FEATURES
     return path
 
 
-def test_columns_are_found_by_name_and_rows_keep_their_names_and_labels(tmp_path: Path) -> None:
-    """Missing values are the run's own: what fills them was learnt of its clients and comes from its folder."""
+def test_joining_matches_columns_by_name_and_keeps_ids_and_labels(tmp_path: Path) -> None:
+    """Missing values are filled with the values in the run folder."""
     table = hospital(tmp_path / "all.csv", 60, 0, sick=[row % 2 for row in range(60)], id=list(range(60)))
     data = {"path": str(table), "label": "sick", "id": "id", "missing": "median", "scale": "standard"}
     folder = tiny_run_with_report(
@@ -203,7 +203,7 @@ def test_columns_are_found_by_name_and_rows_keep_their_names_and_labels(tmp_path
 
 
 def refused(folder: Path, data: Path, site: str | None = None) -> str:
-    """The paragraph with which a site is refused; the folder is as it was."""
+    """Return the paragraph of the error; the folder is unchanged."""
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(RaydrError) as caught:
         raydr.join(folder, data, site=site)
@@ -213,7 +213,7 @@ def refused(folder: Path, data: Path, site: str | None = None) -> str:
     return str(caught.value)
 
 
-def test_a_name_that_is_taken_is_refused(run: Path, tmp_path: Path) -> None:
+def test_used_site_name_is_refused(run: Path, tmp_path: Path) -> None:
     mapped = raydr.Result(run).to_frame("pyarrow")["client"].to_pylist()[0]
     assert f"already has a client {mapped!r}" in refused(run, site_of(tmp_path), mapped)
     assert "has no name" in refused(run, site_of(tmp_path), " ")
@@ -221,14 +221,14 @@ def test_a_name_that_is_taken_is_refused(run: Path, tmp_path: Path) -> None:
     assert "A site 'south' has already joined" in refused(run, site_of(tmp_path))
 
 
-def test_a_method_that_cannot_says_why(tmp_path: Path) -> None:
+def test_unsupported_methods_give_a_reason(tmp_path: Path) -> None:
     folder = tiny_run_with_report(tmp_path / "run", method={"kind": "local-ne", "rounds": 1, "hidden": [4]})
     assert "each client draws its own map" in refused(folder, site_of(tmp_path))
     noisy = tiny_run_with_report(tmp_path / "noisy", privacy={"noise": {"on": "data", "level": 0.1}})
     assert "a run does not keep that spread" in refused(noisy, site_of(tmp_path))
 
 
-def test_folders_that_are_not_whole_are_refused(run: Path, tmp_path: Path) -> None:
+def test_incomplete_folders_are_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="as 'incomplete' in its name says"):
         raydr.join(Path(shutil.copytree(run, tmp_path / "run.incomplete-0")), site_of(tmp_path))
     (run / "ledger.json").unlink()
@@ -236,14 +236,14 @@ def test_folders_that_are_not_whole_are_refused(run: Path, tmp_path: Path) -> No
     assert "is not a folder" in refused(tmp_path / "nowhere", site_of(tmp_path))
 
 
-def test_data_that_do_not_fit_are_refused(run: Path, tmp_path: Path) -> None:
+def test_mismatching_data_are_refused(run: Path, tmp_path: Path) -> None:
     assert "has 2 columns without names" in refused(run, site_of(tmp_path, "narrow", np.ones((3, 2))))
     far = site_of(tmp_path, "far", np.full((2, 4), 1e300))
     refused(run, far)
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, OSError(28, "No space left on device")])
-def test_an_interrupted_join_leaves_the_folder_as_it_was(
+def test_interrupted_join_leaves_the_folder_unchanged(
     run: Path, tmp_path: Path, interruption: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = facts(run)
@@ -261,7 +261,7 @@ def test_an_interrupted_join_leaves_the_folder_as_it_was(
 
 
 @pytest.mark.usefixtures("edits_accepted")
-def test_a_site_of_another_map_is_told(run: Path, tmp_path: Path) -> None:
+def test_site_of_another_map_is_detected(run: Path, tmp_path: Path) -> None:
     raydr.join(run, site_of(tmp_path))
     file = run / "joined" / "1" / "joining.json"
     content = json.loads(file.read_text())
@@ -276,7 +276,7 @@ def test_a_site_of_another_map_is_told(run: Path, tmp_path: Path) -> None:
         read_joined(run)
 
 
-def test_the_error_types_are_those_of_the_documentation(run: Path, tmp_path: Path) -> None:
+def test_error_types_are_as_documented(run: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError):
         raydr.join(run, tmp_path / "nowhere.csv")
     folder = tiny_run_with_report(tmp_path / "local", method={"kind": "local-ne", "rounds": 1, "hidden": [4]})
@@ -284,7 +284,7 @@ def test_the_error_types_are_those_of_the_documentation(run: Path, tmp_path: Pat
         raydr.join(folder, site_of(tmp_path))
 
 
-def test_the_page_of_new_rows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_rows_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = (DOCS / "new-rows.md").read_text()
     names: dict[str, Any] = {}

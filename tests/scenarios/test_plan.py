@@ -76,7 +76,7 @@ def planned(plan: RunPlan) -> list[tuple[Any, ...]]:
 
 
 def ledger(folder: Path) -> list[dict[str, Any]]:
-    """The ledger of a run folder."""
+    """Return the ledger of a run folder."""
     entries: list[dict[str, Any]] = json.loads((folder / "ledger.json").read_text())
     return entries
 
@@ -388,7 +388,7 @@ def test_every_remedy_that_is_told_makes_the_run_fit(memory: float) -> None:
 
 
 def json_or_text(value: str) -> Any:
-    """A value as ``--set`` reads it."""
+    """Return a value as ``--set`` reads it."""
     import yaml
 
     return yaml.safe_load(value)

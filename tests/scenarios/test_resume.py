@@ -1,4 +1,4 @@
-"""A run goes on as it began, or not at all."""
+"""A run resumes only as it began."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def whole(folder: Path) -> bytes:
         ("runtime", {"batch_clients": True}, "runtime.batch_clients was false and is true"),
     ],
 )
-def test_a_changed_scenario_is_refused_by_name(
+def test_changed_scenario_is_refused(
     tmp_path: Path, section: str, changes: dict[str, Any], named: str
 ) -> None:
     kept = interrupted(tmp_path)
@@ -45,21 +45,21 @@ def test_a_changed_scenario_is_refused_by_name(
     assert named in refusal(kept, ScenarioError)
 
 
-def test_other_clients_are_refused(tmp_path: Path) -> None:
+def test_changed_clients_are_refused(tmp_path: Path) -> None:
     kept = interrupted(tmp_path)
     edit(kept, "data", features=["a", "b", "c"])
     edit(kept, "clients", count=3, partition={"kind": "iid"})
     assert 'clients.partition.kind was "by-column" and is "iid"' in refusal(kept, ScenarioError)
 
 
-def test_another_seed_is_refused(tmp_path: Path) -> None:
+def test_changed_seed_is_refused(tmp_path: Path) -> None:
     kept = interrupted(tmp_path)
     path = kept / "scenario.yaml"
     path.write_text(path.read_text().replace("seed: 0", "seed: 1"))
     assert "seed was 0 and is 1" in refusal(kept, ScenarioError)
 
 
-def test_how_a_run_runs_may_change(tmp_path: Path) -> None:
+def test_runtime_settings_may_change(tmp_path: Path) -> None:
     expected = whole(tmp_path)
     kept = interrupted(tmp_path)
     edit(kept, "runtime", checkpoint_every=1, actors=2, timeout_s=60.0)
@@ -74,14 +74,14 @@ def test_how_a_run_runs_may_change(tmp_path: Path) -> None:
         ("a,b,c", "a,b,d", "the features' names"),
     ],
 )
-def test_changed_data_are_refused_by_name(tmp_path: Path, old: str, new: str, named: str) -> None:
+def test_changed_data_are_refused(tmp_path: Path, old: str, new: str, named: str) -> None:
     kept = interrupted(tmp_path)
     path = tmp_path / "patients.csv"
     path.write_text(path.read_text().replace(old, new, 1))
     assert named in refusal(kept, DataError)
 
 
-def test_another_order_of_rows_is_refused_by_the_client(tmp_path: Path) -> None:
+def test_changed_row_order_is_refused_by_the_client(tmp_path: Path) -> None:
     kept = interrupted(tmp_path)
     path = tmp_path / "patients.csv"
     header, *lines = path.read_text().splitlines()
@@ -89,37 +89,35 @@ def test_another_order_of_rows_is_refused_by_the_client(tmp_path: Path) -> None:
     assert "the rows of client east, the rows of client north" in refusal(kept, DataError)
 
 
-def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = interrupted(tmp_path)
     monkeypatch.setattr("raydr.scenarios.running.identity.version", lambda _: "9.9")
     assert re.search(r"used raydr \S+, and this is raydr 9\.9", refusal(kept, OutputError))
 
 
-def test_other_packages_that_add_to_raydr_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_extension_packages_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = interrupted(tmp_path)
     monkeypatch.setattr("raydr.scenarios.running.identity.extensions", lambda: {"mine": "2.0"})
     assert re.search(r"used raydr \S+, and this is raydr \S+ with mine 2\.0", refusal(kept, OutputError))
 
 
-def test_two_cannot_go_on_with_one_run(tmp_path: Path) -> None:
+def test_run_cannot_be_resumed_twice(tmp_path: Path) -> None:
     kept = interrupted(tmp_path)
     with Checkpoints(kept).locked():
         assert "Another process is working on the run" in refusal(kept, OutputError)
     raydr.resume(kept)
 
 
-def test_a_run_that_still_runs_cannot_be_resumed(tmp_path: Path) -> None:
-    said: list[str] = []
+def test_running_run_cannot_be_resumed(tmp_path: Path) -> None:
+    message: list[str] = []
 
     def listen(event: Event) -> None:
         if isinstance(event, CheckpointTaken):
             (kept,) = tmp_path.glob("out.incomplete-*")
-            said.append(refusal(kept, OutputError))
+            message.append(refusal(kept, OutputError))
 
     folder = run(read(content(table(tmp_path))), out=tmp_path / "out", listener=listen)
-    assert len(said) == 3
+    assert len(message) == 3
     assert folder.is_dir()
     assert not (folder / "checkpoints").exists()
 
@@ -127,7 +125,7 @@ def test_a_run_that_still_runs_cannot_be_resumed(tmp_path: Path) -> None:
 # --- damage ---------------------------------------------------------------------------------------------------------
 
 
-def test_every_flipped_bit_and_every_cut_is_recognised(tmp_path: Path) -> None:
+def test_flipped_bits_and_truncations_are_detected(tmp_path: Path) -> None:
     content = (interrupted(tmp_path) / "checkpoints" / "00000004.npz").read_bytes()
     Checkpoint.from_bytes(content)
     rng = np.random.default_rng(0)
@@ -141,7 +139,7 @@ def test_every_flipped_bit_and_every_cut_is_recognised(tmp_path: Path) -> None:
             Checkpoint.from_bytes(content[:size])
 
 
-def test_a_checkpoint_of_another_format_says_so() -> None:
+def test_checkpoint_of_another_format_is_refused() -> None:
     with pytest.raises(RunError, match=r"has version 7, but this raydr reads version \d"):
         Checkpoint.from_bytes(b"raydr checkpoint 7\n" + bytes(100))
 
@@ -153,7 +151,7 @@ def damage(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damaged", ["the last checkpoint", "the last checkpoint, cut", "a round"])
-def test_a_run_goes_on_from_the_older_checkpoint_and_says_so(tmp_path: Path, damaged: str) -> None:
+def test_damaged_checkpoint_falls_back_to_the_older_one(tmp_path: Path, damaged: str) -> None:
     expected, kept = whole(tmp_path), interrupted(tmp_path)
     last, rounds = kept / "checkpoints" / "00000004.npz", kept / "checkpoints" / "rounds.jsonl"
     match damaged:
@@ -166,11 +164,11 @@ def test_a_run_goes_on_from_the_older_checkpoint_and_says_so(tmp_path: Path, dam
             rounds.write_text(
                 "\n".join([*lines[:2], lines[2].replace('"asked": 3', '"asked": 2'), *lines[3:]])
             )
-    heard: list[Event] = []
-    folder = raydr.resume(kept, listener=heard.append).folder
-    said = [event.text for event in heard if isinstance(event, IncidentEvent)]
-    assert re.search(r"checkpoint 00000004\.npz: .*damaged.*; using the previous checkpoint", said[0])
-    assert said[1] == "resuming after round 2"
+    received: list[Event] = []
+    folder = raydr.resume(kept, listener=received.append).folder
+    message = [event.text for event in received if isinstance(event, IncidentEvent)]
+    assert re.search(r"checkpoint 00000004\.npz: .*damaged.*; using the previous checkpoint", message[0])
+    assert message[1] == "resuming after round 2"
     assert (folder / "embedding.parquet").read_bytes() == expected
     for file in ("ledger.json", "metrics.json"):
         assert (folder / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
@@ -178,16 +176,16 @@ def test_a_run_goes_on_from_the_older_checkpoint_and_says_so(tmp_path: Path, dam
     assert [row["round"] for row in rows] == list(range(1, ROUNDS + 1))
 
 
-def test_where_none_is_whole_nothing_is_guessed(tmp_path: Path) -> None:
+def test_resume_fails_without_a_valid_checkpoint(tmp_path: Path) -> None:
     kept = interrupted(tmp_path)
     for path in (kept / "checkpoints").glob("*.npz"):
         damage(path)
-    said = refusal(kept, RunError)
-    assert "No checkpoint in" in said
-    assert "Start a new run with" in said
+    message = refusal(kept, RunError)
+    assert "No checkpoint in" in message
+    assert "Start a new run with" in message
 
 
-def test_without_what_it_was_made_from_a_run_goes_on_by_its_digest(tmp_path: Path) -> None:
+def test_unreadable_identity_is_checked_by_its_digest(tmp_path: Path) -> None:
     expected, kept = whole(tmp_path), interrupted(tmp_path)
     (kept / "checkpoints" / "identity.json").write_text("{")
     edit(kept, "method", landmarks=13)
@@ -199,7 +197,7 @@ def test_without_what_it_was_made_from_a_run_goes_on_by_its_digest(tmp_path: Pat
 # --- what a checkpoint costs ----------------------------------------------------------------------------------------
 
 
-def test_a_checkpoint_does_not_grow_with_the_rounds(tmp_path: Path) -> None:
+def test_checkpoint_size_is_constant_over_rounds(tmp_path: Path) -> None:
     sizes: dict[int, int] = {}
 
     def listen(event: Event) -> None:
@@ -213,8 +211,8 @@ def test_a_checkpoint_does_not_grow_with_the_rounds(tmp_path: Path) -> None:
     assert sizes[200] < sizes[50] + 100, "numbers with more digits"
 
 
-def test_the_journal_takes_a_round_in_the_time_of_one() -> None:
-    """Rounds told again replace what was told; others are added, and nothing else is looked at."""
+def test_journal_time_is_linear_in_rounds() -> None:
+    """A repeated round replaces its record, a new one is appended, and no other record is read."""
 
     class Watched(list[RoundEnded]):
         looked_at = 0
@@ -244,9 +242,9 @@ def test_the_journal_takes_a_round_in_the_time_of_one() -> None:
     assert Watched.looked_at <= 2 * 701
 
 
-def test_a_place_that_cannot_be_written_is_one_paragraph(tmp_path: Path) -> None:
+def test_unwritable_folder_is_one_paragraph(tmp_path: Path) -> None:
     kept = interrupted(tmp_path)
     (kept / "checkpoints" / "lock").unlink(missing_ok=True)
-    (kept / "checkpoints" / "lock").mkdir()  # nobody can write there, whoever they are
+    (kept / "checkpoints" / "lock").mkdir()  # a folder in place of the file cannot be written by any user
     with pytest.raises(OutputError, match="cannot be written"):
         raydr.resume(kept)

@@ -1,4 +1,4 @@
-"""New rows are placed by the names of their columns and by the model that the run wrote, or not at all."""
+"""New rows are placed by column names and the stored model, or refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ UNUSED = {"anchors", "landmarks"}
 
 
 def patients() -> dict[str, list[Any]]:
-    """A table with a numeric label, an owner, and an identity that is a number too."""
+    """Return a table with a numeric label, an owner and a numeric id."""
     rng = np.random.default_rng(0)
     scales = (10.0, 30.0, 4.0, 100.0, 1.0)
     columns: dict[str, list[Any]] = {
@@ -59,7 +59,7 @@ def write_csv(path: Path, columns: dict[str, list[Any]], order: Sequence[str] | 
 
 @pytest.fixture(scope="module", params=["fedne", "sense", "fed-tsne"])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of a table with label, client and identity columns, and one that it does not map."""
+    """Return a run of a table with label, client and id columns and one unmapped column."""
     folder = tmp_path_factory.mktemp(request.param)
     table = write_csv(folder / "patients.csv", patients() | {"ward": list(range(60))})
     data = {
@@ -74,7 +74,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def placed(run: Path, table: Path) -> FloatArray:
-    """Places of the rows of a file, (rows, 2)."""
+    """Return the places of the rows of a file, (rows, 2)."""
     out = table.with_name("placed.parquet")
     raydr.transform(run, table, out=out)
     content = pq.read_table(out)
@@ -82,7 +82,7 @@ def placed(run: Path, table: Path) -> FloatArray:
 
 
 def refusal(run: Path, table: Path) -> str:
-    """The one paragraph with which new rows are refused; nothing is written then."""
+    """Return the one paragraph of the error; no file is written."""
     with pytest.raises(RaydrError) as caught:
         raydr.transform(run, table, out=table.with_name("refused.csv"))
     assert caught.value.exit_code == 2
@@ -94,7 +94,7 @@ def refusal(run: Path, table: Path) -> str:
 # --- columns --------------------------------------------------------------------------------------------------------
 
 
-def test_the_order_of_the_columns_does_not_matter(run: Path, tmp_path: Path) -> None:
+def test_column_order_does_not_matter(run: Path, tmp_path: Path) -> None:
     table = patients()
     as_before = placed(run, write_csv(tmp_path / "same.csv", table))
     shuffled = [*FEATURES[::-1], "number", "class", "hospital"]
@@ -108,14 +108,14 @@ def test_the_order_of_the_columns_does_not_matter(run: Path, tmp_path: Path) -> 
     np.testing.assert_array_equal(placed(run, tmp_path / "other.npz"), as_before)
 
 
-def test_rows_keep_their_identities_where_the_file_has_them(run: Path, tmp_path: Path) -> None:
+def test_row_ids_of_the_file_are_kept(run: Path, tmp_path: Path) -> None:
     for order, first in ((["number", *FEATURES], 1000), (FEATURES, 0)):
         raydr.transform(run, write_csv(tmp_path / "new.csv", patients(), order), out=tmp_path / "placed.csv")
         assert (tmp_path / "placed.csv").read_text().splitlines()[1].startswith(f"{first},")
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_no_name_becomes_a_formula_in_a_csv_file(run: Path, tmp_path: Path, suffix: str) -> None:
+def test_names_are_not_formulas_in_csv_output(run: Path, tmp_path: Path, suffix: str) -> None:
     names = ["=1+2", "+1", "@SUM(A1)", *(f"p{row}" for row in range(57))]
     table = write_csv(tmp_path / "new.csv", patients() | {"number": names})
     raydr.transform(run, table, out=tmp_path / f"placed{suffix}")
@@ -128,7 +128,7 @@ def test_no_name_becomes_a_formula_in_a_csv_file(run: Path, tmp_path: Path, suff
 
 
 @pytest.mark.parametrize(
-    ("renamed", "said"),
+    ("renamed", "message"),
     [
         (
             "Glucose",
@@ -138,56 +138,54 @@ def test_no_name_becomes_a_formula_in_a_csv_file(run: Path, tmp_path: Path, suff
         ("label", "'glucose'. Columns are matched by name"),
     ],
 )
-def test_a_column_under_another_name_is_refused(run: Path, tmp_path: Path, renamed: str, said: str) -> None:
+def test_renamed_column_is_refused(run: Path, tmp_path: Path, renamed: str, message: str) -> None:
     table = patients()
     table[renamed] = table.pop("glucose")
     paragraph = refusal(run, write_csv(tmp_path / "new.csv", table))
-    assert said.format(run=run).split(". Columns")[0] in paragraph
+    assert message.format(run=run).split(". Columns")[0] in paragraph
     assert "Its other columns are " in paragraph
 
 
-def test_a_column_too_few_is_refused_even_where_the_label_would_fill_its_place(
-    run: Path, tmp_path: Path
-) -> None:
+def test_missing_column_is_refused_even_if_the_label_could_replace_it(run: Path, tmp_path: Path) -> None:
     names = [*FEATURES[:-1], "class"]  # as many columns of numbers as the run had features
     assert "does not have 1 of the 5 columns" in refusal(
         run, write_csv(tmp_path / "new.csv", patients(), names)
     )
 
 
-def test_columns_that_the_run_did_not_have_are_left_aside_and_said(
+def test_extra_columns_are_ignored_with_a_notice(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     known = write_csv(tmp_path / "known.csv", patients() | {"ward": list(range(60))})
     new = write_csv(tmp_path / "new.csv", {"height": list(range(60))} | patients() | {"note": ["a"] * 60})
-    for table, said in (
+    for table, message in (
         (known, ""),
         (new, f"{new}: columns that the run did not have are ignored: 'height', 'note'\n"),
     ):
         assert status(["transform", str(run), str(table), "--out", str(tmp_path / "placed.csv")]) == 0
-        assert capsys.readouterr() == (f"{tmp_path / 'placed.csv'}\n", said)
+        assert capsys.readouterr() == (f"{tmp_path / 'placed.csv'}\n", message)
 
 
-def test_columns_without_names_are_refused_where_the_run_knows_names(run: Path, tmp_path: Path) -> None:
+def test_unnamed_columns_are_refused_if_the_run_has_names(run: Path, tmp_path: Path) -> None:
     X = np.column_stack([patients()[name] for name in FEATURES])
     np.save(tmp_path / "new.npy", X)
     np.savez(tmp_path / "new.npz", X=X)
     for name in ("new.npy", "new.npz"):
-        said = refusal(run, tmp_path / name)
+        message = refusal(run, tmp_path / name)
         assert (
             f"{name} has 5 columns without names, but the data of the run in {run} has 5, with the names 'age'"
-            in said
+            in message
         )
 
 
-def test_columns_are_counted_where_neither_side_names_them(tmp_path: Path) -> None:
+def test_unnamed_columns_are_matched_by_count(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(40, 4))
     np.save(tmp_path / "rows.npy", X)
     folder = tiny_run(tmp_path / "run", data={"path": str(tmp_path / "rows.npy")}, method=FEDNE)
     as_before = placed(folder, tmp_path / "rows.npy")
     np.savez(tmp_path / "new.npz", X=X, y=np.arange(40) % 2)
     np.testing.assert_array_equal(placed(folder, tmp_path / "new.npz"), as_before)
-    # Who names columns as they are counted says which is which.
+    # Numbers as names identify the columns.
     named = {f"x{column}": X[:, column].tolist() for column in (3, 1, 0, 2)}
     np.testing.assert_allclose(placed(folder, write_csv(tmp_path / "new.csv", named)), as_before, rtol=1e-6)
     for columns in (3, 5):
@@ -198,7 +196,7 @@ def test_columns_are_counted_where_neither_side_names_them(tmp_path: Path) -> No
     )
 
 
-def test_a_built_in_data_set_has_names_too(tmp_path: Path) -> None:
+def test_built_in_data_sets_have_column_names(tmp_path: Path) -> None:
     from raydr.data import load
 
     folder = tiny_run(tmp_path / "run", method=FEDNE)
@@ -209,7 +207,7 @@ def test_a_built_in_data_set_has_names_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("run", ["sense"], indirect=True)
-def test_nothing_hangs_on_the_order_of_sets(run: Path, tmp_path: Path) -> None:
+def test_output_does_not_depend_on_set_order(run: Path, tmp_path: Path) -> None:
     """Python orders sets of text by a seed of its own; that of this process and two others give the same file."""
     table = write_csv(tmp_path / "new.csv", patients())
     raydr.transform(run, table, out=tmp_path / "here.csv")
@@ -230,15 +228,15 @@ def test_nothing_hangs_on_the_order_of_sets(run: Path, tmp_path: Path) -> None:
 # --- rows -----------------------------------------------------------------------------------------------------------
 
 
-def test_rows_with_gaps_are_refused_or_dropped_as_in_the_run(
+def test_missing_values_are_refused_or_dropped_as_in_the_run(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = patients()
     table["bmi"][7] = ""
-    table["class"][8] = ""  # which nothing here reads
+    table["class"][8] = ""  # not read here
     new = write_csv(tmp_path / "new.csv", table)
-    said = refusal(run, new)
-    assert "'bmi' on line 9. Fill them in, or drop those rows." in said
+    message = refusal(run, new)
+    assert "'bmi' on line 9. Fill them in, or drop those rows." in message
     dropping = tiny_run(
         tmp_path / "dropping", data={"path": str(new), "label": "class", "missing": "drop"}, clients={"count": 2},
         method=FEDNE, **{"data__features": list(FEATURES)},
@@ -248,7 +246,7 @@ def test_rows_with_gaps_are_refused_or_dropped_as_in_the_run(
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 60
 
 
-def test_rows_too_large_to_compute_with_have_no_place(tmp_path: Path) -> None:
+def test_overflowing_rows_are_refused(tmp_path: Path) -> None:
     folder = tiny_run(tmp_path / "run", method=FEDNE)
     from raydr.data import load
 
@@ -260,7 +258,7 @@ def test_rows_too_large_to_compute_with_have_no_place(tmp_path: Path) -> None:
 # --- what is written ------------------------------------------------------------------------------------------------
 
 
-def test_the_file_is_written_whole_or_not_at_all(
+def test_output_is_written_completely_or_not_at_all(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = write_csv(tmp_path / "new.csv", patients())
@@ -268,7 +266,7 @@ def test_the_file_is_written_whole_or_not_at_all(
     out.write_text("before")
 
     class Full:
-        """Writes a header line, and no more."""
+        """Write a header line and then fail."""
 
         def __init__(self, path: Path, _: Any) -> None:
             path.write_text("row,x")
@@ -277,7 +275,7 @@ def test_the_file_is_written_whole_or_not_at_all(
             raise OSError(28, "No space left on device")
 
         def close(self) -> None:
-            """Nothing is left to be written."""
+            """Close without writing."""
 
     with monkeypatch.context() as patch:
         patch.setattr("pyarrow.csv.CSVWriter", Full)
@@ -293,7 +291,7 @@ def test_the_file_is_written_whole_or_not_at_all(
 # --- the model ------------------------------------------------------------------------------------------------------
 
 
-def test_the_model_says_what_it_was_made_from(run: Path) -> None:
+def test_model_card_describes_its_inputs(run: Path) -> None:
     card = read_model(run).card
     assert card.columns == FEATURES
     assert set(card.left_out) == {"class", "hospital", "number", "ward"}
@@ -302,8 +300,8 @@ def test_the_model_says_what_it_was_made_from(run: Path) -> None:
 
 
 @pytest.mark.usefixtures("edits_accepted")
-def test_every_damage_to_the_model_is_told_from_the_model(run: Path, tmp_path: Path) -> None:
-    """A bit, an end, a file: whatever is amiss, new rows get no place."""
+def test_damaged_model_files_are_refused(run: Path, tmp_path: Path) -> None:
+    """With any flipped bit, truncation or missing file, no row is placed."""
     table = write_csv(tmp_path / "new.csv", patients())
     as_before = placed(run, table)
     draw = random.Random(0)
@@ -332,7 +330,7 @@ def test_every_damage_to_the_model_is_told_from_the_model(run: Path, tmp_path: P
 
 
 def same_content(text: bytes, other: bytes) -> bool:
-    """Whether two texts are the same JSON: blanks between its signs mean nothing."""
+    """Return whether two texts are equal JSON up to white space."""
     try:
         return bool(json.loads(text) == json.loads(other))
     except ValueError:
@@ -340,7 +338,7 @@ def same_content(text: bytes, other: bytes) -> bool:
 
 
 def forged(run: Path, arrays: dict[str, Any], **card: Any) -> None:
-    """Arrays that nobody fitted, under hashes that are right."""
+    """Write arrays that were not fitted, with correct hashes."""
     content = json.loads((run / "model" / "model.json").read_text())
     with (run / "model" / "arrays.npz").open("wb") as file:
         np.savez(file, **arrays)
@@ -353,7 +351,7 @@ def forged(run: Path, arrays: dict[str, Any], **card: Any) -> None:
 
 
 @pytest.mark.usefixtures("edits_accepted")
-def test_a_model_that_is_none_of_the_method_is_refused(run: Path, tmp_path: Path) -> None:
+def test_model_with_wrong_arrays_is_refused(run: Path, tmp_path: Path) -> None:
     table = write_csv(tmp_path / "new.csv", patients())
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
@@ -375,7 +373,7 @@ def test_a_model_that_is_none_of_the_method_is_refused(run: Path, tmp_path: Path
 
 
 @pytest.mark.usefixtures("edits_accepted")
-def test_a_model_stands_for_one_scenario(run: Path, tmp_path: Path) -> None:
+def test_model_belongs_to_one_scenario(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
     scenario = copy / "scenario.yaml"
@@ -386,7 +384,7 @@ def test_a_model_stands_for_one_scenario(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("edits_accepted")
-def test_a_pickle_in_place_of_the_arrays_is_never_opened(run: Path, tmp_path: Path) -> None:
+def test_pickled_arrays_are_never_opened(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
     forged(copy, {"shift": np.array([Bomb()], dtype=object)})
@@ -395,7 +393,7 @@ def test_a_pickle_in_place_of_the_arrays_is_never_opened(run: Path, tmp_path: Pa
 
 
 class Bomb:
-    """Says when it is unpickled."""
+    """Record when it is unpickled."""
 
     went_off = False
 
@@ -403,6 +401,6 @@ class Bomb:
         return setattr, (Bomb, "went_off", True)
 
 
-def test_errors_of_the_data_stay_errors_of_the_data(run: Path, tmp_path: Path) -> None:
+def test_unreadable_new_rows_raise_data_error(run: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be opened"):
         raydr.transform(run, tmp_path / "nowhere.csv", out=tmp_path / "placed.csv")

@@ -1,4 +1,4 @@
-"""Sites are adjusted as ComBat's authors adjust pooled rows, whoever packs whom, and no site tells what is its own."""
+"""Federated ComBat equals the authors' ComBat on pooled rows, for any packing; site values stay local."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ SITES = np.repeat(np.arange(3), SIZES)
 def plain_combat(
     rows: Float64Array, sites: Int64Array, kind: Kind, kept: Float64Array | None = None
 ) -> Float64Array:
-    """ComBat of pooled rows as sva writes it: one least-squares fit of sites and covariates, then site by site."""
+    """Return ComBat of pooled rows as in sva: one least-squares fit of sites and covariates, then each site."""
     sites = np.unique(sites, return_inverse=True)[1]
     batches = (sites[:, None] == np.arange(sites.max() + 1)).astype(float)
     kept = np.zeros((len(rows), 0)) if kept is None else kept - kept.mean(axis=0)
@@ -81,7 +81,7 @@ def plain_combat(
 
 
 def solved(own: Float64Array, gamma: Float64Array, delta: Float64Array) -> tuple[Float64Array, Float64Array]:
-    """As it.sol of sva, over the rows."""
+    """Return the solution of sva's it.sol over the rows."""
     likely, spread = gamma.mean(), gamma.var(ddof=1)
     mean, width = delta.mean(), delta.var(ddof=1)
     a, b = (2 * width + mean**2) / width, (mean * width + mean**3) / width
@@ -96,7 +96,7 @@ def solved(own: Float64Array, gamma: Float64Array, delta: Float64Array) -> tuple
 
 @pytest.fixture(scope="module")
 def apart() -> Float64Array:
-    """Twelve columns of three sites that are off and wide in ways of their own, and one that tells the age."""
+    """Return twelve columns of three sites with different shifts and scales, and an age column."""
     random = np.random.default_rng(0)
     age = np.rint(random.normal(50, 10, len(SITES)) + 5 * SITES)
     rows = random.normal(size=(len(SITES), 12)) * random.gamma(2.0, 1.0, (3, 12))[SITES]
@@ -111,7 +111,7 @@ def parts(rows: FloatArray, sites: Int64Array = SITES) -> list[FloatArray]:
 def harmonized(
     federation: Federation, kind: Kind, kept: Covariates | None = None, dtype: str = "float64"
 ) -> tuple[FloatArray, Harmonization]:
-    """What clients hold afterwards, client by client, and what was made known of it."""
+    """Return the harmonized rows of the clients and the public result."""
     found = fit_harmonizing(federation, Harmonizing(kind, kept or Covariates(), ("age",)))
     replies = federation.ask(HandOver(federation.features, dtype))
     return np.concatenate([reply.rows for reply in replies]), found
@@ -131,7 +131,7 @@ def test_equals_combat_of_the_pooled_rows(apart: Float64Array, kind: Kind, kept:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_equals_neurocombat(apart: Float64Array, kind: Kind) -> None:
-    """The reference in Python, where it is installed: it is no dependency."""
+    """Compare with neuroCombat if it is installed; it is no dependency."""
     reference = pytest.importorskip("neuroCombat").neuroCombat
     pandas = pytest.importorskip("pandas")
     for kept in (False, True):
@@ -150,8 +150,8 @@ def test_equals_neurocombat(apart: Float64Array, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_classes_are_kept(apart: Float64Array, kind: Kind) -> None:
-    """What goes with a class stays: as the oracle has it with an indicator of all but the first class."""
+def test_combat_keeps_classes(apart: Float64Array, kind: Kind) -> None:
+    """Differences between classes stay, as in the oracle with indicators of all classes but the first."""
     random = np.random.default_rng(1)
     classes = random.integers(0, 3, len(SITES))
     rows = apart[:, :12] + 3.0 * random.normal(size=(3, 12))[classes]
@@ -163,15 +163,15 @@ def test_classes_are_kept(apart: Float64Array, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_bits_do_not_hang_on_who_shares_a_process(apart: Float64Array, kind: Kind) -> None:
+def test_bits_do_not_depend_on_packing(apart: Float64Array, kind: Kind) -> None:
     one, _ = harmonized(federate(parts(apart)), kind, Covariates((12,)))
     other, _ = harmonized(federate(parts(apart), packing=[1, 2]), kind, Covariates((12,)))
     assert np.array_equal(one, other)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_far_from_zero(apart: Float64Array, kind: Kind) -> None:
-    """Digits are lost to what doubles hold of 1e8, and to nothing else."""
+def test_combat_is_accurate_far_from_zero(apart: Float64Array, kind: Kind) -> None:
+    """Only the digits that doubles lose at 1e8 are lost."""
     far = apart[:, :12] + 1e8
     held, _ = harmonized(federate(parts(far)), kind)
     expected = plain_combat(far - 1e8, SITES, kind)
@@ -179,20 +179,20 @@ def test_far_from_zero(apart: Float64Array, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_single_precision_stays_single_precision(apart: Float64Array, kind: Kind) -> None:
+def test_float32_rows_stay_float32(apart: Float64Array, kind: Kind) -> None:
     rows = apart[:, :12].astype(np.float32)
     held, _ = harmonized(federate(parts(rows)), kind, dtype="float32")
     np.testing.assert_allclose(held, plain_combat(rows.astype(np.float64), SITES, kind), atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_units_do_not_matter(apart: Float64Array, kind: Kind) -> None:
+def test_combat_does_not_depend_on_units(apart: Float64Array, kind: Kind) -> None:
     unit = np.logspace(-9, 9, 12)
     held, _ = harmonized(federate(parts(apart[:, :12] * unit)), kind)
     np.testing.assert_allclose(held / unit, harmonized(federate(parts(apart[:, :12])), kind)[0], atol=1e-9)
 
 
-def test_sites_have_one_mean_and_one_deviation_afterwards(apart: Float64Array) -> None:
+def test_harmonized_sites_have_equal_mean_and_deviation(apart: Float64Array) -> None:
     for kind in ("center", "scale"):
         held, found = harmonized(federate(parts(apart)), kind)
         assert (found.common.middle.shape, found.common.slopes.shape) == ((0,), (0, 13))  # nothing is kept
@@ -204,24 +204,24 @@ def test_sites_have_one_mean_and_one_deviation_afterwards(apart: Float64Array) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_sums_are_told_and_what_is_a_sites_own_stays_there(apart: Float64Array, kind: Kind) -> None:
+def test_only_sums_are_sent_and_site_values_stay_local(apart: Float64Array, kind: Kind) -> None:
     federation = federate(parts(apart))
     harmonized(federation, kind, Covariates((12,)))
-    told = {entry.kind: entry for entry in federation.ledger.entries.values() if entry.direction == "up"}
+    reported = {entry.kind: entry for entry in federation.ledger.entries.values() if entry.direction == "up"}
     sums = {"Within", "Moment", "Products"}
     sums |= {"Dispersion"} if kind != "center" else set()
     sums |= {"Constant"} if kind == "combat" else set()
-    assert sums <= set(told)
-    assert set(told) - sums <= {"Enrolment", "Held"}
+    assert sums <= set(reported)
+    assert set(reported) - sums <= {"Enrolment", "Held"}
     for name in sums:
-        assert told[name].granularity is Granularity.AGGREGATE
-        assert told[name].public is None, "it costs privacy, and the accountant charges it"
+        assert reported[name].granularity is Granularity.AGGREGATE
+        assert reported[name].public is None, "it costs privacy, and the accountant charges it"
     (own,) = (entry for entry in federation.ledger.entries.values() if entry.kind == "OwnEffect")
     assert own.direction == "simulation-only"
 
 
-def test_a_site_of_one_row(apart: Float64Array) -> None:
-    """It lies on the mean; under ComBat it is drawn half-way there at most, and nobody else loses a scale by it."""
+def test_site_of_one_row_is_harmonized(apart: Float64Array) -> None:
+    """Its row moves to the mean, under ComBat at most half-way, and no other site loses its scale."""
     rows, sites = np.vstack([apart, apart[:1] + 9.0]), np.append(SITES, 3)
     for kind in ("center", "scale"):
         held, _ = harmonized(federate(parts(rows, sites)), kind)
@@ -232,16 +232,18 @@ def test_a_site_of_one_row(apart: Float64Array) -> None:
     unit = found.common.deviation
     gamma = (rows[-1] - rows.mean(axis=0)) / unit
     spread = gamma.var(ddof=1)
-    expected = rows[-1] - unit * (spread * gamma + gamma.mean()) / (spread + 1.0)  # sva's postmean of one row
+    expected = rows[-1] - unit * (spread * gamma + gamma.mean()) / (
+        spread + 1.0
+    )  # postmean in sva, for one row
     np.testing.assert_allclose(held[-1], expected, atol=1e-9)
 
 
-def test_of_a_site_of_one_row_variances_stay() -> None:
+def test_site_of_one_row_keeps_its_variances() -> None:
     gamma, delta = np.array([0.5, -1.0, 2.0]), np.array([0.5, 1.0, 4.0])
     np.testing.assert_array_equal(shrunken(gamma, delta, 1)[1], delta)
 
 
-def test_rows_that_are_equal_have_no_variance_wherever_the_common_mean_lies() -> None:
+def test_equal_rows_have_zero_variance() -> None:
     common = Common(
         kind="scale",
         covariates=Covariates(),
@@ -253,20 +255,20 @@ def test_rows_that_are_equal_have_no_variance_wherever_the_common_mean_lies() ->
     )
     mean, variance = own_moments(np.zeros((23, 1)), None, common)
     assert mean[0] == pytest.approx(-0.1)
-    assert variance[0] == 0.0 < np.full(23, 0.1).std()  # which is rounding
+    assert variance[0] == 0.0 < np.full(23, 0.1).std()  # rounding error
 
 
-def test_sites_without_rows_have_no_say(apart: Float64Array) -> None:
+def test_sites_without_rows_change_nothing(apart: Float64Array) -> None:
     for kind in KINDS:
         there, _ = harmonized(federate(parts(apart)), kind)
-        beside, found = harmonized(federate([apart[:0], *parts(apart), apart[:0]]), kind)
-        assert np.array_equal(there, beside)
+        with_empty, found = harmonized(federate([apart[:0], *parts(apart), apart[:0]]), kind)
+        assert np.array_equal(there, with_empty)
         assert not found.effects[0].shift.any()
         assert len(found.effects) == 5
 
 
-def test_columns_of_one_value(apart: Float64Array) -> None:
-    """Everywhere, at one site alone, and at each site another."""
+def test_constant_columns_are_harmonized(apart: Float64Array) -> None:
+    """Columns are constant everywhere, at one site, or with another value at each site."""
     rows = apart.copy()
     rows[:, 0] = 0.1
     rows[SITES == 1, 1] = 7.0
@@ -282,8 +284,8 @@ def test_columns_of_one_value(apart: Float64Array) -> None:
         np.testing.assert_allclose(held[:, 2], SITES.mean(), atol=1e-12)
 
 
-def test_columns_that_all_say_the_same_of_a_site() -> None:
-    """A prior without width: sva divides by it, here the site's own is taken for what it is."""
+def test_identical_columns_are_harmonized_alike() -> None:
+    """The prior has no width: sva divides by it, raydr uses the site's own estimate."""
     column = np.random.default_rng(2).normal(size=60)
     rows, sites = np.column_stack([column, column, column]), np.arange(60) % 3
     held, _ = harmonized(federate(parts(rows, sites)), "combat")
@@ -291,23 +293,23 @@ def test_columns_that_all_say_the_same_of_a_site() -> None:
     assert np.array_equal(held[:, 0], held[:, 1])
 
 
-def test_products_are_of_deviations_from_a_sites_own_means_however_far_it_lies_from_the_others() -> None:
-    """A billion deviations away in feature and covariate: rounding of one is not multiplied by the other."""
+def test_products_are_of_deviations_from_own_site_means() -> None:
+    """Feature and covariate are 10^9 deviations away; their rounding errors are not multiplied."""
     random = np.random.default_rng(3)
     rows = np.rint(2**10 * random.normal(size=(3000, 4))) / 2**10 + [1e8, -1e8, 0.0, 1e6 / 3.0]
     request = ProductsRequest(
         Covariates((3,)), np.full(4, 0.25), np.full(4, 2e8), np.zeros(1), np.array([1e6])
     )
-    told = products(Client(index=0, rows=rows, seed=0), request)
+    reported = products(Client(index=0, rows=rows, seed=0), request)
     seen = rows.astype(np.longdouble)
     seen -= seen.mean(axis=0)
     exact = (seen[:, 3:] * seen).mean(axis=0).astype(np.float64)
-    np.testing.assert_allclose(told.middle, rows[:, 3].mean(), rtol=1e-12)
-    np.testing.assert_allclose(told.across[0], exact, atol=1e-7)
-    np.testing.assert_allclose(told.within[0], exact[3:], atol=1e-7)
+    np.testing.assert_allclose(reported.middle, rows[:, 3].mean(), rtol=1e-12)
+    np.testing.assert_allclose(reported.across[0], exact, atol=1e-7)
+    np.testing.assert_allclose(reported.within[0], exact[3:], atol=1e-7)
 
 
-def test_far_from_zero_slopes_keep_their_digits() -> None:
+def test_slopes_are_accurate_far_from_zero() -> None:
     random = np.random.default_rng(4)
     rows = np.rint(2**10 * random.normal(size=(len(SITES), 4))) / 2**10
     near, far = (
@@ -317,8 +319,8 @@ def test_far_from_zero_slopes_keep_their_digits() -> None:
     np.testing.assert_allclose(far, near, atol=1e-11)
 
 
-def test_a_site_that_goes_against_all_others_is_heard_out() -> None:
-    """Its rows deviate from what is expected by more than any of the others', and no range refuses them."""
+def test_site_with_an_opposite_trend_is_accepted() -> None:
+    """Its rows deviate more than those of all others, and no range refuses them."""
     ages = np.tile([-1.0, 1.0], 50)
     large, small = np.column_stack([ages, ages]), np.array([[-1.0, 1.0], [1.0, -1.0]])
     held, found = harmonized(federate([large, small]), "scale", Covariates((1,)))
@@ -329,30 +331,30 @@ def test_a_site_that_goes_against_all_others_is_heard_out() -> None:
     assert np.isfinite(held).all()
 
 
-def test_rows_of_which_covariates_expect_what_no_row_has_are_heard_out() -> None:
-    """The feature is the difference of two columns that go together, but for a site of two rows."""
+def test_extreme_covariate_predictions_are_accepted() -> None:
+    """The feature is the difference of two correlated columns, except at a site of two rows."""
     random = np.random.default_rng(0)
     first, apart = random.choice([-1.0, 1.0], (2, 4000))
     large = np.column_stack([0.1 * apart, first, first - 0.1 * apart])
     small = np.array([[0.0, 1.0, -1.0], [0.0, -1.0, 1.0]])
     _, found = harmonized(federate([large, small]), "scale", Covariates((1, 2)))
-    rows = np.concatenate([large, small])  # both sites have all but the same means
+    rows = np.concatenate([large, small])  # both sites have nearly equal means
     slopes = np.linalg.lstsq(rows[:, 1:] - rows[:, 1:].mean(axis=0), rows[:, 0] - rows[:, 0].mean())[0]
     np.testing.assert_allclose(found.common.slopes[:, 0], slopes, rtol=1e-2)
     assert abs(small[0, 1:] @ slopes) > 1.5 > 8.0 * np.abs(rows[:, 0]).max()
 
 
-def test_deviations_stay_within_the_ranges_that_are_declared() -> None:
-    """At their edges: a client half of whose rows lie at one end of all ranges and half at the other."""
+def test_deviations_stay_within_declared_ranges() -> None:
+    """Half of a client's rows are at one end of all ranges and half at the other."""
     reach, kept = np.array([3.0, 4.0]), np.array([0.5])
     rows = np.array([[3.0, -4.0, 0.5], [-3.0, 4.0, -0.5]])
     covariates, zero = Covariates((2,)), np.zeros(3)
     request = ProductsRequest(covariates, zero, np.append(reach, kept), np.zeros(1), kept)
-    told, declared = products(Client(index=0, rows=rows, seed=0), request), Products.ranges(request, 2)
+    reported, declared = products(Client(index=0, rows=rows, seed=0), request), Products.ranges(request, 2)
     for name in ("middle", "within", "across"):
-        declared[name].check(name, getattr(told, name))
-    np.testing.assert_array_equal(np.abs(told.within), declared["within"].largest)
-    np.testing.assert_array_equal(np.abs(told.across), declared["across"].largest)
+        declared[name].check(name, getattr(reported, name))
+    np.testing.assert_array_equal(np.abs(reported.within), declared["within"].largest)
+    np.testing.assert_array_equal(np.abs(reported.across), declared["across"].largest)
     common = Common(
         kind="scale",
         covariates=covariates,
@@ -369,8 +371,8 @@ def test_deviations_stay_within_the_ranges_that_are_declared() -> None:
     assert seen[0] == Dispersion.ranges(away, 2)["variance"].largest[0] == 36.0
 
 
-def test_what_has_one_value_inside_of_sites_is_told_by_its_range(apart: Float64Array) -> None:
-    """All zeros, or narrower than a billionth of how far sites lie apart; what is small everywhere is fine."""
+def test_column_constant_within_sites_is_found_by_its_range(apart: Float64Array) -> None:
+    """Columns of zeros, or narrower than 10^-9 of the site distances; columns small everywhere are valid."""
     jitter = 0.01 * np.random.default_rng(5).normal(size=len(SITES))
     for kept in (np.zeros(len(SITES)), 1e9 * SITES + jitter):
         with pytest.raises(DataError, match="'age', which has one value within each"):
@@ -382,8 +384,8 @@ def test_what_has_one_value_inside_of_sites_is_told_by_its_range(apart: Float64A
     np.testing.assert_allclose(held[:, :12], expected[:, :12], atol=1e-9)
 
 
-def test_what_follows_from_the_others_is_named_with_one_of_them(apart: Float64Array) -> None:
-    """Whatever other columns have in common."""
+def test_dependent_covariates_are_named(apart: Float64Array) -> None:
+    """Other covariates may be correlated."""
     random = np.random.default_rng(6)
     free, dose = random.normal(size=(2, len(SITES)))
     alike = free[:, None] + 0.3 * random.normal(size=(len(SITES), 4))
@@ -401,7 +403,7 @@ def test_what_follows_from_the_others_is_named_with_one_of_them(apart: Float64Ar
         )
 
 
-def test_a_column_that_varies_by_rounding_alone_is_left_by_combat(apart: Float64Array) -> None:
+def test_column_constant_up_to_rounding_is_unchanged(apart: Float64Array) -> None:
     rows = apart[:, :12].copy()
     rows[:, 0] = np.where(np.arange(len(SITES)) % 2, 0.3, 0.1 + 0.2)
     held, found = harmonized(federate(parts(rows)), "combat")
@@ -409,7 +411,7 @@ def test_a_column_that_varies_by_rounding_alone_is_left_by_combat(apart: Float64
     assert np.array_equal(held[:, 0], rows[:, 0])
 
 
-def test_a_client_says_which_columns_have_one_value_if_it_has_rows_to_compare() -> None:
+def test_client_reports_constant_columns_if_it_has_two_rows() -> None:
     rows = np.array([[1.0, 2.0, 0.1], [1.0, 3.0, 0.1]])
     request = ConstantRequest(3)
     assert constant(Client(index=0, rows=rows, seed=0), request).votes.tolist() == [1, 0, 1]
@@ -422,14 +424,14 @@ def test_a_client_says_which_columns_have_one_value_if_it_has_rows_to_compare() 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_two_sites_one_of_them_of_two_rows(apart: Float64Array, kind: Kind) -> None:
+def test_two_sites_one_with_two_rows(apart: Float64Array, kind: Kind) -> None:
     chosen = np.r_[:30, 30, 31]
     held, _ = harmonized(federate(parts(apart[chosen, :12], SITES[chosen])), kind)
     np.testing.assert_allclose(held, plain_combat(apart[chosen, :12], SITES[chosen], kind), atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_are_harmonized_alike_however_many_are_taken_at_a_time(
+def test_block_size_does_not_change_harmonized_rows(
     apart: Float64Array, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, _ = harmonized(federate(parts(apart)), kind, Covariates((12,)))
@@ -439,7 +441,7 @@ def test_rows_are_harmonized_alike_however_many_are_taken_at_a_time(
     assert np.array_equal(found.applied(apart, SITES), held)
 
 
-def test_covariates_are_columns_and_indicators_of_all_classes_but_the_first() -> None:
+def test_covariates_are_columns_and_class_indicators() -> None:
     rows, classes = np.arange(6.0).reshape(3, 2), np.array([2, 0, 1])
     assert Covariates().classes == 0
     kept = Covariates((1,), 3)
@@ -453,8 +455,8 @@ def test_covariates_are_columns_and_indicators_of_all_classes_but_the_first() ->
         assert alone.of(rows, None).tolist() == [[1.0], [3.0], [5.0]]
 
 
-def test_requests_say_that_they_read_classes_where_there_are_two_to_tell_apart() -> None:
-    """Of one class nothing is read, and noise on records covers all."""
+def test_requests_declare_that_they_read_classes() -> None:
+    """With one class nothing is read, and noise on records covers everything."""
     for classes in (0, 1, 2):
         kept = Covariates((), classes)
         common = Common(
@@ -472,10 +474,10 @@ def test_requests_say_that_they_read_classes_where_there_are_two_to_tell_apart()
             HarmonizeRows(common),
         ]
         assert [request.reads_classes for request in reading] == [classes == 2] * 3
-    assert HarmonizeRows.sets_state, "a client that is restarted has to be told again"
+    assert HarmonizeRows.sets_state, "a restarted client must receive it again"
 
 
-def test_empirical_bayes_needs_two_columns_that_vary_at_every_site(apart: Float64Array) -> None:
+def test_empirical_bayes_needs_two_varying_columns(apart: Float64Array) -> None:
     rows = apart[:, :4].copy()
     rows[SITES == 1, :2] = 5.0
     _, found = harmonized(federate(parts(rows)), "combat")
@@ -489,8 +491,8 @@ def test_empirical_bayes_needs_two_columns_that_vary_at_every_site(apart: Float6
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_preparation_survives_its_arrays(apart: Float64Array, kind: Kind) -> None:
-    """What sites keep comes back with them, and without it what all have in common."""
+def test_preparation_survives_its_arrays(apart: Float64Array, kind: Kind) -> None:
+    """Adjustments kept at sites are restored; without them only the common part is."""
     classes = np.random.default_rng(1).integers(0, 3, len(SITES))
     own = tuple(classes[site == SITES] for site in range(3))
     _, found = harmonized(federate(parts(apart), classes=own), kind, Covariates((12,), 3))
@@ -522,8 +524,8 @@ def test_a_preparation_survives_its_arrays(apart: Float64Array, kind: Kind) -> N
     assert np.array_equal(plain.applied(holed, SITES), scale_rows(holed, plain.scaling))
 
 
-def test_rows_that_no_site_adjusted_are_scaled_by_what_they_say_themselves() -> None:
-    """As the clients would scale them: what varies by rounding alone, or has no inverse, becomes 0."""
+def test_rows_of_no_site_are_scaled_by_their_own_statistics() -> None:
+    """Scaling is as at clients: columns constant up to rounding, or without an inverse, become 0."""
     from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 
     rows = np.random.default_rng(2).normal(size=(30, 3)) * [1.0, 1e3, 1e-3] + [5.0, 0.0, 1.0]
@@ -541,7 +543,7 @@ def test_rows_that_no_site_adjusted_are_scaled_by_what_they_say_themselves() -> 
     assert not plain.without_harmonizing(still, "minmax")[:, 1].any()
 
 
-def test_what_cannot_be_harmonized_is_refused(apart: Float64Array) -> None:
+def test_unsuitable_tables_are_refused(apart: Float64Array) -> None:
     with pytest.raises(DataError, match="all rows belong to one client"):
         harmonized(federate([apart, apart[:0]]), "center")
     with pytest.raises(DataError, match="Within each site all rows are equal"):
@@ -556,7 +558,7 @@ def test_what_cannot_be_harmonized_is_refused(apart: Float64Array) -> None:
         harmonized(federate(parts(twice)), "center", Covariates((3, 4)))
 
 
-def test_of_many_columns_no_second_table_is_made() -> None:
+def test_harmonizing_many_columns_makes_no_copy() -> None:
     rows = np.random.default_rng(0).normal(size=(120, 20_000)).astype(np.float32)
     sites = np.arange(120) % 3
     federation = federate(parts(rows, sites))
@@ -577,7 +579,7 @@ def test_of_many_columns_no_second_table_is_made() -> None:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Hospitals that measure in ways of their own, with gaps; east has measured no insulin that is worth a name."""
+    """Write a table of hospitals with different scales and missing values; east has almost no insulin values."""
     path = patients(tmp_path_factory.mktemp("table") / "patients.csv")
     lines = path.read_text().splitlines()
     for number, line in enumerate(lines[1:], 1):
@@ -590,7 +592,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def filled(table: Path) -> tuple[Float64Array, Int64Array]:
-    """The rows as clients have them before they are adjusted, and the sites by their names' order."""
+    """Return the rows before the adjustment, and the sites in name order."""
     rows = np.genfromtxt(table, delimiter=",", skip_header=1, usecols=(1, 2, 3, 4))
     sites = np.genfromtxt(table, delimiter=",", skip_header=1, usecols=[0], dtype=np.str_)
     return np.where(np.isnan(rows), np.nanmedian(rows, axis=0), rows), np.unique(sites, return_inverse=True)[
@@ -599,8 +601,8 @@ def filled(table: Path) -> tuple[Float64Array, Int64Array]:
 
 
 @pytest.mark.parametrize("kind", ["center", "scale"])
-def test_a_run_maps_what_somebody_else_had_harmonized(tmp_path: Path, table: Path, kind: Kind) -> None:
-    """Missing values first, then sites, then the scale; the pooled map is of the same rows."""
+def test_run_equals_a_run_of_harmonized_rows(tmp_path: Path, table: Path, kind: Kind) -> None:
+    """The order is missing values, sites, scale; the pooled map is of the same rows."""
     folder = tiny_run(tmp_path / "run", **settings(table, harmonize=kind), compare=["central"])
     rows, sites = filled(table)
     adjusted = rows.copy()
@@ -624,7 +626,7 @@ def test_a_run_maps_what_somebody_else_had_harmonized(tmp_path: Path, table: Pat
         np.testing.assert_allclose(one, two, atol=1e-6)
 
 
-def test_a_run_says_how_far_sites_stood_apart(tmp_path: Path, table: Path) -> None:
+def test_run_reports_site_separation(tmp_path: Path, table: Path) -> None:
     folder = tiny_run(tmp_path / "run", **settings(table, harmonize="combat"))
     run_folder = read_run(folder)
     found = run_folder.data.harmonized
@@ -643,7 +645,7 @@ def test_a_run_says_how_far_sites_stood_apart(tmp_path: Path, table: Path) -> No
     assert entry.direction == "simulation-only"
 
 
-def test_ray_gives_the_same_bits_of_filled_and_harmonized_rows(
+def test_ray_matches_inline_for_filled_and_harmonized_rows(
     cluster: None, tmp_path: Path, table: Path
 ) -> None:
     content = settings(table, harmonize={"kind": "combat", "keep": ["age", "label"]})
@@ -653,7 +655,7 @@ def test_ray_gives_the_same_bits_of_filled_and_harmonized_rows(
         assert (inline / name).read_bytes() == (on_ray / name).read_bytes()
 
 
-def test_masks_hide_the_sums(tmp_path: Path, table: Path) -> None:
+def test_secure_aggregation_hides_harmonizing_sums(tmp_path: Path, table: Path) -> None:
     arrays = []
     for secure in (False, True):
         content = settings(table, harmonize={"kind": "combat", "keep": ["age"]})
@@ -667,8 +669,8 @@ def test_masks_hide_the_sums(tmp_path: Path, table: Path) -> None:
     assert np.array_equal(arrays[0].own["shift"], arrays[1].own["shift"])
 
 
-def test_files_of_the_sites_own_are_harmonized_likewise(tmp_path: Path) -> None:
-    """Columns in another order, one that a site lacks, and classes that the label names."""
+def test_site_files_are_harmonized_like_one_table(tmp_path: Path) -> None:
+    """Cases: another column order, a column that one site lacks, and classes from the label."""
     table = patients(tmp_path / "patients.csv")
     harmonize = {"kind": "scale", "keep": ["diagnosis", "age"]}
     one = tiny_run(tmp_path / "one", **settings(table, harmonize=harmonize))
@@ -689,7 +691,7 @@ def test_files_of_the_sites_own_are_harmonized_likewise(tmp_path: Path) -> None:
     assert found.after == pytest.approx(again.after)
 
 
-def test_an_interrupted_run_goes_on_with_the_same_rows(tmp_path: Path, table: Path) -> None:
+def test_resumed_run_has_the_same_harmonized_rows(tmp_path: Path, table: Path) -> None:
     content = settings(table, harmonize={"kind": "combat", "keep": ["label"]}) | {
         "method": {"kind": "fed-tsne", "landmarks": 5, "rounds": 4, "early_iterations": 5, "iterations": 5},
         "runtime": {"federation": "inline", "checkpoint_every": 2},
@@ -708,7 +710,7 @@ def test_an_interrupted_run_goes_on_with_the_same_rows(tmp_path: Path, table: Pa
         assert (resumed / name).read_bytes() == (straight / name).read_bytes()
 
 
-def test_new_rows_are_adjusted_as_those_of_their_site(tmp_path: Path, table: Path) -> None:
+def test_new_rows_are_adjusted_like_their_site(tmp_path: Path, table: Path) -> None:
     content = settings(table, harmonize="scale") | {
         "method": {"kind": "fed-tsne", "landmarks": 8, "rounds": 2, "early_iterations": 5, "iterations": 5}
     }
@@ -744,8 +746,8 @@ def test_new_rows_are_adjusted_as_those_of_their_site(tmp_path: Path, table: Pat
         placed(table)
 
 
-def test_what_sites_keep_is_known_again_by_themselves_alone(tmp_path: Path, whole: Path) -> None:
-    """The file is of its model and unchanged, or it is refused; and nothing that others have says anything of it."""
+def test_changed_or_foreign_site_adjustments_are_refused(tmp_path: Path, whole: Path) -> None:
+    """The model has no digest of the file."""
     folder, other = (
         tiny_run(tmp_path / kind, **settings(whole, "error", harmonize=kind)) for kind in ("scale", "center")
     )
@@ -768,13 +770,13 @@ def test_what_sites_keep_is_known_again_by_themselves_alone(tmp_path: Path, whol
         assert digest not in card
 
 
-def test_transform_of_a_run_without_harmonizing_asks_for_no_site(tmp_path: Path, table: Path) -> None:
+def test_transform_without_harmonizing_needs_no_site(tmp_path: Path, table: Path) -> None:
     folder = tiny_run(tmp_path / "run", **settings(table))
     with pytest.raises(ScenarioError, match="did not adjust sites to each other"):
         raydr.transform(folder, table, out=tmp_path / "out.csv", site="east")
 
 
-def test_rows_that_are_held_out_are_adjusted_too(tmp_path: Path, table: Path) -> None:
+def test_held_out_rows_are_adjusted(tmp_path: Path, table: Path) -> None:
     content = settings(table, harmonize="scale", holdout=0.25)
     folder = tiny_run(tmp_path / "run", **content, metrics="default")
     held = pq.read_table(folder / "held_out.parquet").to_pylist()
@@ -790,7 +792,7 @@ def test_rows_that_are_held_out_are_adjusted_too(tmp_path: Path, table: Path) ->
         tiny_run(tmp_path / "marked", **marked)
 
 
-def test_a_kept_label_places_no_rows_to_come(tmp_path: Path, table: Path) -> None:
+def test_kept_label_forbids_placing_new_rows(tmp_path: Path, table: Path) -> None:
     content = settings(table, harmonize={"kind": "combat", "keep": ["label"]})
     folder = tiny_run(tmp_path / "run", **content)
     with pytest.raises(ScenarioError, match="new rows have no label"):
@@ -802,10 +804,10 @@ def test_a_kept_label_places_no_rows_to_come(tmp_path: Path, table: Path) -> Non
     )
     raydr.transform(
         centred, table, out=tmp_path / "out.csv"
-    )  # where only the place is adjusted, no label matters
+    )  # if only the place is adjusted, the label is not needed
 
 
-def test_categories_are_kept_by_their_words(tmp_path: Path, table: Path) -> None:
+def test_categories_can_be_kept(tmp_path: Path, table: Path) -> None:
     lines = table.read_text().splitlines()
     smoking = [f"{line},{('no', 'former', 'yes')[row % 3]}" for row, line in enumerate(lines[1:])]
     (tmp_path / "smoking.csv").write_text("\n".join([lines[0] + ",smoker", *smoking]) + "\n")
@@ -822,7 +824,7 @@ def test_categories_are_kept_by_their_words(tmp_path: Path, table: Path) -> None
         tiny_run(tmp_path / "other", **content)
 
 
-def test_scenarios_that_cannot_be(table: Path) -> None:
+def test_invalid_harmonizing_scenarios_are_refused(table: Path) -> None:
     with pytest.raises(ScenarioError, match=r"clients\.partition makes clients that are not sites"):
         tiny_scenario(data__harmonize="center")
     with pytest.raises(ScenarioError, match=r"data\.harmonize would reveal the means that the key hides"):
@@ -832,7 +834,7 @@ def test_scenarios_that_cannot_be(table: Path) -> None:
     assert tiny_scenario(**settings(table, harmonize="none")).data.harmonize is None
 
 
-def test_a_strict_run_refuses_sums_that_nothing_covers(tmp_path: Path) -> None:
+def test_strict_run_refuses_unprotected_sums(tmp_path: Path) -> None:
     lines = [f"{row % 3},{row % 7},{row % 5}" for row in range(60)]
     (tmp_path / "plain.csv").write_text("\n".join(["site,a,b", *lines]) + "\n")
     scenario = tiny_scenario(
@@ -846,7 +848,7 @@ def test_a_strict_run_refuses_sums_that_nothing_covers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("harmonize", ["center", {"kind": "combat", "keep": ["age", "label"]}])
-def test_a_plan_counts_what_harmonizing_sends(tmp_path: Path, table: Path, harmonize: Any) -> None:
+def test_plan_counts_harmonizing_messages(tmp_path: Path, table: Path, harmonize: Any) -> None:
     from raydr.actors.capacity import capacity_at
 
     content = settings(table, harmonize=harmonize)
@@ -858,13 +860,13 @@ def test_a_plan_counts_what_harmonizing_sends(tmp_path: Path, table: Path, harmo
         if entry.kind in kinds
     }
     assert len(ran) >= 3
-    told = {(entry.kind, entry.direction): (entry.count, entry.bytes) for entry in planned.messages}
-    assert {key: told[key] for key in ran} == ran
+    reported = {(entry.kind, entry.direction): (entry.count, entry.bytes) for entry in planned.messages}
+    assert {key: reported[key] for key in ran} == ran
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, table: Path) -> Path:
-    """The same without gaps."""
+    """Return the same table without missing values."""
     path = tmp_path_factory.mktemp("whole") / "patients.csv"
     lines = table.read_text().splitlines()
     cells = [[cell or "50.5" for cell in line.split(",")] for line in lines]
@@ -875,8 +877,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory, table: Path) -> Path:
 NOISE = {"on": "data", "clip": 100.0, "multiplier": 1.0, "stage": "all"}
 
 
-def test_noise_on_records_covers_no_classes(tmp_path: Path, whole: Path) -> None:
-    """Means of class indicators are exact, and so is all that is made of rows which classes have changed."""
+def test_noise_on_records_does_not_cover_classes(tmp_path: Path, whole: Path) -> None:
+    """Means of class indicators are exact, and so are statistics of class-adjusted rows."""
     covered: dict[bool, set[str]] = {}
     for label in (False, True):
         content = settings(whole, "error", harmonize={"kind": "scale", "keep": ["age", *["label"] * label]})
@@ -890,31 +892,31 @@ def test_noise_on_records_covers_no_classes(tmp_path: Path, whole: Path) -> None
         stated = json.loads((folder / "privacy.json").read_text())
         assert (stated["epsilon"] is None) == label
         assert any("Products" in reason for reason in stated["infinite"]) == label
-    # Means come before classes have any part in the rows, distances after.
+    # Means are sent before the rows depend on classes, distances after.
     assert "Moment" in covered[True]
     assert "AnchorDistances" in covered[False] - covered[True]
 
 
 @pytest.mark.parametrize("strict", [True, "sums"])
-def test_a_strict_run_keeps_no_label(tmp_path: Path, whole: Path, strict: bool | str) -> None:
+def test_strict_run_cannot_keep_the_label(tmp_path: Path, whole: Path, strict: bool | str) -> None:
     content = settings(whole, "error", harmonize={"kind": "center", "keep": ["label"]}, features=["age"])
     with pytest.raises(ScenarioError, match="Leave the label out of keep"):
         tiny_run(tmp_path / "run", **content, privacy={"noise": NOISE, "strict": strict})
 
 
-def test_a_client_part_sees_classes_only_where_it_declares_that_it_reads_them() -> None:
-    """What reads them without saying so would be booked as covered by noise on records."""
+def test_client_part_reads_classes_only_if_declared() -> None:
+    """An undeclared read would be recorded as covered by noise on records."""
     rows = np.random.default_rng(0).normal(size=(6, 2))
     federation = federate([rows[:3], rows[3:]], classes=(np.array([0, 1, 0]), np.array([1, 1, 0])))
     for covariates in (Covariates((), 2), Covariates((0,), 0)):
-        told = ProductsRequest(covariates, *np.zeros((2, 2)), *np.zeros((2, covariates.count)))
-        assert told.reads_classes == (covariates.classes > 0)
+        reported = ProductsRequest(covariates, *np.zeros((2, 2)), *np.zeros((2, covariates.count)))
+        assert reported.reads_classes == (covariates.classes > 0)
         host = federation._exchange.transport.hosts[0]  # type: ignore[attr-defined]
-        host.ask(Call(request=told, number=9, round=0, attempt=0, clients=(0,), in_rounds=False))
-        assert (host._clients[0].classes is not None) == told.reads_classes
+        host.ask(Call(request=reported, number=9, round=0, attempt=0, clients=(0,), in_rounds=False))
+        assert (host._clients[0].classes is not None) == reported.reads_classes
 
 
-def test_an_audit_repeats_a_harmonized_run(tmp_path: Path, table: Path) -> None:
+def test_audit_repeats_a_harmonized_run(tmp_path: Path, table: Path) -> None:
     content = settings(table, harmonize={"kind": "combat", "keep": ["label"]})
     folder = tiny_run(tmp_path / "run", **content)
     assert status(["audit", str(folder), "--quiet", "--attack", "trilateration"]) == 0
@@ -929,8 +931,8 @@ def test_bounds_are_of_the_harmonized_rows(tmp_path: Path, table: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_site_that_joins_measures_itself(tmp_path: Path, table: Path, kind: Kind) -> None:
-    """Wherever its rows lie, they come to lie among the others', and it tells nobody what it was off by."""
+def test_joining_site_measures_itself(tmp_path: Path, table: Path, kind: Kind) -> None:
+    """Its rows are adjusted to the others, and its offset stays at the site."""
     lines = table.read_text().splitlines()
     others = [line for line in lines[1:] if not line.startswith("west")]
     (tmp_path / "two.csv").write_text("\n".join([lines[0], *others]) + "\n")
@@ -954,11 +956,13 @@ def test_a_site_that_joins_measures_itself(tmp_path: Path, table: Path, kind: Ki
         raydr.join(folder, file)
         joined = folder / "joined" / str(len(places) + 1)
         places.append(pq.read_table(joined / "embedding.parquet"))
-        told = json.loads((joined / "ledger.json").read_text())
-        assert [entry["direction"] for entry in told if entry["kind"] == "OwnEffect"] == ["simulation-only"]
+        reported = json.loads((joined / "ledger.json").read_text())
+        assert [entry["direction"] for entry in reported if entry["kind"] == "OwnEffect"] == [
+            "simulation-only"
+        ]
         assert json.loads((joined / "data.json").read_text())["harmonized"]["kind"] == kind
     if kind == "combat":
-        return  # which believes a site that is off by the same in all columns more than one that is not
+        return  # it trusts a site with the same offset in all columns more
     for axis in "xy":
         np.testing.assert_allclose(places[0][axis].to_numpy(), places[1][axis].to_numpy(), atol=1e-6)
     arrays = read_model(folder).arrays
@@ -970,13 +974,13 @@ def test_a_site_that_joins_measures_itself(tmp_path: Path, table: Path, kind: Ki
     np.testing.assert_allclose(expected[:, 0], places[0]["x"].to_numpy(), atol=1e-9)
 
 
-def test_no_site_joins_where_the_label_was_kept(tmp_path: Path, table: Path) -> None:
+def test_kept_label_forbids_joining(tmp_path: Path, table: Path) -> None:
     folder = tiny_run(tmp_path / "run", **settings(table, harmonize={"kind": "center", "keep": ["label"]}))
     with pytest.raises(ScenarioError, match=r"the adjustment for the site of .* is unknown"):
         raydr.join(folder, table)
 
 
-def test_estimators_harmonize(tmp_path: Path) -> None:
+def test_estimator_harmonizes_sites(tmp_path: Path) -> None:
     from sklearn.base import clone
 
     FedTSNE: Any = raydr.FedTSNE

@@ -1,4 +1,4 @@
-"""Rows under an isometry key: the same map, and nothing of the features for a server to read."""
+"""Rows under an isometry key: the same map, and the server cannot read features."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def parts_of(federation: Federation) -> Float64Array:
 
 
 @pytest.mark.parametrize("features", [1, 2, 512, 513, 3001])
-def test_distances_stay_and_coordinates_do_not(features: int) -> None:
+def test_key_keeps_distances_and_changes_coordinates(features: int) -> None:
     data = rows(20, features)
     keyed = Isometry(KNOWN, data.mean(axis=0), float(data.std()))(data)
     before, after = squared_distances(data, data), squared_distances(keyed, keyed)
@@ -75,8 +75,8 @@ def test_distances_stay_and_coordinates_do_not(features: int) -> None:
 
 
 @pytest.mark.parametrize("features", [2, 64, 600])
-def test_a_turn_favours_no_direction(features: int) -> None:
-    """Where the first axis goes is uniform on the sphere: its entries have mean 0 and variance 1 / n."""
+def test_rotation_favours_no_direction(features: int) -> None:
+    """The image of the first axis is uniform on the sphere: entries have mean 0 and variance 1 / n."""
     axis = np.eye(1, features)
     zero = np.zeros(features)
     seen = np.concatenate(
@@ -91,7 +91,7 @@ def test_a_turn_favours_no_direction(features: int) -> None:
         assert abs((seen**4).mean() * features**2 - 3 * features / (features + 2)) < 0.25, "as of the sphere"
 
 
-def test_the_shift_is_as_wide_as_the_data_around_their_centre() -> None:
+def test_shift_is_as_wide_as_the_data() -> None:
     drawn = KNOWN.stream("shift").standard_normal(4)
     centre = np.array([1e3, 0.0, -7.0, 2.0])
     moved = Isometry(KNOWN, centre, 3.0)((centre + 3.0 * drawn)[None])
@@ -101,7 +101,7 @@ def test_the_shift_is_as_wide_as_the_data_around_their_centre() -> None:
 @pytest.mark.parametrize(
     ("features", "drawn"), [(512, [("turn",)]), (513, [("turn", 0), ("turn", 1), ("turn", 2)])]
 )
-def test_the_turn_is_uniform_up_to_512_features_and_made_of_three_layers_beyond(
+def test_rotation_is_uniform_up_to_512_features_then_three_layers(
     features: int, drawn: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
@@ -111,7 +111,7 @@ def test_the_turn_is_uniform_up_to_512_features_and_made_of_three_layers_beyond(
     assert asked == [("shift",), *drawn]
 
 
-def test_a_layer_is_random_signs_a_permutation_and_the_cosine_transform() -> None:
+def test_layer_is_signs_permutation_and_cosine_transform() -> None:
     features = 600
     places = np.arange(features)
     cosines = np.sqrt(2.0 / features) * np.cos(np.pi * np.outer(places, places + 0.5) / features)
@@ -126,7 +126,7 @@ def test_a_layer_is_random_signs_a_permutation_and_the_cosine_transform() -> Non
     np.testing.assert_allclose(move(data), turned, atol=1e-10)
 
 
-def test_rows_are_keyed_alike_wherever_they_stand() -> None:
+def test_keyed_row_does_not_depend_on_its_position() -> None:
     data, key = rows(9_000, 2), Isometry(KNOWN, np.zeros(2), 1.0)
     some = [0, 4095, 4096, 8191, 8192, 8999]
     np.testing.assert_allclose(key(data)[some], key(data[some]), rtol=1e-12)
@@ -148,9 +148,9 @@ def test_digits_add_up_to_the_value(values: list[float]) -> None:
     st.integers(1, 6),
     st.integers(0, 100),
 )
-def test_clients_scale_as_the_open_sums_say(offset: float, width: float, clients: int, seed: int) -> None:
-    """Natural sites, empty ones among them, offsets and units: deviation 1 and mean 0, up to double precision."""
-    assume(abs(offset) * 1e-13 < width)  # else rounding alone is as wide as the narrowest column
+def test_keyed_scaling_equals_open_scaling(offset: float, width: float, clients: int, seed: int) -> None:
+    """Cases: natural and empty sites, offsets and units; results have deviation 1 and mean 0."""
+    assume(abs(offset) * 1e-13 < width)  # otherwise rounding is as wide as the narrowest column
     data = rows(seed=seed) * width + offset
     data[:, 1] = offset
     keyed = federate(cut(data, clients, seed))
@@ -182,16 +182,16 @@ def test_digits_are_declared_from_2_80_down_to_2_minus_80() -> None:
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_values_from_2_79_on_are_refused_before_they_are_told(sign: float) -> None:
+def test_values_from_2_79_on_are_refused_by_the_client(sign: float) -> None:
     request, largest = MomentsRequest(2, "none"), sign * np.nextafter(2.0**79, 0.0)
-    told = part_of_moments(Client(index=0, rows=np.array([[largest, 1.0]]), seed=0), request).digits
-    np.testing.assert_array_equal(told.sum(axis=0), [largest, 1.0])
+    reported = part_of_moments(Client(index=0, rows=np.array([[largest, 1.0]]), seed=0), request).digits
+    np.testing.assert_array_equal(reported.sum(axis=0), [largest, 1.0])
     with pytest.raises(DataError, match="too large to be summed under pads: express it in another unit"):
         part_of_moments(Client(index=0, rows=np.array([[1.0, sign * 2.0**79]]), seed=0), request)
 
 
-def test_a_sum_under_pads_is_added_up_from_its_smallest_digit() -> None:
-    """So no digit that decides the rounding is lost: the mean is the exact one, rounded once."""
+def test_padded_sum_starts_at_its_smallest_digit() -> None:
+    """No digit that decides the rounding is lost: the mean is exact and rounded once."""
     values = np.array([[2.0**50], [2.0**-3 + 2.0**-20]])
     federation = federate(list(values[:, None]))
     federation.agree()
@@ -202,7 +202,7 @@ def test_a_sum_under_pads_is_added_up_from_its_smallest_digit() -> None:
 
 
 @pytest.mark.parametrize("scale", ["none", "standard", "unit"])
-def test_what_is_sealed_are_the_moments_of_the_pooled_rows(scale: KeyedScale) -> None:
+def test_sealed_moments_are_of_the_pooled_rows(scale: KeyedScale) -> None:
     """Standard rows are keyed around 0 with unit 1, others around their mean with their mean deviation."""
     data = rows() * [1.0, 0.01, 1.0, 1.0, 1.0] + [0.0, 3.0, 0.0, 0.0, 0.0]
     sealed = key_rows(federate(cut(data, 4, 0)), scale, 0)
@@ -220,7 +220,7 @@ def test_what_is_sealed_are_the_moments_of_the_pooled_rows(scale: KeyedScale) ->
     assert found.unit == pytest.approx(1.0 if standard else np.sqrt((deviation**2).mean()), rel=1e-9)
 
 
-def test_the_sealed_scaling_opens_for_its_run_alone() -> None:
+def test_sealed_scaling_opens_only_in_its_run() -> None:
     hosted = [HostedClient(0, rows(), fingerprint(rows()))]
     host = ClientHost(hosted=hosted, seed=0, run="this run", host_secrets=known(hosted))
     federation = federation_over(InlineTransport([host]), 1, seed=0, run="this run")
@@ -244,7 +244,7 @@ def test_clients_that_scaled_by_different_sums_are_refused(monkeypatch: pytest.M
         key_rows(federation, "standard", 0)
 
 
-def test_a_client_that_comes_later_keys_its_rows_as_the_others() -> None:
+def test_joining_client_keys_rows_like_the_others() -> None:
     data = rows()
     federation = federate([data, rows(seed=1)])
     sealed = key_rows(federation, "unit", 0)
@@ -252,18 +252,18 @@ def test_a_client_that_comes_later_keys_its_rows_as_the_others() -> None:
     key_alike(later, KeyAlike(sealed, "unit"))
     np.testing.assert_allclose(later.rows, parts_of(federation)[: len(data)], atol=1e-12)
     assert KeyAlike.sets_state
-    assert KeyRows.sets_state, "a client that is restarted has to be told again"
+    assert KeyRows.sets_state, "a restarted client must receive it again"
 
 
-def test_a_client_that_hides_no_anchors_tells_none() -> None:
-    """And one that hides some tells no more than it is asked for."""
+def test_client_without_keyed_anchors_sends_none() -> None:
+    """A client with keyed anchors sends only the requested ones."""
     client = Client(index=0, rows=rows(), seed=0)
     assert disclose(client, DiscloseRequest(1, 5)).rows.shape == (0, 5)
     client.reserve = rows(4, seed=3)
     np.testing.assert_array_equal(disclose(client, DiscloseRequest(3, 5)).rows, client.reserve[:3])
 
 
-def test_what_only_clients_can_read_is_declared_so() -> None:
+def test_client_only_messages_are_declared() -> None:
     blind = Blind(np.zeros((5, 5), np.int64), 0, (), 1)
     declared = Keyed.ranges(KeyRows(5, "none", blind, blind, np.zeros((0, 2), np.int64)), 9)["scaling"]
     assert declared.sealed
@@ -271,14 +271,14 @@ def test_what_only_clients_can_read_is_declared_so() -> None:
 
 
 @pytest.mark.parametrize("scale", ["none", "standard", "unit"])
-def test_all_scales_but_that_of_extremes_are_keyed(scale: Any) -> None:
+def test_all_scales_except_minmax_can_be_keyed(scale: Any) -> None:
     assert keyed_scale(scale) == scale
     with pytest.raises(ScenarioError, match=r"does not work with data\.scale minmax"):
         keyed_scale("minmax")
 
 
 @pytest.mark.parametrize("scale", ["none", "unit"])
-def test_other_scales(scale: Any) -> None:
+def test_other_scales_keep_the_distances_of_plain_scaling(scale: Any) -> None:
     data = rows()
     keyed, plain = federate(cut(data, 4, 0)), federate(cut(data, 4, 0))
     key_rows(keyed, scale, 0)
@@ -287,8 +287,8 @@ def test_other_scales(scale: Any) -> None:
     np.testing.assert_allclose(squared_distances(after, after), squared_distances(before, before), atol=1e-9)
 
 
-def test_what_the_server_adds_up_is_uniform_and_the_pads_are_never_the_same() -> None:
-    """Of one total, from clients all of whose values are zero: without pads it would be zero."""
+def test_padded_summands_are_uniform_with_new_pads() -> None:
+    """All values are zero, so without pads the total would be zero."""
     federation = federate([np.zeros((3, 2000)), np.zeros((2, 2000))])
     federation.agree()
     request = MomentsRequest(2000, "none")
@@ -303,7 +303,7 @@ def test_what_the_server_adds_up_is_uniform_and_the_pads_are_never_the_same() ->
     np.testing.assert_array_equal(totals["digits"], own + other)
 
 
-def test_a_padded_sum_is_read_by_nobody_who_should_not() -> None:
+def test_padded_sum_is_unreadable_without_the_pads() -> None:
     federation = federate([rows(), rows()])
     with pytest.raises(TypeError, match="the server cannot read its sum"):
         federation.sum(MomentsRequest(5, "none"))
@@ -318,7 +318,7 @@ def test_constant_data_are_refused(tmp_path: Path) -> None:
         key_rows(federate([np.full((3, 2), 1e30), np.ones((4, 2))]), "standard", 0)
 
 
-def test_anchors_are_told_under_the_key_alone() -> None:
+def test_anchors_are_sent_only_under_the_key() -> None:
     anchors = rows(8, seed=9)
     federation = federate([rows(), rows(seed=1)], reserve=anchors)
     assert federation.public is None
@@ -335,7 +335,7 @@ def test_anchors_are_told_under_the_key_alone() -> None:
 
 
 def test_sense_recovers_the_same_geometry() -> None:
-    """P3's exchange with anchors that the server never sees: distances between records are as without the key."""
+    """P3 with hidden anchors: distances between records are as without the key."""
     data, anchors = rows(), rows(6, seed=9)
     plain, keyed = federate(cut(data, 3, 0), public=anchors), federate(cut(data, 3, 0), reserve=anchors)
     key_rows(keyed, "none", len(anchors))
@@ -356,7 +356,7 @@ def test_sense_recovers_the_same_geometry() -> None:
         ({"method": {"kind": "sense", "geometry": "hyperbolic"}}, "distance to the origin"),
     ],
 )
-def test_what_a_key_cannot_hide_is_refused(sections: dict[str, Any], message: str) -> None:
+def test_settings_that_break_the_key_are_refused(sections: dict[str, Any], message: str) -> None:
     with pytest.raises(ScenarioError, match=f"privacy.isometry_key: .*{message}"):
         tiny_scenario(**KEY, **sections)
 
@@ -371,22 +371,22 @@ def test_what_a_key_cannot_hide_is_refused(sections: dict[str, Any], message: st
     ],
     ids=lambda method: method["kind"],
 )
-def test_a_keyed_run_and_new_rows_on_its_map(tmp_path: Path, method: dict[str, Any]) -> None:
-    """No file of the run folder tells shift or factor of a feature."""
+def test_keyed_run_places_new_rows(tmp_path: Path, method: dict[str, Any]) -> None:
+    """No file of the run folder has the shift or factor of a feature."""
     content = tiny() | {"method": method, "privacy": {"isometry_key": True}}
     content["data"] = {"source": "iris", "scale": "standard"}
     result = raydr.run(content, out=tmp_path / "run")
     run = read_run(result.folder)
-    told = [entry for entry in run.ledger if entry.direction == "up" and not entry.public]
-    assert told
-    assert all(entry.keyed for entry in told), "nothing was told of the rows before they were keyed"
+    reported = [entry for entry in run.ledger if entry.direction == "up" and not entry.public]
+    assert reported
+    assert all(entry.keyed for entry in reported), "no message about rows was sent before they were keyed"
     with np.load(result.folder / "model" / "arrays.npz") as arrays:
         assert KEYED in arrays.files
-        # An encoder has a shift and a factor of its own, of features that are turned.
+        # An encoder has its own shift and factor, of rotated features.
         assert "shift" not in arrays.files or method["kind"] == "fedne"
 
 
-def test_new_rows_are_placed_by_those_who_have_the_secret(
+def test_placing_rows_in_a_keyed_run_needs_the_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     method = {

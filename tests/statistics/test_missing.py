@@ -1,4 +1,4 @@
-"""Missing values are filled in by what the pooled rows would give, whoever holds which of them, and no row leaves."""
+"""Missing values are filled with the statistics of the pooled rows, for every partition; no row leaves its client."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NORTH = slice(0, 20)
 
 @pytest.fixture(scope="module")
 def holed() -> Float64Array:
-    """Rows far from zero, near it, tied, constant, in an even and in an odd number, a fifth of them missing."""
+    """Return rows far from and near zero, tied and constant, in even and odd number, a fifth missing."""
     random = np.random.default_rng(0)
     rows = np.column_stack(
         [
@@ -58,21 +58,21 @@ def holed() -> Float64Array:
         ]
     )
     rows[random.random(rows.shape) < 0.2] = np.nan
-    rows[1:, 5] = np.nan  # one row alone has it
+    rows[1:, 5] = np.nan  # only one row has it
     rows[0] = [1e8, 0.0, 0.0, 7.5, 1.0, -3.25]
     return rows
 
 
 def fitted(parts: list[FloatArray], by: Filling) -> tuple[Float64Array, FloatArray]:
-    """What fills each feature, and the rows that clients hold afterwards."""
+    """Return the filling values and the rows of the clients afterwards."""
     federation = federate(parts)
     values = fit_filling(federation, by)
     request = HandOver(parts[0].shape[1], parts[0].dtype.name)
     return values, np.concatenate([reply.rows for reply in federation.ask(request)])
 
 
-def test_the_mean_is_exact_far_from_zero() -> None:
-    """A sum of values of 1e15 is rounded by several; the second pass sums their deviations from the first mean."""
+def test_mean_is_exact_far_from_zero() -> None:
+    """Sums of values of 1e15 are rounded; a second pass sums deviations from the first mean."""
     random = np.random.default_rng(3)
     rows = 1e15 + random.integers(0, 50, (1000, 8)).astype(np.float64)
     exact = [float(sum(map(Fraction, column.tolist())) / len(rows)) for column in rows.T]
@@ -81,7 +81,7 @@ def test_the_mean_is_exact_far_from_zero() -> None:
 
 @pytest.mark.parametrize("partition", PARTITIONS)
 @pytest.mark.parametrize("by", FILLINGS)
-def test_equals_numpy_on_pooled_rows(holed: Float64Array, by: Filling, partition: str) -> None:
+def test_filling_equals_numpy_on_pooled_rows(holed: Float64Array, by: Filling, partition: str) -> None:
     parts = PARTITIONS[partition](holed)
     values, held = fitted(parts, by)
     expected = POOLED[by](holed, axis=0)
@@ -93,7 +93,7 @@ def test_equals_numpy_on_pooled_rows(holed: Float64Array, by: Filling, partition
 
 
 @pytest.mark.parametrize("by", FILLINGS)
-def test_bits_do_not_hang_on_who_holds_what(holed: Float64Array, by: Filling) -> None:
+def test_bits_do_not_depend_on_the_partition(holed: Float64Array, by: Filling) -> None:
     packed = federate(cut(holed, 7, 2), packing=[2, 4, 1])
     assert np.array_equal(fit_filling(packed, by), fitted(cut(holed, 7, 2), by)[0])
     if by == "median":
@@ -101,7 +101,7 @@ def test_bits_do_not_hang_on_who_holds_what(holed: Float64Array, by: Filling) ->
 
 
 @pytest.mark.parametrize("by", FILLINGS)
-def test_single_precision_stays_single_precision(holed: Float64Array, by: Filling) -> None:
+def test_float32_rows_stay_float32(holed: Float64Array, by: Filling) -> None:
     rows = holed[:, :4].astype(np.float32)
     values, held = fitted(cut(rows, 5, 0), by)
     assert held.dtype == np.float32
@@ -109,7 +109,7 @@ def test_single_precision_stays_single_precision(holed: Float64Array, by: Fillin
 
 
 @pytest.mark.parametrize("by", FILLINGS)
-def test_a_feature_that_nobody_has_is_refused(holed: Float64Array, by: Filling) -> None:
+def test_feature_without_values_is_refused(holed: Float64Array, by: Filling) -> None:
     rows = holed.copy()
     rows[:, 2] = np.nan
     with pytest.raises(DataError, match=r"Feature number 2 \(the first is 0\) has no value at any client"):
@@ -117,16 +117,16 @@ def test_a_feature_that_nobody_has_is_refused(holed: Float64Array, by: Filling) 
 
 
 @pytest.mark.parametrize("by", FILLINGS)
-def test_only_sums_are_told(holed: Float64Array, by: Filling) -> None:
+def test_only_sums_are_sent(holed: Float64Array, by: Filling) -> None:
     federation = federate(cut(holed, 4, 1))
     fit_filling(federation, by)
-    told = {entry.kind: entry for entry in federation.ledger.entries.values() if entry.direction == "up"}
+    reported = {entry.kind: entry for entry in federation.ledger.entries.values() if entry.direction == "up"}
     expected = {"mean": {"Present", "Within"}, "median": {"Below"}}[by]
-    assert expected <= set(told)
+    assert expected <= set(reported)
     for kind in expected:
-        assert told[kind].granularity is Granularity.AGGREGATE
-        assert told[kind].public is None
-    assert set(told) - expected <= {"Enrolment", "Done"}
+        assert reported[kind].granularity is Granularity.AGGREGATE
+        assert reported[kind].public is None
+    assert set(reported) - expected <= {"Enrolment", "Done"}
 
 
 def test_two_sums_give_the_mean_and_65_the_median(holed: Float64Array) -> None:
@@ -139,7 +139,7 @@ def test_two_sums_give_the_mean_and_65_the_median(holed: Float64Array) -> None:
         assert (entry.count, entry.bytes) == (sums * clients, sums * clients * values * 6 * 8)
 
 
-def test_the_first_feature_without_values_is_named_and_no_median_is_minus_zero(holed: Float64Array) -> None:
+def test_first_empty_feature_is_named_and_no_median_is_minus_zero(holed: Float64Array) -> None:
     rows = holed.copy()
     rows[:, [1, 4]] = np.nan
     for by in FILLINGS:
@@ -147,11 +147,11 @@ def test_the_first_feature_without_values_is_named_and_no_median_is_minus_zero(h
             fit_filling(federate(cut(rows, 3, 0)), by)
     values, _ = fitted([np.array([[-0.0, -0.0], [-0.0, 0.0]])], "median")
     assert not np.signbit(values).any()
-    assert FillRows.sets_state, "a client that is restarted has to be told again"
+    assert FillRows.sets_state, "a restarted client must receive it again"
 
 
 @pytest.mark.parametrize("scale", ["none", "standard", "minmax", "unit"])
-def test_rows_are_filled_in_before_they_are_scaled(holed: Float64Array, scale: Any) -> None:
+def test_rows_are_filled_before_scaling(holed: Float64Array, scale: Any) -> None:
     parts = cut(holed[:, :4], 4, 1)
     federation = federate(parts)
     values = fit_filling(federation, "median")
@@ -169,7 +169,7 @@ def matrix(table: Path) -> Float64Array:
 
 
 @pytest.mark.parametrize("by", FILLINGS)
-def test_a_run_says_what_it_filled_in(tmp_path: Path, by: Filling) -> None:
+def test_run_reports_filled_values(tmp_path: Path, by: Filling) -> None:
     table = patients(tmp_path / "patients.csv")
     folder = tiny_run(tmp_path / "run", **settings(table, by))
     rows, found = matrix(table), read_run(folder).data
@@ -187,8 +187,8 @@ def test_a_run_says_what_it_filled_in(tmp_path: Path, by: Filling) -> None:
     np.testing.assert_allclose(read_model(folder).arrays["fill"], POOLED[by](rows, axis=0), rtol=1e-14)
 
 
-def test_filled_rows_are_mapped_as_if_they_had_been_whole(tmp_path: Path) -> None:
-    """The same bits as of a table that somebody else had filled in by the pooled median."""
+def test_filled_rows_are_mapped_like_complete_rows(tmp_path: Path) -> None:
+    """The bits equal those of a table filled with the pooled median beforehand."""
     table = patients(tmp_path / "patients.csv")
     rows = matrix(table)
     whole = np.where(np.isnan(rows), np.nanmedian(rows, axis=0), rows)
@@ -203,7 +203,7 @@ def test_filled_rows_are_mapped_as_if_they_had_been_whole(tmp_path: Path) -> Non
     assert json.loads((one / "metrics.json").read_text()) == json.loads((other / "metrics.json").read_text())
 
 
-def test_new_rows_are_filled_in_by_the_same_values(tmp_path: Path) -> None:
+def test_new_rows_are_filled_by_the_values_of_the_run(tmp_path: Path) -> None:
     table = patients(tmp_path / "patients.csv")
     folder = tiny_run(tmp_path / "run", **settings(table), metrics="default")
     fill = read_model(folder).arrays["fill"]
@@ -221,10 +221,10 @@ def test_new_rows_are_filled_in_by_the_same_values(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spelt", ["Insulin", "in sulin", "INSULIN_"])
-def test_a_misspelt_column_is_refused_and_not_filled_in(
+def test_misspelt_column_is_refused_not_filled(
     tmp_path: Path, spelt: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A name that differs in case or signs alone is the column; one that is not there at all is filled in, and said."""
+    """A column name that differs only in case or signs is refused; an absent column is filled with a notice."""
     folder = tiny_run(tmp_path / "run", **settings(patients(tmp_path / "patients.csv")))
     new, out = tmp_path / "new.csv", tmp_path / "placed.csv"
     for header in (f"age,bmi,{spelt},pulse", f"{spelt},pulse"):
@@ -239,7 +239,7 @@ def test_a_misspelt_column_is_refused_and_not_filled_in(
     assert "The absent columns are filled in like missing values: 'insulin'" in caplog.text
 
 
-def test_words_do_not_have_a_column_filled_in(tmp_path: Path) -> None:
+def test_text_columns_do_not_fill_absent_columns(tmp_path: Path) -> None:
     """Sites agree on columns where text is mapped, and one that a site lacks is refused unless values are filled in."""
     for site, header in (("north", "kind,x,y"), ("south", "kind,x")):
         rows = ["uv"[row % 2] + f",{row % 7},{row % 5}"[: 2 * header.count(",")] for row in range(20)]
@@ -251,7 +251,7 @@ def test_words_do_not_have_a_column_filled_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("edits_accepted")
-def test_a_model_without_what_fills_is_refused(tmp_path: Path) -> None:
+def test_model_without_filling_values_is_refused(tmp_path: Path) -> None:
     table = patients(tmp_path / "patients.csv")
     folder = tiny_run(tmp_path / "run", **settings(table))
     file = folder / "model" / "arrays.npz"
@@ -268,7 +268,7 @@ def test_a_model_without_what_fills_is_refused(tmp_path: Path) -> None:
         raydr.transform(folder, table, out=tmp_path / "out.csv")
 
 
-def test_rows_that_are_held_out_may_lack_values(tmp_path: Path) -> None:
+def test_held_out_rows_may_lack_values(tmp_path: Path) -> None:
     table = patients(tmp_path / "patients.csv")
     folder = tiny_run(tmp_path / "run", **settings(table, holdout=0.25), metrics="default")
     held = pq.read_table(folder / "held_out.parquet")
@@ -279,7 +279,7 @@ def test_rows_that_are_held_out_may_lack_values(tmp_path: Path) -> None:
     )
 
 
-def test_a_run_that_was_interrupted_goes_on_with_the_same_values(tmp_path: Path) -> None:
+def test_resumed_run_fills_the_same_values(tmp_path: Path) -> None:
     content = settings(patients(tmp_path / "patients.csv")) | {
         "method": {"kind": "fed-tsne", "landmarks": 5, "rounds": 4, "early_iterations": 5, "iterations": 5},
         "runtime": {"federation": "inline", "checkpoint_every": 2},
@@ -298,7 +298,7 @@ def test_a_run_that_was_interrupted_goes_on_with_the_same_values(tmp_path: Path)
         assert (resumed / name).read_bytes() == (straight / name).read_bytes()
 
 
-def test_masks_hide_the_sums_that_fill(tmp_path: Path) -> None:
+def test_secure_aggregation_hides_filling_sums(tmp_path: Path) -> None:
     table = patients(tmp_path / "patients.csv")
     fills = []
     for secure in (False, True):
@@ -310,7 +310,7 @@ def test_masks_hide_the_sums_that_fill(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("listed", [False, True])
-def test_a_column_that_one_site_does_not_have_is_missing_there(tmp_path: Path, listed: bool) -> None:
+def test_column_absent_at_one_site_is_missing_there(tmp_path: Path, listed: bool) -> None:
     table = patients(tmp_path / "patients.csv")
     pooled = settings(table, features=["age", "bmi", "insulin", "pulse"])
     one = tiny_run(tmp_path / "one", **pooled)
@@ -342,7 +342,7 @@ def test_without_filling_sites_must_have_the_same_columns(tmp_path: Path) -> Non
         )
 
 
-def test_a_column_without_any_value_is_refused_by_name(tmp_path: Path) -> None:
+def test_column_without_values_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_text("a,b,c\n1,,2\n3,,\n,,4\n")
     with pytest.raises(DataError, match="no value at all in 'b'"):
         load(path=tmp_path / "empty.csv", missing="mean")
@@ -354,7 +354,7 @@ def test_a_missing_identity_is_not_filled_in(tmp_path: Path) -> None:
         load(path=tmp_path / "x.csv", label="kind", client="site", id_column="number", missing="mean")
 
 
-def test_rows_without_a_label_are_a_class_of_their_own(tmp_path: Path) -> None:
+def test_rows_without_a_label_are_their_own_class(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("kind,a,b\nx,2,0\n,2.5,1\ny,3,2\n,,3\n")
     table = load(path=tmp_path / "x.csv", label="kind", missing="median")
     assert table.labels is not None
@@ -364,24 +364,24 @@ def test_rows_without_a_label_are_a_class_of_their_own(tmp_path: Path) -> None:
         load(path=tmp_path / "x.csv", label="kind")
 
 
-def test_a_site_without_any_label_is_mapped_with_those_that_have_some(tmp_path: Path) -> None:
+def test_site_without_labels_is_mapped_with_the_others(tmp_path: Path) -> None:
     for site, kinds in (("north", "xy" * 6), ("south", " " * 12)):
         lines = [f"{kind.strip()},{i},{i * i % 7}" for i, kind in enumerate(kinds)]
         (tmp_path / f"{site}.csv").write_text("\n".join(["kind,a,b", *lines]) + "\n")
     taken = own_data(tmp_path, label="kind")
-    said = {fact.name: fact.text for fact in taken.facts}
-    assert said["Label"] == f"kind: {NO_LABEL} 12, x 6, y 6"
+    message = {fact.name: fact.text for fact in taken.facts}
+    assert message["Label"] == f"kind: {NO_LABEL} 12, x 6, y 6"
     assert taken.scenario.data.missing == "median"
 
 
-def test_what_would_tell_what_a_key_hides_is_refused() -> None:
+def test_filling_that_reveals_keyed_rows_is_refused() -> None:
     with pytest.raises(
         ScenarioError, match=r"the median of features that the key hides: set\W+data.missing to drop"
     ):
         tiny_scenario(data__missing="median", privacy__isometry_key=True, method={"kind": "fedne"})
 
 
-def test_a_strict_run_refuses_sums_that_nothing_covers(tmp_path: Path) -> None:
+def test_strict_run_refuses_unprotected_sums(tmp_path: Path) -> None:
     noise = {"on": "gradient", "epsilon": 5.0}
     table = patients(tmp_path / "patients.csv")
     content = settings(table) | {
@@ -394,7 +394,7 @@ def test_a_strict_run_refuses_sums_that_nothing_covers(tmp_path: Path) -> None:
         tiny_run(tmp_path / "run", **content)
 
 
-def test_a_plan_counts_what_filling_sends(tmp_path: Path) -> None:
+def test_plan_counts_filling_messages(tmp_path: Path) -> None:
     table = patients(tmp_path / "patients.csv")
     from raydr.actors.capacity import capacity_at
 
@@ -405,11 +405,11 @@ def test_a_plan_counts_what_filling_sends(tmp_path: Path) -> None:
         if entry.kind in ("Below", "BelowRequest", "FillRows")
     }
     assert len(ran) == 3
-    told = {(entry.kind, entry.direction): (entry.count, entry.bytes) for entry in planned.messages}
-    assert {key: told[key] for key in ran} == ran
+    reported = {(entry.kind, entry.direction): (entry.count, entry.bytes) for entry in planned.messages}
+    assert {key: reported[key] for key in ran} == ran
 
 
-def test_an_audit_repeats_a_run_with_missing_values(tmp_path: Path) -> None:
+def test_audit_repeats_a_run_with_missing_values(tmp_path: Path) -> None:
     folder = tiny_run(tmp_path / "run", **settings(patients(tmp_path / "patients.csv")))
     assert status(["audit", str(folder), "--quiet", "--attack", "trilateration"]) == 0
 
