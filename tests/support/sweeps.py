@@ -1,4 +1,4 @@
-"""Sweeps that run in seconds, and one who runs trials without Tune: for tests of what surrounds it."""
+"""Sweeps that run in seconds, and trials without Tune: for tests of the code around it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from raydr.tune.schema import Sweep
 from raydr.tune.trials import Trial
 
 SPACE = {"method.landmarks": [12, 24], "clients.count": [3, 200]}
-"""Of whose points those with 200 clients fail: iris has 150 rows."""
+"""The points with 200 clients fail: iris has 150 rows."""
 TIMED = ("seconds", "peak_memory_bytes")
-"""Measures that no two runs share."""
+"""Measures that differ between equal runs."""
 
 
 def tiny_sweep(**more: Any) -> Sweep:
@@ -29,13 +29,16 @@ def tiny_sweep(**more: Any) -> Sweep:
 
 
 class Interrupted(KeyboardInterrupt):
-    """As if the driver had been told to end."""
+    """The driver was interrupted."""
 
 
-def inline(monkeypatch: pytest.MonkeyPatch, *, dies_after: int | None = None) -> list[str]:
-    """Have sweeps run their trials here, without Ray, one after the other; returns the names of those that ran.
+def inline(
+    monkeypatch: pytest.MonkeyPatch, *, dies_after: int | None = None, reports: bool = True
+) -> list[str]:
+    """Run trials of sweeps here, without Ray, one after the other; return the names of those that ran.
 
-    ``dies_after`` so many trials came whole, before anybody hears of the last one.
+    After ``dies_after`` trials the driver dies, before the last one is recorded. Without ``reports`` no trial gets
+    its page.
     """
     import raydr.actors.cluster as cluster
     import raydr.tune.execution as execution
@@ -48,16 +51,16 @@ def inline(monkeypatch: pytest.MonkeyPatch, *, dies_after: int | None = None) ->
         while (trial := trials.next()) is not None:
             ran.append(trial.name)
             trials.started(trial)
-            told = run_trial(
+            report = run_trial(
                 execution.dump_json(trial.scenario),
                 data_dir=data_dir,
-                report=size.report,
+                report=reports and size.report,
                 by_round=None,
                 deliver=_to(work, trial),
             )
             if dies_after is not None and len(ran) == dies_after:
                 raise Interrupted
-            trials.ended(trial, told, 1.0)
+            trials.ended(trial, report, 1.0)
 
     monkeypatch.setattr(cluster, "connected", lambda address=None: nullcontext())
     monkeypatch.setattr(execution, "execute", execute)
@@ -70,7 +73,7 @@ def _to(work: SweepWork, trial: Trial) -> Callable[[Packed], None]:
 
 
 def table(folder: Path, name: str = "trials.parquet") -> list[Mapping[str, Any]]:
-    """Rows of a table of a sweep, without what no two runs share."""
+    """Return the rows of a table of a sweep, without the measures that differ between equal runs."""
     import pyarrow.parquet as pq
 
     found = pq.read_table(folder / name).to_pylist()
@@ -80,7 +83,7 @@ def table(folder: Path, name: str = "trials.parquet") -> list[Mapping[str, Any]]
 
 
 def left_behind(folder: Path) -> Path:
-    """The incomplete folder of a sweep that was to come to ``folder``."""
+    """Return the incomplete folder of a sweep into ``folder``."""
     (found,) = folder.parent.glob(f"{folder.name}.incomplete-*")
     return found
 

@@ -1,4 +1,4 @@
-"""What all trials of a sweep cost together: composed, shown, and bounded before the first one starts."""
+"""The total privacy cost of a sweep: composed, shown, and bounded before the first trial."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ DELTA = 1e-5
 
 
 def private(**more: Any) -> Any:
-    """A sweep of two runs that are private as a whole, at epsilon 1 and 2."""
+    """Return a sweep of two private runs, at epsilon 1 and 2."""
     base = tiny() | {
         "data": {"source": "iris", "scale": "none"},
-        "method": {"kind": "private-map", "epsilon": 1.0, "clip": 10.0, "per": "client", "iterations": 10},
+        "method": {"kind": "private-map", "epsilon": 1.0, "clip": 10.0, "per": "client", "iterations": 5},
         "privacy": {"strict": True},
     }
     content = {
@@ -40,7 +40,7 @@ def private(**more: Any) -> Any:
 
 
 def gaussian(*epsilons: float) -> float:
-    """Epsilon of runs together, from their noise multipliers, by the accountant."""
+    """Return the epsilon of runs together, from their noise multipliers, by the accountant."""
     charges = {
         Charge(kind=f"run {number}", deviation=multiplier, sensitivity=1.0): 1
         for number, multiplier in enumerate(gaussian_multiplier(epsilon, DELTA) for epsilon in epsilons)
@@ -49,22 +49,22 @@ def gaussian(*epsilons: float) -> float:
 
 
 class TestComposed:
-    def test_it_is_the_accountants_epsilon_of_all_releases(self) -> None:
+    def test_the_total_is_the_accountants_epsilon_of_all_releases(self) -> None:
         costs = [RunCost(epsilon, epsilon, DELTA, "record", "zero-out") for epsilon in (0.5, 1.0, 4.0)]
         assert composed(costs, DELTA).epsilon == pytest.approx(gaussian(0.5, 1.0, 4.0), rel=1e-6)
 
-    def test_a_run_alone_costs_itself(self) -> None:
+    def test_a_single_run_costs_its_own_epsilon(self) -> None:
         for epsilon in (0.1, 1.0, 8.0):
             assert composed(
                 [RunCost(epsilon, epsilon, DELTA, "record", "zero-out")], DELTA
             ).epsilon == pytest.approx(epsilon, rel=1e-6)
 
-    def test_each_run_is_read_at_its_own_delta(self) -> None:
+    def test_each_run_has_its_own_delta(self) -> None:
         strict = composed([RunCost(1.0, 1.0, 1e-9, "record", "zero-out")], DELTA)
         assert strict.epsilon is not None
         assert strict.epsilon < 0.9
 
-    def test_a_run_without_an_epsilon_leaves_the_total_without_one(self) -> None:
+    def test_the_total_has_no_epsilon_if_a_run_has_none(self) -> None:
         costs = [
             RunCost(epsilon, spent, DELTA, "record", "zero-out")
             for epsilon, spent in ((1.0, 1.0), (None, 2.0))
@@ -75,7 +75,7 @@ class TestComposed:
         assert "have no epsilon, because 1 of them has none" in total.words
 
     @pytest.mark.parametrize(("unit", "relation"), [("client", "zero-out"), ("record", "replace-one")])
-    def test_claims_of_other_units_or_relations_are_not_added_up(self, unit: Any, relation: Any) -> None:
+    def test_claims_of_other_units_or_relations_are_not_added(self, unit: Any, relation: Any) -> None:
         one, other = (
             RunCost(1.0, 1.0, DELTA, *claim) for claim in (("record", "zero-out"), (unit, relation))
         )
@@ -83,7 +83,7 @@ class TestComposed:
         assert (total.epsilon, total.accounted, total.infinite) == (None, None, 0)
         assert "their units or relations differ" in total.words
 
-    def test_runs_that_release_nothing_cost_nothing(self) -> None:
+    def test_runs_without_releases_cost_nothing(self) -> None:
         total = composed(costs=[RunCost(0.0, 0.0, DELTA, None, None)] * 3, delta=DELTA)
         assert (total.epsilon, total.unfinished) == (0.0, 0)
 
@@ -126,7 +126,7 @@ class TestComposed:
             ),
         ],
     )
-    def test_what_the_total_is_for_people(
+    def test_the_words_for_a_total(
         self, epsilon: Any, accounted: Any, runs: int, infinite: int, unfinished: int, words: str
     ) -> None:
         total = Composition(
@@ -150,12 +150,12 @@ class TestSweep:
         assert result.total is not None
         assert result.total["epsilon"] == pytest.approx(expected, rel=1e-6)
         assert (result.total["runs"], result.total["unfinished"]) == (2, 0)
-        said = f"All 2 runs together cost epsilon {expected:.4g} at delta 1e-5."
-        assert f"{said} {OUTSIDE}" in result.report.read_text()
-        assert f"{said} {OUTSIDE}" in " ".join(result.best.read_text().replace("\n# ", " ").split())
-        assert any(f"{said} {OUTSIDE}" == str(part) for part in sweep_table(result.folder))
+        words = f"All 2 runs together cost epsilon {expected:.4g} at delta 1e-5."
+        assert f"{words} {OUTSIDE}" in result.report.read_text()
+        assert f"{words} {OUTSIDE}" in " ".join(result.best.read_text().replace("\n# ", " ").split())
+        assert any(f"{words} {OUTSIDE}" == str(part) for part in sweep_table(result.folder))
 
-    def test_a_sweep_without_noise_says_nothing_of_it(
+    def test_a_sweep_without_noise_has_no_total(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         inline(monkeypatch)
@@ -164,7 +164,7 @@ class TestSweep:
         assert result.total is None
         assert OUTSIDE not in result.report.read_text() + result.best.read_text()
 
-    def test_a_run_that_was_started_twice_is_counted_twice(
+    def test_a_run_that_started_twice_counts_twice(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         ran = inline(monkeypatch, dies_after=1)
@@ -181,7 +181,7 @@ class TestSweep:
 
 
 class TestBudget:
-    def test_a_sweep_past_it_is_refused_before_a_trial_starts(
+    def test_a_sweep_past_the_bound_is_refused_before_a_trial_starts(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         ran = inline(monkeypatch)
@@ -193,7 +193,7 @@ class TestBudget:
         sweep(private(epsilon_max=total * 1.001), out=tmp_path / "swept")
         assert len(ran) == 2
 
-    def test_what_was_spent_before_an_interruption_counts(
+    def test_releases_before_an_interruption_count(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         ran = inline(monkeypatch, dies_after=1)
@@ -217,10 +217,8 @@ class TestBudget:
             sweep(asked, out=tmp_path / "swept")
         assert ran == []
 
-    def test_points_that_are_proposed_end_where_it_is_reached(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        ran, heard = inline(monkeypatch), list[str]()
+    def test_proposed_points_end_at_the_bound(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        ran, incidents = inline(monkeypatch), list[str]()
         asked = private(
             space={"method.epsilon": {"uniform": [1.0, 2.0]}},
             search={"kind": "optuna", "samples": 4, "at_once": 2},
@@ -230,15 +228,15 @@ class TestBudget:
         folder = sweep(
             asked,
             out=tmp_path / "swept",
-            listener=lambda event: heard.append(event.text) if isinstance(event, IncidentEvent) else None,
+            listener=lambda event: incidents.append(event.text) if isinstance(event, IncidentEvent) else None,
         )
         total = raydr.SweepResult(folder).total
         assert total is not None
         assert total["epsilon"] <= gaussian(2.0, 2.0)
         assert 2 <= len(ran) < 4
-        assert any("No further trial starts" in text for text in heard)
+        assert any("No further trial starts" in text for text in incidents)
 
-    def test_trials_do_not_start_again_by_themselves(self) -> None:
+    def test_trials_with_a_bound_are_not_retried(self) -> None:
         assert (private().retries, private(epsilon_max=5.0).retries) == (2, 0)
         with pytest.raises(ScenarioError, match=r"trial\.retries is 1"):
             private(epsilon_max=5.0, trial={"retries": 1})

@@ -1,4 +1,4 @@
-"""A sweep: what is kept of each trial, what is made of them, and how one goes on after whatever happened."""
+"""A sweep: its table, its results, and how it resumes after an interruption."""
 
 from __future__ import annotations
 
@@ -25,8 +25,34 @@ from raydr.tune.results import best, pareto
 from raydr.tune.sweeping import resume, sweep
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the tiny sweep."""
+    with pytest.MonkeyPatch.context() as patch:
+        inline(patch)
+        return sweep(tiny_sweep(), out=tmp_path_factory.mktemp("whole") / "swept")
+
+
+@pytest.fixture(scope="module")
+def result(whole: Path) -> raydr.SweepResult:
+    return raydr.SweepResult(whole)
+
+
+@pytest.fixture(scope="module")
+def first_three(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the incomplete folder of a sweep that died after three trials."""
+    with pytest.MonkeyPatch.context() as patch:
+        return cut(tmp_path_factory.mktemp("cut"), patch, 3)
+
+
+@pytest.fixture
+def incomplete(first_three: Path, tmp_path: Path) -> Path:
+    """Return a copy of that folder, for a test to change."""
+    return Path(shutil.copytree(first_three, tmp_path / first_three.name))
+
+
 class TestTable:
-    def test_every_trial_is_a_row_and_failures_say_why(
+    def test_each_trial_is_a_row_and_failed_ones_have_an_error(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         ran = inline(monkeypatch)
@@ -44,11 +70,7 @@ class TestTable:
                 assert (row["status"], row["error"]) == ("done", None)
         assert not is_incomplete(folder)
 
-    def test_a_row_says_what_its_run_folder_does(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        inline(monkeypatch)
-        result = raydr.SweepResult(sweep(tiny_sweep(), out=tmp_path / "swept"))
+    def test_a_row_matches_its_run_folder(self, result: raydr.SweepResult) -> None:
         for row in result.trials:
             if row["status"] != "done":
                 continue
@@ -62,9 +84,8 @@ class TestTable:
             assert scenario["method"]["landmarks"] == row["set.method.landmarks"]
             assert scenario["seed"] == row["seed"]
 
-    def test_points_are_means_over_repeats(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        inline(monkeypatch)
-        result = raydr.SweepResult(sweep(tiny_sweep(repeats=3), out=tmp_path / "swept"))
+    def test_points_are_means_over_repeats(self, result: raydr.SweepResult) -> None:
+        assert {point["repeats"] for point in result.points} == {0, 2}
         for point in result.points:
             found = [
                 row["federated.npa_10"]
@@ -79,10 +100,8 @@ class TestTable:
                 assert point["federated.npa_10"] is None
 
     def test_the_best_point_can_be_run_and_repeats_its_trial(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, result: raydr.SweepResult, tmp_path: Path
     ) -> None:
-        inline(monkeypatch)
-        result = raydr.SweepResult(sweep(tiny_sweep(), out=tmp_path / "swept"))
         able = [point for point in result.points if point["repeats"]]
         top = max(able, key=lambda point: point["federated.npa_10"])
         trial = next(row for row in result.trials if row["point"] == top["point"])
@@ -91,17 +110,13 @@ class TestTable:
             result.run(trial).folder, "embedding.parquet"
         )
 
-    def test_a_trials_folder_is_a_run_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        inline(monkeypatch)
-        result = raydr.SweepResult(sweep(tiny_sweep(), out=tmp_path / "swept"))
-        trial = result.run(next(row for row in result.trials if row["status"] == "done"))
+    def test_a_trials_folder_is_a_run_folder(self, result: raydr.SweepResult) -> None:
         from raydr.report import write_report
         from raydr.runfolder import read_run
 
+        trial = result.run(next(row for row in result.trials if row["status"] == "done"))
         assert read_run(trial.folder).name == "tiny"
         assert write_report(trial.folder).is_file()
-        again = raydr.run(trial.folder / records.SCENARIO, out=tmp_path / "again")
-        assert files_of(again.folder, "embedding.parquet") == files_of(trial.folder, "embedding.parquet")
 
 
 def is_incomplete(folder: Path) -> bool:
@@ -115,7 +130,7 @@ class TestResults:
     def results(values: Sequence[Mapping[str, float]]) -> list[Point]:
         return [Point(number, {}, 1, means, {}) for number, means in enumerate(values)]
 
-    def test_the_front_is_what_brute_force_finds(self) -> None:
+    def test_the_front_matches_brute_force(self) -> None:
         random = np.random.default_rng(0)
         values = [{"good": float(a), "cost": float(b)} for a, b in random.integers(0, 12, (60, 2))]
         results = self.results(values)
@@ -128,16 +143,16 @@ class TestResults:
         }
         assert {result.point for result in pareto(results, self.OBJECTIVES)} == set(range(60)) - beaten
 
-    def test_a_measure_that_is_not_there_is_the_worst(self) -> None:
+    def test_a_missing_measure_is_the_worst(self) -> None:
         results = self.results([{"good": 1.0}, {"good": 1.0, "cost": 5.0}, {"cost": 1.0}])
         assert [result.point for result in pareto(results, self.OBJECTIVES)] == [1, 2]
 
-    def test_objectives_that_nobody_has_do_not_count(self) -> None:
+    def test_objectives_without_values_are_ignored(self) -> None:
         results = self.results([{"good": 1.0}, {"good": 2.0}])
         assert [result.point for result in pareto(results, self.OBJECTIVES)] == [1]
         assert pareto(results, {"cost": "min"}) == []
 
-    def test_of_equals_the_next_objective_decides(self) -> None:
+    def test_the_next_objective_decides_between_equals(self) -> None:
         results = self.results([{"good": 2.0, "cost": 3.0}, {"good": 2.0, "cost": 1.0}, {"good": 1.0}])
         chosen = best(results, self.OBJECTIVES)
         assert chosen is not None
@@ -152,7 +167,7 @@ class TestLedger:
         {"b": "", "g": [1, 2]},
     )
 
-    def test_what_is_read_is_what_was_written(self, tmp_path: Path) -> None:
+    def test_a_table_is_read_as_it_was_written(self, tmp_path: Path) -> None:
         ledger = TrialLedger(tmp_path, list("abcdefg"))
         rows = [
             TrialRow(
@@ -198,16 +213,13 @@ class TestLedger:
             TrialLedger.read(tmp_path, ["b"])
 
 
-class TestGoingOn:
+class TestResume:
     @pytest.mark.parametrize(
         "after", [pytest.param(1, marks=pytest.mark.slow), 4, pytest.param(8, marks=pytest.mark.slow)]
     )
-    def test_what_came_whole_is_kept_and_nothing_runs_twice(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+    def test_complete_trials_are_kept_and_do_not_run_again(
+        self, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
     ) -> None:
-        with monkeypatch.context() as patch:
-            inline(patch)
-            whole = sweep(tiny_sweep(), out=tmp_path / "whole")
         with monkeypatch.context() as patch:
             first = inline(patch, dies_after=after)
             with pytest.raises(Interrupted) as caught:
@@ -225,7 +237,7 @@ class TestGoingOn:
         assert resumed == moved.parent / "cut"
         assert table(resumed) == table(whole)
         assert table(resumed, records.POINTS) == table(whole, records.POINTS)
-        # The last one had no row yet: where it failed it left no folder either, and so it is run again.
+        # The last trial had no row yet. If it failed, it has no folder either, and runs again.
         failed_last = after in (4, 8)
         assert second == [row_name(row) for row in table(whole)][after - failed_last :]
         assert first == [row_name(row) for row in table(whole)][:after]
@@ -236,7 +248,7 @@ class TestGoingOn:
                 )
         assert not list(resumed.rglob("trial-*"))
 
-    def test_failed_trials_stay_unless_they_are_to_run_again(
+    def test_failed_trials_run_again_only_with_retry_failed(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with monkeypatch.context() as patch:
@@ -249,62 +261,55 @@ class TestGoingOn:
         assert inline_resume(monkeypatch, folder) == ["0003-1"]
         assert inline_resume(monkeypatch, copy, retry_failed=True) == ["0001-0", "0001-1", "0003-0", "0003-1"]
 
-    def test_a_half_written_trial_is_none(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        folder = cut(tmp_path, monkeypatch, 3)
-        half = SweepWork(folder).place / "trial-0002-1"
+    def test_an_incomplete_trial_runs_again(self, incomplete: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        half = SweepWork(incomplete).place / "trial-0002-1"
         half.mkdir(parents=True)
         (half / records.METRICS).write_text("{}")
-        ran = inline_resume(monkeypatch, folder)
+        ran = inline_resume(monkeypatch, incomplete)
         assert "0002-1" in ran
         assert not half.exists()
 
-    def test_changed_settings_are_refused_by_trial(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        folder = cut(tmp_path, monkeypatch, 3)
-        file = folder / records.SWEEP
+    def test_changed_settings_are_refused_by_trial(self, incomplete: Path) -> None:
+        file = incomplete / records.SWEEP
         file.write_text(file.read_text().replace("rounds: 2", "rounds: 3"))
         with pytest.raises(OutputError, match=r"Trial 0000-0 .* other settings than sweep\.yaml has now"):
-            resume(folder)
-        assert folder.is_dir()
+            resume(incomplete)
+        assert incomplete.is_dir()
 
-    def test_a_run_folder_without_its_row_is_believed_for_its_settings_and_not_for_its_name(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    def test_a_run_folder_without_a_row_is_used_only_with_its_settings(
+        self, incomplete: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        folder = cut(tmp_path, monkeypatch, 3)
-        (folder / records.TRIALS).unlink()
-        file = folder / records.SWEEP
+        (incomplete / records.TRIALS).unlink()
+        file = incomplete / records.SWEEP
         text = file.read_text()
         file.write_text(text.replace("rounds: 2", "rounds: 3"))
         with pytest.raises(OutputError, match=r"0000-0 has other settings than sweep"):
-            resume(folder)
+            resume(incomplete)
         file.write_text(text)
-        assert "0000-0" not in inline_resume(monkeypatch, folder)
+        assert "0000-0" not in inline_resume(monkeypatch, incomplete)
 
-    def test_a_sweep_on_which_another_works_is_left_to_it(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    def test_a_sweep_of_another_process_is_not_resumed(
+        self, incomplete: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        folder = cut(tmp_path, monkeypatch, 3)
-        before = table(folder)
+        before = table(incomplete)
         with (
-            SweepWork(folder).locked(),
+            SweepWork(incomplete).locked(),
             pytest.raises(OutputError, match="Another process is working on the sweep"),
         ):
-            resume(folder)
-        assert table(folder) == before
-        assert "0000-1" not in inline_resume(monkeypatch, folder)
+            resume(incomplete)
+        assert table(incomplete) == before
+        assert "0000-1" not in inline_resume(monkeypatch, incomplete)
 
     def test_a_done_trial_without_its_folder_is_refused(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, incomplete: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        folder = cut(tmp_path, monkeypatch, 3)
-        shutil.rmtree(folder / records.TRIAL_FOLDERS / "0000-1")
+        shutil.rmtree(incomplete / records.TRIAL_FOLDERS / "0000-1")
         with pytest.raises(OutputError, match=r"Trial 0000-1 .* is missing. Restore it"):
-            resume(folder)
-        (folder / records.TRIALS).unlink()
-        assert "0000-1" in inline_resume(monkeypatch, folder)
+            resume(incomplete)
+        (incomplete / records.TRIALS).unlink()
+        assert "0000-1" in inline_resume(monkeypatch, incomplete)
 
-    def test_other_data_end_the_sweep(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_changed_data_are_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         file = tmp_path / "rows.csv"
         rows = np.random.default_rng(0).normal(size=(40, 3))
         base = tiny() | {"data": {"path": str(file)}}
@@ -324,23 +329,19 @@ class TestGoingOn:
         with pytest.raises(DataError, match="The data changed during the sweep"):
             resume(folder)
         write(1.0)
-        shutil.rmtree(folder / records.TRIAL_FOLDERS / "0002-0")  # which was made from the changed ones
+        shutil.rmtree(folder / records.TRIAL_FOLDERS / "0002-0")  # made from the changed data
         assert [row["status"] for row in table(resume(folder))] == ["done"] * 3
 
-    def test_a_whole_sweep_and_a_run_are_not_gone_on_with(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        inline(monkeypatch)
-        folder = sweep(tiny_sweep(max_trials=1), out=tmp_path / "whole")
+    def test_a_complete_sweep_is_not_resumed(self, whole: Path) -> None:
         with pytest.raises(OutputError, match="is not an interrupted sweep"):
-            resume(folder)
+            resume(whole)
 
-    def test_an_optuna_sweep_goes_on_to_the_same_table(
+    def test_an_optuna_sweep_resumes_to_the_same_table(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         asked = tiny_sweep(
             space={"method.landmarks": {"integers": [5, 40]}, "clients.count": {"choice": [3, 5, 200]}},
-            search={"kind": "optuna", "samples": 9, "at_once": 3},
+            search={"kind": "optuna", "samples": 6, "at_once": 2},
             objectives={"federated.npa_10": "max", "bytes_up": "min"},
             repeats=1,
         )
@@ -348,7 +349,7 @@ class TestGoingOn:
             inline(patch)
             whole = sweep(asked, out=tmp_path / "whole")
         with monkeypatch.context() as patch:
-            inline(patch, dies_after=5)
+            inline(patch, dies_after=3)
             with pytest.raises(Interrupted):
                 sweep(asked, out=tmp_path / "cut")
         inline(monkeypatch)
@@ -380,44 +381,40 @@ class TestLimits:
         assert len(table(sweep(tiny_sweep(max_trials=3), out=tmp_path / "swept"))) == 3
         assert ran == ["0000-0", "0000-1", "0001-0"]
 
-    def test_after_the_time_budget_no_trial_begins(
+    def test_no_trial_starts_after_the_time_budget(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         inline(monkeypatch)
-        told: list[journal.Event] = []
-        folder = sweep(tiny_sweep(time_budget_s=1e-3), out=tmp_path / "swept", listener=told.append)
+        events: list[journal.Event] = []
+        folder = sweep(tiny_sweep(time_budget_s=1e-3), out=tmp_path / "swept", listener=events.append)
         assert [row["point"] for row in table(folder)] == [0]  # the first begins in any case
-        assert [event.text for event in told if isinstance(event, journal.IncidentEvent)] == [
+        assert [event.text for event in events if isinstance(event, journal.IncidentEvent)] == [
             "time_budget_s is used up: 7 trials do not start"
         ]
 
-    def test_trials_that_ended_before_are_none_that_do_not_begin(
+    def test_ended_trials_are_not_counted_as_trials_that_do_not_start(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        with monkeypatch.context() as patch:
-            inline(patch, dies_after=4)
-            with pytest.raises(Interrupted):
-                sweep(tiny_sweep(), out=tmp_path / "cut")
-        folder = left_behind(tmp_path / "cut")
+        folder = cut(tmp_path, monkeypatch, 4)
         (folder / records.TRIALS).unlink()
         shutil.rmtree(folder / records.TRIAL_FOLDERS / "0000-1")
         ended = len(list((folder / records.TRIAL_FOLDERS).iterdir()))
         stored = yaml.safe_load((folder / records.SWEEP).read_text()) | {"time_budget_s": 1e-9}
         (folder / records.SWEEP).write_text(yaml.safe_dump(stored, sort_keys=False))
         inline(monkeypatch)
-        told: list[journal.Event] = []
-        resume(folder, listener=told.append)
-        assert [event.text for event in told if isinstance(event, journal.IncidentEvent)] == [
+        events: list[journal.Event] = []
+        resume(folder, listener=events.append)
+        assert [event.text for event in events if isinstance(event, journal.IncidentEvent)] == [
             f"time_budget_s is used up: {8 - ended} trials do not start"
         ]
 
-    def test_a_point_that_cannot_be_run_is_refused_before_a_folder_is_made(self, tmp_path: Path) -> None:
+    def test_an_invalid_point_is_refused_before_a_folder_is_made(self, tmp_path: Path) -> None:
         with pytest.raises(ScenarioError, match=r"The point clients\.count 0"):
             sweep(tiny_sweep(space={"clients.count": [0]}), out=tmp_path / "swept")
         assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_comes_as_it_was_packed(tmp_path: Path) -> None:
+def test_a_packed_folder_is_unpacked_unchanged(tmp_path: Path) -> None:
     run = tmp_path / "run"
     (run / "model").mkdir(parents=True)
     (run / "model" / "arrays.npz").write_bytes(b"\0" * 1000)
@@ -435,18 +432,16 @@ def test_a_folder_comes_as_it_was_packed(tmp_path: Path) -> None:
 
 
 class TestTrackers:
-    def test_tensorboard_gets_measures_and_rounds(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_tensorboard_has_each_trial(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         from raydr.tune.trackers import trackers
 
         inline(monkeypatch)
-        told = trackers("swept", None, tmp_path / "board")
-        sweep(tiny_sweep(), out=tmp_path / "swept", trackers=told)
+        board = trackers("swept", None, tmp_path / "board")
+        sweep(tiny_sweep(), out=tmp_path / "swept", trackers=board)
         written = {path.parent.name for path in (tmp_path / "board" / "swept").rglob("*tfevents*")}
         assert {"0000-0", "0000-1", "0001-0", "0003-1"} <= written
 
-    def test_one_that_fails_costs_the_sweep_nothing(
+    def test_a_failed_tracker_does_not_end_the_sweep(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         class Broken:
@@ -454,16 +449,14 @@ class TestTrackers:
                 raise OSError("no server")
 
         inline(monkeypatch)
-        told: list[journal.Event] = []
-        folder = sweep(tiny_sweep(), out=tmp_path / "swept", trackers=[Broken()], listener=told.append)
+        events: list[journal.Event] = []
+        folder = sweep(tiny_sweep(), out=tmp_path / "swept", trackers=[Broken()], listener=events.append)
         assert len(table(folder)) == 8
-        assert [event.text for event in told if isinstance(event, journal.IncidentEvent)] == [
+        assert [event.text for event in events if isinstance(event, journal.IncidentEvent)] == [
             "Broken failed and is switched off (no server); the sweep continues"
         ]
 
-    def test_mlflow_that_is_not_installed_is_refused_with_its_remedy(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_missing_mlflow_is_refused_with_its_remedy(self, monkeypatch: pytest.MonkeyPatch) -> None:
         import raydr.tune.trackers as module
 
         monkeypatch.setattr("raydr.extras.find_spec", lambda name: None)
