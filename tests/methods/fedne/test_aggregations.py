@@ -1,4 +1,4 @@
-"""Every aggregation with every method and surrogate that takes one: it runs, or the scenario says why not."""
+"""Every aggregation with every method and surrogate that supports one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ METHODS_THAT_AGGREGATE: dict[str, dict[str, Any]] = {
 
 
 def parts() -> list[FloatArray]:
-    """Seven clients alike enough for rules that trust likeness."""
+    """Return seven similar clients, for rules that rely on similarity."""
     random = np.random.default_rng(0)
     return [3.0 * random.integers(0, 2, (20, 1)) + random.normal(size=(20, 5)) for _ in range(CLIENTS)]
 
@@ -56,8 +56,24 @@ def chosen(method: dict[str, Any], aggregation: dict[str, Any]) -> dict[str, Any
     return method | {"aggregation": aggregation}
 
 
-@pytest.mark.parametrize("aggregation", AGGREGATIONS, ids=lambda rule: rule["kind"])
-@pytest.mark.parametrize("name", METHODS_THAT_AGGREGATE)
+def is_fast(name: str, kind: str) -> bool:
+    """Return whether a pair is tried in every run of the tests: one rule of each method, all rules of two."""
+    return kind == "multi-krum" or name in ("fed-tsne", "fedne, field")
+
+
+@pytest.mark.parametrize(
+    ("name", "aggregation"),
+    [
+        pytest.param(
+            name,
+            aggregation,
+            id=f"{name}-{aggregation['kind']}",
+            marks=() if is_fast(name, aggregation["kind"]) else pytest.mark.slow,
+        )
+        for name in METHODS_THAT_AGGREGATE
+        for aggregation in AGGREGATIONS
+    ],
+)
 def test_every_aggregation_serves_every_method(
     name: str, aggregation: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,13 +81,13 @@ def test_every_aggregation_serves_every_method(
     for way in ("mean", "robust_mean"):
         plain = getattr(Federation, way)
 
-        def noted(
+        def recorded(
             federation: Federation, request: Any, *more: Any, _plain: Any = plain, **options: Any
         ) -> Any:
             asked.append(request)
             return _plain(federation, request, *more, **options)
 
-        monkeypatch.setattr(Federation, way, noted)
+        monkeypatch.setattr(Federation, way, recorded)
     method = chosen(METHODS_THAT_AGGREGATE[name], aggregation)
     scenario = tiny_scenario(method=method, clients__count=CLIENTS)
     federation = federate(parts())
@@ -80,22 +96,22 @@ def test_every_aggregation_serves_every_method(
     assert np.isfinite(outcome.embedding).all()
     nodes = [request.nodes for request in asked if isinstance(request, DensityRequest)]
     assert bool(nodes) == (name == "fedne, field")
-    assert max(nodes, default=0) < 200, "the grid covers the map, and not the largest that can be voted for"
+    assert max(nodes, default=0) < 200, "the grid covers the map and is not the largest possible one"
     finest = {entry.granularity for entry in federation.ledger.entries.values() if entry.direction == "up"}
     assert ("per-client" in finest) or aggregation["kind"] == "mean"
 
 
-def test_all_methods_that_aggregate_are_tried() -> None:
+def test_every_method_that_aggregates_is_covered() -> None:
     tried = {method["kind"] for method in METHODS_THAT_AGGREGATE.values()}
     fields = {name: method.settings.model_fields for name, method in METHODS.items()}
     assert tried == {name for name in METHODS if {"aggregation", "learning"} & fields[name].keys()}
 
 
-@pytest.mark.parametrize("sent", [-1.0, 0.0])
-def test_whoever_denies_any_size_makes_no_grid_that_fills_the_memory(
+@pytest.mark.parametrize("sent", [pytest.param(-1.0, marks=pytest.mark.slow), 0.0])
+def test_client_voting_for_no_grid_size_cannot_exhaust_memory(
     sent: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of seven who votes for no size, under the plain mean: the grid grows coarse and not large."""
+    """One of seven clients votes for no size under the plain mean: the grid becomes coarse, not large."""
     from raydr.methods.fedne import surrogates
 
     part = DensityRequest.client_part
@@ -116,7 +132,7 @@ def test_whoever_denies_any_size_makes_no_grid_that_fills_the_memory(
 
 
 @pytest.mark.parametrize(
-    ("aggregation", "count", "said"),
+    ("aggregation", "count", "message"),
     [
         ({"kind": "krum", "attackers": 2}, 6, "at least 7 clients"),
         ({"kind": "multi-krum", "attackers": 1, "keep": 6}, 6, "at least 7 clients"),
@@ -125,14 +141,14 @@ def test_whoever_denies_any_size_makes_no_grid_that_fills_the_memory(
 )
 @pytest.mark.parametrize("kind", ["fed-tsne", "fedne"])
 def test_too_few_clients_for_a_rule_are_refused(
-    kind: str, aggregation: dict[str, Any], count: int, said: str
+    kind: str, aggregation: dict[str, Any], count: int, message: str
 ) -> None:
-    with pytest.raises(ScenarioError, match=said):
+    with pytest.raises(ScenarioError, match=message):
         tiny_scenario(method={"kind": kind, "rounds": 3, "aggregation": aggregation}, clients__count=count)
 
 
 @pytest.mark.parametrize(
-    ("method", "said"),
+    ("method", "message"),
     [
         (
             {"kind": "fedne", "aggregation": {"kind": "norm-bound"}, "control_variates": True},
@@ -145,6 +161,6 @@ def test_too_few_clients_for_a_rule_are_refused(
         ({"kind": "fed-tsne", "aggregation": {"kind": "norm-bound", "limit": 1, "multiple": 1}}, "not both"),
     ],
 )
-def test_what_cannot_be_combined_is_refused(method: dict[str, Any], said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_incompatible_settings_are_refused(method: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         tiny_scenario(method=method, clients__count=CLIENTS)

@@ -1,4 +1,4 @@
-"""Noise on FedNE's updates: no record and no client moves more than is said, and all that leaves is paid for."""
+"""Noise on FedNE's updates: sensitivities hold for records and clients, and every release is charged."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ DELTA = 1e-5
 
 
 def one_by_one(rows: Float64Array, request: PairRequest, repelled: Int64Array | None) -> Float64Array:
-    """Each pair's gradient by automatic differentiation, cut, and added up."""
+    """Return the sum of each pair's gradient, by automatic differentiation, clipped."""
     architecture = Architecture(rows.shape[1], request.hidden)
     line = in_line(rows, request.directions, request.offsets, request.extent)
     total = np.zeros(architecture.parameters)
@@ -84,19 +84,19 @@ def one_by_one(rows: Float64Array, request: PairRequest, repelled: Int64Array | 
 
 
 def without(
-    rows: Float64Array, repelled: Int64Array | None, gone: int
+    rows: Float64Array, repelled: Int64Array | None, removed: int
 ) -> tuple[Float64Array, Int64Array | None]:
-    """Data in which a record's contribution is not there: the others keep the numbers that were drawn for them."""
+    """Return the data without a record's contribution; the others keep their random numbers."""
     if repelled is None:
-        return np.delete(rows, gone, axis=0), None
-    moved = np.where(repelled == gone, -1, repelled - (repelled > gone))
-    return np.delete(rows, gone, axis=0), np.delete(moved, gone)
+        return np.delete(rows, removed, axis=0), None
+    moved = np.where(repelled == removed, -1, repelled - (repelled > removed))
+    return np.delete(rows, removed, axis=0), np.delete(moved, removed)
 
 
 class TestPairs:
     @pytest.mark.parametrize("clip", [1e-3, 1.0, 1e6])
     @pytest.mark.parametrize("field", [True, False])
-    def test_the_sum_is_that_of_each_pairs_own_gradient(self, clip: float, field: bool) -> None:
+    def test_sum_equals_clipped_gradients_of_single_pairs(self, clip: float, field: bool) -> None:
         rng = np.random.default_rng(1)
         rows = rng.normal(size=(12, 3))
         repelled = None if field else np.where(rng.random(12) < 0.2, -1, rng.permutation(12))
@@ -106,8 +106,8 @@ class TestPairs:
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
 
     @given(st.integers(0, 10**6), st.integers(1, 9), st.booleans(), st.floats(-3, 1))
-    @settings(max_examples=80, deadline=None)
-    def test_no_record_moves_the_sum_further_than_is_said(
+    @settings(max_examples=40, deadline=None)
+    def test_one_record_changes_the_sum_by_at_most_the_sensitivity(
         self, seed: int, count: int, field: bool, clip: float
     ) -> None:
         rng = np.random.default_rng(seed)
@@ -115,17 +115,19 @@ class TestPairs:
         repelled = None if field else rng.permutation(count)
         request = asked_of_pairs(seed=seed, clip=10.0**clip, field=FIELD if field else NO_FIELD)
         whole = summed_gradient(rows, request, repelled)
-        for gone in range(count):
-            moved = np.linalg.norm(whole - summed_gradient(*_swapped(without(rows, repelled, gone), request)))
+        for removed in range(count):
+            moved = np.linalg.norm(
+                whole - summed_gradient(*_swapped(without(rows, repelled, removed), request))
+            )
             assert moved <= request.sensitivity(count) * count
 
     @pytest.mark.parametrize(
         ("field", "count", "seeds", "nearly"), [(True, 3, (363, 527), 2.5), (False, 5, (16, 159), 3.9)]
     )
-    def test_some_record_moves_it_further_than_by_its_own_pairs(
+    def test_some_record_changes_more_than_its_own_pairs(
         self, field: bool, count: int, seeds: tuple[int, ...], nearly: float
     ) -> None:
-        """So a cap that forgets the pair that closes the gap, or what else was drawn for a record, is found out.
+        """A sensitivity that ignores the pair that closes the gap, or other draws, would be too small.
 
         Found by search among 600 seeds.
         """
@@ -137,37 +139,37 @@ class TestPairs:
             nothing = np.zeros((9, 9), np.float32)
             request = asked_of_pairs(seed=seed, clip=1e-3, field=nothing if field else NO_FIELD)
             whole = summed_gradient(rows, request, repelled)
-            for gone in range(count):
-                rest = summed_gradient(*_swapped(without(rows, repelled, gone), request))
+            for removed in range(count):
+                rest = summed_gradient(*_swapped(without(rows, repelled, removed), request))
                 farthest = max(farthest, float(np.linalg.norm(whole - rest)) / request.clip)
         assert nearly < farthest <= pairs_moved(field)
 
     @given(st.integers(0, 10**6))
-    @settings(max_examples=50, deadline=None)
-    def test_who_goes_away_leaves_the_others_in_line(self, seed: int) -> None:
+    @settings(max_examples=25, deadline=None)
+    def test_removing_a_record_keeps_the_order_of_the_others(self, seed: int) -> None:
         rng = np.random.default_rng(seed)
         rows = np.round(rng.normal(size=(20, 3)), 1)
         rows[7] = rows[3]
         directions, offsets = rng.normal(size=(3, 3)), rng.uniform(-0.3, 0.3, 3)
         line = in_line(rows, directions, offsets, 1.0)
-        for gone in range(20):
-            kept = np.delete(np.arange(20), gone)
+        for removed in range(20):
+            kept = np.delete(np.arange(20), removed)
             rest = kept[in_line(rows[kept], directions, offsets, 1.0)]
-            np.testing.assert_array_equal(rest, line[line != gone])
+            np.testing.assert_array_equal(rest, line[line != removed])
 
-    def test_the_nearest_neighbours_of_a_hub_would_move_it_without_bound(self) -> None:
-        """Why pairs come from a line: twenty records lose the neighbour that all of them have."""
+    def test_nearest_neighbour_pairs_would_have_no_bound(self) -> None:
+        """Pairs come from a line because here twenty records share one nearest neighbour."""
         rows = np.concatenate([np.zeros((1, 20)), np.eye(20)])
         apart = np.linalg.norm(rows[:, None] - rows[None], axis=2) + 10.0 * np.eye(21)
         assert (apart.argmin(axis=1)[1:] == 0).sum() > 3 * pairs_moved(True)
 
-    def test_like_records_stand_together(self) -> None:
+    def test_similar_records_are_adjacent_in_the_line(self) -> None:
         rng = np.random.default_rng(0)
         rows = np.repeat(5.0 * rng.normal(size=(4, 3)), 50, axis=0) + 0.1 * rng.normal(size=(200, 3))
         line = in_line(rows, np.eye(3), np.zeros(3), 4.0)
         assert (line[1:] // 50 == line[:-1] // 50).mean() > 0.95
 
-    def test_a_record_that_is_no_number_moves_nothing(self) -> None:
+    def test_overflowing_record_changes_at_most_the_sensitivity(self) -> None:
         rows = np.random.default_rng(0).normal(size=(6, 3))
         beyond = np.concatenate([rows, [[1e300, -1e300, 1e300]]])
         with np.errstate(all="ignore"):
@@ -200,23 +202,23 @@ def by_client(**strength: Any) -> GaussianNoise:
 
 class TestClients:
     @pytest.mark.parametrize("clip", [1e-4, 0.05, 100.0])
-    def test_no_client_says_more_than_its_clip(self, clip: float) -> None:
-        """All that a client says is one vector of the sum, so that is how far it moves the sum."""
+    def test_client_update_is_clipped(self, clip: float) -> None:
+        """A client sends one vector of the sum, so its length is the client's effect on the sum."""
         plain = train_locally(Client(index=0, rows=blobs()[0], seed=0), training_request(5, None))
-        said = train_locally(
+        clipped = train_locally(
             Client(index=0, rows=blobs()[0], seed=0),
             training_request(5, by_client(clip=clip, multiplier=1.0)),
         )
         length = float(np.linalg.norm(plain.weights))
-        assert np.linalg.norm(said.weights) == pytest.approx(min(clip, length), rel=1e-6)
+        assert np.linalg.norm(clipped.weights) == pytest.approx(min(clip, length), rel=1e-6)
         np.testing.assert_allclose(
-            said.weights * length, plain.weights * min(clip, length), atol=1e-6 * length
+            clipped.weights * length, plain.weights * min(clip, length), atol=1e-6 * length
         )
         request = training_request(5, by_client(clip=clip, multiplier=1.0))
-        assert np.linalg.norm(said.weights) <= request.sensitivity(40)
-        assert (said.loss, said.control.size, said.kept.size) == (0.0, 0, 0)
+        assert np.linalg.norm(clipped.weights) <= request.sensitivity(40)
+        assert (clipped.loss, clipped.control.size, clipped.kept.size) == (0.0, 0, 0)
 
-    def test_a_client_counts_no_more_for_having_more_rows(self) -> None:
+    def test_client_weight_does_not_depend_on_its_rows(self) -> None:
         noise = Coverage(by_client(multiplier=1.0))
         federation = federate(blobs(), coverage=noise)
         METHODS["fedavg-ne"].serve(federation, FedAvgNE(hidden=(4,), rounds=2, bounds=(-30, 30)))
@@ -224,11 +226,11 @@ class TestClients:
         assert max(found) == pytest.approx(0.05, rel=1e-6)
 
     @pytest.mark.parametrize("scale", [0.1, 1e3])
-    def test_no_client_moves_the_moments_further(self, scale: float) -> None:
+    def test_one_client_changes_moments_by_at_most_the_sensitivity(self, scale: float) -> None:
         rows = scale * np.random.default_rng(0).normal(size=(9, 3))
         request = MeanRequest(np.full(3, 0.5), 2.0, by_client(multiplier=1.0))
-        told = mean_and_length(Client(index=0, rows=rows, seed=0), request).packed
-        assert np.linalg.norm(told) <= request.sensitivity(9)
+        reported = mean_and_length(Client(index=0, rows=rows, seed=0), request).packed
+        assert np.linalg.norm(reported) <= request.sensitivity(9)
 
 
 LOW, HIGH = 2.0, 10.0
@@ -243,12 +245,12 @@ def quiet(noise: GaussianNoise | None) -> Coverage | None:
 
 
 class TestMoments:
-    """The one sum before the rounds: what rows are scaled by, and the axes that stand out of its noise."""
+    """The sum before the rounds: the scaling of rows, and the axes above its noise."""
 
     @pytest.mark.parametrize("start", ["principal", "random"])
     @pytest.mark.parametrize("unit", [None, "record", "client"])
-    def test_without_noise_rows_are_scaled_as_the_pooled_table_says(self, start: Any, unit: Any) -> None:
-        """All features by one number; under noise by client each client counts the same, however many its rows."""
+    def test_scaling_without_noise_equals_the_pooled_table(self, start: Any, unit: Any) -> None:
+        """One factor scales all features; under noise per client, all clients have equal weight."""
         rng = np.random.default_rng(0)
         mixing = rng.normal(size=(5, 5)) * np.array([1.2, 0.8, 0.5, 0.3, 0.1])[:, None]
         parts = [
@@ -268,10 +270,10 @@ class TestMoments:
         covariance = (rows - mean).T @ (weights[:, None] * (rows - mean))
         scale = np.sqrt(np.trace(covariance) / 5)
         asked = [seen.request for seen in transcript if isinstance(seen.request, ScaleRows)]
-        for told in (found.scaling, *asked):
-            np.testing.assert_allclose(told.shift, mean, atol=1e-5)
-            np.testing.assert_allclose(told.factor, np.full(5, 1.0 / scale), rtol=1e-5)
-            assert not told.unit
+        for reported in (found.scaling, *asked):
+            np.testing.assert_allclose(reported.shift, mean, atol=1e-5)
+            np.testing.assert_allclose(reported.factor, np.full(5, 1.0 / scale), rtol=1e-5)
+            assert not reported.unit
         assert asked
         if start == "random":
             assert found.axes is None
@@ -282,8 +284,8 @@ class TestMoments:
         turns = np.sum(found.axes.directions * directions[:, :1:-1], axis=0)
         np.testing.assert_allclose(np.abs(turns), np.ones(3), rtol=1e-4)
 
-    def test_the_clip_is_the_farthest_corner_from_the_middle(self) -> None:
-        """A shorter one would cut rows within the bounds, and a longer one would be noise for nothing."""
+    def test_clip_is_the_distance_of_the_farthest_corner(self) -> None:
+        """A shorter clip would cut rows within the bounds, and a longer one would add noise for no reason."""
         corners = np.array([[LOW, LOW, HIGH], [HIGH, HIGH, HIGH]])
         for start in ("principal", "random"):
             asked = moments_request(federate([corners]), within(start=start))
@@ -291,18 +293,16 @@ class TestMoments:
             assert asked.clip == pytest.approx(np.linalg.norm(corners[0] - 6.0), rel=1e-12)
 
     @pytest.mark.parametrize("start", ["principal", "random"])
-    def test_rows_without_variance_are_scaled_as_if_they_were_anywhere_in_their_bounds(
-        self, start: Any
-    ) -> None:
-        """As noise can leave it too; of axes that all lie in the noise one is left."""
+    def test_constant_rows_are_scaled_by_their_bounds(self, start: Any) -> None:
+        """Noise can cause this too; if all axes are below the noise, one is kept."""
         found = scaled_within_bounds(federate([np.full((9, 4), 6.0)]), within(start=start), 4)
         np.testing.assert_allclose(found.scaling.factor, np.sqrt(12.0) / (HIGH - LOW), rtol=1e-12)
         assert found.axes is None or found.axes.deviations.shape == (1,)
 
     @pytest.mark.parametrize("per", ["client", "sum"])
     @pytest.mark.parametrize("unit", ["record", "client"])
-    def test_axes_are_those_that_vary_by_more_than_the_noise(self, unit: Any, per: Any) -> None:
-        """Measured on rows that do not vary: eigenvalues of noise alone reach 2 sqrt(features) deviations (Wigner)."""
+    def test_axes_below_the_noise_are_dropped(self, unit: Any, per: Any) -> None:
+        """Measured on constant rows: eigenvalues of noise reach 2 sqrt(features) deviations (Wigner)."""
         features, copies = 40, (1, 3, 0, 2)
         noise = GaussianNoise(
             on="update", multiplier=7e-5 if unit == "client" else 6e-3, clip=0.5, unit=unit, per=per
@@ -324,21 +324,21 @@ class TestMoments:
             expected = np.sqrt(variances / variances.mean())[: max(1, above)]
             np.testing.assert_allclose(axes.deviations, expected, rtol=1e-3)
 
-    def test_the_mean_is_of_exact_sums_on_the_finest_grid_that_has_them(self) -> None:
-        """So their order changes no digit; of one row, each entry is off by half a step of 2^-26."""
+    def test_mean_uses_exact_sums_on_a_grid(self) -> None:
+        """The order of rows changes no digit; for one row, each entry is off by half a step of 2^-26."""
         rng = np.random.default_rng(4)
         rows, request = rng.normal(size=(4096, 5)), MeanRequest(np.full(5, 0.5), 3.0)
-        told = [
+        reported = [
             mean_and_length(Client(index=0, rows=each, seed=0), request).packed
             for each in (rows, *(rng.permutation(rows) for _ in range(8)))
         ]
-        assert len({each.tobytes() for each in told}) == 1
+        assert len({each.tobytes() for each in reported}) == 1
         seen = (rows[:1] - 0.5) / 3.0
         alone = mean_and_length(Client(index=0, rows=rows[:1], seed=0), request).packed
         cut = seen[0] / max(1.0, float(np.linalg.norm(seen)))
         np.testing.assert_allclose(alone, np.append(cut, cut @ cut), atol=2.0**-25)
 
-    def test_an_answer_is_within_its_range_at_the_corner_and_zero_without_rows(self) -> None:
+    def test_reply_is_within_range_and_zero_without_rows(self) -> None:
         request = MeanRequest(np.zeros(4), 2.0)
         far = mean_and_length(Client(index=0, rows=np.full((3, 4), 9.0), seed=0), request).packed
         largest = MeanAndLength.ranges(request, 3)["packed"].largest
@@ -352,9 +352,9 @@ CANARIES, MULTIPLIER = 1_200, 0.5
 
 
 def pair_scores(kind: type[GaussianNoise], present: BoolArray) -> Float64Array:
-    """Canaries along axes of their own, each in line between two records near 0; a linear encoder, and no repulsion.
+    """Return scores of canaries on separate axes, each between two records near 0, for a linear encoder.
 
-    Both of a canary's pairs pull its own weights, by the clip each: two of the three clips that are charged.
+    Both pairs of a canary change its weights by the clip: two of the three clips that are charged.
     """
     rng, extra = np.random.default_rng(11), 4
     places = rng.uniform(-2.5, 2.5, size=(2 * CANARIES + 1, extra)) * 0.1
@@ -372,8 +372,8 @@ def pair_scores(kind: type[GaussianNoise], present: BoolArray) -> Float64Array:
         weights=flat, hidden=(), directions=directions, offsets=np.zeros(extra), extent=0.1,
         field=np.zeros((2, 2), np.float32), mechanism=kind(on="update", multiplier=MULTIPLIER, clip=0.1),
     )  # fmt: skip
-    told = federate([rows[kept]]).ask(request)[0].gradient * kept.sum()
-    return -told[: 2 * CANARIES : 2] / (2.0 * request.clip)
+    reported = federate([rows[kept]]).ask(request)[0].gradient * kept.sum()
+    return -reported[: 2 * CANARIES : 2] / (2.0 * request.clip)
 
 
 TRAINED: dict[str, Any] = {"together": True, "most_steps": 1, "hidden": (16, 16)}
@@ -381,7 +381,7 @@ TRAINED: dict[str, Any] = {"together": True, "most_steps": 1, "hidden": (16, 16)
 
 @cache
 def trained() -> tuple[list[Float64Array], list[Float64Array]]:
-    """Clients' rows, and in which direction each would change the encoder."""
+    """Return the clients' rows and the direction of each client's update."""
     rng = np.random.default_rng(2)
     parts = [rng.normal(size=(6, 3)) for _ in range(CANARIES)]
     plain = federate(parts).ask(training_request(3, None, **TRAINED))
@@ -389,7 +389,7 @@ def trained() -> tuple[list[Float64Array], list[Float64Array]]:
 
 
 def client_scores(kind: type[GaussianNoise], present: BoolArray) -> Float64Array:
-    """Clients that train, or have a single record and so nothing to train on; each is looked for in its own upload."""
+    """Return scores of clients that train or have a single record, each from its own upload."""
     noise = kind(on="update", unit="client", multiplier=MULTIPLIER, clip=1e-3)
     parts, directions = trained()
     covered = federate([part if there else part[:1] for part, there in zip(parts, present, strict=True)])
@@ -412,15 +412,15 @@ CLAIM = gaussian_epsilon(MULTIPLIER, DELTA)
 
 class TestCanaries:
     @pytest.mark.parametrize(("name", "least"), [("pairs", 0.3), ("clients", 0.6)])
-    def test_canaries_stay_below_the_claim_and_come_near_it(self, name: str, least: float) -> None:
+    def test_canary_audit_is_near_but_below_the_claim(self, name: str, least: float) -> None:
         assert least * CLAIM < audit(name, GaussianNoise).epsilon <= CLAIM
 
-    def test_half_the_noise_is_caught(self) -> None:
-        """Of clients; of pairs, and of a run's every release, by tests/attacks/test_run_canaries.py."""
+    def test_canary_audit_detects_half_the_noise(self) -> None:
+        """For clients; tests/attacks/test_run_canaries.py has pairs and all releases of a run."""
         assert audit("clients", HalfTheNoise).epsilon > CLAIM
 
-    def test_a_wrong_cap_is_caught(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """As if a record were in one pair alone."""
+    def test_canary_audit_detects_a_wrong_sensitivity(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Pretend that a record is in only one pair."""
         monkeypatch.setattr(pairs, "pairs_moved", lambda field: 1)
         assert audit("pairs", GaussianNoise).epsilon > CLAIM
 
@@ -448,15 +448,15 @@ class TestRuns:
     @pytest.mark.parametrize(
         ("method", "noise", "kinds"), RUNS, ids=lambda value: "-".join(map(str, value.values()))
     )
-    def test_all_but_the_places_is_charged_and_comes_to_the_claim(
+    def test_all_releases_except_positions_add_up_to_the_claim(
         self, method: dict[str, Any], noise: dict[str, Any], kinds: dict[str, int], tmp_path: Path
     ) -> None:
-        told = {"on": "update", "epsilon": 2.0, "clip": 0.5, **noise}
-        scenario = tiny_scenario(method=SMALL | method, privacy={"noise": told, "strict": "sums"})
-        folder = run(scenario, out=tmp_path / "run")
+        reported = {"on": "update", "epsilon": 2.0, "clip": 0.5, **noise}
+        scenario = tiny_scenario(method=SMALL | method, privacy={"noise": reported, "strict": "sums"})
+        folder = run(scenario, out=tmp_path / "run", report=False)
         privacy = json.loads((folder / "privacy.json").read_text())
         client = privacy["epsilon_by_adversary"]["client"]["accounted"]
-        assert client == pytest.approx(2.0, rel=1e-6)  # one of three is all that may collude
+        assert client == pytest.approx(2.0, rel=1e-6)  # one of three may collude
         if noise.get("per") != "sum":
             assert privacy["epsilon_accounted"] == pytest.approx(2.0, rel=1e-6)
         assert privacy["relation"] == noise.get("relation", "zero-out")
@@ -475,10 +475,10 @@ class TestRuns:
     @pytest.mark.parametrize(
         ("unit", "surrogate"), [("record", "field"), ("record", "none"), ("client", "field")]
     )
-    def test_by_sigma_all_releases_have_the_shares_that_they_have_by_epsilon(
+    def test_sigma_divides_the_budget_like_epsilon(
         self, unit: Any, surrogate: Any, per: Any, relation: Any
     ) -> None:
-        """A twentieth for the mean and length, and for each density a tenth of an update, at unequal clients."""
+        """The mean and length get a twentieth, each density a tenth of an update, with unequal clients."""
         settings = FedNE(
             hidden=(4,), rounds=2, bounds=(-30, 30), start="random", surrogate=surrogate, neighbors=2
         )
@@ -498,10 +498,10 @@ class TestRuns:
     @pytest.mark.parametrize(
         ("more", "before"), [({}, {"SecondMoments": 0.25}), ({"start": "random"}, {"MeanAndLength": 0.05})]
     )
-    def test_an_epsilon_is_divided_as_the_docs_say(
+    def test_epsilon_is_divided_as_documented(
         self, unit: Any, more: dict[str, Any], before: dict[str, float]
     ) -> None:
-        """A quarter for axes or a twentieth for a mean; then a density costs a tenth of its round's update."""
+        """Axes get a quarter or a mean a twentieth; a density costs a tenth of its round's update."""
         settings = FedNE(hidden=(8,), rounds=5, bounds=(-30, 30), surrogate_every=2, **more)
         noise = GaussianNoise(on="update", unit=unit, epsilon=3.0, clip=0.5)
         noise = noise.calibrated(settings.releases(noise), DELTA)
@@ -516,21 +516,21 @@ class TestRuns:
         assert density / 3 == pytest.approx(0.1 * update / 5, rel=1e-5)  # renewed in 3 of 5 rounds
         assert {kind: each / total for kind, each in spent.items()} == pytest.approx(before, rel=1e-5)
 
-    def test_a_part_of_the_clients_in_each_round_is_charged_in_full(self) -> None:
-        """Whoever knows the seed knows who took part, so nothing is amplified."""
+    def test_participation_gives_no_amplification(self) -> None:
+        """The seed reveals the participants, so there is no amplification by sampling."""
         settings = FedAvgNE(hidden=(4,), rounds=4, bounds=(-30, 30))
         noise = by_client(epsilon=2.0).calibrated(settings.releases(by_client(epsilon=2.0)), DELTA)
         federation = federate(blobs((9, 8, 7, 6)), coverage=Coverage(noise), participation=0.5)
         METHODS["fedavg-ne"].serve(federation, settings)
         assert epsilon_of(federation.ledger.charges, DELTA) == pytest.approx(2.0, rel=1e-6)
 
-    @pytest.mark.parametrize("unit", ["record", "client"])
+    @pytest.mark.parametrize("unit", ["record", pytest.param("client", marks=pytest.mark.slow)])
     def test_any_packing_gives_the_same_bits(self, unit: str) -> None:
         places = [served(unit, packing=packing)[1] for packing in ([6], [1, 2, 3], [1] * 6)]
         assert len({each.tobytes() for each in places}) == 1
 
     @pytest.mark.parametrize("unit", ["record", "client"])
-    def test_a_resumed_run_has_the_same_bits_and_is_charged_once(self, unit: str) -> None:
+    def test_resumed_run_has_the_same_bits_and_charges(self, unit: str) -> None:
         taken: list[bytes] = []
         released: list[str] = []
 
@@ -555,7 +555,7 @@ def served(unit: Any, **how: Any) -> tuple[Federation, Float64Array]:
     return federation, METHODS["fedne"].serve(federation, settings).embedding
 
 
-def test_densities_are_paid_for_in_the_rounds_that_renew_them() -> None:
+def test_densities_are_charged_in_the_rounds_that_renew_them() -> None:
     for rounds in (1, 2, 5, 9):
         for every in (1, 2, 3, 7):
             for part in (0.0, 0.4, 0.9, 1.0):
@@ -565,7 +565,7 @@ def test_densities_are_paid_for_in_the_rounds_that_renew_them() -> None:
 
 
 class TestUnits:
-    def test_charges_of_records_and_of_clients_are_not_added_up(self) -> None:
+    def test_charges_per_record_and_per_client_cannot_be_added(self) -> None:
         mixed = {
             Charge(kind="Step", deviation=1.0, sensitivity=1.0): 1,
             Charge(kind="Change", deviation=1.0, sensitivity=1.0, unit="client"): 1,
@@ -574,14 +574,12 @@ class TestUnits:
             with pytest.raises(UnitError, match=r"Step .charged per record. and Change .charged per client"):
                 adds(mixed)
 
-    def test_the_page_says_whose_presence_is_hidden(self, tmp_path: Path) -> None:
+    def test_report_names_the_protected_unit(self, tmp_path: Path) -> None:
         from raydr.report.wording import cost
         from raydr.runfolder.reading import read_run
 
         noise = {"on": "update", "epsilon": 2.0, "clip": 0.5, "unit": "client"}
-        folder = run(
-            tiny_scenario(method=SMALL | {"kind": "fedavg-ne"}, privacy__noise=noise), out=tmp_path / "run"
-        )
+        folder = tiny_run(tmp_path / "run", method=SMALL | {"kind": "fedavg-ne"}, privacy__noise=noise)
         assert "whether a client takes part or adds zero to every sum (zero-out)" in cost(read_run(folder))
 
 
@@ -606,7 +604,7 @@ class TestUnits:
         ({"surrogates_left_out": 0.5}, {}, "surrogates_left_out applies to surrogate: mlp"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_paid_for_is_refused_by_name(
+def test_settings_without_a_privacy_bound_are_refused(
     method: dict[str, Any], privacy: dict[str, Any], words: str
 ) -> None:
     noise = {"noise": {"on": "update", "epsilon": 1.0, "clip": 1.0}}
@@ -616,10 +614,10 @@ def test_what_cannot_be_paid_for_is_refused_by_name(
 
 
 class TestSurrogates:
-    """P2's section 6: Gaussian noise on the surrogates' parameters, and some of them left out."""
+    """P2, section 6: Gaussian noise on the surrogates' parameters, with some left out."""
 
     @pytest.mark.parametrize("surrogate", ["mlp", "field"])
-    def test_noise_on_surrogates_has_its_level_and_claims_nothing(self, surrogate: str) -> None:
+    def test_surrogate_noise_has_its_level_and_no_claim(self, surrogate: str) -> None:
         settings = FedNE(hidden=(8, 8), rounds=2, surrogate=surrogate, surrogate_from=0.0)  # type: ignore[arg-type]
         noise = GaussianNoise(on="surrogate", level=0.5)
         maps = []
@@ -632,7 +630,7 @@ class TestSurrogates:
             assert not federation.ledger.charges
         assert not np.array_equal(*maps)
 
-    def test_networks_under_noise_are_off_by_its_level(self) -> None:
+    def test_noise_on_networks_has_the_requested_level(self) -> None:
         from raydr.methods.fedne.surrogates import SurrogateRequest
 
         weights = initial_weights(Architecture(5, (8,)), np.random.default_rng(0))
@@ -648,7 +646,7 @@ class TestSurrogates:
         assert found == pytest.approx(0.5, rel=5.0 / np.sqrt(2 * PARAMETERS))
 
     @pytest.mark.parametrize(("left_out", "kept"), [(0.5, 2), (0.25, 3), (0.9, 1)])
-    def test_who_leaves_some_out_counts_the_others_for_more(self, left_out: float, kept: int) -> None:
+    def test_leaving_surrogates_out_reweights_the_others(self, left_out: float, kept: int) -> None:
         from raydr.methods.fedne.clients import _some
 
         shares = np.array([0.1, 0.0, 0.4, 0.3, 0.2], np.float32)
@@ -659,7 +657,7 @@ class TestSurrogates:
         assert all(each.sum() == pytest.approx(1.0, rel=1e-6) and each[1] == 0.0 for each in drawn)
         assert all(sum(each[index] > 0 for each in drawn) > 0 for index in (0, 2, 3, 4))
 
-    def test_leaving_some_out_is_drawn_anew_in_each_round_and_changes_what_is_minimised(self) -> None:
+    def test_left_out_surrogates_change_each_round(self) -> None:
         surrogates = np.random.default_rng(0).normal(size=(4, PARAMETERS)).astype(np.float32)
         request = replace(
             training_request(3, None, left_out=0.5),
@@ -680,8 +678,8 @@ def round_of(value: torch.Tensor) -> float:
     return round(float(value), 4)
 
 
-def test_a_map_that_stays_at_home_has_the_epsilon_of_its_encoder(tmp_path: Path) -> None:
-    """No message of any record, so the run as a whole has a claim; the map itself is the one that is posted."""
+def test_unpublished_map_costs_the_epsilon_of_its_encoder(tmp_path: Path) -> None:
+    """No message is about a record, so the whole run has a claim; only publishing the map would end it."""
     method = {"kind": "fedne", "rounds": 2, "hidden": [8], "bounds": [0.0, 8.0]}
     noise = {"on": "update", "unit": "record", "epsilon": 8.0, "clip": 1.0, "per": "sum"}
     secret = tmp_path / "secret"

@@ -41,7 +41,7 @@ BASELINES: tuple[type[PresetSettings], ...] = (FedAvgNE, FedProxNE, LocalNE, Glo
 DESCRIBED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("3.1 (1)", "repulsion is the logarithm of 1 - phi, to which nothing is added", {"softening": 0.0}),
     ("3.1 (1)", "pairs that repel are drawn uniformly, whatever edge they are of", {"negatives_from": "rows"}),
-    ("3.2", "clients start from the server's encoder and are told nothing else", {"control_variates": False}),
+    ("3.2", "clients start from the server's encoder and get nothing else", {"control_variates": False}),
     (
         "3.2 (4)",
         "the server takes the mean of weights, by numbers of rows",
@@ -52,7 +52,7 @@ DESCRIBED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("4.2", "graphs are of the k nearest neighbours, all of which attract", {"local_neighbors": None}),
     ("4.2 (9)", "what is mixed are rows, and neighbours are sought among both kinds", {"mixed": "rows"}),
     ("4.3 (10)", "each client hears the surrogates of all others", {"surrogates_left_out": 0.0}),
-    ("5.1", "rows are what the data have; nothing is said of scaling them", {"standardise": False}),
+    ("5.1", "rows are the raw data; scaling is not mentioned", {"standardise": False}),
     ("5.1", "k = 7", {"neighbors": 7}),
     ("5.1", "Adam (whose authors add 1e-8), its learning rate annealed", {"adam_floor": 1e-8, "schedule": "steps"}),
     ("5.1, A.1", "batches of 512 edges", {"batch": 512}),
@@ -66,34 +66,36 @@ DESCRIBED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("B.3", "the grid's step is 0.3", {"grid_step": 0.3}),
     ("1", "nothing is shared of the data, so nothing to begin with", {"start": "random", "prototypes": None}),
 )  # fmt: skip
-"""Section, what it says in our words, and what that is in settings."""
+"""Section, its statement in other words, and the statement in settings."""
 OF_THE_CODE = {"hidden": (500, 200, 100), "rounds": 500}
-"""Of the authors' code for MNIST: of widths P2 says (5.1) that there are three, of rounds nothing."""
+"""From the authors' code for MNIST: P2 (5.1) gives the number of widths, and no rounds."""
 
 
-# What is said
+# The description
 
 
-@pytest.mark.parametrize(("section", "said", "meant"), DESCRIBED, ids=[line[1] for line in DESCRIBED])
-def test_each_line_of_the_description_is_a_setting(section: str, said: str, meant: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("section", "statement", "meant"), DESCRIBED, ids=[line[1] for line in DESCRIBED])
+def test_each_line_of_the_papers_description_is_a_setting(
+    section: str, statement: str, meant: dict[str, Any]
+) -> None:
     for key, value in meant.items():
-        assert getattr(P2, key) == value, (section, said)
+        assert getattr(P2, key) == value, (section, statement)
 
 
-def test_the_preset_says_what_the_description_does_and_no_more() -> None:
+def test_preset_sets_exactly_what_the_paper_describes() -> None:
     described = {key: value for _, _, meant in DESCRIBED for key, value in meant.items()}
     assert described | OF_THE_CODE == dict(PUBLISHED)
     assert len(P2.hidden) == 3
 
 
-def test_the_rate_falls_at_30_and_60_percent_and_surrogates_come_in_at_30() -> None:
+def test_rate_falls_at_30_and_60_percent_and_surrogates_start_at_30() -> None:
     rates = [P2.rate(round) for round in range(1, 501)]
     assert rates == pytest.approx([1e-3] * 150 + [1e-4] * 150 + [1e-5] * 200)
     assert P2.first_surrogate_round == 151
 
 
 @pytest.mark.parametrize("baseline", BASELINES)
-def test_what_it_is_compared_with_trains_alike_and_mixes_nothing(baseline: type[PresetSettings]) -> None:
+def test_baselines_train_alike_without_mixing(baseline: type[PresetSettings]) -> None:
     settings = baseline(preset="published")
     shared = PUBLISHED.keys() & baseline.model_fields.keys()
     assert {key: getattr(settings, key) for key in shared} == {key: PUBLISHED[key] for key in shared}
@@ -101,10 +103,10 @@ def test_what_it_is_compared_with_trains_alike_and_mixes_nothing(baseline: type[
     assert not {"mixing", "surrogate"} & baseline.model_fields.keys()
 
 
-# What a preset is
+# Presets
 
 
-def test_a_preset_changes_defaults_and_what_is_given_stands() -> None:
+def test_explicit_settings_override_the_preset() -> None:
     usual = FedNE()
     assert FedNE(preset=None) == usual
     assert {key for key, value in PUBLISHED.items() if getattr(usual, key) != value} > {"mixed", "softening"}
@@ -120,15 +122,15 @@ def test_a_preset_changes_defaults_and_what_is_given_stands() -> None:
     assert scenario.method == P2.model_copy(update={"grid_step": 0.5})
 
 
-def test_a_run_says_every_value_and_is_repeated_by_what_it_says(tmp_path: Path) -> None:
-    """With the preset's name beside the values or without it."""
+def test_scenario_in_run_folder_holds_every_value_and_repeats_it(tmp_path: Path) -> None:
+    """With the preset's name next to the values or without it."""
     method = {"kind": "fedne", "preset": "published", "hidden": [8], "rounds": 4, "learning_rate": 3e-3}
     file = tiny_file(tmp_path, method=method)
     first, again, without, usual = (tmp_path / name for name in ("first", "again", "without", "usual"))
     assert status(["run", str(file), "--out", str(first), "-q"]) == 0
-    said = yaml.safe_load((first / "scenario.yaml").read_text())
-    assert said["method"]["learning_rate"] == 3e-3
-    assert {key: said["method"][key] for key in ("mixed", "softening", "surrogate_from", "standardise")} == {
+    written = yaml.safe_load((first / "scenario.yaml").read_text())
+    assert written["method"]["learning_rate"] == 3e-3
+    assert {key: written["method"][key] for key in ("mixed", "softening", "surrogate_from", "standardise")} == {
         "mixed": "rows", "softening": 0.0, "surrogate_from": 0.3, "standardise": False,
     }  # fmt: skip
     assert status(["run", str(first / "scenario.yaml"), "--out", str(again), "-q"]) == 0
@@ -141,19 +143,19 @@ def test_a_run_says_every_value_and_is_repeated_by_what_it_says(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("method", "said"),
+    ("method", "statement"),
     [
         ({"kind": "fedne", "standardise": False}, "start: principal needs rows centred on their mean"),
         ({"kind": "fedavg-ne", "standardise": False, "bounds": [0, 1]}, "bounds scale the rows"),
         ({"kind": "landmark-ne", "preset": "published"}, "preset"),
     ],
 )
-def test_what_does_not_go_together_is_refused(method: dict[str, Any], said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_incompatible_settings_are_refused(method: dict[str, Any], statement: str) -> None:
+    with pytest.raises(ScenarioError, match=statement):
         tiny_scenario(method=method)
 
 
-def test_noise_on_updates_wants_rows_that_are_scaled(tmp_path: Path) -> None:
+def test_noise_on_updates_needs_scaled_rows(tmp_path: Path) -> None:
     noise = {"on": "update", "unit": "client", "epsilon": 1.0, "clip": 1.0}
     with pytest.raises(ScenarioError, match=r"leave method\.standardise: false out"):
         tiny_run(
@@ -161,7 +163,7 @@ def test_noise_on_updates_wants_rows_that_are_scaled(tmp_path: Path) -> None:
         )
 
 
-# What a client does
+# Clients
 
 
 def blobs(sizes: tuple[int, ...] = (40, 1, 25, 2, 0, 30), features: int = 5) -> list[FloatArray]:
@@ -170,7 +172,7 @@ def blobs(sizes: tuple[int, ...] = (40, 1, 25, 2, 0, 30), features: int = 5) -> 
 
 
 def asked(parts: list[FloatArray], settings: FedNE | FedAvgNE) -> TrainRequest:
-    """What clients are asked in a round before there are surrogates."""
+    """Return a training request of a round before surrogates."""
     federation = federate(parts)
     weights = settings.first_weights(federation, np.zeros(0))
     state = RoundState.first(weights, ControlVariates.none())
@@ -178,7 +180,7 @@ def asked(parts: list[FloatArray], settings: FedNE | FedAvgNE) -> TrainRequest:
 
 
 def replies(federation: Federation) -> set[str]:
-    """What clients answered, but for who they are."""
+    """Return the clients' replies without their indices."""
     kinds = {entry.kind for entry in federation.ledger.entries.values() if entry.direction == "up"}
     return kinds - {"Enrolment"}
 
@@ -196,8 +198,8 @@ def edges_of(local: Local) -> Int64Array:
 
 
 @pytest.mark.parametrize("index", [0, 2, 3])
-def test_a_client_trains_on_the_graph_of_its_rows_and_as_many_mixed_ones(index: int) -> None:
-    """P2 (9), one for each row and a random one of its neighbours, and the graph of both: every edge, once."""
+def test_client_graph_has_as_many_mixed_rows_as_own_rows(index: int) -> None:
+    """P2 (9) for each row and one random neighbour; the graph holds every edge of both once."""
     parts, settings = blobs(), FedNE(**SMALL)
     request, rows = asked(parts, settings), parts[index]
     count = len(rows)
@@ -207,16 +209,16 @@ def test_a_client_trains_on_the_graph_of_its_rows_and_as_many_mixed_ones(index: 
     nearest = by_brute_force(rows, min(4, count - 1))
     for row, mixed, near in zip(rows, local.rows[count:], rows[nearest], strict=True):
         shares = ((mixed - near) * (row - near)).sum(axis=1) / ((row - near) ** 2).sum(axis=1)
-        beside = np.abs(near + shares[:, None] * (row - near) - mixed).max(axis=1)
-        assert (beside < 1e-9).any()
-        assert -1e-9 <= shares[beside.argmin()] <= 1 + 1e-9
+        distance = np.abs(near + shares[:, None] * (row - near) - mixed).max(axis=1)
+        assert (distance < 1e-9).any()
+        assert -1e-9 <= shares[distance.argmin()] <= 1 + 1e-9
     graph = by_brute_force(local.rows, min(4, 2 * count - 1))
     expected = np.column_stack([np.repeat(np.arange(2 * count), graph.shape[1]), graph.ravel()])
     np.testing.assert_array_equal(edges_of(local), expected[np.lexsort(expected.T[::-1])])
     assert (local.schedule.share == 1.0).all()
 
 
-def test_mixed_rows_are_made_anew_in_each_round_and_alike_for_who_is_restarted() -> None:
+def test_mixed_rows_change_each_round_and_survive_a_restart() -> None:
     parts, settings = blobs(), FedNE(**SMALL)
     request, steady = asked(parts, settings), Client(index=0, rows=parts[0], seed=0, round=1)
     made = []
@@ -229,30 +231,30 @@ def test_mixed_rows_are_made_anew_in_each_round_and_alike_for_who_is_restarted()
     assert with_mixed(parts[0], nearest, 0.2, random).tobytes() == made[1]
 
 
-def test_shares_are_of_beta_and_partners_all_alike() -> None:
+def test_mixing_shares_are_beta_and_partners_uniform() -> None:
     line = np.arange(4.0)[:, None]
     nearest, random = np.array([[1, 2], [0, 2], [1, 3], [2, 1]]), np.random.default_rng(0)
     mixed = np.concatenate([with_mixed(line, nearest, 0.2, random)[4:].T for _ in range(8000)])[:, 0]
-    partners = np.where(mixed > 1.0, 2, 1)  # of row 0, where it can be told
+    partners = np.where(mixed > 1.0, 2, 1)  # of row 0, where it is known
     share = np.where(mixed > 1.0, 1 - mixed / 2, np.nan)
-    share = share[partners == 2]  # of those beyond 1: half of Beta's mass lies below 1/2, by symmetry
+    share = share[partners == 2]  # beyond 1: half of Beta's mass is below 1/2, by symmetry
     assert len(share) == pytest.approx(8000 * 0.5 * 0.5, rel=0.05)
     both = np.concatenate([share, 1 - share])
     assert both.var() == pytest.approx(0.25 / 1.4, abs=0.01), "Beta(0.2, 0.2)"
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e8])
-def test_mixed_rows_lie_between_their_ends_wherever_these_are(offset: float) -> None:
+def test_mixed_rows_lie_between_their_ends(offset: float) -> None:
     rows = offset + np.random.default_rng(0).normal(size=(50, 3))
     both = with_mixed(rows, local_neighbors(rows, 4), 0.2, np.random.default_rng(1))
     assert both.dtype == rows.dtype
     assert (both.max(axis=0) <= rows.max(axis=0)).all()
     assert (both.min(axis=0) >= rows.min(axis=0)).all()
-    beside = np.abs(both[50:, None] - rows).max(axis=2).min(axis=1)
-    assert np.median(beside) < 1.0
+    distance = np.abs(both[50:, None] - rows).max(axis=2).min(axis=1)
+    assert np.median(distance) < 1.0
 
 
-def test_a_row_without_neighbours_is_mixed_with_nobody() -> None:
+def test_row_without_neighbours_is_not_mixed() -> None:
     request = asked(blobs(), FedNE(**SMALL))
     for rows in (np.ones((1, 5)), np.ones((0, 5))):
         local = local_task(Client(index=1, rows=rows, seed=0, round=1), request)
@@ -263,7 +265,7 @@ def test_a_row_without_neighbours_is_mixed_with_nobody() -> None:
     assert len(edges_of(twins)) == 4 * 3
 
 
-def test_negatives_are_all_other_rows_alike_the_mixed_ones_among_them() -> None:
+def test_negatives_are_uniform_over_own_and_mixed_rows() -> None:
     settings = FedNE(**SMALL | {"negatives": 400})
     local = local_task(Client(index=2, rows=blobs()[2], seed=0, round=1), asked(blobs(), settings))
     dealt = local.schedule
@@ -279,7 +281,7 @@ def test_negatives_are_all_other_rows_alike_the_mixed_ones_among_them() -> None:
 
 @pytest.mark.parametrize("mixing", [0.2, None])
 @pytest.mark.parametrize("counts", [(60,), (60, 33)])
-def test_heads_meet_the_rows_that_were_drawn(counts: tuple[int, ...], mixing: float | None) -> None:
+def test_heads_are_repelled_by_the_drawn_rows(counts: tuple[int, ...], mixing: float | None) -> None:
     """Whether heads are mixed or not, alone and stacked."""
     clients = []
     for count in counts:
@@ -305,7 +307,7 @@ def test_heads_meet_the_rows_that_were_drawn(counts: tuple[int, ...], mixing: fl
             np.testing.assert_array_equal(drawn[place, :width], client.rows[dealt.negatives[step]])
 
 
-def test_the_loss_is_that_of_the_paper() -> None:
+def test_loss_equals_the_papers() -> None:
     """(1) over the edges of a batch, by a double loop: no softening, b times the mean over what is drawn."""
     rows = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32)
     dealt = schedule(
@@ -329,7 +331,7 @@ def test_the_loss_is_that_of_the_paper() -> None:
     assert float(found) == pytest.approx(total / len(dealt.heads[0]), rel=1e-4)
 
 
-def test_without_softening_repulsion_is_that_of_phi_and_pairs_in_one_place_stay() -> None:
+def test_unsoftened_repulsion_ignores_coincident_pairs() -> None:
     squared = torch.tensor([1e-6, 1e-3, 1.0, 50.0, 1e6], dtype=torch.float64)
     torch.testing.assert_close(repulsion(squared, 0.0), -torch.log(squared / (1.0 + squared)))
     places = torch.zeros((2, 2), requires_grad=True)
@@ -339,8 +341,8 @@ def test_without_softening_repulsion_is_that_of_phi_and_pairs_in_one_place_stay(
     assert not gradient.any()
 
 
-def test_softening_of_a_half_is_contrastive_embedding_by_negative_sampling() -> None:
-    """That has phi / (1 + phi) for phi, on a map in units of sqrt(2): slopes are equal, and repulsion itself."""
+def test_softening_of_a_half_equals_negative_sampling() -> None:
+    """It has phi / (1 + phi) for phi on a map in units of sqrt(2): repulsion and its gradient are equal."""
     squared = torch.linspace(0.0, 40.0, 81, dtype=torch.float64, requires_grad=True)
     similar = 1.0 / (2.0 + squared)
     torch.testing.assert_close(repulsion(squared / 2.0, 0.5), -torch.log1p(-similar))
@@ -350,7 +352,7 @@ def test_softening_of_a_half_is_contrastive_embedding_by_negative_sampling() -> 
     )
 
 
-def test_adam_is_that_of_its_authors() -> None:
+def test_adam_equals_the_original() -> None:
     rows = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
     dealt = schedule(
         local_neighbors(rows, 4), batch=32, epochs=1, negatives=5, mixing=None, from_rows=True,
@@ -367,15 +369,15 @@ def test_adam_is_that_of_its_authors() -> None:
         adam.zero_grad()
         batch_loss(architecture, flat, batches, step, objective).sum().backward()  # type: ignore[no-untyped-call]
         adam.step()
-    # But for the last offset, which moves the whole map: there the gradient is rounding, and so are the steps.
+    # Without the last bias, which moves the whole map: its gradient is rounding error, and so are its steps.
     np.testing.assert_allclose(trained.weights[:, :-2], flat.detach().numpy()[:, :-2], atol=1e-5)
 
 
-# What the server does
+# The server
 
 
-def test_rows_enter_as_they_are_and_a_round_is_the_mean_of_local_trainings() -> None:
-    """P2 (4) on rows far from 0 and of any length; nobody is asked for moments, axes or prototypes."""
+def test_published_round_is_the_mean_of_local_training_on_raw_rows() -> None:
+    """P2 (4) on rows far from 0 and of any length; clients send no moments, axes or prototypes."""
     parts = [3.0 * part + 20.0 for part in blobs()]
     settings = FedNE(**SMALL | {"rounds": 1, "surrogate": "none"})
     federation = federate(parts)
@@ -396,7 +398,7 @@ def test_rows_enter_as_they_are_and_a_round_is_the_mean_of_local_trainings() -> 
 
 
 @pytest.mark.parametrize("kind", [FedAvgNE, FedProxNE, LocalNE, GlobalNE])
-def test_nor_do_the_others_standardise(kind: type[ContrastiveEncoder]) -> None:
+def test_published_baselines_do_not_standardise(kind: type[ContrastiveEncoder]) -> None:
     federation = federate(blobs())
     settings = kind(**SMALL)  # type: ignore[arg-type]
     found = METHODS[settings.kind].serve(federation, settings)  # type: ignore[attr-defined]
@@ -404,7 +406,7 @@ def test_nor_do_the_others_standardise(kind: type[ContrastiveEncoder]) -> None:
     assert replies(federation) <= {"Change", "Positions", "Loss", "Rows"}
 
 
-def test_whoever_has_the_encoder_places_rows_as_they_are() -> None:
+def test_published_encoder_places_raw_rows() -> None:
     parts = [3.0 * part + 20.0 for part in blobs()]
     settings = FedNE(**SMALL)
     found = METHODS["fedne"].serve(federate(parts), settings)
@@ -412,33 +414,33 @@ def test_whoever_has_the_encoder_places_rows_as_they_are() -> None:
     np.testing.assert_allclose(placed, found.embedding, atol=1e-5 * np.abs(found.embedding).max())
 
 
-def test_surrogates_go_on_from_their_last_weights_in_every_round_from_30_percent_on(
+def test_surrogates_continue_from_their_last_weights(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A.2: fine-tuned by Adam at 0.001, on a grid of step 0.3 around the present map; no field, no control variates."""
-    told: list[tuple[bytes, bytes, float, float]] = []
+    """A.2: fine-tuned by Adam at 0.001, on a grid of step 0.3 around the current map."""
+    trainings: list[tuple[bytes, bytes, float, float]] = []
     original = networks.fit_surrogate
 
-    def noted(start: Any, queries: Any, values: Any, *, learning_rate: float, **more: Any) -> Any:
+    def recorded(start: Any, queries: Any, values: Any, *, learning_rate: float, **more: Any) -> Any:
         found = original(start, queries, values, learning_rate=learning_rate, **more)
         steps = np.diff(np.unique(queries[:, 0]))
-        told.append((start.tobytes(), found.tobytes(), learning_rate, float(np.median(steps))))
+        trainings.append((start.tobytes(), found.tobytes(), learning_rate, float(np.median(steps))))
         return found
 
-    monkeypatch.setattr(networks, "fit_surrogate", noted)
+    monkeypatch.setattr(networks, "fit_surrogate", recorded)
     parts = blobs((20, 25))
     federation = federate(parts)
     METHODS["fedne"].serve(federation, FedNE(**SMALL | {"rounds": 10}))
     counts = {entry.kind: entry.count for entry in federation.ledger.entries.values()}
-    assert counts["Surrogate"] == len(told) == 2 * 7
+    assert counts["Surrogate"] == len(trainings) == 2 * 7
     assert "Density" not in counts
-    for before, after in zip(told[:-2], told[2:], strict=True):
+    for before, after in zip(trainings[:-2], trainings[2:], strict=True):
         assert after[0] == before[1]
-    assert {rate for _, _, rate, _ in told} == {1e-3}
-    assert [step for *_, step in told] == pytest.approx([0.3] * 14, abs=1e-3)
+    assert {rate for _, _, rate, _ in trainings} == {1e-3}
+    assert [step for *_, step in trainings] == pytest.approx([0.3] * 14, abs=1e-3)
 
 
-def test_the_others_surrogates_count_by_their_rows_and_own_pairs_by_theirs() -> None:
+def test_surrogates_and_own_pairs_are_weighted_by_rows() -> None:
     """(10): |D_m| / |D| before the client's own repulsion, |D_m'| / |D| before each other's surrogate."""
     parts = blobs((20, 30, 50))
     request = asked(parts, FedNE(**SMALL))
@@ -447,7 +449,7 @@ def test_the_others_surrogates_count_by_their_rows_and_own_pairs_by_theirs() -> 
     assert alone.own_share is not None
     assert alone.own_share.tolist() == [1.0], "without surrogates as in (3)"
     level = np.zeros((3, networks.PARAMETERS), np.float32)
-    level[:, -1] = 1.0, 10.0, 100.0  # each network says so everywhere
+    level[:, -1] = 1.0, 10.0, 100.0  # the value of each network everywhere
     request = replace(request, surrogates=level, shares=np.array([0.2, 0.3, 0.5], np.float32))
     objective = objective_of([Client(index=1, rows=parts[1], seed=0)], [request])
     assert objective.own_share is not None
@@ -457,7 +459,7 @@ def test_the_others_surrogates_count_by_their_rows_and_own_pairs_by_theirs() -> 
     assert (objective.negatives, objective.softening) == (5.0, 0.0)
 
 
-def test_a_plan_counts_mixed_rows_and_their_neighbours() -> None:
+def test_plan_counts_mixed_rows_and_their_neighbours() -> None:
     usual, mixed = FedNE(**SMALL | {"mixed": "edges"}), FedNE(**SMALL)
     assert [mixed.trained_rows(rows) for rows in (0, 1, 2, 30)] == [0, 1, 4, 60]
     assert usual.trained_rows(30) == FedNE(**SMALL | {"mixing": None}).trained_rows(30) == 30

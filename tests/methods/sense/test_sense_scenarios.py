@@ -1,4 +1,4 @@
-"""SENSE as a scenario says it: data, anchors, embedders, noise, what a run folder holds, and what is refused."""
+"""SENSE from a scenario: data, anchors, embedders, noise, the run folder, and errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from raydr.front.cli import status
 from raydr.metrics.recovery import F_SCORE_NEIGHBORS
 from raydr.report.run.server_knowledge import knowledge
 from raydr.runfolder.reading import read_run
+from raydr.scenarios.runner import run
 from raydr.scenarios.schema.reading import read, shipped
+from raydr.scenarios.schema.scenario import Scenario
 
 TSNE = {"kind": "tsne", "perplexity": 5, "early_iterations": 2, "iterations": 2}
 EMBEDDERS: dict[str, dict[str, Any]] = {
@@ -47,8 +49,12 @@ def scenario(**sections: Any) -> dict[str, Any]:
     return content
 
 
-def ran(folder: Path, **sections: Any) -> raydr.Result:
-    return raydr.run(scenario(**sections), out=folder / "run")
+def result_of(checked: Scenario, folder: Path, *, report: bool = False) -> raydr.Result:
+    return raydr.Result(run(checked, out=folder, report=report))
+
+
+def ran(folder: Path, *, report: bool = False, **sections: Any) -> raydr.Result:
+    return result_of(read(scenario(**sections)), folder / "run", report=report)
 
 
 def scores(folder: Path, **sections: Any) -> dict[str, float]:
@@ -60,7 +66,7 @@ def notes(result: raydr.Result) -> str:
 
 
 def refusal(folder: Path, **sections: Any) -> str:
-    """The one paragraph with which a scenario is refused; no run folder is left."""
+    """Return the one-paragraph error of a refused scenario; check that it left no run folder."""
     with pytest.raises(RaydrError) as caught:
         ran(folder, **sections)
     assert caught.value.exit_code == 2
@@ -81,10 +87,14 @@ def blobs() -> np.ndarray[Any, Any]:
     return rng.normal(size=(60, 4)) * [1.0, 2.0, 3.0, 40.0] + [0.0, 0.0, 5.0, 100.0]
 
 
-# --- one run, however it is carried out -----------------------------------------------------------------------------
+# --- reproducibility -----------------------------------------------------------------------------------------------
 
 
 MEASURED = ["f_score", "distance_error", "anchored_cosine", "anchored_frobenius"]
+
+
+def repeated(result: raydr.Result) -> raydr.Result:
+    return result_of(read(result.folder / "scenario.yaml"), result.folder.parent / "again")
 
 
 def bits(result: raydr.Result) -> dict[str, bytes]:
@@ -119,9 +129,7 @@ def bits(result: raydr.Result) -> dict[str, bytes]:
     ],
     ids=["partial-smacof", "partial-dense", "hyperbolic"],
 )
-def test_ray_gives_the_bits_of_the_inline_federation(
-    tmp_path: Path, method: dict[str, Any], actors: int
-) -> None:
+def test_ray_matches_inline_federation(tmp_path: Path, method: dict[str, Any], actors: int) -> None:
     runtimes = [{"federation": "inline"}, {"federation": "ray", "actors": actors}]
     found = [
         bits(ran(tmp_path / str(number), method=method, runtime=runtime, metrics=MEASURED))
@@ -133,29 +141,26 @@ def test_ray_gives_the_bits_of_the_inline_federation(
 @pytest.mark.parametrize(
     "sections",
     [
-        {"method": {"embedder": "cne"}},
+        pytest.param({"method": {"embedder": "cne"}}, marks=pytest.mark.slow),
         {"method": {"geometry": "hyperbolic", "curvature": 0.5}, "data": {"source": "iris", "rows": 40}},
         {"privacy": {"noise": {"on": "distances", "level": 0.1, "clients": 0.5}}},
     ],
     ids=["shorthand", "hyperbolic", "noise"],
 )
-def test_a_run_folder_repeats_its_run(tmp_path: Path, sections: dict[str, Any]) -> None:
+def test_scenario_in_run_folder_repeats_the_run(tmp_path: Path, sections: dict[str, Any]) -> None:
     (tmp_path / "secret").write_bytes(bytes(32))
     (tmp_path / "secret").chmod(0o600)
     sections.setdefault("privacy", {})["secret"] = str(tmp_path / "secret")
     sections.setdefault("method", {}).setdefault("embedder", EMBEDDERS["cne"])
     first = ran(tmp_path, **sections)
-    again = raydr.run(first.folder / "scenario.yaml", out=tmp_path / "again")
-    assert bits(again) == bits(first)
+    assert bits(repeated(first)) == bits(first)
 
 
 # --- anchors --------------------------------------------------------------------------------------------------------
 
 
-def test_anchors_of_a_file_are_those_and_are_in_the_units_of_the_data(
-    tmp_path: Path, blobs: np.ndarray[Any, Any]
-) -> None:
-    """Scaled as the rows are: all 60 rows are mapped, and 7 anchors in general position recover 4 features."""
+def test_anchors_from_a_file_are_scaled_like_the_data(tmp_path: Path, blobs: np.ndarray[Any, Any]) -> None:
+    """Anchors are scaled like the rows: all 60 are mapped, and 7 anchors recover 4 features."""
     data = {"path": table(tmp_path / "data.csv", blobs), "scale": "standard"}
     anchors = table(tmp_path / "anchors.csv", blobs[:7] * 1.5 + 3.0)
     method = {"anchors": None, "anchor_source": "file", "anchor_path": anchors}
@@ -165,7 +170,7 @@ def test_anchors_of_a_file_are_those_and_are_in_the_units_of_the_data(
     assert "to 7 anchors, from a file, in a space of 4 dimensions" in notes(result)
 
 
-def test_columns_of_the_anchors_file_go_by_name(tmp_path: Path, blobs: np.ndarray[Any, Any]) -> None:
+def test_columns_of_the_anchors_file_are_matched_by_name(tmp_path: Path, blobs: np.ndarray[Any, Any]) -> None:
     data = {"path": table(tmp_path / "data.csv", blobs)}
     method = {"anchors": 7, "anchor_source": "file"}
     runs = [("straight", blobs[:7], "a,b,c,d"), ("turned", blobs[:7, ::-1], "d,c,b,a")]
@@ -189,7 +194,7 @@ def test_columns_of_the_anchors_file_go_by_name(tmp_path: Path, blobs: np.ndarra
         (0, None, "anchors.csv"),
     ],
 )
-def test_a_file_of_anchors_that_does_not_fit_is_refused(
+def test_unsuitable_anchors_file_is_refused(
     tmp_path: Path, blobs: np.ndarray[Any, Any], rows: int, names: str | None, words: str
 ) -> None:
     data = {"path": table(tmp_path / "data.csv", blobs)}
@@ -201,7 +206,7 @@ def test_a_file_of_anchors_that_does_not_fit_is_refused(
 
 
 @pytest.mark.parametrize("same", ["points", "line"])
-def test_affinely_dependent_anchors_span_less_or_are_refused(
+def test_dependent_anchors_are_reported_or_refused(
     tmp_path: Path, blobs: np.ndarray[Any, Any], same: str
 ) -> None:
     data = {"path": table(tmp_path / "data.csv", blobs)}
@@ -211,9 +216,9 @@ def test_affinely_dependent_anchors_span_less_or_are_refused(
     if same == "points":
         assert "All 6 anchors are the same point" in refusal(tmp_path, data=data, method=method)
     else:
-        told = notes(ran(tmp_path, data=data, method=method))
-        assert "span 1 of them" in told
-        assert "3 dimensions stay open" in told
+        text = notes(ran(tmp_path, data=data, method=method))
+        assert "span 1 of them" in text
+        assert "3 dimensions stay open" in text
 
 
 def sites(folder: Path, rows: np.ndarray[Any, Any]) -> dict[str, Any]:
@@ -230,13 +235,13 @@ def at_sites(folder: Path, rows: np.ndarray[Any, Any], **method: Any) -> dict[st
 
 
 @pytest.mark.parametrize("source", ["random", "learnt", "file"])
-def test_sites_with_files_of_their_own_take_anchors_that_are_no_rows(
+def test_sites_with_their_own_files_use_anchors_that_are_not_rows(
     tmp_path: Path, blobs: np.ndarray[Any, Any], source: str
 ) -> None:
     method: dict[str, Any] = {"anchor_source": source, "learning": {"rounds": 2}}
     if source == "file":
         method["anchor_path"] = table(tmp_path / "anchors.csv", blobs[:8] + 0.5)
-    result = raydr.run(at_sites(tmp_path, blobs, **method), out=tmp_path / "run")
+    result = result_of(read(at_sites(tmp_path, blobs, **method)), tmp_path / "run")
     assert result.metrics["federated"]["distance_error"] < 1e-5
     assert len(result.embedding) == 60
 
@@ -244,7 +249,7 @@ def test_sites_with_files_of_their_own_take_anchors_that_are_no_rows(
 SAMPLE = {"anchor_source": "sample"}
 
 
-def test_sites_keep_their_rows_from_being_anchors(tmp_path: Path, blobs: np.ndarray[Any, Any]) -> None:
+def test_rows_of_sites_cannot_be_anchors(tmp_path: Path, blobs: np.ndarray[Any, Any]) -> None:
     with pytest.raises(ScenarioError, match="sites that keep their own files: choose random, learnt or file"):
         read(at_sites(tmp_path, blobs, anchor_source="sample"))
 
@@ -263,7 +268,7 @@ def test_sites_keep_their_rows_from_being_anchors(tmp_path: Path, blobs: np.ndar
         ({"regime": "pointwise"}, "Set clients.partition.kind: pointwise"),
     ],
 )
-def test_anchors_that_cannot_be_had_are_refused_with_the_numbers(
+def test_impossible_anchors_are_refused_with_the_numbers(
     tmp_path: Path, method: dict[str, Any], words: str
 ) -> None:
     assert words in refusal(tmp_path, method=method)
@@ -273,7 +278,7 @@ def test_anchors_that_cannot_be_had_are_refused_with_the_numbers(
 
 
 @pytest.mark.parametrize("solver", ["closed-form", "smacof"])
-def test_points_of_the_ball_are_mapped_as_they_are(
+def test_points_of_the_ball_are_used_unchanged(
     tmp_path: Path, blobs: np.ndarray[Any, Any], solver: str
 ) -> None:
     ball = blobs / (1.2 * np.linalg.norm(blobs, axis=1).max())
@@ -291,7 +296,7 @@ def test_points_of_the_ball_are_mapped_as_they_are(
     assert found["distance_error"] < 1e-6
 
 
-def test_a_row_outside_the_ball_is_named(tmp_path: Path, blobs: np.ndarray[Any, Any]) -> None:
+def test_row_outside_the_ball_is_named(tmp_path: Path, blobs: np.ndarray[Any, Any]) -> None:
     ball = blobs / (1.2 * np.linalg.norm(blobs, axis=1).max())
     ball[17] *= 1.5 / np.linalg.norm(ball[17])
     method = {"geometry": "hyperbolic", "points": "ball", "anchors": 6}
@@ -299,15 +304,15 @@ def test_a_row_outside_the_ball_is_named(tmp_path: Path, blobs: np.ndarray[Any, 
     with pytest.raises(RaydrError) as caught:
         ran(tmp_path, data=data, method=method | {"anchor_source": "random"})
     assert not (tmp_path / "run").exists()
-    said = str(caught.value)
-    assert "\n" not in said
-    assert re.search(r"Client \d .* have norms below 1, but row \d+ has norm 1\.5", said)
-    assert "method.points: features" in said
+    text = str(caught.value)
+    assert "\n" not in text
+    assert re.search(r"Client \d .* have norms below 1, but row \d+ has norm 1\.5", text)
+    assert "method.points: features" in text
 
 
 @pytest.mark.parametrize("kind", EMBEDDERS)
 @pytest.mark.parametrize("geometry", ["euclidean", "hyperbolic"])
-def test_every_embedder_draws_every_geometry_that_it_can(tmp_path: Path, kind: str, geometry: str) -> None:
+def test_every_embedder_maps_its_geometries(tmp_path: Path, kind: str, geometry: str) -> None:
     method = {"geometry": geometry, "embedder": EMBEDDERS[kind]}
     if (kind, geometry) == ("cosne", "euclidean"):
         assert "set geometry: hyperbolic" in refusal(tmp_path, method=method)
@@ -319,14 +324,14 @@ def test_every_embedder_draws_every_geometry_that_it_can(tmp_path: Path, kind: s
         assert (np.linalg.norm(result.embedding, axis=1) < 1.0).all()
 
 
-def test_a_map_in_space_has_three_axes(tmp_path: Path) -> None:
-    result = ran(tmp_path, method={"dimensions": 3}, compare=["central"])
+def test_three_dimensional_map_has_three_axes(tmp_path: Path) -> None:
+    result = ran(tmp_path, method={"dimensions": 3}, compare=["central"], report=True)
     assert result.embedding.shape == (142, 3)
     assert read_run(result.folder).federated.shape == (142, 3)
     assert (result.folder / "report.html").read_text().count("<html") == 1
 
 
-def test_an_edge_list_is_mapped_into_the_disk(tmp_path: Path) -> None:
+def test_edge_list_is_mapped_into_the_disk(tmp_path: Path) -> None:
     edges = "\n".join(f"n{(node - 1) // 2},n{node}" for node in range(1, 60))
     (tmp_path / "tree.csv").write_text(f"parent,child\n{edges}\n")
     method = {"geometry": "hyperbolic", "anchors": 6, "embedder": EMBEDDERS["cosne"]}
@@ -337,7 +342,7 @@ def test_an_edge_list_is_mapped_into_the_disk(tmp_path: Path) -> None:
     assert all(name.startswith("n") for name in read_run(result.folder).rows)  # type: ignore[union-attr]
 
 
-def test_a_kind_alone_is_an_embedder_with_its_defaults() -> None:
+def test_embedder_name_means_its_defaults() -> None:
     short, long = (read(scenario(method={"embedder": value})) for value in ("umap", {"kind": "umap"}))
     assert short == long
 
@@ -363,14 +368,14 @@ def test_a_kind_alone_is_an_embedder_with_its_defaults() -> None:
         (5, "method.embedder is 5: it must be a section of keys, such as {kind: tsne}"),
     ],
 )
-def test_an_embedder_that_is_none_is_refused_in_one_paragraph(embedder: Any, words: str) -> None:
+def test_unknown_embedder_is_refused_in_one_paragraph(embedder: Any, words: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         read(scenario(method={"embedder": embedder}))
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_perplexity_past_the_rows_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+def test_too_large_perplexity_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
     assert "perplexity" in refusal(tmp_path, method={"embedder": TSNE | {"perplexity": 500}})
 
 
@@ -378,20 +383,21 @@ def test_a_perplexity_past_the_rows_is_refused_before_anything_is_sent(tmp_path:
 
 
 @pytest.mark.parametrize("on", ["data", "distances"])
-def test_noise_is_in_the_ledger_in_the_notes_and_in_the_scores(tmp_path: Path, on: str) -> None:
+def test_noise_appears_in_ledger_notes_report_and_scores(tmp_path: Path, on: str) -> None:
     exact = scores(tmp_path / "exact")
-    result = ran(tmp_path / "noisy", privacy={"noise": {"on": on, "level": 0.1, "clients": 0.67}})
-    said = f"Gaussian noise of level 0.1 on {on}"
+    noise = {"on": on, "level": 0.1, "clients": 0.67}
+    result = ran(tmp_path / "noisy", privacy={"noise": noise}, report=True)
+    text = f"Gaussian noise of level 0.1 on {on}"
     counts = {
         entry["protection"] and entry["protection"]["level"]: entry["count"]
         for entry in result.ledger
         if entry["kind"] == "AnchorDistances"
     }
     assert counts == {0.1: 2, None: 1}
-    assert f"{said} was added by 2 of 3 clients" in notes(result)
+    assert f"{text} was added by 2 of 3 clients" in notes(result)
     assert result.metrics["federated"]["distance_error"] > 100 * exact["distance_error"]
     page = (result.folder / "report.html").read_text()
-    assert said in page
+    assert text in page
     known = knowledge(read_run(result.folder)).text
     assert known in html.unescape(page)
     records = {
@@ -402,11 +408,11 @@ def test_noise_is_in_the_ledger_in_the_notes_and_in_the_scores(tmp_path: Path, o
     assert f"reconstruct {records[False]:,} of {sum(records.values()):,} records" in known, (
         "one client adds none"
     )
-    assert f"for {records[True]:,} others it has distances with {said}" in known
+    assert f"for {records[True]:,} others it has distances with {text}" in known
 
 
-def test_notes_do_not_count_records_whose_distances_are_noisy(tmp_path: Path) -> None:
-    """Noise makes a third of the residuals nought; the server cannot write those records down."""
+def test_notes_do_not_count_records_with_noisy_distances(tmp_path: Path) -> None:
+    """Noise sets a third of the residuals to zero, but the server cannot reconstruct those records."""
     some = notes(
         ran(tmp_path / "some", privacy={"noise": {"on": "distances", "level": 0.1, "clients": 0.34}})
     )
@@ -417,7 +423,7 @@ def test_notes_do_not_count_records_whose_distances_are_noisy(tmp_path: Path) ->
     assert "can reconstruct them, feature by feature, including their noise" in data
 
 
-def test_more_noise_and_more_noisy_clients_cost_more(tmp_path: Path) -> None:
+def test_error_grows_with_noise_and_noisy_clients(tmp_path: Path) -> None:
     pointwise = {"count": None, "partition": {"kind": "pointwise"}}
     found = [
         scores(
@@ -431,18 +437,18 @@ def test_more_noise_and_more_noisy_clients_cost_more(tmp_path: Path) -> None:
     assert found[0] < 0.5 * found[1] < 0.25 * found[2]
 
 
-def test_noise_where_a_method_offers_none_is_refused() -> None:
+def test_noise_on_a_method_without_noise_is_refused() -> None:
     content = scenario(privacy={"noise": {"on": "data", "level": 0.1}})
     content["method"] = {"kind": "local-ne"}
     with pytest.raises(ScenarioError, match=r"can add noise nowhere: leave privacy\.noise out"):
         read(content)
 
 
-# --- what the run says of itself ------------------------------------------------------------------------------------
+# --- notes ---------------------------------------------------------------------------------------------------------
 
 
 def test_notes_are_written_and_shown(tmp_path: Path) -> None:
-    result = ran(tmp_path, method={"anchors": 3})
+    result = ran(tmp_path, method={"anchors": 3}, report=True)
     (note,) = json.loads((result.folder / "notes.json").read_text())
     assert "span 2 of them" in note["text"]
     assert "2 dimensions stay open" in note["text"]
@@ -452,20 +458,20 @@ def test_notes_are_written_and_shown(tmp_path: Path) -> None:
     assert "another record that differs there could have the same distances" in page
 
 
-def test_notes_say_that_nothing_is_open_where_nothing_is(tmp_path: Path) -> None:
-    said = notes(ran(tmp_path))
-    assert "They leave no dimension open, so distances hide nothing" in said
-    assert "142 of 142 records (100%)" in said
+def test_notes_report_that_no_dimension_is_open(tmp_path: Path) -> None:
+    text = notes(ran(tmp_path))
+    assert "They leave no dimension open, so distances hide nothing" in text
+    assert "142 of 142 records (100%)" in text
 
 
-def test_notes_say_that_anchors_of_ones_own_tell_of_each_other(tmp_path: Path) -> None:
-    """And they do: with one dimension open, the server's points are the records."""
+def test_notes_report_that_local_anchors_reveal_open_dimensions(tmp_path: Path) -> None:
+    """With one dimension open, the server's points are the records."""
     from raydr.scenarios.running.client_data import dealt_out
 
     content = scenario(method={"visibility": "partial", "anchors": 4})
-    said = notes(raydr.run(content, out=tmp_path / "run"))
-    assert "1 dimension stays open" in said
-    assert "cover what those of another leave open" in said
+    text = notes(result_of(read(content), tmp_path / "run"))
+    assert "1 dimension stays open" in text
+    assert "cover what those of another leave open" in text
 
     from inline_federations import federate
 
@@ -479,17 +485,17 @@ def test_notes_say_that_anchors_of_ones_own_tell_of_each_other(tmp_path: Path) -
     assert np.median(off) < 1e-9
 
 
-def test_rows_that_are_anchors_are_on_no_map(tmp_path: Path) -> None:
+def test_anchor_rows_are_not_on_the_map(tmp_path: Path) -> None:
     result = ran(tmp_path, method={"anchors": 20})
     rows = read_run(result.folder).rows
     assert len(rows) == len(set(map(int, rows))) == 130
     own = load(source="iris").rows
-    gone = own[np.setdiff1d(np.arange(150), np.array(rows, dtype=int))]
+    removed = own[np.setdiff1d(np.arange(150), np.array(rows, dtype=int))]
     with np.load(result.folder / "model" / "arrays.npz") as model:
-        np.testing.assert_allclose(np.sort(model["anchors"], axis=0), np.sort(gone, axis=0), atol=1e-6)
+        np.testing.assert_allclose(np.sort(model["anchors"], axis=0), np.sort(removed, axis=0), atol=1e-6)
 
 
-def test_the_command_line_runs_it_and_refuses_it(
+def test_command_line_runs_and_refuses_scenarios(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -501,8 +507,8 @@ def test_the_command_line_runs_it_and_refuses_it(
     ]
     inline = ["--set", "runtime.federation=inline", "--set", "compare=[]"]
     assert status(["run", "digits-sense", *quick, *inline, "--out", "out"]) == 0
-    said = capsys.readouterr().err
-    assert "SENSE with 63 anchors: " in said
+    text = capsys.readouterr().err
+    assert "mapped by SENSE with 63 anchors" in text
     sample = ["--set", "method.anchor_source=sample"]
     assert status(["run", "digits-sense", "--set", "method.anchors=5000", *sample]) == 2
     assert "Lower method.anchors" in capsys.readouterr().err
@@ -513,8 +519,16 @@ def test_the_command_line_runs_it_and_refuses_it(
 # --- shipped --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SENSE)
-def test_every_shipped_scenario_of_it_runs(tmp_path: Path, request: pytest.FixtureRequest, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        if name in ("disease-sense-hyperbolic", "digits-sense-anchors")
+        else pytest.param(name, marks=pytest.mark.slow)
+        for name in SENSE
+    ],
+)
+def test_shipped_scenarios_run(tmp_path: Path, request: pytest.FixtureRequest, name: str) -> None:
     checked = read(name)
     if checked.data.source not in ("digits", "iris"):
         request.getfixturevalue("data_dir")
@@ -523,23 +537,21 @@ def test_every_shipped_scenario_of_it_runs(tmp_path: Path, request: pytest.Fixtu
         "data.rows": 60,
         "method.embedder": EMBEDDERS[checked.method.embedder.kind],
     }
-    result = raydr.run(
-        name, out=tmp_path / "run", **{key.replace(".", "__"): value for key, value in small.items()}
-    )
+    result = result_of(read(name, small), tmp_path / "run")
     assert result.embedding.shape == (60, 2)
     assert notes(result)
     guessing = F_SCORE_NEIGHBORS / (60 - 1)
     assert result.metrics["federated"]["f_score"] > 3 * guessing
 
 
-# --- as published, literally ----------------------------------------------------------------------------------------
+# --- solvers as published -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("solver", ["smacof", "smacof-dense"])
-def test_a_run_leaves_the_stress_of_every_iteration(tmp_path: Path, solver: str) -> None:
-    """In a file of its own, since the server's iterations are no rounds; and on the page, as a curve."""
+def test_run_folder_has_the_stress_of_every_iteration(tmp_path: Path, solver: str) -> None:
+    """It is in a file of its own, since these iterations are no rounds, and a curve in the report."""
     method = {"anchors": 3, "solver": solver, "iterations": 7, "tolerance": 0.0}
-    result = ran(tmp_path, method=method)
+    result = ran(tmp_path, method=method, report=True)
     stress = json.loads((result.folder / "stress.json").read_text())
     assert len(stress) == 8
     assert stress == sorted(stress, reverse=True)
@@ -547,41 +559,42 @@ def test_a_run_leaves_the_stress_of_every_iteration(tmp_path: Path, solver: str)
     assert read_run(result.folder).rounds == ()
     page = (result.folder / "report.html").read_text()
     assert f"stress {stress[7]:.6g} in iteration 7" in page
-    again = raydr.run(result.folder / "scenario.yaml", out=tmp_path / "again")
-    assert (again.folder / "stress.json").read_bytes() == (result.folder / "stress.json").read_bytes()
+    assert (repeated(result).folder / "stress.json").read_bytes() == (
+        result.folder / "stress.json"
+    ).read_bytes()
 
 
-def test_a_closed_form_leaves_no_stress(tmp_path: Path) -> None:
-    folder = ran(tmp_path).folder
+def test_closed_form_writes_no_stress(tmp_path: Path) -> None:
+    folder = ran(tmp_path, report=True).folder
     assert not (folder / "stress.json").exists()
     assert "Stress by iteration" not in (folder / "report.html").read_text()
 
 
 @pytest.mark.usefixtures("edits_accepted")
-def test_a_stress_that_is_none_is_refused_by_the_files_name(tmp_path: Path) -> None:
+def test_invalid_stress_file_is_refused_by_name(tmp_path: Path) -> None:
     folder = ran(tmp_path).folder
     (folder / "stress.json").write_text("[1.0, -1.0]")
     with pytest.raises(RaydrError, match=r"stress\.json is broken at 1"):
         read_run(folder)
 
 
-def test_algorithm_2_to_the_letter_is_refused_where_it_is_too_large_or_hyperbolic(
+def test_dense_solver_is_refused_for_hyperbolic_or_large_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from raydr.methods.sense import algorithm_2
 
     dense = {"solver": "smacof-dense"}
-    said = refusal(tmp_path, method=dense | {"geometry": "hyperbolic"})
-    assert "choose solver: smacof" in said
+    text = refusal(tmp_path, method=dense | {"geometry": "hyperbolic"})
+    assert "choose solver: smacof" in text
     monkeypatch.setattr(algorithm_2, "MOST_POINTS", 149)
-    said = refusal(tmp_path, method=dense)
-    assert "here 150; the limit is 149. Choose method.solver: smacof, which" in said
+    text = refusal(tmp_path, method=dense)
+    assert "here 150; the limit is 149. Choose method.solver: smacof, which" in text
 
 
-def test_what_is_measured_in_the_anchors_frame_is_the_records_themselves(tmp_path: Path) -> None:
-    """Enough anchors give the records away; with fewer the error is that of the server's points, in the data's units.
+def test_anchored_metrics_measure_the_records_themselves(tmp_path: Path) -> None:
+    """Enough anchors reveal the records; with fewer the error is that of the server's points, in the data's units.
 
-    Neither is measured unless it is asked for.
+    Neither is a default metric.
     """
     enough = scores(tmp_path / "enough", metrics=MEASURED, data={"source": "iris", "scale": "standard"})
     assert enough["anchored_cosine"] == pytest.approx(1.0, abs=1e-6)
@@ -603,12 +616,12 @@ def test_what_is_measured_in_the_anchors_frame_is_the_records_themselves(tmp_pat
     ],
     ids=["fed-tsne", "hyperbolic", "keyed"],
 )
-def test_who_has_no_place_among_the_features_says_so(tmp_path: Path, sections: dict[str, Any]) -> None:
+def test_anchored_metrics_need_a_place_among_the_features(tmp_path: Path, sections: dict[str, Any]) -> None:
     content = scenario(**{key: value for key, value in sections.items() if key != "method"})
     method = sections.get("method", {})
     content["method"] = method if "kind" in method else content["method"] | method
     content["metrics"] = ["f_score", "anchored_cosine", "anchored_frobenius"]
-    result = raydr.run(content, out=tmp_path / "run")
+    result = result_of(read(content), tmp_path / "run")
     reasons = read_run(result.folder).measures.not_computed
     assert set(reasons) == {"anchored_cosine", "anchored_frobenius"}
     assert all("does not place the rows among the data's features" in reason for reason in reasons.values())
