@@ -105,6 +105,13 @@ def _no_process_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
+def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run, resume and join write no picture and no report, which take longer than a small run."""
+    for module in ("runner", "afterwards.joining"):
+        monkeypatch.setattr(f"raydr.scenarios.{module}.shown", lambda folder, listener: folder)
+
+
+@pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A temporary folder whose path leaves room for sockets, for all that a test starts."""
     with tempfile.TemporaryDirectory(prefix="rp", dir="/tmp") as name:

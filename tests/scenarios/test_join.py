@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from placed import CASES, folder_of, irises
 from places import DOCS
-from tiny import tiny_run_with_report
+from tiny import tiny_run
 
 import raydr
 from raydr.arrays import FloatArray
@@ -68,6 +68,7 @@ def run(tmp_path: Path, root: Path) -> Path:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "fed-tsne, noisy"])
+@pytest.mark.usefixtures("no_report")
 def test_joining_site_does_not_move_the_map(case: str, root: Path, tmp_path: Path) -> None:
     """The site sends what the method's clients send, and its rows are placed like new rows."""
     folder = Path(shutil.copytree(folder_of(case, root), tmp_path / "run"))
@@ -86,6 +87,7 @@ def test_joining_site_does_not_move_the_map(case: str, root: Path, tmp_path: Pat
         np.testing.assert_allclose(south.points, wanted, atol=1e-2 * np.ptp(embedding))
 
 
+@pytest.mark.usefixtures("no_report")
 def test_joining_site_receives_only_the_shared_secret(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,25 +113,26 @@ def test_joining_site_receives_only_the_shared_secret(
     assert messages == [("PublicKey", 2), ("SealedSecret", 1)]
 
 
+@pytest.mark.usefixtures("no_report")
 def test_site_joins_a_keyed_run_with_its_own_noise(tmp_path: Path) -> None:
     data = {"path": str(site_of(tmp_path, "irises", irises().rows))}
     privacy = {"isometry_key": True, "noise": {"on": "distances", "level": 0.1}}
     method = {"kind": "sense", "anchors": 3, "embedder": {"kind": "tsne", **SHORT}}
-    folder = tiny_run_with_report(tmp_path / "run", method=method, privacy=privacy, data=data)
+    folder = tiny_run(tmp_path / "run", method=method, privacy=privacy, data=data)
     assert raydr.join(folder, site_of(tmp_path)).joined[0].points.shape == (15, 2)
 
 
+@pytest.mark.usefixtures("no_report")
 def test_joining_site_publishes_places_like_the_other_clients(tmp_path: Path) -> None:
     for publish, message in (("server", ["SitePlaces"]), ("local", [])):
         data = {"path": str(site_of(tmp_path, "irises", irises().rows))}
-        folder = tiny_run_with_report(
-            tmp_path / publish, method={"kind": "fed-pca", "publish": publish}, data=data
-        )
+        folder = tiny_run(tmp_path / publish, method={"kind": "fed-pca", "publish": publish}, data=data)
         (site,) = raydr.join(folder, site_of(tmp_path)).joined
         assert [entry.kind for entry in site.left if entry.granularity == "per-record"] == message
         assert bool(site.privacy.infinite) == bool(message)
 
 
+@pytest.mark.usefixtures("no_report")
 def test_second_site_leaves_the_first_unchanged(run: Path, tmp_path: Path) -> None:
     raydr.join(run, site_of(tmp_path))
     first = {path.name: path.read_bytes() for path in (run / "joined" / "1").iterdir()}
@@ -164,6 +167,7 @@ def section(run: Path) -> str:
     return page.partition('<section class="joined">')[2].partition("</section>")[0]
 
 
+@pytest.mark.usefixtures("no_report")
 def test_joined_run_can_be_audited(run: Path, tmp_path: Path) -> None:
     raydr.join(run, site_of(tmp_path))
     assert raydr.audit(run, ["trilateration"]).audit is not None
@@ -178,13 +182,12 @@ def hospital(path: Path, rows: int, seed: int, names: tuple[str, ...] = FEATURES
     return path
 
 
+@pytest.mark.usefixtures("no_report")
 def test_joining_matches_columns_by_name_and_keeps_ids_and_labels(tmp_path: Path) -> None:
     """Missing values are filled with the values in the run folder."""
     table = hospital(tmp_path / "all.csv", 60, 0, sick=[row % 2 for row in range(60)], id=list(range(60)))
     data = {"path": str(table), "label": "sick", "id": "id", "missing": "median", "scale": "standard"}
-    folder = tiny_run_with_report(
-        tmp_path / "run", data=data, method={"kind": "fed-tsne", "perplexity": 5, **SHORT}
-    )
+    folder = tiny_run(tmp_path / "run", data=data, method={"kind": "fed-tsne", "perplexity": 5, **SHORT})
     late = hospital(
         tmp_path / "late.csv", 8, 1, FEATURES[::-1][:2], id=[f"late {row}" for row in range(8)], sick=["yes"] * 8,
         note=["a"] * 8,
@@ -213,6 +216,7 @@ def refused(folder: Path, data: Path, site: str | None = None) -> str:
     return str(caught.value)
 
 
+@pytest.mark.usefixtures("no_report")
 def test_used_site_name_is_refused(run: Path, tmp_path: Path) -> None:
     mapped = raydr.Result(run).to_frame("pyarrow")["client"].to_pylist()[0]
     assert f"already has a client {mapped!r}" in refused(run, site_of(tmp_path), mapped)
@@ -222,9 +226,9 @@ def test_used_site_name_is_refused(run: Path, tmp_path: Path) -> None:
 
 
 def test_unsupported_methods_give_a_reason(tmp_path: Path) -> None:
-    folder = tiny_run_with_report(tmp_path / "run", method={"kind": "local-ne", "rounds": 1, "hidden": [4]})
+    folder = tiny_run(tmp_path / "run", method={"kind": "local-ne", "rounds": 1, "hidden": [4]})
     assert "each client draws its own map" in refused(folder, site_of(tmp_path))
-    noisy = tiny_run_with_report(tmp_path / "noisy", privacy={"noise": {"on": "data", "level": 0.1}})
+    noisy = tiny_run(tmp_path / "noisy", privacy={"noise": {"on": "data", "level": 0.1}})
     assert "a run does not keep that spread" in refused(noisy, site_of(tmp_path))
 
 
@@ -243,6 +247,7 @@ def test_mismatching_data_are_refused(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, OSError(28, "No space left on device")])
+@pytest.mark.usefixtures("no_report")
 def test_interrupted_join_leaves_the_folder_unchanged(
     run: Path, tmp_path: Path, interruption: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,6 +266,7 @@ def test_interrupted_join_leaves_the_folder_unchanged(
 
 
 @pytest.mark.usefixtures("edits_accepted")
+@pytest.mark.usefixtures("no_report")
 def test_site_of_another_map_is_detected(run: Path, tmp_path: Path) -> None:
     raydr.join(run, site_of(tmp_path))
     file = run / "joined" / "1" / "joining.json"
@@ -279,7 +285,7 @@ def test_site_of_another_map_is_detected(run: Path, tmp_path: Path) -> None:
 def test_error_types_are_as_documented(run: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError):
         raydr.join(run, tmp_path / "nowhere.csv")
-    folder = tiny_run_with_report(tmp_path / "local", method={"kind": "local-ne", "rounds": 1, "hidden": [4]})
+    folder = tiny_run(tmp_path / "local", method={"kind": "local-ne", "rounds": 1, "hidden": [4]})
     with pytest.raises(ScenarioError):
         raydr.join(folder, site_of(tmp_path))
 

@@ -19,6 +19,8 @@ from raydr.scenarios.runner import run
 from raydr.scenarios.running.checkpoints import Checkpoints
 from raydr.scenarios.schema.reading import read
 
+pytestmark = pytest.mark.usefixtures("no_report")
+
 
 def whole(folder: Path) -> bytes:
     return run(read(content(table(folder))), out=folder / "whole").joinpath("embedding.parquet").read_bytes()
