@@ -1,4 +1,4 @@
-"""A run folder may come from anybody: whatever it holds, it is shown or refused in one paragraph, and does nothing."""
+"""A run folder may come from anyone: its content is shown, or refused in one paragraph, and never executed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FILES = [
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run that has every file."""
+    """Return a run folder with every file."""
     method = {"kind": "fedne", "rounds": 2, "hidden": [4], "local_steps": 1, "surrogate": "none"}
     folder = tiny_run_with_report(
         tmp_path_factory.mktemp("runs") / "whole", method=method, compare=["central"]
@@ -60,20 +60,20 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(whole: Path, tmp_path: Path) -> Path:
-    """A copy that may be damaged."""
+    """Return a copy that a test may damage."""
     return Path(shutil.copytree(whole, tmp_path / "run"))
 
 
 @pytest.fixture(scope="module")
 def new_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows to place on the map."""
+    """Write rows to place on the map."""
     iris = load(source="iris")
     path = tmp_path_factory.mktemp("rows") / "new.npz"
     np.savez(path, X=iris.rows[:5], feature_names=np.array(iris.features))
     return path
 
 
-@pytest.mark.parametrize("count", [25, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [8, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", FILES)
 def test_a_damaged_file_is_shown_or_refused(
     run: Path,
@@ -86,7 +86,7 @@ def test_a_damaged_file_is_shown_or_refused(
     draw = random.Random(name)
     content = (run / name).read_bytes()
     codes = []
-    if count < 100:  # one picture is much like another, and takes most of the time
+    if count < 100:  # pictures take most of the time
         monkeypatch.setattr("raydr.report.picture.png", lambda figure, **how: b"")
     for damage in damages(content, draw, count):
         (run / name).write_bytes(damage)
@@ -110,11 +110,11 @@ YAML = {
     "aliases": (BOMB, "*a is an alias. Write out its value, line 2"),
     "an alias of itself": ("a: &a [*a]", "*a is an alias"),
     "a merged alias": ("a: &a {b: 1}\nc: {<<: *a}", "*a is an alias"),
-    "brackets": ("a: " + "[" * 100_000, "nested more than 30 levels deep"),
+    "brackets": ("a: " + "[" * 10_000, "nested more than 30 levels deep"),
     "braces": ("{a: " * 5_000, "nested more than 30 levels deep"),
     "dashes": ("- " * 5_000 + "a", "nested more than 30 levels deep"),
     "a long number": ("seed: " + "9" * 5_000, "has more than 400 characters"),
-    "a number to the base of sixty": ("seed: 1" + ":1" * 100_000, "has more than 400 characters"),
+    "a number to the base of sixty": ("seed: 1" + ":1" * 10_000, "has more than 400 characters"),
     "no date": ("seed: 2001-02-30", "day is out of range"),
     "no integer": ("seed: !!int x", "invalid literal"),
     "an object": ("seed: !!python/object:os.system {}", "could not determine a constructor"),
@@ -125,23 +125,21 @@ YAML = {
 
 
 @pytest.mark.parametrize("case", YAML)
-def test_yaml_that_asks_for_more_than_it_says_is_refused_at_once(
-    run: Path, case: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text, said = YAML[case]
+def test_malicious_yaml_is_refused(run: Path, case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text, message = YAML[case]
     with pytest.raises(DocumentError) as caught:
         parse_yaml(text)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     (run / "scenario.yaml").write_text(text)
     for arguments in (["report"], ["compare"], ["run"], ["transform"]):
         target = run / "scenario.yaml" if arguments == ["run"] else run
         more = ["rows.csv", "--out", "out.csv"] if arguments == ["transform"] else []
         code, err = outcome([*arguments, str(target), *more], capsys)
         assert code == 2
-        assert said in err
+        assert message in err
 
 
-def test_a_file_that_is_too_large_or_no_file_is_not_read(
+def test_a_file_that_is_too_large_or_not_regular_is_not_read(
     run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("scenario.yaml", "metrics.json", "rounds.jsonl", "embedding.parquet"):
@@ -171,7 +169,7 @@ def test_a_file_that_is_too_large_or_no_file_is_not_read(
 
 
 def text(file: str, content: str) -> Callable[[Path], None]:
-    """Put another text in place of a file."""
+    """Replace the text of a file."""
 
     def apply(folder: Path) -> None:
         (folder / file).write_text(content)
@@ -198,20 +196,19 @@ def parquet(file: str, **columns: Any) -> Callable[[Path], None]:
 
 
 def constant_rows(count: int) -> Callable[[Path], None]:
-    """A map of as many rows as asked for, in a few kilobytes."""
+    """Replace the map by this many equal rows, in a few kilobytes."""
 
     def apply(folder: Path) -> None:
-        table = pq.read_table(folder / "embedding.parquet").slice(0, 1)
-        many = pa.concat_tables([table] * 1000).combine_chunks()
+        many = pq.read_table(folder / "embedding.parquet").take(pa.array([0] * 100_000))
         with pq.ParquetWriter(folder / "embedding.parquet", many.schema) as writer:
-            for _ in range(count // 1000):
+            for _ in range(count // 100_000):
                 writer.write_table(many)
 
     return apply
 
 
 def one_label(length: int, rows: int) -> Callable[[Path], None]:
-    """A map of rows that share one label, which a parquet file holds once."""
+    """Replace the map by rows that share one label, which a parquet file holds once."""
 
     def apply(folder: Path) -> None:
         table = pq.read_table(folder / "embedding.parquet").take(pa.array([0] * rows))
@@ -291,20 +288,20 @@ VALUES: dict[str, tuple[Callable[[Path], None], str]] = {
         "does not account for",
     ),
     "rows of nowhere": (changed("data.json", lambda data: data | {"sources": []}), "does not account for"),
-    "more rows than can be": (constant_rows(5_001_000), "5001000 rows; at most 5000000"),
+    "more rows than can be": (constant_rows(5_100_000), "5100000 rows; at most 5000000"),
 }
 
 
 @pytest.mark.parametrize("case", VALUES)
-def test_values_that_cannot_be_are_refused_by_the_name_of_their_file(
+def test_impossible_values_are_refused_with_the_name_of_their_file(
     run: Path, case: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spoil, said = VALUES[case]
+    spoil, message = VALUES[case]
     spoil(run)
     for command in ("compare", "report"):
         code, err = outcome([command, str(run)], capsys)
         assert code == 2
-        assert said in err
+        assert message in err
 
 
 SCORES = {
@@ -333,14 +330,14 @@ SHOWN: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("case", SHOWN)
-def test_values_that_are_odd_are_shown(run: Path, case: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unusual_values_are_shown(run: Path, case: str, capsys: pytest.CaptureFixture[str]) -> None:
     SHOWN[case](run)
     (run / "central.parquet").unlink()
     for command in ("compare", "report"):
         assert outcome([command, str(run)], capsys)[0] == 0
 
 
-def test_a_chart_of_the_smallest_and_largest_numbers_is_a_chart() -> None:
+def test_a_chart_shows_the_smallest_and_largest_numbers() -> None:
     for values in ([0.0, 5e-324], [1e99, -1e99], [1e-310, 1e-310], [1e308, 1.0, 2.0]):
         chart = line_chart(range(len(values)), values, "objective")
         assert chart is not None
