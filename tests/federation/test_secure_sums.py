@@ -303,7 +303,15 @@ METHODS: dict[str, dict[str, Any]] = {
     "learnt landmarks": {},
     "principal axes": {"method": {"kind": "fed-tsne", "early_iterations": 5, "iterations": 5}},
     "random features": {"method__share": "embedding"},
-    "spectral": {"method": {"kind": "fed-spectral", "clusters": 3}},
+    "spectral": {
+        "method": {
+            "kind": "fed-spectral",
+            "clusters": 3,
+            "landmarks": 12,
+            "rounds": 2,
+            "embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5},
+        }
+    },
     "fedne": {"method": {"kind": "fedne", "rounds": 3, "hidden": [8], "local_steps": 2}},
     "sense, minmax": {
         "method": {
@@ -325,7 +333,8 @@ def test_every_method_gives_the_same_map_under_secure_aggregation(name: str, tmp
     secret = tmp_path / "secret"
     secret.write_bytes(bytes(32))
     secret.chmod(0o600)
-    sections: dict[str, Any] = {"clients__count": 5, "privacy__secret": str(secret), **METHODS[name]}
+    sections: dict[str, Any] = {"clients__count": 5, "privacy__secret": str(secret), "metrics": []}
+    sections |= METHODS[name]
     plain = tiny_run(tmp_path / "plain", **sections)
     hidden = tiny_run(tmp_path / "hidden", **sections, privacy__secure_aggregation=True)
     if "isometry_key" not in str(sections):
@@ -340,7 +349,7 @@ def test_every_method_gives_the_same_map_under_secure_aggregation(name: str, tmp
 def test_noise_shares_meet_the_claim_against_server_and_colluders(tmp_path: Path) -> None:
     """They see one noisy sum, so epsilon is not that of a single upload."""
     noise = {"on": "gradient", "epsilon": 1.0, "per": "sum"}
-    sections: dict[str, Any] = {"clients__count": 10, "privacy__noise": noise}
+    sections: dict[str, Any] = {"clients__count": 10, "privacy__noise": noise, "metrics": []}
     plain = read_run(tiny_run(tmp_path / "plain", **sections)).privacy
     hidden = read_run(tiny_run(tmp_path / "hidden", **sections, privacy__secure_aggregation=True)).privacy
     assert plain.epsilon_accounted == plain.epsilon_by_adversary["server"].accounted > 2.0
@@ -363,6 +372,7 @@ def test_noise_suffices_after_the_worst_allowed_drop_out(tmp_path: Path) -> None
         "privacy__noise": noise,
         "privacy__secure_aggregation": True,
         "runtime__quorum": 0.5,
+        "metrics": [],
     }
     whole = read_run(tiny_run(tmp_path / "whole", **sections)).privacy
     lossy = read_run(tiny_run(tmp_path / "lossy", **sections, faults__dropout=0.1)).privacy
