@@ -1,4 +1,4 @@
-"""A run on a cluster that somebody else started, and what workers find wherever they run."""
+"""A run joins a cluster of another user; the search path of workers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from processes import TOKEN, processes_of
 from tiny import tiny_file
 
 import raydr
+from raydr.errors import OutputError
 
 pytestmark = pytest.mark.ray
 
@@ -29,14 +30,14 @@ cluster.shutdown()
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test starts in an empty folder."""
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start every test in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """A cluster of somebody who knows nothing of raydr's wishes."""
+    """Start a cluster without raydr's settings; yield its address."""
     environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
     with subprocess.Popen(
         [sys.executable, "-c", _CLUSTER],
@@ -44,7 +45,7 @@ def address() -> Iterator[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env=environment | {TOKEN: "somebody else's"},
+        env=environment | {TOKEN: "another user's"},
     ) as cluster:
         assert cluster.stdin is not None
         assert cluster.stdout is not None
@@ -53,7 +54,7 @@ def address() -> Iterator[str]:
         finally:
             cluster.stdin.close()
             cluster.wait(30)
-            for straggler in processes_of("somebody else's"):
+            for straggler in processes_of("another user's"):
                 straggler.kill()
 
 
@@ -61,41 +62,56 @@ def on_ray(folder: Path, **runtime: Any) -> Path:
     return tiny_file(folder, runtime={"federation": "ray", "actors": 2, "checkpoint_every": 0} | runtime)
 
 
-_ASKING = """
+_SCRIPT = """
 import os, sys
 import ray
 from raydr.actors.cluster import connected
+import neighbour
+
+def here():
+    import here
+    return here.answer()
+
 with connected(sys.argv[1]):
-    print(ray.get(ray.remote(lambda: os.environ.get("OMP_WAIT_POLICY")).remote()))
+    calls = (lambda: os.environ.get("OMP_WAIT_POLICY")), neighbour.answer, here
+    print(*ray.get([ray.remote(call).remote() for call in calls]))
 """
 
 
-def test_workers_of_a_cluster_joined_sleep_at_barriers_too(address: str) -> None:
-    """GNU OpenMP spins there otherwise: 33 s instead of 3.7 for an embedding with other work on the cores."""
+def test_workers_of_a_joined_cluster_are_passive_and_find_local_modules(tmp_path: Path, address: str) -> None:
+    """Modules in the folder of the script and in the current folder.
+
+    Without the passive policy, GNU OpenMP spins at barriers: an embedding takes 33 s instead of 3.7 on a busy machine.
+    """
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    (scripts / "neighbour.py").write_text("def answer():\n    return 'found'\n")
+    (scripts / "script.py").write_text(_SCRIPT)
+    (tmp_path / "here.py").write_text("def answer():\n    return 'found here'\n")
     environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
-    command = [sys.executable, "-c", _ASKING, address]
+    command = [sys.executable, str(scripts / "script.py"), address]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-    assert done.stdout == "PASSIVE\n"
+    assert done.stdout == "PASSIVE found found here\n"
 
 
 @pytest.mark.slow
-def test_the_cluster_joined_is_named_and_left_running(
+def test_a_joined_cluster_is_named_and_stays_running(
     tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a run that has the address from its environment; and by one that is given it, beside files that shadow."""
+    """One run has the address from its environment; the other from its option, next to files that shadow modules."""
     scenario = str(on_ray(tmp_path))
     with monkeypatch.context() as patch:
         patch.setenv("RAY_ADDRESS", address)
         first = Command("run", scenario, "--out", "first")
-    bits = [bits_of_whole(first, tmp_path / "first", address)]
+    bits = [bits_of_joined_run(first, tmp_path / "first", address)]
     write_shadows(tmp_path)
     again = Command("run", scenario, "--out", "second", "--address", address, program=_CONSOLE)
-    bits.append(bits_of_whole(again, tmp_path / "second", address))
+    bits.append(bits_of_joined_run(again, tmp_path / "second", address))
     assert bits[0] == bits[1]
 
 
-def bits_of_whole(command: Command, out: Path, address: str) -> bytes:
-    """Bits of the map of a run that joins a cluster, once it has ended well and said where it was."""
+def bits_of_joined_run(command: Command, out: Path, address: str) -> bytes:
+    """Wait for a run that joins a cluster and names it; return the bits of its map."""
     with command:
         code, _, err = command.end(timeout_s=90)
     assert code == 0, err
@@ -103,19 +119,19 @@ def bits_of_whole(command: Command, out: Path, address: str) -> bytes:
     return raydr.Result(out).embedding.tobytes()
 
 
-def test_a_token_of_anothers_cluster_is_asked_for(cluster: None, tmp_path: Path) -> None:
-    """The tests' own cluster is one that raydr started, and so closed to others."""
+def test_a_cluster_with_a_token_refuses_a_run_without_it(cluster: None) -> None:
+    """The tests' own cluster has a token, because raydr started it."""
     import ray
 
-    closed = ray.get_runtime_context().gcs_address
-    with Command("run", str(on_ray(tmp_path)), "--address", closed, "--quiet") as command:
-        code, _, err = command.end()
-    assert code == 2
-    assert "requires a token" in err
-    assert len(err.splitlines()) == 1, err
+    from raydr.actors.address import require_answer
+
+    with pytest.raises(OutputError, match="requires a token") as caught:
+        require_answer(ray.get_runtime_context().gcs_address)
+    assert caught.value.exit_code == 2
+    assert "\n" not in str(caught.value)
 
 
-# --- where modules are looked for -----------------------------------------------------------------------------------
+# --- search path -----------------------------------------------------------------------------------
 
 _SHADOWS = ("actors", "scenarios", "tune", "raydr", "numpy", "yaml", "ray", "random")
 
@@ -124,7 +140,7 @@ _CONSOLE = [str(Path(sys.executable).with_name("raydr"))]
 
 
 def write_shadows(folder: Path) -> None:
-    """Files of a user that go by the names of modules."""
+    """Write files with the names of modules, as a user may have them."""
     for name in _SHADOWS:
         (folder / f"{name}.py").write_text(
             f"raise RuntimeError('the file {name}.py of a user was imported')\n"
@@ -138,10 +154,10 @@ def write_shadows(folder: Path) -> None:
         pytest.param([sys.executable, "-P", "-m", "raydr"], "inline", id="python -P -m raydr"),
     ],
 )
-def test_files_beside_a_scenario_stand_in_nobodys_way(
+def test_files_next_to_a_scenario_do_not_shadow_modules(
     tmp_path: Path, program: list[str], federation: str
 ) -> None:
-    """Nor of a run that joins a cluster: above."""
+    """For a run that joins a cluster: test_a_joined_cluster_is_named_and_stays_running."""
     write_shadows(tmp_path)
     scenario = str(on_ray(tmp_path, federation=federation))
     with Command("run", scenario, "--out", "out", "--quiet", program=program) as command:
@@ -149,30 +165,7 @@ def test_files_beside_a_scenario_stand_in_nobodys_way(
     assert (code, out, err) == (0, f"{tmp_path / 'out' / 'report.html'}\n", "")
 
 
-def test_modules_beside_a_script_are_found_by_workers(tmp_path: Path) -> None:
-    (tmp_path / "scripts").mkdir()
-    (tmp_path / "scripts" / "beside.py").write_text("def answer():\n    return 'found'\n")
-    (tmp_path / "here.py").write_text("def answer():\n    return 'found here'\n")
-    script = tmp_path / "scripts" / "script.py"
-    script.write_text(
-        """
-import ray
-from raydr.actors.cluster import connected
-import beside
-
-def here():
-    import here
-    return here.answer()
-
-with connected():
-    print(ray.get(ray.remote(beside.answer).remote()), ray.get(ray.remote(here).remote()))
-"""
-    )
-    done = subprocess.run([sys.executable, str(script)], check=True, capture_output=True, text=True)
-    assert done.stdout == "found found here\n"
-
-
-def test_workers_look_where_the_driver_looks_in_its_order(cluster: None) -> None:
+def test_workers_have_the_search_path_of_the_driver(cluster: None) -> None:
     import ray
 
     from raydr.actors.search_path import drivers
