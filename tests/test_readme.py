@@ -1,4 +1,4 @@
-"""What the README and the pages say is so: every command runs, every scenario is read, every key is there."""
+"""The README and the pages are correct: commands run, scenarios are valid, keys and options are complete."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ GUIDE = ROOT / "CONTRIBUTING.md"
 PAGES = pages()
 RUN = ("sh", "python")
 ELSEWHERE = {
-    "docs/estimators.md": "test_estimators.py runs its Python, with what it says",
+    "docs/estimators.md": "test_estimators.py runs its Python and checks its output",
     "docs/writing-a-method.md": "its Python is tests/example_method.py, which test_extensions.py installs and runs",
 }
-"""Pages whose Python runs in another test."""
+"""Pages with Python that another test runs."""
 NOT_RUN = {
     (
         "docs/cluster.md",
@@ -47,7 +47,7 @@ NOT_RUN = {
     ): "is tests/example_method.py, which test_extensions.py installs and runs",
     ("docs/installing.md", "text"): "installs packages from an index",
 }
-"""Blocks that nothing runs, by page and language, and why."""
+"""Blocks that no test runs, by page and language, with the reason."""
 SMALL: dict[str, dict[str, Any]] = {
     "fed-tsne": {
         "method.rounds": 1,
@@ -75,11 +75,11 @@ SMALL: dict[str, dict[str, Any]] = {
     "fed-pca": {},
     "private-map": {"method.early_iterations": 5, "method.iterations": 5, "method.placing_iterations": 5},
 }
-"""What makes a run of each method quick."""
+"""Settings with which a run of each method is quick."""
 
 
 def table(path: Path, header: str) -> None:
-    """A table with a header of the pages: 30 patients of two hospitals."""
+    """Write a table with this header: 30 patients of two hospitals."""
     rng = np.random.default_rng(0)
     words = {"hospital": ("north", "east"), "diagnosis": ("yes", "no", "no"), "disease": ("yes", "no", "no")}
     columns = [
@@ -93,7 +93,7 @@ def table(path: Path, header: str) -> None:
 
 @pytest.fixture
 def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to run in, where every scenario that is read becomes a small one of the same kind."""
+    """Run in an empty folder, with every scenario replaced by a small one of the same kind, without pictures."""
     original = reading.read
 
     def read_small(scenario: Any, overrides: Mapping[str, Any] | None = None) -> Any:
@@ -105,7 +105,9 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(reading, "read", read_small)
     monkeypatch.setattr(running, "read", read_small)
-    inline(monkeypatch)
+    for module in ("picture", "sweep.frontier"):
+        monkeypatch.setattr(f"raydr.report.{module}.png", lambda figure, **options: b"")
+    inline(monkeypatch, reports=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -115,7 +117,7 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [page for page in PAGES if blocks(page, *RUN) and name_of(page) not in ELSEWHERE],
     ids=name_of,
 )
-def test_every_command_and_every_line_of_python_of_a_page_works(
+def test_commands_and_python_of_a_page_run(
     page: Path, quick: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(ATTACKS, "_things", dict(ATTACKS.items()))  # a page defines one
@@ -138,11 +140,11 @@ def test_every_command_and_every_line_of_python_of_a_page_works(
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if name_of(page) in ELSEWHERE], ids=name_of)
-def test_the_commands_of_pages_whose_python_runs_elsewhere_work(page: Path, quick: Path) -> None:
+def test_commands_of_pages_with_python_tested_elsewhere_run(page: Path, quick: Path) -> None:
     deque((run_line(line) for block in blocks(page, "sh") for line in block.commands), maxlen=0)
 
 
-def test_every_block_is_run_or_it_is_said_why_not() -> None:
+def test_each_block_is_run_or_is_in_not_run() -> None:
     known = {*RUN, "yaml", "csv", "toml"}
     unrun = {(name_of(page), block.language) for page in PAGES for block in blocks(page)} - {
         (name_of(page), language) for page in PAGES for language in known
@@ -152,7 +154,7 @@ def test_every_block_is_run_or_it_is_said_why_not() -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "yaml")], ids=name_of)
-def test_every_scenario_of_a_page_is_one(page: Path, tmp_path: Path) -> None:
+def test_each_scenario_of_a_page_is_valid(page: Path, tmp_path: Path) -> None:
     write_files(README, tmp_path)
     for number, block in enumerate(blocks(page, "yaml")):
         file = tmp_path / f"{number}.yaml"
@@ -166,7 +168,7 @@ def test_every_scenario_of_a_page_is_one(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("block", [block for page in PAGES for block in blocks(page, "toml")])
-def test_every_entry_point_of_a_page_is_in_a_group_that_there_is(block: Block) -> None:
+def test_each_entry_point_of_a_page_is_in_a_group_of_raydr(block: Block) -> None:
     assert tomllib.loads(block.text)["project"]["entry-points"].keys() <= {
         f"raydr.{things}"
         for things in (
@@ -181,13 +183,13 @@ def test_every_entry_point_of_a_page_is_in_a_group_that_there_is(block: Block) -
     }
 
 
-def test_the_first_block_of_the_readme_is_the_two_commands() -> None:
+def test_the_readme_starts_with_make_demo_and_make_test() -> None:
     first = blocks(README, "sh")[0]
     assert [line.split()[:2] for line in first.commands] == [["make", "demo"], ["make", "test"]]
 
 
 def command_lines(page: Path) -> list[str]:
-    """The lines of a page's table of commands."""
+    """Return the lines of a page's table of commands."""
     return [line for line in page.read_text().splitlines() if line.startswith("| `raydr")]
 
 
@@ -213,7 +215,7 @@ def test_the_page_of_commands_names_the_data_sets_that_need_no_folder() -> None:
         assert (f"`{dataset.name}`" in text) == (dataset.origin != "folder")
 
 
-def test_the_guide_names_functions_and_rooms_that_are_there() -> None:
+def test_the_guide_names_existing_functions_and_every_room() -> None:
     text = GUIDE.read_text()
     for file, function in re.findall(r"`([\w/]+\.py)::(\w+)`", text):
         assert f"def {function}(" in (ROOT / "raydr" / file).read_text()
@@ -227,7 +229,7 @@ def test_the_page_of_commands_names_what_can_be_listed() -> None:
     assert re.findall(r"`(\w+)`", line) == list(CATALOGUES)
 
 
-def test_every_link_leads_somewhere() -> None:
+def test_each_link_leads_to_a_file() -> None:
     made = {ROOT / "docs" / "notebook.md"}
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
@@ -237,14 +239,14 @@ def test_every_link_leads_somewhere() -> None:
             )
 
 
-def test_every_key_of_a_scenario_is_in_its_page_as_the_models_have_it() -> None:
+def test_the_reference_of_scenarios_matches_the_models() -> None:
     _, _, made = PAGE.read_text().partition(MARK)
     assert made.strip() == reference().strip(), (
         f"run `python tests/scenario_reference.py` to renew {PAGE.name}"
     )
 
 
-def test_every_method_has_its_page_of_keys_as_the_models_have_it() -> None:
+def test_the_pages_of_methods_match_the_models() -> None:
     made = method_pages()
     assert set(made) == set((PAGE.parent / "methods").iterdir())
     for place, content in made.items():
