@@ -1,4 +1,4 @@
-"""Large products come to the same on a GPU: by torch's functions, on the processor where there is no GPU."""
+"""Large products are equal on a GPU; without a GPU, torch computes them on the processor."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=NO_GPU)])
-def there(request: pytest.FixtureRequest) -> ArrayDevice:
-    """Torch's functions on the processor, and on a GPU where there is one."""
+def device(request: pytest.FixtureRequest) -> ArrayDevice:
+    """Return torch on the processor, and on a GPU if there is one."""
     return ArrayDevice(request.param)
 
 
@@ -42,13 +42,13 @@ def random() -> np.random.Generator:
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-5), (np.float64, 1e-12)])
 @pytest.mark.parametrize("offset", [0.0, 1e3])
 def test_gradients_of_the_discrepancy(
-    there: ArrayDevice, random: np.random.Generator, dtype: Any, tolerance: float, offset: float
+    device: ArrayDevice, random: np.random.Generator, dtype: Any, tolerance: float, offset: float
 ) -> None:
     rows = (random.normal(size=(5000, 20)) + offset).astype(dtype)
     landmarks = random.normal(size=(40, 20)) + offset
     expected = cross_term(rows, landmarks, 0.05)
     of_landmarks = landmark_term(landmarks, 0.05)
-    with computing_at(there):
+    with computing_at(device):
         objective, gradient = cross_term(rows, landmarks, 0.05)
         own_objective, own_gradient = landmark_term(landmarks, 0.05)
     assert gradient.dtype == np.float64
@@ -58,13 +58,11 @@ def test_gradients_of_the_discrepancy(
     np.testing.assert_allclose(own_gradient, of_landmarks[1], atol=1e-14)
 
 
-def test_trilateration_from_distances_that_clients_send(
-    there: ArrayDevice, random: np.random.Generator
-) -> None:
+def test_trilateration_from_distances_of_clients(device: ArrayDevice, random: np.random.Generator) -> None:
     rows = random.normal(size=(300, 12)) + 1e3
     landmarks = random.normal(size=(30, 12)) + 1e3
     expected = trilaterate(landmarks, [squared_distances(rows, landmarks)])[0]
-    with computing_at(there):
+    with computing_at(device):
         sent = squared_distances(rows, landmarks)
         coordinates = trilaterate(landmarks, [sent])[0]
     assert isinstance(sent, np.ndarray)
@@ -72,15 +70,15 @@ def test_trilateration_from_distances_that_clients_send(
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e8])
-def test_neighbours_are_the_same_graph_to_the_bit(
-    there: ArrayDevice, random: np.random.Generator, offset: float
+def test_the_neighbour_graph_is_bit_identical(
+    device: ArrayDevice, random: np.random.Generator, offset: float
 ) -> None:
-    """What a GPU finds is measured anew and certified, as on the processor."""
+    """The distances that a GPU finds are computed again and certified, as on the processor."""
     rows = random.normal(size=(700, 9)) + offset
     rows[600:] = rows[:100]  # ties
     expected = nearest_neighbors(Points(rows), 12)
     seen: list[tuple[float, int]] = []
-    with computing_at(there):
+    with computing_at(device):
         graph = nearest_neighbors(
             Points(rows), 12, progress=lambda done, total: seen.append((float(done), total))
         )
@@ -90,32 +88,32 @@ def test_neighbours_are_the_same_graph_to_the_bit(
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_smacof_goes_down_the_same_way(there: ArrayDevice, random: np.random.Generator, inside: bool) -> None:
+def test_smacof_has_the_same_stress(device: ArrayDevice, random: np.random.Generator, inside: bool) -> None:
     rows, anchors = random.normal(size=(600, 6)), random.normal(size=(9, 6))
     squared = squared_distances(rows, anchors)
     start = random_start(anchors, squared, random)
     own = rows if inside else None
     expected = smacof(anchors, squared, start, inside=own, max_iterations=40)
-    with computing_at(there):
+    with computing_at(device):
         placed = smacof(anchors, squared, start, inside=own, max_iterations=40)
     assert isinstance(placed.coordinates, np.ndarray)
     np.testing.assert_allclose(placed.stress, expected.stress, rtol=1e-9)
     np.testing.assert_allclose(placed.coordinates, expected.coordinates, atol=1e-8)
 
 
-def test_what_is_kept_is_put_there_once_and_goes_with_its_array(there: ArrayDevice) -> None:
+def test_an_array_is_copied_once_and_freed_with_its_original(device: ArrayDevice) -> None:
     rows = np.arange(6.0).reshape(2, 3)
-    first = there.kept(rows)
-    assert there.kept(rows) is first
+    first = device.kept(rows)
+    assert device.kept(rows) is first
     other = np.zeros((2, 3))
-    assert there.kept(other) is not first
-    np.testing.assert_array_equal(there.fetch(there.kept(other)), other)
+    assert device.kept(other) is not first
+    np.testing.assert_array_equal(device.fetch(device.kept(other)), other)
     del rows, first
     gc.collect()
-    assert len(there._kept) == 1
+    assert len(device._kept) == 1
 
 
-def test_blocks_end_where_they_end() -> None:
+def test_the_device_is_restored_after_a_block() -> None:
     assert workplace().functions is np
     with computing_at(ArrayDevice("cpu")) as _:
         assert workplace().functions is torch
@@ -126,12 +124,12 @@ def test_blocks_end_where_they_end() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
 @pytest.mark.parametrize("federation", ["inline", "ray"])
-def test_a_gpu_that_is_not_there_is_said_before_anything_is_left(
+def test_a_missing_gpu_is_refused_before_a_folder_is_made(
     cluster: None, tmp_path: Path, federation: str
 ) -> None:
     assert found("auto") == "cpu"
     scenario = {
-        "name": "there",
+        "name": "device",
         "data": {"source": "digits", "rows": 60},
         "clients": {"count": 2},
         "method": {"kind": "sense"},
@@ -143,12 +141,12 @@ def test_a_gpu_that_is_not_there_is_said_before_anything_is_left(
 
 
 @pytest.fixture
-def run_there(there: ArrayDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inline runs whose scenario says cuda compute there."""
-    monkeypatch.setattr("raydr.scenarios.running.start.found", lambda device: device)
+def runs_on_device(device: ArrayDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let inline runs with device cuda compute on this device."""
+    monkeypatch.setattr("raydr.scenarios.running.start.found", lambda name: name)
     monkeypatch.setattr(
         "raydr.scenarios.running.backend.computing_on",
-        lambda device: computing_at(there if device == "cuda" else ArrayDevice()),
+        lambda name: computing_at(device if name == "cuda" else ArrayDevice()),
     )
 
 
@@ -156,38 +154,36 @@ def run_there(there: ArrayDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     "method",
     [
         {"kind": "fed-umap", "landmarks": 40},
-        {"kind": "sense", "solver": "smacof", "anchors": 80},
+        {"kind": "sense", "solver": "smacof", "anchors": 30, "embedder": {"kind": "tsne", "iterations": 100}},
         {"kind": "fedne", "rounds": 3},
     ],
     ids=lambda method: method["kind"],
 )
-def test_a_run_there_keeps_as_many_neighbours_and_says_so(
-    run_there: None, tmp_path: Path, method: dict[str, Any]
+def test_a_run_on_the_device_has_the_same_metrics_and_records_it(
+    runs_on_device: None, tmp_path: Path, method: dict[str, Any]
 ) -> None:
     scenario = {
-        "name": "there",
+        "name": "device",
         "data": {"source": "digits", "rows": 400},
         "clients": {"count": 4},
         "method": method,
         "metrics": ["npa_10", "trustworthiness"],
     }
-    kept = {}
+    metrics = {}
     for device in ("cpu", "cuda"):
         runtime = {"federation": "inline", "device": device, "batch_clients": method["kind"] == "fedne"}
         result = raydr.run(scenario | {"runtime": runtime}, out=tmp_path / device)
-        kept[device] = result.metrics["federated"]
-        told = json.loads((tmp_path / device / "environment.json").read_text(encoding="utf-8"))
-        assert told["device"] == device
-    for metric, value in kept["cpu"].items():
-        assert kept["cuda"][metric] == pytest.approx(value, abs=0.03)
+        metrics[device] = result.metrics["federated"]
+        environment = json.loads((tmp_path / device / "environment.json").read_text(encoding="utf-8"))
+        assert environment["device"] == device
+    for metric, value in metrics["cpu"].items():
+        assert metrics["cuda"][metric] == pytest.approx(value, abs=0.03)
 
 
-def test_a_run_on_a_gpu_is_another_runs_study_and_is_not_attacked_by_repetition(
-    run_there: None, tmp_path: Path
-) -> None:
-    """Noise by a client's secret is never shared with messages of other bits."""
+def test_a_run_on_a_gpu_is_another_study_and_cannot_be_audited(runs_on_device: None, tmp_path: Path) -> None:
+    """Noise from a client's secret is never shared with messages of other bits."""
     scenario = {
-        "name": "there",
+        "name": "device",
         "data": {"source": "iris"},
         "clients": {"count": 3},
         "method": {"kind": "fed-tsne", "landmarks": 20, "iterations": 50},
@@ -202,18 +198,18 @@ def test_a_run_on_a_gpu_is_another_runs_study_and_is_not_attacked_by_repetition(
         raydr.audit(tmp_path / "cuda")
 
 
-def test_a_run_that_began_on_a_gpu_does_not_go_on_without_one() -> None:
+def test_a_run_that_began_on_a_gpu_does_not_resume_without_one() -> None:
     asked = {"data": {"source": "iris"}, "clients": {"count": 3}, "method": {"kind": "fed-tsne"}}
-    scenario = read({"name": "there", **asked})
+    scenario = read({"name": "device", **asked})
     client_data = dealt_out(scenario, None)
     began, now = (Identity.of(scenario, client_data, device) for device in ("cuda", "cpu"))
     with pytest.raises(ScenarioError, match=r"runtime\.device was \"cuda\" and is missing"):
         now.require(began)
     began.require(Identity.of(scenario, client_data, "cuda"))
-    assert began.study != now.study, "noise by a client's secret is not shared with messages of other bits"
+    assert began.study != now.study, "noise from a client's secret is not shared with messages of other bits"
 
 
-def test_processes_share_the_gpus_of_a_room_and_auto_takes_what_there_is(
+def test_processes_share_the_gpus_of_a_room_and_auto_uses_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from raydr.actors import backend
@@ -231,7 +227,7 @@ def test_processes_share_the_gpus_of_a_room_and_auto_takes_what_there_is(
     assert backend.RayBackend()._gpu_share(Room(cores=2, gpus=1.0), 10) == 0
 
 
-def test_an_actor_computes_there_from_when_it_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_actor_computes_on_its_device_once_it_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
 
     from raydr.actors import client
@@ -263,10 +259,10 @@ def test_an_actor_computes_there_from_when_it_is_settled(monkeypatch: pytest.Mon
     assert workplace().functions is np
 
 
-def test_no_squared_distance_is_below_0(there: ArrayDevice, random: np.random.Generator) -> None:
-    """Of rows to themselves rounding makes such, whose roots would not be numbers."""
+def test_no_squared_distance_is_negative(device: ArrayDevice, random: np.random.Generator) -> None:
+    """Rounding makes some distances of rows to themselves negative."""
     rows = random.normal(size=(200, 30)).astype(np.float32)
-    with computing_at(there):
+    with computing_at(device):
         found = squared_distances(rows, rows)
         kernel = cross_term(rows, rows.astype(np.float64), 1e6)
     assert found.min() >= 0.0
