@@ -1,4 +1,4 @@
-"""Ray's own parts: closed to others while they live, named when they die, and gone at the end."""
+"""Ray's own processes and folder: closed to other users, named in an error, removed at the end."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from typing import Any
 import psutil
 import pytest
 from commands import LONG, RAYDR, Command
-from places import SUPPORT
 from processes import processes_of
 from tiny import tiny, tiny_file
 
 from raydr.errors import OutputError
+from raydr.front.cli import status
 
 pytestmark = pytest.mark.ray
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test starts in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
@@ -40,9 +40,9 @@ def on_ray(folder: Path, **sections: Any) -> Path:
     return tiny_file(folder, **({"runtime": runtime} | sections))
 
 
-# --- who gets in ----------------------------------------------------------------------------------------------------
+# --- access ----------------------------------------------------------------------------------------------------
 
-_BREAKING_IN = """
+_RUN_A_TASK = """
 import logging, sys
 import ray
 ray.init(address=sys.argv[1], logging_level=logging.ERROR, log_to_driver=False)
@@ -55,11 +55,11 @@ print(ray.get(task.remote()))
 """
 
 
-def broken_in(address: str, **token: str) -> subprocess.Popen[str]:
-    """Another process that tries to run a task; Ray gives it up after 20 attempts, a second each, unless told so."""
+def foreign_driver(address: str, **token: str) -> subprocess.Popen[str]:
+    """Start another process that tries to run a task; Ray gives up after 2 attempts instead of 20."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
     return subprocess.Popen(
-        [sys.executable, "-c", _BREAKING_IN, address],
+        [sys.executable, "-c", _RUN_A_TASK, address],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -67,36 +67,33 @@ def broken_in(address: str, **token: str) -> subprocess.Popen[str]:
     )
 
 
-def test_no_other_process_gets_into_a_ray_that_raydr_started(cluster: None) -> None:
+def test_only_a_process_with_the_token_can_join_the_ray_of_a_run(cluster: None) -> None:
     import ray
 
     address = ray.get_runtime_context().gcs_address
-    others = [
-        broken_in(address),
-        broken_in(address, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="0" * 64),
+    tokens: list[dict[str, str]] = [
+        {},
+        {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64},
+        {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _variable_of_a_worker("RAY_AUTH_TOKEN")},
     ]
-    for other in others:
-        out, _ = other.communicate(timeout=90)
-        assert (other.returncode, out) == (1, "")
-    secret = _in_a_worker("RAY_AUTH_TOKEN")
-    with_the_token = broken_in(address, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secret)
-    assert with_the_token.communicate(timeout=90)[0] == "ran\n", (
-        "those who were refused were refused for the token"
-    )
+    drivers = [foreign_driver(address, **token) for token in tokens]
+    outputs = [driver.communicate(timeout=90)[0] for driver in drivers]
+    assert [driver.returncode for driver in drivers] == [1, 1, 0]
+    assert outputs == ["", "", "ran\n"]
 
 
-def test_the_token_is_new_each_time_and_the_environment_is_left_as_it_was(cluster: None) -> None:
-    """Also where Ray was imported, and even used, before; and a Ray of one's own is afterwards as it was before."""
+@pytest.mark.parametrize("used", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_each_ray_has_a_new_token_and_the_environment_is_restored(cluster: None, used: bool) -> None:
+    """Also if Ray was imported, or even ``used``, before. A Ray of the user has no token before and after."""
+    own_ray = 'ray.init(address="local", num_cpus=1, include_dashboard=False, logging_level="ERROR"); ray.shutdown()'
     script = f"""
-import os, sys
+import os
 import ray
-sys.path.insert(0, {str(SUPPORT)!r})
 from ray._raylet import get_authentication_mode
 from raydr.actors.cluster import connected
 
-options = dict(address="local", num_cpus=1, include_dashboard=False, logging_level="ERROR")
-ray.init(**options)
-ray.shutdown()
+{own_ray if used else ""}
+assert get_authentication_mode() == 0, "none"
 environment = dict(os.environ)
 with connected():
     assert get_authentication_mode() == 1, "a token"
@@ -105,19 +102,18 @@ with connected():
 environment["OMP_WAIT_POLICY"] = "PASSIVE"
 assert dict(os.environ) == environment
 assert get_authentication_mode() == 0, "none"
-ray.init(**options)
+{own_ray if used else ""}
 assert get_authentication_mode() == 0, "none"
-ray.shutdown()
 """
     done = subprocess.run(
         [sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    tokens = {done.stdout.strip(), _in_a_worker("RAY_AUTH_TOKEN")}
-    assert [len(token) for token in tokens] == [64, 64], "another than that of the tests' own cluster"
+    tokens = {done.stdout.strip(), _variable_of_a_worker("RAY_AUTH_TOKEN")}
+    assert [len(token) for token in tokens] == [64, 64], "the tests' own cluster has another token"
 
 
-def test_whoever_decides_on_authentication_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_ray_auth_mode_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     from raydr.actors.authentication import closed_to_others
 
     ours = closed_to_others()
@@ -126,12 +122,12 @@ def test_whoever_decides_on_authentication_is_obeyed(monkeypatch: pytest.MonkeyP
     assert closed_to_others() == {}
 
 
-# --- which cluster --------------------------------------------------------------------------------------------------
+# --- address --------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def listening(answer: bytes | None, called: threading.Event | None = None) -> Iterator[str]:
-    """A port where something else answers, or nothing does though it listens; ``called`` is set once it is called."""
+    """Yield the address of a port that answers this, or nothing; ``called`` is set at the first connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -162,53 +158,52 @@ def closed_port() -> str:
 
 
 HTTP = b"HTTP/1.1 400 Bad Request\r\n\r\n"
-GRPC_OF_ANOTHER_KIND = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+EMPTY_HTTP2_SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 
 
 @pytest.mark.parametrize(
-    ("address", "answer", "said"),
+    ("address", "answer", "message"),
     [
-        pytest.param(None, None, "connection refused", id="nobody"),
+        pytest.param(None, None, "connection refused", id="closed port"),
         pytest.param("", HTTP, "is not a Ray cluster", id="a web server"),
         pytest.param("", None, "no answer", id="a silent listener"),
-        pytest.param(
-            "", GRPC_OF_ANOTHER_KIND, "no cluster identified itself", id="another speaker of HTTP/2"
-        ),
-        pytest.param("ray://127.0.0.1:10001", HTTP, "a Ray Client address", id="Ray's client"),
+        pytest.param("", EMPTY_HTTP2_SETTINGS, "no cluster identified itself", id="another HTTP/2 service"),
+        pytest.param("ray://127.0.0.1:10001", HTTP, "a Ray Client address", id="Ray Client"),
         pytest.param("nonsense", HTTP, "is not the address", id="no address"),
     ],
 )
-def test_an_address_where_no_cluster_answers_is_refused_within_10_seconds(
-    address: str | None, answer: bytes | None, said: str
+def test_an_address_without_a_cluster_is_refused(
+    address: str | None, answer: bytes | None, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from raydr.actors.address import require_answer
+    from raydr.actors import address as addresses
 
-    with listening(answer) as there:
-        begun = time.monotonic()
-        with pytest.raises(OutputError) as caught:
-            require_answer(closed_port() if address is None else address or there)
-        assert time.monotonic() - begun < 10
+    monkeypatch.setattr(addresses, "_SILENCE_S", 0.2)
+    monkeypatch.setattr(addresses, "_PATIENCE_S", 0.5)
+    with listening(answer) as there, pytest.raises(OutputError) as caught:
+        addresses.require_answer(closed_port() if address is None else address or there)
     assert caught.value.exit_code == 2
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_ctrl_c_is_heard_while_an_address_is_tried(tmp_path: Path) -> None:
-    called = threading.Event()
-    with (
-        listening(None, called) as there,
-        Command("run", str(on_ray(tmp_path)), "--address", there) as command,
-    ):
-        assert called.wait(60)
-        time.sleep(0.5)
-        begun = time.monotonic()
-        command.send(signal.SIGINT)
-        assert command.end()[0] == 130
-        assert time.monotonic() - begun < 2
+def test_ctrl_c_ends_the_check_of_an_address() -> None:
+    from raydr.actors.address import require_answer
+
+    called, main_thread = threading.Event(), threading.main_thread().ident
+    assert main_thread is not None
+
+    def interrupt() -> None:
+        if called.wait(60):
+            signal.pthread_kill(main_thread, signal.SIGINT)
+
+    with listening(None, called) as there:
+        threading.Thread(target=interrupt, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            require_answer(there)
 
 
-def test_the_environments_ray_address_is_asked_too_and_refused_in_one_paragraph(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_ray_address_of_the_environment_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from raydr.actors.address import chosen_cluster
 
@@ -221,17 +216,16 @@ def test_the_environments_ray_address_is_asked_too_and_refused_in_one_paragraph(
     ]
     assert chosen_cluster("local") is None
     monkeypatch.setenv("RAY_ADDRESS", closed_port())
-    with Command(
-        "run", str(on_ray(tmp_path)), "--quiet"
-    ) as command:  # this process may be in a cluster already
-        code, out, err = command.end()
-    assert (code, out) == (2, "")
+    monkeypatch.setattr("ray.is_initialized", lambda: False)  # this process may be in the tests' cluster
+    assert status(["run", str(on_ray(tmp_path)), "--quiet"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
     assert "connection refused" in err
     assert "RAY_ADDRESS" in err
     assert len(err.splitlines()) == 1, err
 
 
-# --- what dies ------------------------------------------------------------------------------------------------------
+# --- killed parts ----------------------------------------------------------------------------------------------------
 
 
 def part_of_ray(command: Command, name: str) -> psutil.Process | None:
@@ -249,7 +243,7 @@ def part_that_runs(command: Command, name: str) -> psutil.Process:
 
 
 def group(leader: int) -> list[psutil.Process]:
-    """All processes of a group; Ray's agents can be told by nothing else once they have changed their title."""
+    """Return the processes of a group: Ray's agents change their title, and then only their group is known."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -261,17 +255,30 @@ def group(leader: int) -> list[psutil.Process]:
 
 
 def wait_for_checkpoint(folder: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not any(folder.glob("out.incomplete-*/checkpoints/*.npz")):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
+LIMITED = ["/bin/sh", "-c", 'ulimit -v 8000000 && exec "$@"', "limited", *RAYDR]
+
+
 @pytest.mark.parametrize("name", [pytest.param("raylet", marks=pytest.mark.slow), "gcs_server"])
-def test_a_dead_part_of_ray_is_named_with_the_way_to_go_on(tmp_path: Path, name: str) -> None:
+def test_rays_folder_is_private_and_a_killed_part_of_ray_is_named(
+    tmp_path: Path, short: Path, name: str
+) -> None:
+    """The message says how to continue, and the folder is removed.
+
+    On Linux the address space is limited: with Ray's default size of the object store, no worker could start.
+    """
     scenario = on_ray(tmp_path, method=tiny()["method"] | {"rounds": LONG})
-    with Command("run", str(scenario), "--out", "out", "--quiet") as command:
+    program = LIMITED if sys.platform == "linux" else RAYDR
+    with Command("run", str(scenario), "--out", "out", "--quiet", program=program) as command:
         wait_for_checkpoint(tmp_path)
+        (folder,) = short.glob("raydr-*")
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert list(folder.glob(f"r/session_*_{command.process.pid}/sockets/raylet"))
         raylet = part_that_runs(command, "raylet").pid
         assert len(group(raylet)) > 3, "the raylet, its two agents and workers"
         part_that_runs(command, name).kill()
@@ -279,6 +286,7 @@ def test_a_dead_part_of_ray_is_named_with_the_way_to_go_on(tmp_path: Path, name:
         code, out, err = command.end()
         assert time.monotonic() - begun < 10
         assert not group(raylet)
+        assert not list(short.glob("raydr-*"))
     assert (code, out) == (3, "")
     assert re.fullmatch(
         rf"raydr: Ray's [\w ]+ \({name}\) on this machine ended .*\. Continue from the last checkpoint with"
@@ -289,7 +297,7 @@ def test_a_dead_part_of_ray_is_named_with_the_way_to_go_on(tmp_path: Path, name:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["raylet", "gcs_server"])
-def test_a_ray_that_does_not_come_up_is_one_paragraph(tmp_path: Path, name: str) -> None:
+def test_a_ray_that_does_not_start_is_one_paragraph(tmp_path: Path, name: str) -> None:
     """Ray waits for 30 s."""
     with Command("run", str(on_ray(tmp_path)), "--out", "out", "--quiet") as command:
         while (found := part_of_ray(command, name)) is None:
@@ -305,9 +313,8 @@ def test_a_ray_that_does_not_come_up_is_one_paragraph(tmp_path: Path, name: str)
     assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
-@pytest.mark.parametrize("interrupted", [False, True], ids=["failed", "interrupted"])
-def test_a_start_that_comes_to_nothing_leaves_no_process(interrupted: bool, short: Path) -> None:
-    """By then Ray runs, but its library has forgotten what it started; and the calling program may go on for long."""
+def test_a_failed_and_an_interrupted_start_leave_no_process(short: Path) -> None:
+    """The calling program may go on for long. Ray runs by then, but its library has forgotten what it started."""
     script = f"""
 import os, sys, time
 import psutil
@@ -315,43 +322,46 @@ from ray._private import services
 from raydr.actors.cluster import connected
 from raydr.errors import RunError
 
-parts = {{}}
-
-def agents():
+def agents(raylet):
     try:
-        names = [process.name() for process in psutil.Process(parts["raylet"]).children()]
+        names = [process.name() for process in psutil.Process(raylet).children()]
     except psutil.NoSuchProcess:
         return []
     return [name for name in names if name.startswith("ray::") and name.endswith("Agent")]
 
-def fail(*arguments):
-    deadline = time.monotonic() + 60  # a raylet that loses an agent ends, and none comes any more
-    while time.monotonic() < deadline and ("raylet" not in parts or len(agents()) < 2):
-        # with titles of their own, and no mark any more
-        time.sleep(0.01)
-        parts.update({{process.name(): process.pid for process in psutil.Process().children()}})
-    raise {"KeyboardInterrupt" if interrupted else "Exception('no node came up.')"}
+for error in (Exception("no node came up."), KeyboardInterrupt()):
+    parts = {{}}
 
-services.get_node = fail
-try:
-    with connected():
-        sys.exit("connected")
-except (RunError, KeyboardInterrupt) as error:
-    print(error)
-left = os.listdir({str(short)!r})
-running = [process for process in psutil.process_iter() if process.status() != psutil.STATUS_ZOMBIE]
-print(len(left), [process.name() for process in running if os.getpgid(process.pid) in parts.values()])
+    def fail(*arguments):
+        deadline = time.monotonic() + 60  # a raylet that loses an agent ends, and never has two
+        while time.monotonic() < deadline and ("raylet" not in parts or len(agents(parts["raylet"])) < 2):
+            # the agents have changed their titles, and so have lost their mark
+            time.sleep(0.01)
+            parts.update({{process.name(): process.pid for process in psutil.Process().children()}})
+        raise error
+
+    services.get_node = fail
+    try:
+        with connected():
+            sys.exit("connected")
+    except (RunError, KeyboardInterrupt) as raised:
+        print(raised)
+    running = [process for process in psutil.process_iter() if process.status() != psutil.STATUS_ZOMBIE]
+    left = [process.name() for process in running if os.getpgid(process.pid) in parts.values()]
+    print(len(os.listdir({str(short)!r})), left)
 """
     done = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=200
     )
-    said, left = done.stdout.splitlines()
-    assert left == ("0 []" if interrupted else "1 []"), "logs of a start that failed are kept"
-    assert said.startswith("" if interrupted else "Ray did not start on this machine (no node came up).")
+    message, *left = done.stdout.splitlines()
+    assert message.startswith("Ray did not start on this machine (no node came up).")
+    assert left == ["1 []", "", "1 []"], (
+        "the logs of the failed start are kept, those of the interrupted are not"
+    )
 
 
 def die_once(marker: str, *, listener: Any) -> str:
-    """Work whose process is killed, unless it was before."""
+    """Kill this process, unless the marker exists."""
     if Path(marker).exists():
         return "done"
     Path(marker).touch()
@@ -360,66 +370,52 @@ def die_once(marker: str, *, listener: Any) -> str:
 
 
 def die(*, listener: Any) -> None:
-    """Work whose process is killed whenever it is tried."""
+    """Kill this process."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_an_evaluation_that_is_killed_is_retried(cluster: None, tmp_path: Path) -> None:
+def test_an_evaluation_is_retried_after_its_process_is_killed(cluster: None, tmp_path: Path) -> None:
     from raydr.actors.backend import RayBackend
     from raydr.journal import Event, IncidentEvent
 
-    heard: list[Event] = []
-    assert RayBackend().evaluate(die_once, str(tmp_path / "died"), listener=heard.append) == "done"
-    assert [type(event) for event in heard] == [IncidentEvent]
+    events: list[Event] = []
+    assert RayBackend().evaluate(die_once, str(tmp_path / "died"), listener=events.append) == "done"
+    assert [type(event) for event in events] == [IncidentEvent]
 
 
-def test_an_evaluation_that_is_killed_twice_does_not_cost_the_map(
+def test_a_run_can_be_resumed_after_its_evaluation_is_killed_twice(
     cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server part runs once, and the run can be gone on with."""
+    """The server part runs once. It runs inline here: only the evaluation is tested."""
+    from raydr.actors.backend import RayBackend
     from raydr.errors import RunError
     from raydr.journal import Event, IncidentEvent, StageEnded
     from raydr.scenarios import runner
-    from raydr.scenarios.running import simulation
+    from raydr.scenarios.running.backend import InlineBackend
     from raydr.scenarios.schema.reading import read
 
-    heard: list[Event] = []
-    monkeypatch.setattr(simulation, "examine", lambda question, *, listener: die(listener=listener))
+    def evaluate(backend: InlineBackend, *work: Any, listener: Any) -> Any:
+        return RayBackend().evaluate(die, listener=listener)
+
+    events: list[Event] = []
+    monkeypatch.setattr(InlineBackend, "evaluate", evaluate)
+    scenario = tiny_file(tmp_path, runtime={"federation": "inline", "checkpoint_every": 1})
     with pytest.raises(RunError, match="ended twice, after the federated map was computed") as failed:
-        runner.run(read(on_ray(tmp_path)), out=tmp_path / "out", listener=heard.append)
-    stages = [event.stage for event in heard if isinstance(event, StageEnded)]
+        runner.run(read(scenario), out=tmp_path / "out", listener=events.append)
+    stages = [event.stage for event in events if isinstance(event, StageEnded)]
     assert stages.count("landmarks") == stages.count("embedding") == 1
-    assert sum(isinstance(event, IncidentEvent) for event in heard) == 1, "it is retried once"
+    assert sum(isinstance(event, IncidentEvent) for event in events) == 1, "it is retried once"
     assert any("--resume" in note for note in failed.value.__notes__)
 
 
-# --- what is left ---------------------------------------------------------------------------------------------------
+# --- remains ---------------------------------------------------------------------------------------------------
 
 
-LIMITED = ["/bin/sh", "-c", 'ulimit -v 8000000 && exec "$@"', "limited", *RAYDR]
-
-
-def test_a_rays_folder_is_this_users_alone_and_goes_with_its_run(tmp_path: Path, short: Path) -> None:
-    """On Linux also where address spaces are limited.
-
-    Ray's own size of the object store would leave its workers no room there, and they would end before they began.
-    """
-    program = LIMITED if sys.platform == "linux" else RAYDR
-    with Command("run", str(on_ray(tmp_path)), "--out", "out", program=program) as command:
-        command.wait_for("starting Ray")
-        (folder,) = short.glob("raydr-*")
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        assert list(folder.glob(f"r/session_*_{command.process.pid}/sockets/raylet")), (
-            "there and nowhere else"
-        )
-        code, _, err = command.end(timeout_s=240)
-        assert code == 0, err
-        assert not list(short.glob("raydr-*"))
-
-
-@pytest.mark.slow  # any moment of the start, and one in the rounds, are tried by tests/test_interruption.py
+@pytest.mark.slow  # test_interruption.py interrupts other moments
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_rays_folder_goes_too(tmp_path: Path, short: Path, number: signal.Signals) -> None:
+def test_rays_folder_is_removed_after_an_interruption(
+    tmp_path: Path, short: Path, number: signal.Signals
+) -> None:
     scenario = on_ray(tmp_path, method=tiny()["method"] | {"rounds": LONG})
     with Command("run", str(scenario), "--out", "out") as command:
         while not list(short.glob("raydr-*/r/session_*/logs")):
@@ -430,7 +426,7 @@ def test_an_interrupted_rays_folder_goes_too(tmp_path: Path, short: Path, number
         assert not list(short.glob("raydr-*"))
 
 
-def _in_a_worker(name: str) -> str:
+def _variable_of_a_worker(name: str) -> str:
     import ray
 
     value: str = ray.get(ray.remote(lambda: os.environ[name]).remote())
