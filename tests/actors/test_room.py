@@ -1,4 +1,4 @@
-"""A trial of a sweep keeps to its placement group: its processes, its cores, its memory, its bits, its end."""
+"""A trial of a sweep uses only its placement group: processes, cores and memory; the group ends them all."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rows() -> list[Any]:
 
 
 def waiting(folder: Path) -> Plan:
-    """A plan whose clients wait in the second round for what never comes."""
+    """Return a plan whose clients wait forever in the second round."""
     settings = FedTSNE(**trials.TINY_PLAN)
     return Plan(
         method="fed-tsne",
@@ -46,8 +46,8 @@ def waiting(folder: Path) -> Plan:
     )
 
 
-def awaited(look: Callable[[], bool], timeout_s: float = 240) -> bool:
-    """Whether something comes to be."""
+def becomes_true(look: Callable[[], bool], timeout_s: float = 240) -> bool:
+    """Wait until ``look`` returns true; return False after the timeout."""
     deadline = time.monotonic() + timeout_s
     while not look():
         if time.monotonic() > deadline:
@@ -57,7 +57,7 @@ def awaited(look: Callable[[], bool], timeout_s: float = 240) -> bool:
 
 
 def members_of(group: Any) -> int:
-    """Processes in a group of one bundle: Ray gives each a thousandth of what it has 1,000 of."""
+    """Return the number of processes in a group of one bundle: each takes 0.001 of the bundle's 1,000 units."""
     import ray
 
     left = ray.available_resources().get(f"bundle_group_{group.id.hex()}", 0.0)
@@ -74,12 +74,12 @@ def two_cores(cluster: None) -> None:
 
 @pytest.fixture
 def group(cluster: None) -> Iterator[Any]:
-    """A placement group of one CPU."""
+    """Make a placement group of one CPU."""
     with trials.group_of(ONE_CORE) as made:
         yield made
 
 
-# --- what it has ----------------------------------------------------------------------------------------------------
+# --- resources ----------------------------------------------------------------------------------------------------
 
 
 def test_without_a_group_the_room_is_the_cluster(cluster: None) -> None:
@@ -96,7 +96,7 @@ def test_without_a_group_the_room_is_the_cluster(cluster: None) -> None:
 def test_all_processes_of_a_trial_see_only_its_group(group: Any) -> None:
     import ray
 
-    seen = ray.get(trials.trial_in(group).call.remote(trials.what_is_seen, rows()[:1]))
+    seen = ray.get(trials.trial_in(group).call.remote(trials.rooms_of_processes, rows()[:1]))
     there = ray.cluster_resources()
     room = seen["room"]
     assert room.group == group
@@ -105,37 +105,33 @@ def test_all_processes_of_a_trial_see_only_its_group(group: Any) -> None:
     assert room.memory_bytes == pytest.approx(share, rel=1e-6)
     assert seen["coordinator"] == [1, 1]
     assert seen["evaluation"][:3] == (1, 1, 1)
-    assert seen["said"] == ["1 client in 1 actor and a coordinator"]
+    assert seen["seated"] == ["1 client in 1 actor and a coordinator"]
 
 
-@pytest.mark.parametrize(
-    ("bundles", "cores", "memory"),
-    [
-        pytest.param([{"CPU": 1, "memory": 3e8}], 1, 3e8, id="memory is stated"),
-        pytest.param([{"CPU": 1, "memory": 3e8}, {"CPU": 1, "memory": 2e8}], 2, 5e8, id="of two bundles"),
-    ],
-)
-def test_bundles_make_the_room(two_cores: None, bundles: list[Any], cores: int, memory: float) -> None:
+def test_a_room_is_the_sum_of_its_bundles(two_cores: None) -> None:
     import ray
 
     from raydr.actors.resources import Room
 
-    with trials.group_of(*bundles) as group:
+    with trials.group_of({"CPU": 1, "memory": 3e8}, {"CPU": 1, "memory": 2e8}) as group:
         room = ray.get(trials.trial_in(group).call.remote(Room.here))
-        assert (room.cores, room.memory_bytes) == (cores, memory)
+        assert (room.cores, room.memory_bytes) == (2, 5e8)
 
 
-def test_a_trial_is_refused_by_its_own_memory(cluster: None, tmp_path: Path) -> None:
+def test_a_trial_has_the_stated_memory_and_is_refused_if_it_needs_more(cluster: None, tmp_path: Path) -> None:
     import ray
 
+    from raydr.actors.resources import Room
+
     content = trials.scenario(runtime={"federation": "ray", "actors": "per-client", "checkpoint_every": 0})
-    with (
-        trials.group_of({"CPU": 1.0, "memory": 2.0**28}) as group,
-        pytest.raises(
+    with trials.group_of({"CPU": 1.0, "memory": 2.0**28}) as group:
+        trial = trials.trial_in(group)
+        room = ray.get(trial.call.remote(Room.here))
+        assert (room.cores, room.memory_bytes) == (1, 2.0**28)
+        with pytest.raises(
             ScenarioError, match=r"3 client actors need about 0\.3 GiB .*the trial's .* has 0\.2 GiB"
-        ),
-    ):
-        ray.get(trials.trial_in(group).call.remote(trials.run_scenario, content, tmp_path / "out"))
+        ):
+            ray.get(trial.call.remote(trials.run_scenario, content, tmp_path / "out"))
     assert not list(tmp_path.iterdir())
 
 
@@ -145,14 +141,14 @@ def test_a_trial_packs_by_its_own_memory(cluster: None, tmp_path: Path) -> None:
 
     with trials.group_of({"CPU": 1.0, "memory": 2.0**30}) as group:
         work = trials.trial_in(group).call.remote(trials.run_scenario, trials.scenario(), tmp_path / "out")
-        heard = ray.get(work)
-    assert [event.text for event in heard if isinstance(event, Seated)] == [
+        events = ray.get(work)
+    assert [event.text for event in events if isinstance(event, Seated)] == [
         "3 clients in 1 actor and a coordinator, packed: one each would need 0.3 GiB, and a quarter of the memory is"
         " 0.2 GiB"
     ]
 
 
-# --- what it computes -----------------------------------------------------------------------------------------------
+# --- results -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -162,19 +158,19 @@ def test_two_simultaneous_trials_match_each_alone(two_cores: None, tmp_path: Pat
     contents = {"tsne": trials.scenario(), "spectral": trials.scenario(method=SPECTRAL, clients={"count": 4})}
     with trials.group_of(ONE_CORE) as one, trials.group_of(ONE_CORE) as other:
         work = [
-            trials.trial_in(group).call.remote(trials.run_scenario, content, tmp_path / f"{name}-beside")
+            trials.trial_in(group).call.remote(trials.run_scenario, content, tmp_path / f"{name}-together")
             for group, (name, content) in zip((one, other), contents.items(), strict=True)
         ]
         ray.get(work)
     for name, content in contents.items():
         trials.run_scenario(content, tmp_path / f"{name}-alone")
-        beside, alone = (
-            (tmp_path / f"{name}-{how}" / "embedding.parquet").read_bytes() for how in ("beside", "alone")
+        together, alone = (
+            (tmp_path / f"{name}-{how}" / "embedding.parquet").read_bytes() for how in ("together", "alone")
         )
-        assert beside == alone, name
+        assert together == alone, name
 
 
-# --- how it ends ----------------------------------------------------------------------------------------------------
+# --- end ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ended", ["trial", pytest.param("group", marks=pytest.mark.slow)])
@@ -184,16 +180,16 @@ def test_no_process_outlives_its_trial(group: Any, tmp_path: Path, ended: str) -
 
     trial = trials.trial_in(group)
     work = trial.call.remote(trials.serve_plan, rows(), waiting(tmp_path), 1)
-    assert awaited(lambda: len(simulation_processes()) == 2), "a coordinator and a process of clients"
+    assert becomes_true(lambda: len(simulation_processes()) == 2), "a coordinator and a client process"
     there = simulation_processes()
-    assert awaited(lambda: members_of(group) == 3), "and the trial itself: all are in its group"
+    assert becomes_true(lambda: members_of(group) == 3), "these two and the trial are in its group"
     if ended == "group":
         remove_placement_group(group)
     else:
         ray.kill(trial)
     with pytest.raises(ray.exceptions.RayActorError):
         ray.get(work)
-    assert awaited(lambda: not any(map(runs, there)), 60)
+    assert becomes_true(lambda: not any(map(runs, there)), 60)
 
 
 @pytest.mark.slow
@@ -207,21 +203,21 @@ def test_a_stopped_trial_leaves_no_process_and_no_folder(
     ended = trial.call.remote(trials.run_and_stop, trials.scenario(), tmp_path / "out", stage, round)
     assert ray.get(ended) == "stopped"
     assert not list(tmp_path.iterdir())
-    assert awaited(lambda: not simulation_processes(), 60), "while the trial's own process is still there"
+    assert becomes_true(lambda: not simulation_processes(), 60), (
+        "while the trial's own process is still there"
+    )
     assert ray.get(trial.call.remote(len, "and well")) == 8
 
 
-def test_an_evaluation_ends_if_its_caller_stops(group: Any, tmp_path: Path) -> None:
-    import ray
-
-    trial, place = trials.trial_in(group), tmp_path / "pid"
-    assert ray.get(trial.call.remote(trials.evaluate_and_stop, str(place))) == "stopped"
+def test_an_evaluation_ends_if_its_caller_stops(cluster: None, tmp_path: Path) -> None:
+    place = tmp_path / "pid"
+    assert trials.evaluate_and_stop(str(place)) == "stopped"
     number = int(place.read_text())
-    assert awaited(lambda: not psutil.pid_exists(number) or not runs(psutil.Process(number)), 60)
+    assert becomes_true(lambda: not psutil.pid_exists(number) or not runs(psutil.Process(number)), 60)
 
 
 def test_a_process_with_a_gpu_share_uses_the_bundle_with_gpus(cluster: None) -> None:
-    """In a trial's placement group they have one of their own: asked of the first, Ray would wait for ever."""
+    """A trial's placement group has a bundle for GPUs. Ray would wait forever for a GPU of the first bundle."""
     from ray.util.placement_group import PlacementGroup
 
     from raydr.actors.resources import Room

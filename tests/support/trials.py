@@ -24,17 +24,17 @@ TINY_PLAN: dict[str, Any] = {"landmarks": 10, "rounds": 2, "early_iterations": 5
 
 
 class Trial:
-    """An actor that calls what it is told, in another thread than its own."""
+    """An actor that calls a function in another thread than its own."""
 
     def call(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """What ``work(*arguments)`` returns or raises."""
+        """Return or raise what ``work(*arguments)`` does."""
         with ThreadPoolExecutor(1) as pool:
             return pool.submit(work, *arguments).result()
 
 
 @contextmanager
 def group_of(*bundles: dict[str, float], strategy: str = "PACK") -> Iterator[Any]:
-    """A placement group, removed in the end."""
+    """Yield a placement group; remove it at the end."""
     from ray.util.placement_group import placement_group, remove_placement_group
 
     group = placement_group(list(bundles), strategy=strategy)
@@ -46,7 +46,7 @@ def group_of(*bundles: dict[str, float], strategy: str = "PACK") -> Iterator[Any
 
 
 def trial_in(group: Any) -> Any:
-    """A trial that takes the first bundle's only CPU, as Tune's do."""
+    """Start a trial that takes the only CPU of the first bundle, as Tune does."""
     import ray
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -55,26 +55,26 @@ def trial_in(group: Any) -> Any:
 
 
 def scenario(**sections: Any) -> dict[str, Any]:
-    """The tiny scenario, on Ray."""
+    """Return the tiny scenario on Ray."""
     return tiny() | {"runtime": {"federation": "ray", "checkpoint_every": 0}} | sections
 
 
 def run_scenario(content: dict[str, Any], out: Path) -> list[Event]:
-    """Run it; returns what a listener heard."""
+    """Run a scenario and return its events."""
     from raydr.scenarios.runner import run
     from raydr.scenarios.schema.reading import read
 
-    heard: list[Event] = []
-    run(read(content), out=out, listener=heard.append)
-    return heard
+    events: list[Event] = []
+    run(read(content), out=out, listener=events.append)
+    return events
 
 
 class StoppedError(Exception):
-    """A trial is to end."""
+    """A trial was asked to end."""
 
 
 def run_and_stop(content: dict[str, Any], out: Path, stage: str, round: int) -> str:
-    """Run a scenario whose listener has had enough when a stage begins, or after a round; returns how it ended."""
+    """Run a scenario until its listener stops it, when a stage begins or after a round; return how it ended."""
     from raydr.scenarios.runner import run
     from raydr.scenarios.schema.reading import read
 
@@ -92,42 +92,40 @@ def run_and_stop(content: dict[str, Any], out: Path, stage: str, round: int) -> 
 
 
 def seen_here() -> tuple[int, int, int, str]:
-    """Cores by raydr's own count, threads of OpenMP and of numba, and the node: where this is called."""
+    """Return raydr's count of cores, the threads of OpenMP and numba, and the node of this process."""
     import numba
     import ray
 
-    with ThreadPoolExecutor(
-        1
-    ) as pool:  # numba's own count is of each thread, and new ones have what it starts with
+    with ThreadPoolExecutor(1) as pool:  # numba counts by thread, and a new thread has the initial count
         compiled = pool.submit(numba.get_num_threads).result()
     node = ray.get_runtime_context().get_node_id()
     return threads.cores(), int(os.environ["OMP_NUM_THREADS"]), compiled, node
 
 
 class SeesItsRoom(FedTSNE):
-    """Draws, in place of a map, how many threads the coordinator may have."""
+    """The map has the coordinator's number of threads instead of positions."""
 
     def embed(self, graph: NeighborGraph, initialization: Any, *, threads: int = 1, **options: Any) -> Any:
-        """``threads``, and what OpenMP and numba would take, in every row."""
+        """Return ``threads`` and the threads of OpenMP and numba, in every row."""
         cores, openmp, compiled, _ = seen_here()
         return np.tile([threads, max(cores, openmp, compiled)], (len(initialization), 1)).astype(float)
 
 
 def witness(*, listener: Any) -> tuple[int, int, int, str]:
-    """Work of an evaluation that looks about."""
+    """Return the resources that an evaluation sees."""
     return seen_here()
 
 
-def what_is_seen(parts: list[Any]) -> dict[str, Any]:
-    """Rooms of the trial's process, its coordinator, its evaluation, and what was said of the clients."""
+def rooms_of_processes(parts: list[Any]) -> dict[str, Any]:
+    """Return the resources that trial, coordinator and evaluation see, and the messages about client processes."""
     from raydr.actors.backend import ray_backend
     from raydr.actors.resources import Room
 
-    said: list[str] = []
+    seated: list[str] = []
 
     def listen(event: Event) -> None:
         if isinstance(event, Seated):
-            said.append(event.text)
+            seated.append(event.text)
 
     with ray_backend(None, "auto", 600.0) as backend:
         plan = Plan(method="fed-tsne", settings=SeesItsRoom(**TINY_PLAN), scale="none", seed=0)
@@ -137,35 +135,35 @@ def what_is_seen(parts: list[Any]) -> dict[str, Any]:
             "driver": threads.cores(),
             "coordinator": served.outcome.embedding[0].tolist(),
             "evaluation": backend.evaluate(witness, listener=listen),
-            "said": said,
+            "seated": seated,
         }
 
 
 def serve_plan(parts: list[Any], plan: Plan, packing: Any = "auto") -> bytes:
-    """Bits of the map that a federation of these clients draws."""
+    """Return the bits of the map of these clients."""
     from raydr.actors.backend import ray_backend
 
     with ray_backend(None, packing, 600.0) as backend:
         return backend.serve(parts, plan, listener=lambda _: None).outcome.embedding.tobytes()
 
 
-def sit_there(place: str, *, listener: Any) -> None:
-    """Work of an evaluation that says which process it is in, and never ends."""
+def evaluate_forever(place: str, *, listener: Any) -> None:
+    """Write the number of this process to a file, report a stage and never end."""
     Path(place).write_text(str(os.getpid()))
-    listener(StageStarted("sitting"))
+    listener(StageStarted("waiting"))
     while True:
         time.sleep(1)
 
 
 def evaluate_and_stop(place: str) -> str:
-    """Leave that evaluation when it has begun."""
+    """Stop waiting for an endless evaluation when it has begun."""
     from raydr.actors.backend import RayBackend
 
     def listen(event: Event) -> None:
         raise StoppedError
 
     try:
-        RayBackend().evaluate(sit_there, place, listener=listen)
+        RayBackend().evaluate(evaluate_forever, place, listener=listen)
     except StoppedError:
         return "stopped"
     raise RunError("the evaluation came to an end")

@@ -1,4 +1,4 @@
-"""Sweeps by Ray Tune: trials in their rooms, killed, stopped, interrupted; the table is what it is without that."""
+"""Sweeps on Ray Tune: killed, stopped or interrupted trials do not change the table."""
 
 from __future__ import annotations
 
@@ -27,48 +27,51 @@ from raydr.tune.sweeping import resume, sweep
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the tiny sweep, its trials run one after the other without Ray."""
+    """Return the folder of the tiny sweep, run inline."""
     with pytest.MonkeyPatch.context() as patch:
         inline(patch)
         return sweep(tiny_sweep(), out=tmp_path_factory.mktemp("whole") / "swept")
 
 
 def trial_processes() -> list[psutil.Process]:
-    """Processes of trials on the tests' own cluster: somebody else's sweep on this machine is left alone."""
+    """Return the processes of trials on the tests' own cluster."""
     return [
         process for process in processes_of(CLUSTER_TOKEN) if "ImplicitFunc" in " ".join(process.cmdline())
     ]
 
 
-def test_trials_side_by_side_have_the_bits_of_trials_alone_though_a_process_is_killed(
-    cluster: None, whole: Path, tmp_path: Path
-) -> None:
-    told: list[journal.Event] = []
+def test_simultaneous_trials_match_inline_trials_after_a_kill(cluster: None, tmp_path: Path) -> None:
+    """Four trials, two of which fail."""
+    asked = tiny_sweep(repeats=1)
+    with pytest.MonkeyPatch.context() as patch:
+        inline(patch)
+        alone = sweep(asked, out=tmp_path / "alone")
+    events: list[journal.Event] = []
     killed = []
 
     def kill_once(event: journal.Event) -> None:
-        told.append(event)
+        events.append(event)
         if isinstance(event, journal.TrialEnded) and not killed:
             for process in trial_processes():
                 process.kill()
                 killed.append(process.pid)
 
-    folder = sweep(tiny_sweep(), out=tmp_path / "swept", listener=kill_once)
+    folder = sweep(asked, out=tmp_path / "swept", listener=kill_once)
     assert killed
-    assert table(folder) == table(whole)
-    assert table(folder, records.POINTS) == table(whole, records.POINTS)
-    for row in table(whole):
+    assert table(folder) == table(alone)
+    assert table(folder, records.POINTS) == table(alone, records.POINTS)
+    for row in table(alone):
         if row["folder"]:
             assert files_of(folder / row["folder"], "embedding.parquet", "metrics.json") == files_of(
-                whole / row["folder"], "embedding.parquet", "metrics.json"
+                alone / row["folder"], "embedding.parquet", "metrics.json"
             )
-    began = next(event for event in told if isinstance(event, journal.SweepBegan))
-    assert (began.trials, began.done) == (8, 0)
-    assert sum(isinstance(event, journal.TrialEnded) for event in told) == 8
+    began = next(event for event in events if isinstance(event, journal.SweepBegan))
+    assert (began.trials, began.done) == (4, 0)
+    assert sum(isinstance(event, journal.TrialEnded) for event in events) == 4
 
 
 @pytest.mark.slow
-def test_clients_of_a_trial_are_actors_with_the_same_bits(cluster: None, tmp_path: Path) -> None:
+def test_a_trial_on_ray_matches_an_inline_trial(cluster: None, tmp_path: Path) -> None:
     base = tiny() | {"runtime": {"federation": "ray", "checkpoint_every": 0}}
     on_ray = sweep(tiny_sweep(base=base, space={"clients.count": [2, 3]}, repeats=1), out=tmp_path / "ray")
     with pytest.MonkeyPatch.context() as patch:
@@ -80,7 +83,7 @@ def test_clients_of_a_trial_are_actors_with_the_same_bits(cluster: None, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_trial_that_is_killed_again_and_again_is_a_row(cluster: None, tmp_path: Path) -> None:
+def test_a_trial_that_is_killed_repeatedly_is_a_failed_row(cluster: None, tmp_path: Path) -> None:
     def kill(event: journal.Event) -> None:
         if isinstance(event, journal.TrialStarted):
             for process in trial_processes():
@@ -94,8 +97,8 @@ def test_a_trial_that_is_killed_again_and_again_is_a_row(cluster: None, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["asha", "median"])
-def test_trials_stop_by_what_they_report_by_round(cluster: None, tmp_path: Path, kind: str) -> None:
-    # Steps of next to nothing learn nothing: their objective stays the worst.
+def test_trials_stop_early_by_their_objective(cluster: None, tmp_path: Path, kind: str) -> None:
+    # Tiny steps learn nothing: their objective stays the worst.
     space = {"method.step": [1.0, 1.0e-6, 1.0e-7, 1.0e-8], "method.rounds": [30]}
     rule = {"kind": kind, "grace": 2} | ({"least": 1} if kind == "median" else {"reduction": 2})
     rows = table(sweep(tiny_sweep(space=space, repeats=1, stopping=rule), out=tmp_path / "swept"))
@@ -116,7 +119,9 @@ def test_a_trial_larger_than_any_node_is_refused(cluster: None, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_an_interruption_leaves_what_ended_and_no_process(cluster: None, whole: Path, tmp_path: Path) -> None:
+def test_an_interrupted_sweep_keeps_ended_trials_and_no_process(
+    cluster: None, whole: Path, tmp_path: Path
+) -> None:
     def interrupt(event: journal.Event) -> None:
         if isinstance(event, journal.TrialEnded):
             raise KeyboardInterrupt
@@ -135,7 +140,7 @@ def test_an_interruption_leaves_what_ended_and_no_process(cluster: None, whole: 
 
 
 def command(*arguments: Any, **environment: str) -> subprocess.Popen[str]:
-    """The command, as from a terminal."""
+    """Start the command as from a terminal."""
     return subprocess.Popen(
         as_from_a_terminal([sys.executable, "-m", "raydr", *map(str, arguments)]),
         stderr=subprocess.PIPE,
@@ -153,7 +158,7 @@ def sweep_file(folder: Path, **more: Any) -> Path:
 
 
 def wait_for_trials(out: Path, count: int) -> Path:
-    """Wait until so many trials ended; returns the folder."""
+    """Wait until this many trials ended; return the folder."""
     deadline = time.monotonic() + 200
     while time.monotonic() < deadline:
         for folder in out.parent.glob(f"{out.name}.incomplete-*"):
@@ -166,22 +171,22 @@ def wait_for_trials(out: Path, count: int) -> Path:
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_command_that_is_ended_goes_on_to_the_same_table(whole: Path, tmp_path: Path, number: int) -> None:
+def test_an_ended_command_resumes_to_the_same_table(whole: Path, tmp_path: Path, number: int) -> None:
     token = secrets.token_hex(8)
     out = tmp_path / "cut"
     running = command("sweep", sweep_file(tmp_path), "--out", out, **{TOKEN: token})
     folder = wait_for_trials(out, 2)
     running.send_signal(number)
-    _, said = running.communicate(timeout=120)
+    _, err = running.communicate(timeout=120)
     assert all_gone(token)
     if number == signal.SIGINT:
         assert running.returncode == 128 + number
         assert (
-            f"interrupted. Continue after the trials that ended with `raydr sweep {folder} --resume`." in said
+            f"interrupted. Continue after the trials that ended with `raydr sweep {folder} --resume`." in err
         )
     again = command("sweep", folder, "--resume", "--quiet", **{TOKEN: token})
-    page, said = again.communicate(timeout=250)
-    assert again.returncode == 0, said
+    page, err = again.communicate(timeout=250)
+    assert again.returncode == 0, err
     assert Path(page.strip()) == out / records.SWEEP_REPORT
     assert table(out) == table(whole)
     assert all_gone(token)
@@ -190,9 +195,7 @@ def test_a_command_that_is_ended_goes_on_to_the_same_table(whole: Path, tmp_path
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["raylet", "gcs_server"])
-def test_a_part_of_ray_that_is_killed_ends_the_sweep_and_it_goes_on(
-    whole: Path, tmp_path: Path, part: str
-) -> None:
+def test_a_sweep_resumes_after_a_part_of_ray_is_killed(whole: Path, tmp_path: Path, part: str) -> None:
     token = secrets.token_hex(8)
     out = tmp_path / "cut"
     running = command("sweep", sweep_file(tmp_path), "--out", out, **{TOKEN: token})
@@ -200,14 +203,14 @@ def test_a_part_of_ray_that_is_killed_ends_the_sweep_and_it_goes_on(
     for process in psutil.Process(running.pid).children(recursive=True):
         if process.name() == part:
             process.kill()
-    _, said = running.communicate(timeout=200)
-    assert running.returncode == 3, said
-    assert f"raydr sweep {folder} --resume" in said
+    _, err = running.communicate(timeout=200)
+    assert running.returncode == 3, err
+    assert f"raydr sweep {folder} --resume" in err
     assert all_gone(token)
     assert table(resume(folder)) == table(whole)
 
 
-def swept_over_nodes(file: Path, out: Path, after: int, timeout_s: float, **environment: str) -> None:
+def sweep_over_nodes(file: Path, out: Path, after: int, timeout_s: float, **environment: str) -> None:
     script = SUPPORT / "sweep_nodes.py"
     ran = subprocess.run(
         [sys.executable, str(script), str(file), str(out), str(after)],
@@ -222,9 +225,9 @@ def swept_over_nodes(file: Path, out: Path, after: int, timeout_s: float, **envi
 
 @pytest.mark.slow
 @pytest.mark.ray
-def test_a_node_that_is_lost_costs_no_trial(whole: Path, tmp_path: Path) -> None:
+def test_a_lost_node_loses_no_trial(whole: Path, tmp_path: Path) -> None:
     token = secrets.token_hex(8)
-    swept_over_nodes(sweep_file(tmp_path), tmp_path / "nodes", 3, 280, **{TOKEN: token})
+    sweep_over_nodes(sweep_file(tmp_path), tmp_path / "nodes", 3, 280, **{TOKEN: token})
     assert table(tmp_path / "nodes") == table(whole)
     assert all_gone(token)
 
@@ -232,8 +235,8 @@ def test_a_node_that_is_lost_costs_no_trial(whole: Path, tmp_path: Path) -> None
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_mnist_at_100_clients_over_three_nodes_of_which_one_is_lost(data_dir: Path, tmp_path: Path) -> None:
-    """Noise x landmarks x clients, twelve trials: the table of one machine that was left alone."""
+def test_mnist_over_three_nodes_matches_one_machine_after_a_loss(data_dir: Path, tmp_path: Path) -> None:
+    """Noise x landmarks x clients, twelve trials, up to 100 clients; one node is lost."""
     content = {
         "name": "mnist-100",
         "base": {
@@ -253,12 +256,12 @@ def test_mnist_at_100_clients_over_three_nodes_of_which_one_is_lost(data_dir: Pa
     }
     file = tmp_path / "mnist.yaml"
     file.write_text(yaml.safe_dump(content, sort_keys=False))
-    swept_over_nodes(file, tmp_path / "nodes", 4, 1500, RAYDR_DATA=str(data_dir))
+    sweep_over_nodes(file, tmp_path / "nodes", 4, 1500, RAYDR_DATA=str(data_dir))
     base = content["base"] | {"runtime": {"federation": "inline", "checkpoint_every": 0}}
     file.write_text(yaml.safe_dump(content | {"base": base}, sort_keys=False))
     alone = command("sweep", file, "--out", tmp_path / "alone", "--quiet", RAYDR_DATA=str(data_dir))
-    _, said = alone.communicate(timeout=1400)
-    assert alone.returncode == 0, said
+    _, err = alone.communicate(timeout=1400)
+    assert alone.returncode == 0, err
     one, other = (
         [{key: value for key, value in row.items() if key != "digest"} for row in table(tmp_path / name)]
         for name in ("nodes", "alone")
@@ -267,7 +270,9 @@ def test_mnist_at_100_clients_over_three_nodes_of_which_one_is_lost(data_dir: Pa
     assert one == other
 
 
-def test_errors_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_options_of_the_sweep_command_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from raydr.front.cli import status
 
     file = sweep_file(tmp_path)
