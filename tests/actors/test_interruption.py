@@ -123,10 +123,8 @@ def test_a_signal_ends_a_run_on_ray_and_its_processes(
 READ_FOREVER = """
 from raydr.__main__ import main
 from raydr.scenarios.running import start
-import ray, time
-def dealt_out(*arguments, **named):
-    time.sleep(600)
-start.dealt_out = dealt_out
+import time
+start.dealt_out = lambda *arguments, **named: time.sleep(600)
 main()
 """
 
@@ -137,7 +135,7 @@ def test_a_signal_ends_a_run_on_ray_that_waits_for_its_data(tmp_path: Path, numb
     with Command("run", str(on_ray(tmp_path)), "--out", "out", program=program) as command:
         command.wait_for("starting Ray")
         command.send(number)
-        code, out, err = command.end(timeout_s=60)
+        code, out, err = command.end()
     assert (code, out) == (128 + number, "")
     assert err.lstrip("\n") == INTERRUPTED
     assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
@@ -263,7 +261,7 @@ main()
     scenario = tiny_file(tmp_path, method=method, runtime={"federation": "inline", "checkpoint_every": 0})
     program = [sys.executable, "-c", dropping]
     with Command("run", str(scenario), "--out", "out", "--quiet", program=program) as command:
-        assert command.end(timeout_s=30) == (128 + number, "", INTERRUPTED)
+        assert command.end() == (128 + number, "", INTERRUPTED)
 
 
 @pytest.mark.slow  # the tests before and after this one interrupt a dropped exception and a start of Ray
@@ -304,9 +302,12 @@ main()
 
 @pytest.mark.parametrize("number", [signal.SIGINT, SLOW_ENDS[0]])
 def test_a_signal_ends_a_start_of_ray_that_hangs(tmp_path: Path, number: signal.Signals) -> None:
+    """A start may take some seconds after a signal; here half a second."""
     hanging = f"""
 import os, signal, threading, time
 import ray
+import raydr.actors.cluster
+raydr.actors.cluster._PATIENCE_S = 0.5
 def hang(**options):
     threading.Timer(0.2, os.kill, [os.getpid(), {number:d}]).start()
     time.sleep(600)
@@ -316,7 +317,7 @@ main()
 """
     program = [sys.executable, "-c", hanging]
     with Command("run", str(on_ray(tmp_path)), "--out", "out", "--quiet", program=program) as command:
-        assert command.end(timeout_s=20) == (128 + number, "", INTERRUPTED)
+        assert command.end() == (128 + number, "", INTERRUPTED)
 
 
 IMPORTED = ("raydr.front.cli", "click", "raydr.scenarios")
