@@ -1,4 +1,4 @@
-"""The suite of benchmarks: which there are, what is kept of them, and who notices that a ratio is worse."""
+"""The suite of benchmarks: its members, its history, and ratios that become worse."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from raydr.attacks.verdicts import (
 )
 
 ALONE = {"bits"}
-"""Benchmarks that need another raydr beside this one."""
+"""Benchmarks that compare with another version of raydr."""
 
 
 def entry(commit: str = "a", date: str = "2026-01-01", **ratios: dict[str, float]) -> Entry:
@@ -71,7 +71,7 @@ def test_the_quick_form_of_each_benchmark_runs(name: str, data_dir: Path, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("benchmark", "then", "now", "told"),
+    ("benchmark", "then", "now", "reported"),
     [
         ("rounds", 2.0, 1.7, False),
         ("rounds", 2.0, 1.5, True),
@@ -82,13 +82,13 @@ def test_the_quick_form_of_each_benchmark_runs(name: str, data_dir: Path, tmp_pa
     ],
 )
 def test_a_ratio_that_is_worse_by_a_quarter_is_reported(
-    benchmark: str, then: float, now: float, told: bool
+    benchmark: str, then: float, now: float, reported: bool
 ) -> None:
-    said = list(
+    lines = list(
         worsened(entry(**{benchmark: {"theirs/ours": then}}), entry("b", **{benchmark: {"theirs/ours": now}}))
     )
-    assert bool(said) is told
-    assert all(word in line for line in said for word in (benchmark, "theirs/ours", "at a", f"{now:.3g}"))
+    assert bool(lines) is reported
+    assert all(word in line for line in lines for word in (benchmark, "theirs/ours", "at a", f"{now:.3g}"))
 
 
 def test_a_ratio_of_only_one_entry_did_not_worsen() -> None:

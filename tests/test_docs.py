@@ -1,4 +1,4 @@
-"""The site: it is built without a warning, every page is in it, and every link in it leads somewhere."""
+"""The site is built without a warning, has every page, and all its links are valid."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TUTORIALS = ROOT / "docs" / "tutorials"
 
 
 class Links(HTMLParser):
-    """What a page links to, and what of it can be linked to."""
+    """Links and anchors of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -36,9 +36,9 @@ class Links(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        told = {name: value for name, value in attrs if value}
-        self.anchors.update(told[name] for name in ("id", "name") if name in told)
-        link = told.get("href") if tag in ("a", "link") else told.get("src")
+        found = {name: value for name, value in attrs if value}
+        self.anchors.update(found[name] for name in ("id", "name") if name in found)
+        link = found.get("href") if tag in ("a", "link") else found.get("src")
         if link:
             self.targets.append(link)
             if tag != "a":
@@ -47,7 +47,7 @@ class Links(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site as `make docs` builds it; no warning passes."""
+    """Build the site like `make docs`; a warning is an error."""
     if importlib.util.find_spec("mkdocs") is None:
         pytest.skip("mkdocs is not installed: pip install 'raydr[docs]'")
     folder = tmp_path_factory.mktemp("site")
@@ -66,7 +66,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def read(site: Path) -> dict[Path, Links]:
-    """Every page of the site."""
+    """Read every page of the site."""
     return {page: Links(page.read_text(encoding="utf-8")) for page in sorted(site.rglob("*.html"))}
 
 
@@ -104,8 +104,8 @@ def test_pages_opened_from_the_folder_can_be_searched(site: Path, browser: Any) 
 def test_each_page_of_the_docs_is_in_the_navigation(site: Path) -> None:
     pages_shown = set(_leaves(_settings()["nav"]))
     outside = {"docs/tutorials/figures"}
-    told = {name_of(page).removeprefix("docs/") for page in pages() if not _within(page, outside)}
-    assert told - {"README.md", "CONTRIBUTING.md"} <= pages_shown
+    named = {name_of(page).removeprefix("docs/") for page in pages() if not _within(page, outside)}
+    assert named - {"README.md", "CONTRIBUTING.md"} <= pages_shown
     for name in pages_shown:
         assert (site / name.replace(".md", ".html")).is_file()
 
@@ -127,14 +127,14 @@ def test_a_notebook_runs_and_has_the_same_output(notebook: Path, tmp_path: Path)
     import nbformat
 
     content = nbformat.read(notebook, as_version=4)
-    kept = [_said(cell) for cell in content.cells]
+    kept = [_printed(cell) for cell in content.cells]
     run = nbclient.NotebookClient(
         content, timeout=240, resources={"metadata": {"path": str(tmp_path)}}
     ).execute()
     for now, then in zip(run.cells, kept, strict=True):
-        words, numbers = _told_apart(_said(now))
-        assert words == _told_apart(then)[0]
-        assert numbers == pytest.approx(_told_apart(then)[1], abs=0.05)
+        words, numbers = _words_and_numbers(_printed(now))
+        assert words == _words_and_numbers(then)[0]
+        assert numbers == pytest.approx(_words_and_numbers(then)[1], abs=0.05)
 
 
 def test_the_page_of_the_60_line_method_shows_its_file(site: Path) -> None:
@@ -153,8 +153,8 @@ def test_each_picture_and_table_of_figures_is_on_a_page() -> None:
         assert made.stat().st_size, f"run `python tests/support/tutorial_figures.py {made.stem}`"
 
 
-def _said(cell: Any) -> list[Any]:
-    """What a cell put out as text; pictures differ by what draws them."""
+def _printed(cell: Any) -> list[Any]:
+    """Return the text that a cell printed; pictures differ between machines."""
     return [
         output.get("data", {}).get("text/plain")
         for output in cell.get("outputs", ())
@@ -162,10 +162,10 @@ def _said(cell: Any) -> list[Any]:
     ]
 
 
-def _told_apart(said: list[Any]) -> tuple[str, list[float]]:
-    """The words of what cells put out, and its numbers, whose last digits are the processor's own."""
+def _words_and_numbers(printed: list[Any]) -> tuple[str, list[float]]:
+    """Split printed text into words and numbers, because the last digits depend on the processor."""
     number = r"\d+(?:\.\d+)?"
-    return re.sub(number, "#", repr(said)), [float(found) for found in re.findall(number, repr(said))]
+    return re.sub(number, "#", repr(printed)), [float(found) for found in re.findall(number, repr(printed))]
 
 
 def _within(page: Path, folders: set[str]) -> bool:

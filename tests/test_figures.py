@@ -1,4 +1,4 @@
-"""Figures on the pages come from files that commands made, but for those that were measured before there were any."""
+"""Figures on the pages come from files of commands, except some old ones."""
 
 from __future__ import annotations
 

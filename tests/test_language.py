@@ -1,4 +1,4 @@
-"""The texts that people read are in plain English: docs, messages, pages and docstrings are free of some phrases."""
+"""Docs, messages, pages and docstrings are in plain English: they avoid some phrases."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ PHRASES = re.compile(
 )
 """Words of an older style: "compared with", "this many", "no client", "again" and the like say it better."""
 FIRST_LINE = re.compile(r"(Of|What) ")
-"""A docstring does not open with these: a function's is imperative, a class's a noun."""
+"""No docstring starts with these: that of a function is imperative, that of a class a noun."""
 TEXTS = re.compile(r"<(style|script)\b.*?</\1>|\{#.*?#\}|/\*.*?\*/", re.DOTALL)
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`|<!--.*?-->", re.DOTALL | re.MULTILINE)
 ROWS = re.compile(r"\((stands )?beside [^)]*\)")
-"""Names of rows of the papers' tables, under which results are kept."""
+"""Names of rows of the papers' tables."""
 ROOMS = ("raydr", "actors", "scenarios", "tune")
 
 
 def sources(*endings: str) -> list[Path]:
-    """Files of raydr itself by how their names end; links are not followed."""
+    """Return the files of raydr with these endings; links are not followed."""
     return sorted(path for room in ROOMS for ending in endings for path in (ROOT / room).rglob(f"*.{ending}"))
 
 
 def readings(path: Path) -> Iterator[tuple[int, str]]:
-    """Docstrings and strings of a Python file by line."""
+    """Yield the docstrings and strings of a Python file by line."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value
 
 
 def first_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """First lines of the docstrings of a Python file, those below constants and fields included."""
+    """Yield the first lines of the docstrings of a Python file, including those of constants and fields."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         body = getattr(node, "body", None)
         for statement in body if isinstance(body, list) else ():

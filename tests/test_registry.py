@@ -1,4 +1,4 @@
-"""What is defined is what can be chosen: registries, the schema, lists and the reference name the same things."""
+"""Registries, the schema, lists and the reference have the same names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals that come at the wrong moment are handled at the right one."""
+"""Signals are deferred while code cannot be interrupted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from raydr.signals import signals_deferred
 
 @pytest.fixture(params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def number(request: pytest.FixtureRequest) -> Iterator[int]:
-    """A signal whose handler raises, as raydr's command has it."""
+    """Yield a signal with a handler that raises, as in raydr's command."""
 
     def end(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -52,7 +52,7 @@ def test_the_handler_is_restored_without_a_signal(number: int) -> None:
 
 
 def test_a_handler_may_change_the_handler_of_another_signal() -> None:
-    """As raydr's command ignores both from the first on, so that nothing interrupts its cleaning up."""
+    """After the first signal, raydr's command ignores both, so that nothing interrupts the cleanup."""
     numbers = (signal.SIGINT, signal.SIGTERM)
 
     def end(number: int, frame: object) -> None:
@@ -88,7 +88,7 @@ def test_other_threads_do_not_change_the_handlers(number: int) -> None:
 
 
 def test_a_signal_during_barnes_hut_does_not_crash_the_process() -> None:
-    """The tree frees what it never allocated if an exception comes while openTSNE looks for the map's extent."""
+    """Without raydr, the tree frees unallocated memory if a signal comes while openTSNE computes the map's extent."""
     script = """
 import signal
 import numpy as np

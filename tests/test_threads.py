@@ -1,4 +1,4 @@
-"""Limits of the whole process stand until the last who needs them is done."""
+"""Limits of a process hold until the last thread that needs them is done."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def blas_threads() -> set[int]:
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_the_limit_holds_until_the_last_thread_leaves(first: int) -> None:
-    """Of two threads within it, each may leave first."""
+    """Either of two threads may leave first."""
     within, leave = threading.Barrier(3), [threading.Event(), threading.Event()]
     seen: dict[int, set[int]] = {}
 
@@ -35,11 +35,11 @@ def test_the_limit_holds_until_the_last_thread_leaves(first: int) -> None:
             leave[index].set()
             threads[index].join(10)
         assert seen == {0: {1}, 1: {1}}
-        assert blas_threads() == {2}, "what was before is back"
+        assert blas_threads() == {2}, "the earlier limit is back"
 
 
 def test_the_limit_holds_in_a_second_thread() -> None:
-    """The server part runs in a thread beside the one that Ray's worker process began with."""
+    """The server part does not run in the first thread of Ray's worker process."""
     seen: list[set[int]] = []
 
     def work() -> None:
@@ -55,8 +55,8 @@ def test_the_limit_holds_in_a_second_thread() -> None:
 
 
 def test_an_error_lifts_the_limit() -> None:
-    told: list[str] = []
-    limit = SharedLimit(lambda: told.append("on"), lambda _: told.append("off"))
+    calls: list[str] = []
+    limit = SharedLimit(lambda: calls.append("on"), lambda _: calls.append("off"))
 
     def fail() -> None:
         with limit, limit:
@@ -64,9 +64,9 @@ def test_an_error_lifts_the_limit() -> None:
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    assert told == ["on", "off"]
+    assert calls == ["on", "off"]
     with limit:
-        assert told == ["on", "off", "on"]
+        assert calls == ["on", "off", "on"]
 
 
 def test_torch_uses_one_thread() -> None:

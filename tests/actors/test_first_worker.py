@@ -1,4 +1,4 @@
-"""A Ray whose workers do not start is not waited for without end. No Ray is started."""
+"""A run fails in time if no worker of Ray starts. These tests start no Ray."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_last_error_of_a_worker_is_found_in_its_log(tmp_path: Path, text: st
 
 @pytest.fixture
 def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Iterator[Exception | None]], None]:
-    """Sets what Ray says whenever it is asked for the sign of a worker; None is the sign."""
+    """Set Ray's answers to the first task: None is success."""
     (tmp_path / "worker-0.err").write_text(FATAL)
     node = SimpleNamespace(all_processes={"raylet": []}, get_logs_dir_path=lambda: str(tmp_path))
     monkeypatch.setattr(worker, "_global_node", node)
@@ -114,7 +114,7 @@ def test_a_worker_that_raises_is_alive(answers: Answers) -> None:
 
 
 def test_the_first_task_needs_no_resource() -> None:
-    """So a cluster that is busy is not taken for one whose workers do not start."""
+    """So a busy cluster does not look like one without workers."""
     assert ray_health._task._default_options == {"num_cpus": 0, "max_retries": 0}
 
 

@@ -1,4 +1,4 @@
-"""Runs as jobs of a cluster: what is sent, what is heard, what comes back, and what is said when something is wrong."""
+"""Runs as jobs of a cluster: packages, logs, results and errors."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ PAGE = DOCS / "cluster.md"
 LONG = 10**7
 PATIENCE_S = 300.0
 ISOLATED = ["unshare", "--mount", "--propagation", "private"]
-"""A view of the file systems of its own, which root alone can have."""
+"""A separate view of the file systems; only root can have one."""
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test starts in an empty folder."""
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start every test in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -76,13 +76,13 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a cluster is that a test has started."""
+    """A cluster that a test started."""
 
     url: str
     session: Path
     token: str
     tmp: Path
-    """Its jobs' folder for temporary files, from outside; a file system of its own where ``tiny``."""
+    """The jobs' folder for temporary files, seen from here; a separate file system if ``tiny``."""
     tiny: bool
 
     @property
@@ -90,7 +90,7 @@ class Place:
         return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
 
     def raydr(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """A command that knows the token."""
+        """Run a command that has the token."""
         return subprocess.run(
             [*RAYDR, *arguments],
             capture_output=True,
@@ -101,8 +101,8 @@ class Place:
         )
 
     @contextmanager
-    def heard(self, url: str | None = None) -> Iterator[jobs.Head]:
-        """Its dashboard, from this process."""
+    def dashboard(self, url: str | None = None) -> Iterator[jobs.Head]:
+        """Connect to its dashboard from this process."""
         with environment_of_ray(self.environment):
             yield jobs.Head(url or self.url)
         forget()
@@ -110,7 +110,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def head() -> Iterator[Place]:
-    """A head with a dashboard and a token; its jobs' temporary files are on a disk of 64 MB, where that can be had."""
+    """Start a head with a dashboard and a token; its jobs' temporary files are on a disk of 64 MB if possible."""
     folder = Path(tempfile.mkdtemp(prefix="rj", dir="/tmp"))  # short: Ray's sockets have long names
     (folder / "tmp").mkdir()
     token, mark = secrets.token_hex(32), uuid.uuid4().hex
@@ -155,7 +155,7 @@ def free_port() -> int:
 
 
 def table(folder: Path) -> Path:
-    """A small table as CSV."""
+    """Write a small table as CSV."""
     rng = np.random.default_rng(5)
     rows = np.column_stack([rng.normal(size=(60, 4)), rng.integers(0, 2, 60)])
     np.savetxt(folder / "north.csv", rows, delimiter=",", header="a,b,c,d,kind", comments="", fmt="%.6f")
@@ -163,23 +163,23 @@ def table(folder: Path) -> Path:
 
 
 def endless(folder: Path) -> str:
-    """A scenario that does not end by itself, and does not need the cluster's actors."""
+    """Write a scenario that does not end by itself and needs no actors."""
     return str(tiny_file(folder, method=tiny()["method"] | {"rounds": LONG}))
 
 
-def said_by(process: subprocess.Popen[str], pattern: str) -> str:
+def line_of_stderr(process: subprocess.Popen[str], pattern: str) -> str:
     """Wait for a line on a command's standard error, and return its first group."""
     assert process.stderr is not None
-    heard = []
+    lines = []
     for line in process.stderr:
-        heard.append(line)
+        lines.append(line)
         if found := re.search(pattern, line):
             return found[1]
-    raise AssertionError("".join(heard))
+    raise AssertionError("".join(lines))
 
 
 def driver_of(job: str) -> psutil.Process:
-    """The process that a job's entry point became."""
+    """Return the process of a job's entry point."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         for process in psutil.process_iter(["cmdline"]):
@@ -192,7 +192,7 @@ def driver_of(job: str) -> psutil.Process:
 
 @contextmanager
 def following(head: Place, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A command that follows a job, from its start to its end."""
+    """Start a command that follows a job; kill it at the end."""
     process = subprocess.Popen(
         as_from_a_terminal([*RAYDR, *arguments, "--address", head.url]),
         stdin=subprocess.DEVNULL,
@@ -221,7 +221,7 @@ def test_a_job_matches_the_local_run_and_names_local_files(head: Place, tmp_path
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{tmp_path}/fetched/report.html\n"
     assert re.search(r"^starting Ray: \d", done.stderr, re.MULTILINE), (
-        "the cluster was joined, and its stages heard"
+        "the cluster was joined, and its stages are printed"
     )
     assert '{"raydr"' not in done.stderr
     local = run(read(file, {"seed": 3, "runtime.federation": "inline"}), out=tmp_path / "local")
@@ -248,7 +248,7 @@ def test_a_job_matches_the_local_run_and_names_local_files(head: Place, tmp_path
         patch.chdir(next(head.session.glob("runtime_resources/working_dir_files/_ray_pkg_*/raydr")))
         shutil.rmtree(kept)
         assert job_artifacts.keep(large, job[1]).parts == 3
-    with head.heard() as dashboard:
+    with head.dashboard() as dashboard:
         arrived = tmp_path / "arrived"
         arrived.mkdir()
         dashboard.fetch(dashboard.job(job[1]), arrived)
@@ -303,8 +303,8 @@ def test_a_job_refused_on_the_head_has_the_exit_status_of_the_run(head: Place, t
 @pytest.mark.slow
 def test_a_killed_job_is_reported_as_killed(head: Place, tmp_path: Path) -> None:
     with following(head, "submit", endless(tmp_path)) as process:
-        job = said_by(process, r"^job (\S+):")
-        said_by(process, "^(scaling)")
+        job = line_of_stderr(process, r"^job (\S+):")
+        line_of_stderr(process, "^(scaling)")
         driver_of(job).kill()
         out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (3, "")
@@ -340,8 +340,8 @@ def test_ctrl_c_without_a_terminal_keeps_the_job_and_names_the_next_command(
     head: Place, tmp_path: Path
 ) -> None:
     with following(head, "submit", endless(tmp_path)) as process:
-        job = said_by(process, r"^job (\S+):")
-        said_by(process, "^(scaling)")
+        job = line_of_stderr(process, r"^job (\S+):")
+        line_of_stderr(process, "^(scaling)")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (130, "")
@@ -378,7 +378,7 @@ def test_ctrl_c_on_a_terminal_asks_and_stops_the_job(head: Place, tmp_path: Path
     rest = read_until(terminal, None)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
     assert b"is stopped" in rest
-    with head.heard() as dashboard:
+    with head.dashboard() as dashboard:
         assert dashboard.job(job[1].decode()).state == "STOPPED"
 
 
@@ -415,11 +415,11 @@ def test_a_lost_head_is_reported_and_followed_again_after_its_return(
                 way.close()
 
     try:
-        with head.heard(way.url) as dashboard, pytest.raises(RunError, match="has not answered for"):
+        with head.dashboard(way.url) as dashboard, pytest.raises(RunError, match="has not answered for"):
             dashboard.follow(job, hear)
-        told = [message_in(line) for line in lines]
-        assert [event.stage for event in told if isinstance(event, StageStarted)][:2] == ["data", "clients"]
-        assert len([line for line in lines if "Running entrypoint" in line]) == 1, "nothing is heard twice"
+        events = [message_in(line) for line in lines]
+        assert [event.stage for event in events if isinstance(event, StageStarted)][:2] == ["data", "clients"]
+        assert len([line for line in lines if "Running entrypoint" in line]) == 1, "nothing is printed twice"
     finally:
         way.close()
         head.raydr("jobs", "stop", job, "--address", head.url)
@@ -443,7 +443,7 @@ class Way:
         self._open.clear()
 
     def close(self) -> None:
-        """Let nobody through any more."""
+        """Close all connections and accept no more."""
         cut(self._listener)
         self._listener.close()
         self.interrupt()
@@ -494,8 +494,8 @@ def test_a_wrong_and_a_missing_token_are_refused(head: Place, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_an_unknown_job_is_refused(head: Place) -> None:
-    with head.heard() as dashboard, pytest.raises(OutputError, match="has no raydr job 'nobody'"):
-        dashboard.job("nobody")
+    with head.dashboard() as dashboard, pytest.raises(OutputError, match="has no raydr job 'unknown'"):
+        dashboard.job("unknown")
 
 
 # --- no head --------------------------------------------------------------------------------------------------------
@@ -511,7 +511,7 @@ def paragraph(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 class StandIn(http.server.BaseHTTPRequestHandler):
-    """Answers every question alike: a dashboard's side of a conversation, as far as it goes."""
+    """Give every request the same answer, in place of a dashboard."""
 
     answer: bytes
     asked: list[str]
@@ -565,9 +565,9 @@ def test_another_release_of_ray_is_refused_with_both_versions(
 
     url, asked = stand_in(json.dumps({"version": "4", "ray_version": "2.31.0", "ray_commit": "x"}).encode())
     assert status(["submit", str(tiny_file(tmp_path)), "--address", url]) == 2
-    told = paragraph(capsys)
-    assert "runs Ray 2.31.0" in told
-    assert ray.__version__ in told
+    err = paragraph(capsys)
+    assert "runs Ray 2.31.0" in err
+    assert ray.__version__ in err
     assert asked == ["/api/version"], "nothing was sent"
 
 
@@ -600,7 +600,7 @@ def test_jobs_need_an_address(capsys: pytest.CaptureFixture[str], monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    "told",
+    "event",
     [
         StageStarted("data"),
         StageEnded("data", 0.25),
@@ -610,11 +610,11 @@ def test_jobs_need_an_address(capsys: pytest.CaptureFixture[str], monkeypatch: p
         Kept(10**9),
     ],
 )
-def test_an_event_survives_the_log(told: Any) -> None:
-    line = line_of(told)
+def test_an_event_survives_the_log(event: Any) -> None:
+    line = line_of(event)
     assert line is not None
     assert "\n" not in line
-    assert message_in(line) == told
+    assert message_in(line) == event
 
 
 @pytest.mark.parametrize(
@@ -762,7 +762,7 @@ def test_a_folder_is_kept_in_parts_and_reassembled(tmp_path: Path, monkeypatch: 
 
 
 def archive_of(write: Callable[[tarfile.TarFile], None]) -> bytes:
-    """A job's archive as somebody else may have written it."""
+    """Write a job's archive as another program may have written it."""
     content = BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz") as archive:
         write(archive)
@@ -852,7 +852,7 @@ def test_a_folder_that_cannot_be_kept_leaves_no_parts(
     logs = in_a_session(tmp_path, monkeypatch)
     (tmp_path / "noise").write_bytes(np.random.default_rng(0).bytes(10**6))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # The kernel's own limit on files stands in for a full disk.
+    # The kernel's limit on files replaces a full disk.
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, before[1]))
     try:
         with pytest.raises(OutputError, match="Cannot pack"):
@@ -1003,14 +1003,14 @@ def certificates(folder: Path) -> dict[str, str]:
     # Ray takes the machine's own address for the loopback's.
     names = [x509.IPAddress(ip_address(address)) for address in ("127.0.0.1", get_node_ip_address())]
     paths = {}
-    for name, key, whose, more in (
+    for name, key, holder, more in (
         ("CA", keys[0], issuer, x509.BasicConstraints(ca=True, path_length=None)),
         ("SERVER", keys[1], subject, x509.SubjectAlternativeName(names)),
     ):
         made = (
             x509.CertificateBuilder()
             .issuer_name(issuer)
-            .subject_name(whose)
+            .subject_name(holder)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now)

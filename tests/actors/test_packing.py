@@ -1,4 +1,4 @@
-"""Each client has an actor of its own while they fit, and a run says in one line whether they do."""
+"""Each client has its own actor if they fit; a line says whether they do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actors share what GPUs there are, where clients may use them."""
+"""Actors share the GPUs if clients may use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the folder of a Ray that raydr starts lies, and who can enter it. No Ray is started."""
+"""Place and permissions of the folder of a Ray that raydr starts. These tests start no Ray."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from raydr.actors import ray_processes
 from raydr.errors import OutputError
 
 SOCKET = "session_2026-01-31_12-00-00_123456_4194304/sockets/plasma_store"
-"""Of the process with the largest number that Linux gives."""
+"""With the largest process number of Linux."""
 SETTINGS = ("RAY_TMPDIR", "TMPDIR", "XDG_RUNTIME_DIR")
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with a path of 12 letters; no setting names any."""
+    """Make a folder with a path of 12 letters, and unset all settings of the folder."""
     for name in SETTINGS:
         monkeypatch.delenv(name, raising=False)
     with tempfile.TemporaryDirectory(prefix="rf", dir="/tmp") as name:
@@ -28,7 +28,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def long(folder: Path, length: int) -> Path:
-    """A folder inside another, with a path of so many bytes."""
+    """Make a folder inside another, with a path of this many bytes."""
     found = folder / ("n" * (length - len(str(folder)) - 1))
     found.mkdir(exist_ok=True)
     assert len(str(found)) == length

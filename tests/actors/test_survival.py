@@ -1,4 +1,4 @@
-"""What survives when processes, nodes and drivers die: the bits."""
+"""Results stay the same when processes, nodes and drivers die."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.mechanism import Coverage
 from raydr.scenarios.running.backend import InlineBackend
 
-# Beside four busy loops a start of Ray takes six times as long: what is waited for here must come, not come soon.
+# On a busy machine Ray starts six times as slowly.
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 ROUNDS = 12
 
@@ -43,7 +43,7 @@ def plan(**options: Any) -> Plan:
     return Plan(method="fed-tsne", settings=settings, scale="standard", seed=0, checkpoint_every=3, **options)
 
 
-def unheard(event: Event) -> None:
+def ignore(event: Event) -> None:
     pass
 
 
@@ -51,17 +51,20 @@ def unheard(event: Event) -> None:
 def test_a_killed_coordinator_resumes_and_every_release_is_recorded(
     cluster: None, tmp_path: Path, quorum: float
 ) -> None:
-    """Where no client may be lost, what is asked again is the same release; elsewhere it is another."""
+    """With quorum 1 a repeated round is the same release; otherwise it is another one.
+
+    test_noise_streams.py tests the other one inline.
+    """
     from raydr.actors.backend import RayBackend
 
     gate = Gate(round=8, opened_by=str(tmp_path / "open"))
     noise = Coverage(GaussianNoise(on="gradient", multiplier=20.0, per="sum"))
     how: dict[str, Any] = {"coverage": noise, "policy": FailurePolicy(quorum=quorum)}
     host_secrets = HostSecrets.derived(KNOWN, range(len(rows())))
-    killed, written, heard = list[int](), list[str](), list[Event]()
+    killed, written, events = list[int](), list[str](), list[Event]()
 
     def kill_after_round_7(event: Event) -> None:
-        heard.append(event)
+        events.append(event)
         if isinstance(event, Charged):
             written.append(event.line)
         if isinstance(event, RoundEnded) and event.round == 7 and not killed:
@@ -73,11 +76,11 @@ def test_a_killed_coordinator_resumes_and_every_release_is_recorded(
     served = RayBackend(packing=1).serve(
         rows(), plan(faults=gate, **how), listener=kill_after_round_7, host_secrets=host_secrets
     )
-    whole = InlineBackend().serve(rows(), plan(**how), listener=unheard, host_secrets=host_secrets)
+    whole = InlineBackend().serve(rows(), plan(**how), listener=ignore, host_secrets=host_secrets)
     assert killed
-    assert any(isinstance(event, IncidentEvent) and "last checkpoint" in event.text for event in heard)
+    assert any(isinstance(event, IncidentEvent) and "last checkpoint" in event.text for event in events)
     releases = sum(served.ledger.charges.values())
-    assert len(by_name(written)) == releases, "each was written down"
+    assert len(by_name(written)) == releases, "each is recorded"
     if quorum == 1:
         assert served.outcome.embedding.tobytes() == whole.outcome.embedding.tobytes()
         assert served.ledger.charges == whole.ledger.charges
@@ -116,8 +119,8 @@ def test_two_simultaneous_simulations_match_inline_and_leave_no_process(cluster:
 
     with ThreadPoolExecutor(2) as pool:
         both = list(pool.map(simulate, range(2)))
-    assert both == [InlineBackend().serve(rows(), plan(), listener=unheard).outcome.embedding.tobytes()] * 2
-    assert len({process.pid for process in during}) == 4, "a coordinator and a process of clients of each"
+    assert both == [InlineBackend().serve(rows(), plan(), listener=ignore).outcome.embedding.tobytes()] * 2
+    assert len({process.pid for process in during}) == 4, "a coordinator and a client process of each"
     _wait_for(lambda: True if not simulation_processes() else None, timeout_s=120)
 
 
@@ -140,7 +143,7 @@ def test_a_run_resumes_to_the_same_map_after_its_driver_is_killed(tmp_path: Path
         "method": {
             "kind": "fed-tsne", "landmarks": 10, "rounds": 20, "early_iterations": 20, "iterations": 20,
         },
-        # Every client dawdles, so that there is time to kill the driver in the middle of its rounds.
+        # Every client is slow, so that the driver can be killed during the rounds.
         "faults": {"stragglers": 1.0, "delay_s": 0.2},
         "runtime": {"actors": 1, "checkpoint_every": 2},
         "metrics": ["npa_10"],
@@ -161,7 +164,7 @@ def test_a_run_resumes_to_the_same_map_after_its_driver_is_killed(tmp_path: Path
         driver.kill()
         driver.wait()
     assert processes
-    # Two agents of Ray's own take a minute to see that their raylet is gone.
+    # Two agents of Ray notice the end of their raylet after a minute.
     mortal = [process for process in processes if not _is_agent_of_ray(process)]
     assert len(mortal) > 2
     _wait_for(lambda: True if not any(map(runs, mortal)) else None, timeout_s=240)
@@ -175,12 +178,12 @@ def test_a_run_resumes_to_the_same_map_after_its_driver_is_killed(tmp_path: Path
         line.partition('"seconds"')[0]
         for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()
     ]
-    assert len(rounds) == 20, "rounds before and after the interruption are all there, once"
+    assert len(rounds) == 20, "each round is there once"
 
 
 @pytest.fixture(scope="module")
 def several_nodes() -> subprocess.CompletedProcess[str]:
-    """Several raylets on this machine, in a process of its own, since one process joins one cluster."""
+    """Run several raylets on this machine, in another process, because a process joins only one cluster."""
     script = SUPPORT / "several_nodes.py"
     return subprocess.run(
         [sys.executable, str(script)], check=False, capture_output=True, text=True, timeout=850
@@ -196,7 +199,7 @@ def test_a_cluster_of_several_nodes(several_nodes: subprocess.CompletedProcess[s
 
 
 def _is_agent_of_ray(process: psutil.Process) -> bool:
-    """Whether it is one of the two that a raylet starts beside itself, by its script or, once it has one, its title."""
+    """Whether it is one of the two agents of a raylet, by its script or its later title."""
     try:
         return any(word.endswith(("/agent.py", "/agent/main.py", "Agent")) for word in process.cmdline())
     except psutil.Error:

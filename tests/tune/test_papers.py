@@ -1,4 +1,4 @@
-"""Published tables that come with raydr: all of them are there, and each can be run or says why it cannot."""
+"""Published tables in raydr: they are complete, and each can be run or has a reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLACES = {
 }
 """Tables of the papers, and figures that show results."""
 OWN = {"sites-benchmark"}
-"""Tables that no paper has."""
+"""Tables that are in no paper."""
 UNBOUNDED = {"distance_error", "frobenius", "anchored_frobenius", *COSTS}
 
 
@@ -36,7 +36,7 @@ def places() -> Iterator[tuple[str, str]]:
 
 
 whole = cache(read_table)
-"""Each file is read once."""
+"""Read each file once."""
 
 
 def table_of(asked: Sweep) -> TableSearch:
@@ -85,7 +85,7 @@ def test_numbers_are_in_the_range_of_their_metric(name: str) -> None:
 
 
 def test_shipped_results_match_the_shipped_tables() -> None:
-    """A number that is mended in a file and not in what was made from it would stand in the docs as the paper's."""
+    """Otherwise a number that is corrected in a table would stay wrong in its result, and in the docs."""
     for path in shipped_results():
         found = read_paper_table(path)
         asked = whole(path.stem.partition(".")[0])

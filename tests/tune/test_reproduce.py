@@ -1,4 +1,4 @@
-"""Published tables: what a file may say, and what of a run stands beside the paper's numbers."""
+"""Published tables: their files, and results next to the paper's numbers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_numbers_are_read_as_papers_print_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"columns": [{"name": "a"}, {"name": "a"}]}, "two columns have the name 'a'"),
         ({"columns": [{"name": "a", "pooled": "b"}]}, "pooled values in 'b', which does not exist"),
@@ -92,8 +92,8 @@ def test_numbers_are_read_as_papers_print_them() -> None:
         ({"columns": [{"name": "a"}], "groups": [{"rows": [{"name": "N", "metric": "npa"}]}]}, "npa_1"),
     ],
 )
-def test_an_invalid_table_is_refused(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_an_invalid_table_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         search_of(read_table(content(**change)))
 
 

@@ -1,4 +1,4 @@
-"""What `raydr plan` says of a sweep is what its trials' own books say afterwards."""
+"""A plan of a sweep matches its table afterwards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GIBIBYTE = 2**30
 
 
 def machines(*sizes: tuple[int, float]) -> Capacity:
-    """Machines of so many cores and GiB."""
+    """Return machines with these cores and GiB."""
     return Capacity(
         tuple(Machine(f"m{place}", cores, round(gib * GIBIBYTE)) for place, (cores, gib) in enumerate(sizes))
     )
@@ -35,7 +35,7 @@ ROOMY = machines((4, 400.0))
 
 
 def planned(asked: Sweep, capacity: Capacity = ROOMY) -> SweepPlan:
-    """The plan of a sweep on these machines."""
+    """Return the plan of a sweep on these machines."""
     return plan_of_sweep(asked, capacity=capacity, data_dir=None)
 
 
@@ -84,8 +84,8 @@ def test_a_trial_has_its_stated_memory_or_the_share_of_its_cores() -> None:
 
 def test_time_is_shared_by_simultaneous_trials() -> None:
     asked = tiny_sweep(space={"clients.count": [3]}, repeats=4)
-    alone, beside = planned(asked, machines((1, 100.0))), planned(asked, machines((4, 400.0)))
-    assert alone.seconds == pytest.approx(4 * beside.seconds)
+    alone, parallel = planned(asked, machines((1, 100.0))), planned(asked, machines((4, 400.0)))
+    assert alone.seconds == pytest.approx(4 * parallel.seconds)
     point = alone.planned[0].plan
     assert point is not None
     assert alone.seconds == pytest.approx(4 * point.seconds)

@@ -1,4 +1,4 @@
-"""Points of a sweep: which there are, in which order, and what is refused before anything runs."""
+"""Points of a sweep: their values and order, and errors before anything runs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_an_axis_is_left_out_where_its_condition_fails() -> None:
         ("fed-umap", 12, None),
         ("fed-umap", 24, None),
     ]
-    # The base's own landmarks, rounds and iterations are gone where they do not apply: SENSE has none of them.
+    # SENSE has none of the base's landmarks, rounds and iterations.
     point = search_of(sweep).point(2, {})
     assert point is not None
     assert point.scenario(0).method.kind == "sense"
@@ -119,7 +119,7 @@ class TestDraws:
         if sort.endswith("integers"):
             assert {type(value) for value in found} == {int}
             assert {low, high} <= set(found)
-        if sort.startswith("log"):  # each order of magnitude alike: half below the geometric mean
+        if sort.startswith("log"):  # half are below the geometric mean
             middle = (low * high) ** 0.5
             assert 0.4 < sum(value <= middle for value in found) / 2000 < 0.65
 
@@ -187,19 +187,19 @@ class TestOptuna:
     def test_a_proposal_uses_all_earlier_results(self, monkeypatch: pytest.MonkeyPatch) -> None:
         import optuna
 
-        told: list[tuple[int, Any]] = []
+        results: list[tuple[int, Any]] = []
         add = optuna.study.Study.add_trial
 
-        def heard(study: Any, trial: Any) -> None:
-            told.append((len(study.get_trials(deepcopy=False)), trial.values))
+        def add_trial(study: Any, trial: Any) -> None:
+            results.append((len(study.get_trials(deepcopy=False)), trial.values))
             add(study, trial)
 
-        monkeypatch.setattr(optuna.study.Study, "add_trial", heard)
+        monkeypatch.setattr(optuna.study.Study, "add_trial", add_trial)
         found = self.all(self.proposed(12))
-        came_to = [
+        measured = [
             None if number == 5 else list(self.measure(each).values()) for number, each in enumerate(found)
         ]
-        assert told == [(number, came_to[number]) for before in (0, 4, 8) for number in range(before)]
+        assert results == [(number, measured[number]) for before in (0, 4, 8) for number in range(before)]
 
     def test_proposals_depend_on_results(self) -> None:
         found = [
@@ -240,12 +240,12 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("changed", "said"), WRONG)
-def test_a_wrong_value_is_refused_by_name(changed: Mapping[str, Any], said: str) -> None:
+@pytest.mark.parametrize(("changed", "message"), WRONG)
+def test_a_wrong_value_is_refused_by_name(changed: Mapping[str, Any], message: str) -> None:
     content = {"name": "swept", "base": tiny(), "space": {"clients.count": [3]}, **changed}
     with pytest.raises(ScenarioError) as caught:
         search_of(read_sweep(content))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_an_invalid_point_is_named() -> None:
