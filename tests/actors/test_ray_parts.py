@@ -305,8 +305,8 @@ def test_a_ray_that_does_not_start_is_one_paragraph(tmp_path: Path, name: str) -
         found.suspend()
         code, out, err = command.end(timeout_s=200)
     assert (code, out) == (3, "")
-    assert re.fullmatch(r"raydr: Ray did not start on this machine \(.*\)\. Look .*\n", err), err
-    logs = re.search(r"into (\S+/session_\S+)/logs", err)
+    assert re.fullmatch(r"raydr: Ray did not start on this machine \(.*\)\. Check free .*\n", err), err
+    logs = re.search(r"logs in (\S+/session_\S+)/logs", err)
     assert logs is not None
     assert (Path(logs[1]) / "logs").is_dir()
     shutil.rmtree(Path(logs[1]).parents[1])
