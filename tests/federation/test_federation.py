@@ -1,4 +1,4 @@
-"""The contract of a federation: the same suite for every transport and packing."""
+"""The contract of a federation: one suite for every transport and packing."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ def transport(actors: int, parts: Sequence[Any], seed: int, faults: FaultPlan, t
 
 @pytest.fixture(params=CARRIERS[:2])
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
-    """Federations of the same clients over one transport."""
+    """Build federations of the same clients over one transport."""
     yield from federations(request)
 
 
 @pytest.fixture(params=CARRIERS)
 def make_packed(request: pytest.FixtureRequest) -> Iterator[Make]:
-    """The same for every packing."""
+    """Build federations of the same clients, for every packing."""
     yield from federations(request)
 
 
@@ -131,13 +131,13 @@ class Summed:
 
 @dataclasses.dataclass(kw_only=True, frozen=True)
 class Sealed:
-    """State of a loop: what each client sealed for itself, (clients, bytes)."""
+    """State of a loop: the sealed bytes of each client, (clients, bytes)."""
 
     kept: UInt8Array
 
 
 def trajectory(federation: Federation, rounds: int = 4) -> list[list[bytes]]:
-    """Bits of every aggregate of some rounds that depend on state, noise and the aggregates before."""
+    """Return the bits of all aggregates of some rounds, which depend on state, noise and earlier aggregates."""
     federation.ask(Shift(0.25))
     loop, seen = Loop(Summed(sum=np.zeros(FEATURES))), []
     for _ in federation.rounds(rounds, loop):
@@ -148,7 +148,7 @@ def trajectory(federation: Federation, rounds: int = 4) -> list[list[bytes]]:
     return seen
 
 
-def test_replies_come_in_client_order_with_the_clients_own_bits(make_packed: Make) -> None:
+def test_replies_are_in_client_order_and_match_inline(make_packed: Make) -> None:
     replies = make_packed().ask(ProductRequest(64))
     expected = inline().ask(ProductRequest(64))
     assert [bits(reply) for reply in replies] == [bits(reply) for reply in expected]
@@ -169,11 +169,11 @@ def test_sum_and_means_equal_numpy(make: Make) -> None:
     assert federation.sum(request).rows == sizes.sum()
 
 
-def test_the_same_bits_whatever_carries_the_calls(make_packed: Make) -> None:
+def test_every_transport_matches_inline(make_packed: Make) -> None:
     assert trajectory(make_packed()) == trajectory(inline())
 
 
-def test_another_seed_gives_other_bits() -> None:
+def test_another_seed_changes_the_bits() -> None:
     assert trajectory(inline(seed=1)) != trajectory(inline())
 
 
@@ -182,27 +182,27 @@ MOMENTS = [
     "during",
     pytest.param("after", marks=pytest.mark.slow),
 ]
-"""When a process dies; each death takes the start of another."""
+"""When a process dies. Each death costs the start of a process."""
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_process_that_dies_in_every_round_changes_no_bit(make: Make, moment: Any) -> None:
-    crashes = tuple(Crash(client=1, round=number, moment=moment) for number in (1, 2, 3, 4))
+def test_process_deaths_in_consecutive_rounds_change_no_bit(make: Make, moment: Any) -> None:
+    crashes = tuple(Crash(client=1, round=number, moment=moment) for number in (2, 3))
     journal = Journal()
     federation = make(faults=FaultPlan(crashes=crashes), journal=journal)
     assert trajectory(federation) == trajectory(inline())
-    # Each death costs exactly one failed call, of every client of the process that died; each is retried once.
-    # One that follows the answer is noticed by the next round's call, whose second attempt nothing strikes.
+    # Each death fails one call of every client of that process; each of these calls is retried once.
+    # A death after the answer is noticed at the next round's call, and no crash hits that call's second attempt.
     incidents = [incident for record in journal.rounds for incident in record.incidents]
     deaths = [incident for incident in incidents if incident["client"] == 1]
-    assert len(deaths) == (2 if moment == "after" else 4)
+    assert len(deaths) == (1 if moment == "after" else 2)
     assert {incident["decision"] for incident in deaths} == {"retry"}
     assert {incident["kind"] for incident in deaths} == {"process died"}
     summed = next(entry for entry in federation.ledger.entries.values() if entry.kind == Noisy.__name__)
     assert summed.count == 4 * 4 + CLIENTS, "every answer is counted once"
 
 
-def test_resume_gives_the_bits_of_the_run_that_was_never_interrupted(make: Make) -> None:
+def test_resumed_loop_matches_the_uninterrupted_one(make: Make) -> None:
     taken: list[CheckpointTaken] = []
 
     def hear(event: Event) -> None:
@@ -225,7 +225,7 @@ def test_resume_gives_the_bits_of_the_run_that_was_never_interrupted(make: Make)
     assert timeless(journal.rounds) == timeless(whole_journal.rounds)
 
 
-def test_what_is_not_as_declared_is_refused_and_named(make: Make) -> None:
+def test_replies_that_break_their_declaration_are_refused(make: Make) -> None:
     federation = make()
     for way, words in {
         "nan": "nan",
@@ -239,10 +239,12 @@ def test_what_is_not_as_declared_is_refused_and_named(make: Make) -> None:
             federation.sum(OddRequest(3, way))
         with pytest.raises(ClientError, match=rf"Client 3 .*{words}"):
             federation.ask(OddRequest(3, way))
-        assert federation.sum(OddRequest(-1, way)).value[0] == CLIENTS, f"the federation goes on after {way}"  # type: ignore[index]
+        assert federation.sum(OddRequest(-1, way)).value[0] == CLIENTS, (
+            f"the federation continues after {way}"
+        )  # type: ignore[index]
 
 
-def test_a_lost_client_is_dropped_for_the_round_where_the_quorum_allows(make: Make) -> None:
+def test_failed_client_is_dropped_for_the_round_within_quorum(make: Make) -> None:
     journal = Journal()
     federation = make(policy=FailurePolicy(quorum=0.7), journal=journal)
     for _ in federation.rounds(2):
@@ -255,7 +257,7 @@ def test_a_lost_client_is_dropped_for_the_round_where_the_quorum_allows(make: Ma
             strict.mean(OddRequest(1, "nan"))
 
 
-def test_weights_after_a_drop_out_are_those_of_the_clients_that_answered(make: Make) -> None:
+def test_weights_after_drop_out_are_of_clients_that_answered(make: Make) -> None:
     faults = FaultPlan(dropout=0.5)
     federation = make(faults=faults, policy=FailurePolicy(quorum=0.01), seed=3)
     parts = partitions()
@@ -274,7 +276,7 @@ def test_weights_after_a_drop_out_are_those_of_the_clients_that_answered(make: M
     assert len(seen) > 2
 
 
-def test_participation_draws_a_seeded_cohort_in_rounds_only(make: Make) -> None:
+def test_participation_draws_a_cohort_in_rounds_only(make: Make) -> None:
     journal = Journal()
     federation = make(participation=0.5, journal=journal)
     for _ in federation.rounds(3):
@@ -305,7 +307,7 @@ def test_corrupted_replies_are_all_caught(make: Make) -> None:
     assert {incident["kind"] for incident in refused} == {"reply refused"}
 
 
-def test_a_client_is_told_its_own_part_alone(make_packed: Make) -> None:
+def test_client_receives_only_its_own_part(make_packed: Make) -> None:
     federation = make_packed()
     words = np.random.default_rng(0).normal(size=(CLIENTS, CLIENTS))
     replies = federation.ask(WordRequest(words))
@@ -316,7 +318,7 @@ def test_a_client_is_told_its_own_part_alone(make_packed: Make) -> None:
     assert entry.bytes == 8 * (CLIENTS * (CLIENTS + 1) // 2 + CLIENTS)
 
 
-def test_the_server_computes_with_the_same_bits_in_order(make_packed: Make) -> None:
+def test_server_compute_returns_ordered_identical_results(make_packed: Make) -> None:
     matrices = [np.random.default_rng(index).normal(size=(index + 1, 300)) for index in range(7)]
     federation = make_packed()
     results = list(federation.compute(gram, matrices))
@@ -328,7 +330,7 @@ def test_the_server_computes_with_the_same_bits_in_order(make_packed: Make) -> N
         list(federation.compute(gram, [np.eye(2), np.full((1, 1), np.nan), np.eye(3)]))
 
 
-def test_a_checkpoint_of_another_run_is_refused() -> None:
+def test_checkpoint_of_another_run_is_refused() -> None:
     taken: list[bytes] = []
     journal = Journal(
         lambda event: taken.append(event.content) if isinstance(event, CheckpointTaken) else None
@@ -344,7 +346,7 @@ def test_a_checkpoint_of_another_run_is_refused() -> None:
         next(inline(resume=Checkpoint.from_bytes(taken[0])).rounds(4))
 
 
-def test_ledger_meters_every_message(make: Make) -> None:
+def test_ledger_counts_every_message(make: Make) -> None:
     federation = make()
     federation.sum(NoisyRequest(FEATURES))
     federation.ask(ProductRequest(4))
@@ -357,8 +359,8 @@ def test_ledger_meters_every_message(make: Make) -> None:
     assert entries["ProductRequest"]["bytes"] == CLIENTS * 8
 
 
-class TestRayOnly:
-    """What only processes can do."""
+class TestProcessFailures:
+    """Failures that only processes have."""
 
     @pytest.fixture(autouse=True)
     def _cluster(self, cluster: None) -> None:
@@ -369,15 +371,15 @@ class TestRayOnly:
         carrier = transport(2, partitions(), 0, FaultPlan(), timeout_s)
         return federation_over(carrier, CLIENTS, seed=0, **options), carrier
 
-    def test_a_process_that_always_dies_is_given_up_with_its_client_named(self) -> None:
+    def test_client_whose_process_always_dies_is_an_error(self) -> None:
         federation, carrier = self.federation()
         with pytest.raises(ClientError, match="process died"):
             federation.sum(OddRequest(3, "exits"))
         assert federation.sum(OddRequest(-1, "none")).value[0] == CLIENTS  # type: ignore[index]
         carrier.close()
 
-    def test_a_process_that_is_killed_while_state_is_set_sets_it_once(self, tmp_path: Path) -> None:
-        """Outside rounds too, as in the scaling of rows."""
+    def test_process_killed_while_setting_state_sets_it_once(self, tmp_path: Path) -> None:
+        """State is set outside rounds too, as when rows are scaled."""
         federation, carrier = self.federation()
         before = row_sums(federation)
         federation.ask(DeadlyShift(1.0, str(tmp_path / "dead")))
@@ -387,14 +389,14 @@ class TestRayOnly:
         np.testing.assert_allclose(row_sums(federation), np.add(before, 2.0), rtol=1e-9, atol=1e-9)
         carrier.close()
 
-    def test_a_client_that_hangs_is_killed_after_the_time_out(self) -> None:
+    def test_hanging_client_is_killed_after_the_timeout(self) -> None:
         federation, carrier = self.federation(policy=FailurePolicy(retries=0), timeout_s=6.0)
         with pytest.raises(ClientError, match="timed out, no answer within 6 s"):
             federation.sum(OddRequest(3, "hangs"))
         assert federation.sum(OddRequest(-1, "none")).value[0] == CLIENTS  # type: ignore[index]
         carrier.close()
 
-    def test_a_partition_that_changed_is_refused(self) -> None:
+    def test_changed_partition_is_refused(self) -> None:
         import ray
 
         carrier = transport(1, partitions(), 0, FaultPlan(), 60.0)
@@ -408,7 +410,7 @@ class TestRayOnly:
 
 
 class Disorderly(InlineTransport):
-    """Brings what comes back in a seeded disorder, twice, and with what was left over from calls before."""
+    """Return results in a seeded random order, twice, together with the results of earlier calls."""
 
     def __init__(self, hosts: list[ClientHost]) -> None:
         super().__init__(hosts)
@@ -427,7 +429,7 @@ class Disorderly(InlineTransport):
         return self.disorder("sum", list(super().sum(call)))
 
 
-def test_late_and_repeated_replies_in_any_order_are_counted_once() -> None:
+def test_late_and_repeated_replies_are_counted_once() -> None:
     ordinary = transport(0, partitions(), 0, FaultPlan(), 60.0)
     federation = federation_over(Disorderly(ordinary.hosts), CLIENTS, seed=0)
     assert trajectory(federation) == trajectory(inline())
@@ -435,7 +437,7 @@ def test_late_and_repeated_replies_in_any_order_are_counted_once() -> None:
     assert entry.count == 4 * 4 + CLIENTS
 
 
-def test_late_replies_to_a_question_are_not_taken_for_replies_to_the_next() -> None:
+def test_late_replies_do_not_answer_the_next_call() -> None:
     ordinary = transport(0, partitions(), 0, FaultPlan(), 60.0)
     disorderly = federation_over(Disorderly(ordinary.hosts), CLIENTS, seed=0)
     orderly = inline()
@@ -455,12 +457,12 @@ def keep_request(**options: Any) -> KeepRequest:
 
 
 def own_bytes(client: int, round: int, seed: int = 0) -> UInt8Array:
-    """What a client that has kept nothing yet seals in a round."""
+    """Return the bytes that a client without kept state seals in a round."""
     return client_stream(seed, client, round, "own").integers(256, size=SEALED, dtype=np.uint8)
 
 
 def keeping(federation: Federation, rounds: int = 4) -> list[Any]:
-    """Bits of every aggregate of some rounds in which each client goes on from what it kept, and who answered."""
+    """Return who answered and the bits of all aggregates of some rounds in which clients keep state."""
     loop = Loop(Sealed(kept=np.zeros((CLIENTS, SEALED), np.uint8)))
     seen: list[Any] = []
     for _ in federation.rounds(rounds, loop):
@@ -472,7 +474,7 @@ def keeping(federation: Federation, rounds: int = 4) -> list[Any]:
     return [*seen, loop.state.kept.tobytes()]
 
 
-def test_a_sealed_field_has_a_row_for_each_client_and_leaves_the_others_as_they_are(
+def test_sealed_field_has_a_row_per_client_and_changes_no_other_field(
     make_packed: Make,
 ) -> None:
     federation = make_packed()
@@ -491,7 +493,7 @@ def test_a_sealed_field_has_a_row_for_each_client_and_leaves_the_others_as_they_
     np.testing.assert_array_equal(total.own, [own_bytes(client, 2) for client in range(CLIENTS)])
 
 
-def test_what_clients_keep_goes_round_with_the_same_bits_whatever_carries_it(make_packed: Make) -> None:
+def test_sealed_state_matches_inline_on_every_transport(make_packed: Make) -> None:
     seen = keeping(make_packed())
     assert seen == keeping(inline())
     whole = [
@@ -502,7 +504,7 @@ def test_what_clients_keep_goes_round_with_the_same_bits_whatever_carries_it(mak
     assert not kept[2].any()
 
 
-def test_those_who_take_part_are_named_beside_what_they_sealed(make: Make) -> None:
+def test_answered_names_the_clients_of_sealed_rows(make: Make) -> None:
     parts = partitions()
     federation = make(participation=0.5)
     cohorts = []
@@ -520,7 +522,7 @@ def test_those_who_take_part_are_named_beside_what_they_sealed(make: Make) -> No
     assert federation.answered == PRESENT, "outside rounds all take part"
 
 
-def test_those_who_drop_out_are_not_named(make: Make) -> None:
+def test_answered_omits_clients_that_dropped_out(make: Make) -> None:
     faults = FaultPlan(dropout=0.5)
     federation = make(faults=faults, policy=FailurePolicy(quorum=0.01), seed=3)
     seen = set()
@@ -536,7 +538,7 @@ def test_those_who_drop_out_are_not_named(make: Make) -> None:
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_process_that_dies_in_every_second_round_changes_no_sealed_bit(make: Make, moment: Any) -> None:
+def test_process_deaths_in_alternate_rounds_change_no_sealed_bit(make: Make, moment: Any) -> None:
     crashes = tuple(Crash(client=1, round=number, moment=moment) for number in (1, 3))
     journal = Journal()
     federation = make(faults=FaultPlan(crashes=crashes), journal=journal)
@@ -546,12 +548,12 @@ def test_a_process_that_dies_in_every_second_round_changes_no_sealed_bit(make: M
     assert entry["count"] == 4 * len(PRESENT), "every answer is counted once"
 
 
-def test_sealed_fields_that_come_late_or_twice_are_taken_once() -> None:
+def test_late_and_repeated_sealed_fields_are_used_once() -> None:
     ordinary = transport(0, partitions(), 0, FaultPlan(), 60.0)
     assert keeping(federation_over(Disorderly(ordinary.hosts), CLIENTS, seed=0)) == keeping(inline())
 
 
-def test_the_ledger_counts_sealed_bytes(make: Make) -> None:
+def test_ledger_counts_sealed_bytes(make: Make) -> None:
     journal = Journal()
     federation = make(journal=journal)
     for _ in federation.rounds(1):
@@ -565,7 +567,7 @@ def test_the_ledger_counts_sealed_bytes(make: Make) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sign-flip", "scaling", "collusion"])
-def test_an_adversary_leaves_what_is_sealed_for_itself_as_it_is(make: Make, kind: Any) -> None:
+def test_adversary_does_not_change_its_sealed_field(make: Make, kind: Any) -> None:
     faults = FaultPlan(
         adversary=Liars((1, 3), ADVERSARIES[kind].model_validate({"fraction": 0.4, "strength": 3.0}))
     )
@@ -578,10 +580,10 @@ def test_an_adversary_leaves_what_is_sealed_for_itself_as_it_is(make: Make, kind
         np.testing.assert_array_equal(answer.own, [own_bytes(client, number) for client in PRESENT])
         others = [plain.mean(NoisyRequest(FEATURES)).values.tobytes() for plain in (lying, honest)]
         assert others[0] != others[1]
-        assert answer.values.tobytes() == others[0], "about the rest it lies as ever"
+        assert answer.values.tobytes() == others[0], "it forges the other fields as usual"
 
 
-def test_a_sealed_field_of_another_size_is_refused_by_name(make: Make) -> None:
+def test_sealed_field_of_another_size_is_refused(make: Make) -> None:
     federation = make()
     with pytest.raises(ClientError, match=r"Client 3 .*own has shape \(23,\) instead of \(24,\)"):
         federation.mean(keep_request(culprit=3))
@@ -592,7 +594,7 @@ def test_a_sealed_field_of_another_size_is_refused_by_name(make: Make) -> None:
         np.testing.assert_array_equal(answer.own, [own_bytes(client, number) for client in (0, 1, 4)])
 
 
-def test_fields_may_be_empty_in_means(make: Make) -> None:
+def test_mean_accepts_empty_sealed_fields(make: Make) -> None:
     request = KeepRequest(FEATURES, np.zeros((CLIENTS, 0), np.uint8))
     federation = make()
     answer = federation.mean(request, weights="rows")
@@ -600,7 +602,7 @@ def test_fields_may_be_empty_in_means(make: Make) -> None:
     assert answer.own.shape == (len(PRESENT), 0)
 
 
-def test_a_robust_rule_leaves_what_is_sealed_alone(make: Make) -> None:
+def test_robust_rules_do_not_change_sealed_fields(make: Make) -> None:
     federation = make()
     rules: list[RobustRule] = [CoordinateMedian(), TrimmedMean(trim=0.25), NormBound()]
     for rule, size in itertools.product(rules, (0, 6)):
@@ -617,14 +619,14 @@ def test_a_robust_rule_leaves_what_is_sealed_alone(make: Make) -> None:
 
 
 def row_sums(federation: Federation) -> list[float]:
-    """Sum of the rows of each client that has any, over its number of rows and features."""
+    """Return the mean of the entries of each client that has rows."""
     replies = federation.ask(NoisyRequest(FEATURES, noise=0.0))
     return [float(reply.values.sum()) / (FEATURES * reply.rows) for reply in replies if reply.rows]
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_process_that_dies_sets_no_state_twice(make: Make, moment: Any) -> None:
-    crashes = tuple(Crash(client=1, round=number, moment=moment) for number in (1, 2, 3))
+def test_process_that_dies_does_not_set_state_twice(make: Make, moment: Any) -> None:
+    crashes = tuple(Crash(client=1, round=number, moment=moment) for number in (2, 3))
     federation, plain = make(faults=FaultPlan(crashes=crashes)), inline()
     before = row_sums(plain)
     for number in federation.rounds(3):
@@ -632,7 +634,7 @@ def test_a_process_that_dies_sets_no_state_twice(make: Make, moment: Any) -> Non
         np.testing.assert_allclose(row_sums(federation), np.add(before, number), rtol=1e-9, atol=1e-9)
 
 
-def test_a_client_that_is_asked_twice_follows_once() -> None:
+def test_repeated_call_sets_state_once() -> None:
     rows = np.arange(6.0).reshape(2, 3)
     host = ClientHost(
         hosted=[HostedClient(0, rows, fingerprint(rows)), HostedClient(1, rows, fingerprint(rows))], seed=0
@@ -661,28 +663,28 @@ def test_a_client_that_is_asked_twice_follows_once() -> None:
     host.restore(
         [call, Call(request=Shift(5.0), number=2, round=0, attempt=0, clients=(1,), in_rounds=False)]
     )
-    assert [shifted(0), shifted(1)] == [1.0, 6.0], "of each call, the clients that it names"
+    assert [shifted(0), shifted(1)] == [1.0, 6.0], "each call applies to the clients that it names"
     host.ask(Call(request=Shift(5.0), number=2, round=0, attempt=1, clients=(1,), in_rounds=False))
-    assert shifted(1) == 6.0, "what was repeated is not followed again"
+    assert shifted(1) == 6.0, "a repeated call is not applied again"
 
 
 class Forgetful(InlineTransport):
-    """Loses the first answers to everything."""
+    """Lose the first answers to every call."""
 
     def ask(self, call: Any) -> Any:
         answers = super().ask(call)
         return answers if call.attempt else []
 
 
-def test_answers_that_were_lost_set_no_state_twice() -> None:
+def test_lost_answers_do_not_set_state_twice() -> None:
     ordinary = transport(0, partitions(), 0, FaultPlan(), 60.0)
     forgetful = federation_over(Forgetful(ordinary.hosts), CLIENTS, seed=0)
     forgetful.ask(Shift(1.0))
     np.testing.assert_allclose(row_sums(forgetful), np.add(row_sums(inline()), 1.0))
 
 
-def test_state_is_set_again_with_one_blas_thread(make: Make) -> None:
-    """Of a matrix so large that BLAS would share it among threads, which changes bits."""
+def test_state_is_restored_with_one_blas_thread(make: Make) -> None:
+    """The matrix is so large that BLAS would use several threads, which changes bits."""
     federation = make(faults=FaultPlan(crashes=(Crash(client=1, round=1, moment="during"),)))
     bits_of = []
     for each in (federation, inline()):
@@ -714,8 +716,8 @@ def test_replay_computes_with_one_blas_thread(monkeypatch: pytest.MonkeyPatch) -
 # -------------------------------------------------------------------------------------------- parts
 
 
-def test_no_process_receives_the_part_of_anothers_client(cluster: None, tmp_path: Path) -> None:
-    """Neither with the question nor, where it is started again, with what set its clients' state before."""
+def test_no_process_receives_parts_of_other_clients(cluster: None, tmp_path: Path) -> None:
+    """Neither calls nor the history that a restarted process receives have these parts."""
     faults = FaultPlan(crashes=(Crash(client=1, round=2, moment="during"),))
     carrier = transport(2, partitions(), 0, faults, 60.0)
     federation = federation_over(carrier, CLIENTS, seed=0)
@@ -732,13 +734,13 @@ def test_no_process_receives_the_part_of_anothers_client(cluster: None, tmp_path
     assert all(clients in homes for clients in opened.values())
 
 
-def test_hosts_in_this_process_get_their_clients_parts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[tuple[int, ...], Any]] = []
+def test_inline_hosts_receive_only_the_parts_of_their_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    received: list[tuple[tuple[int, ...], Any]] = []
     methods = {"ask": ClientHost.ask, "restore": ClientHost.restore}
 
     def noted(name: str) -> Callable[..., Any]:
         def method(host: ClientHost, what: Any) -> Any:
-            told.append((host.clients, what))
+            received.append((host.clients, what))
             return methods[name](host, what)
 
         return method
@@ -754,19 +756,19 @@ def test_hosts_in_this_process_get_their_clients_parts_alone(monkeypatch: pytest
         federation.ask(OwnShift(shifts))
     shifted = [
         (clients, call)
-        for clients, what in told
+        for clients, what in received
         for call in ([what] if isinstance(what, Call) else what)
         if isinstance(call.request, OwnShift)
     ]
     assert len(shifted) == 2 * CLIENTS + 1 + 1, (
-        "one died, was told again what it had followed, and asked again"
+        "one host died, received its history again, and was asked again"
     )
     for clients, call in shifted:
         assert set(call.parts) == set(clients)
         assert [part.by.tolist() for part in call.parts.values()] == [[shifts[client]] for client in clients]
 
 
-def test_what_goes_down_is_counted_however_deep_it_lies(make: Make) -> None:
+def test_ledger_counts_nested_parts_of_requests(make: Make) -> None:
     federation = make()
     federation.ask(NestRequest(tuple(WordRequest(np.ones((client + 1, 2))) for client in range(CLIENTS))))
     entry = next(entry for entry in federation.ledger.entries.values() if entry.kind == "NestRequest")
@@ -774,22 +776,22 @@ def test_what_goes_down_is_counted_however_deep_it_lies(make: Make) -> None:
     assert entry.count == CLIENTS
 
 
-def test_what_cannot_be_counted_cannot_travel() -> None:
+def test_requests_with_uncountable_content_are_refused() -> None:
     with pytest.raises(TypeError, match=r"contains a set; expected arrays, numbers, text"):
         inline().ask(ProductRequest({3}))  # type: ignore[arg-type]
 
 
-def test_a_client_weighs_one_or_its_rows() -> None:
+def test_client_weights_are_one_or_the_number_of_rows() -> None:
     found = {name: [weight_of(rows, name) for rows in (0, 1, 5)] for name in ("sum", "clients", "rows")}  # type: ignore[arg-type]
     assert found == {"sum": [1, 1, 1], "clients": [0, 1, 1], "rows": [0, 1, 5]}
 
 
-def test_messages_are_counted_by_what_protects_them() -> None:
+def test_messages_are_counted_by_protection() -> None:
     noise = GaussianNoise(on="data", level=0.5)
     assert by_protection([(None, 3), (noise, 5), (None, 4)]) == (Sent(None, 2, 7), Sent(noise, 1, 5))
 
 
-def test_only_calls_that_set_state_are_remembered_and_only_for_those_who_followed() -> None:
+def test_history_keeps_only_applied_calls_that_set_state() -> None:
     history: list[Call] = []
     asked = Call(
         request=OwnShift(np.arange(4.0)), number=1, round=0, attempt=0, clients=(0, 1, 3), in_rounds=False
@@ -812,7 +814,7 @@ def test_only_calls_that_set_state_are_remembered_and_only_for_those_who_followe
     first, second = history_at(history, (1, 2))
     assert (first.request_for(1), second.request_for(1)) == (OwnShift(np.array([1.0])), Shift(2.0))
     assert (list(first.parts), second.parts) == ([1], {}), (
-        "the part of client 3 stays away from the host of 1"
+        "the host of client 1 does not receive the part of client 3"
     )
 
 
@@ -824,14 +826,14 @@ def hosted(**options: Any) -> Federation:
     return federation_over(InlineTransport([ClientHost(hosted=hosted, seed=0)]), CLIENTS, seed=0, **options)
 
 
-def test_clients_that_answer_as_one_are_asked_as_one() -> None:
+def test_joint_requests_are_answered_jointly() -> None:
     together, alone = (made.ask(TogetherRequest(FEATURES)) for made in (hosted(), inline()))
     for one, other in zip(together, alone, strict=True):
         np.testing.assert_allclose(one.values, other.values + 1.0)
 
 
 @pytest.mark.parametrize("asked", [(3,), (1, 3)])
-def test_two_are_asked_as_one_and_one_is_not(asked: tuple[int, ...]) -> None:
+def test_single_client_is_not_asked_jointly(asked: tuple[int, ...]) -> None:
     hosted = [HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(partitions())]
     together = ClientHost(hosted=hosted, seed=0).ask(
         Call(request=TogetherRequest(FEATURES), number=1, round=0, attempt=0, clients=asked, in_rounds=False)
@@ -841,8 +843,8 @@ def test_two_are_asked_as_one_and_one_is_not(asked: tuple[int, ...]) -> None:
         np.testing.assert_allclose(moved, len(asked) - 1.0, rtol=1e-9)
 
 
-def test_where_they_cannot_and_each_could_nobody_has_answered() -> None:
-    """Answers of each for itself have other bits: they do not come without a word."""
+def test_failed_joint_answer_is_not_replaced_by_single_answers() -> None:
+    """Single answers have other bits, so they are not used silently."""
     for asked in (lambda made: made.ask, lambda made: made.sum):
         with pytest.raises(
             ClientError, match=r"Client 0 .* jointly .*each could alone: MemoryError: no room"
@@ -856,7 +858,7 @@ def test_where_they_cannot_and_each_could_nobody_has_answered() -> None:
     assert len(journal.rounds[0].incidents) == len(PRESENT)
 
 
-def test_where_one_of_them_is_at_fault_it_is_named() -> None:
+def test_failed_joint_answer_names_the_faulty_client() -> None:
     with pytest.raises(ClientError, match=r"Client 3 .*ValueError: this client cannot"):
         hosted().ask(TogetherRequest(FEATURES, culprit=3))
     lenient = hosted(policy=FailurePolicy(quorum=0.7))
@@ -865,7 +867,7 @@ def test_where_one_of_them_is_at_fault_it_is_named() -> None:
         assert lenient.answered == (0, 1, 4)
 
 
-def test_a_request_that_sets_state_has_no_joint_part() -> None:
+def test_requests_that_set_state_cannot_be_joint() -> None:
     with pytest.raises(TypeError, match="Shift sets clients' state"):
         answers_jointly(Shift)
 
@@ -874,7 +876,7 @@ def test_a_request_that_sets_state_has_no_joint_part() -> None:
 
 
 def two_loops(federation: Federation, leave: int = 10**9) -> list[list[bytes]]:
-    """What is learnt in two loops of rounds, before, between and after them; the first may be left early."""
+    """Return the aggregates before, in, between and after two loops of rounds; the first may end early."""
     seen: list[list[bytes]] = []
 
     def learn(when: str = "between") -> Any:
@@ -896,7 +898,7 @@ def two_loops(federation: Federation, leave: int = 10**9) -> list[list[bytes]]:
 
 @pytest.mark.parametrize("leave", [10**9, 2, 6])
 @pytest.mark.parametrize("participation", [1.0, 0.5])
-def test_two_loops_go_on_to_the_same_bits_wherever_they_stopped(leave: int, participation: float) -> None:
+def test_two_loops_resume_bit_identically_from_any_checkpoint(leave: int, participation: float) -> None:
     taken: list[bytes] = []
 
     def hear(event: Event) -> None:
@@ -908,21 +910,21 @@ def test_two_loops_go_on_to_the_same_bits_wherever_they_stopped(leave: int, part
     whole = inline(journal=journal, **options)
     expected = two_loops(whole, leave)
     rounds = [record.round for record in journal.rounds]
-    assert rounds == list(range(1, len(rounds) + 1)), "a loop that is left has had its last round"
+    assert rounds == list(range(1, len(rounds) + 1)), "an abandoned loop has no more rounds"
     for content in list(taken):
         checkpoint = Checkpoint.from_bytes(content)
         resumed_journal = Journal(rounds=journal.rounds[: checkpoint.round])
         resumed = inline(resume=checkpoint, journal=resumed_journal, **options)
         seen = two_loops(resumed, leave)
-        # What is learnt outside rounds is learnt again; of rounds, those that were not done.
+        # Aggregates outside rounds are computed again; finished rounds are not.
         assert [entry for entry in expected if entry in seen] == seen
         assert seen[-1] == expected[-1]
         assert resumed.ledger.as_list() == whole.ledger.as_list()
         assert [record.round for record in resumed_journal.rounds] == rounds
 
 
-def test_a_loop_that_is_left_has_ended(make: Make) -> None:
-    """Faults and drop-outs are of rounds: what comes after a loop needs every client."""
+def test_abandoned_loop_has_ended(make: Make) -> None:
+    """Faults and drop-outs happen in rounds only, so calls after a loop reach every client."""
     federation = make(faults=FaultPlan(dropout=0.99), policy=FailurePolicy(quorum=0.01))
     for _ in federation.rounds(3):
         break
@@ -934,8 +936,8 @@ def test_a_loop_that_is_left_has_ended(make: Make) -> None:
 
 
 @pytest.mark.parametrize("asked", [*range(1, 30), 100, 1000])
-def test_a_quorum_is_the_decimal_that_was_written(asked: int) -> None:
-    """Against whole numbers: 14 of 25 are 0.56, though the product of floats is a little more than 14."""
+def test_quorum_is_compared_as_an_exact_decimal(asked: int) -> None:
+    """14 of 25 is exactly 0.56, although the product of the floats is slightly above 14."""
     for hundredths in range(1, 101):
         policy = FailurePolicy(quorum=hundredths / 100)
         enough = -(-hundredths * asked // 100)
@@ -945,7 +947,7 @@ def test_a_quorum_is_the_decimal_that_was_written(asked: int) -> None:
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
-def test_a_call_is_repeated_as_often_as_the_policy_says(retries: int) -> None:
+def test_call_is_retried_as_often_as_the_policy_allows(retries: int) -> None:
     attempts = []
 
     class Deaf(InlineTransport):

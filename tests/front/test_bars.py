@@ -174,7 +174,7 @@ def test_notebook_has_bars_if_widgets_are_installed(monkeypatch: pytest.MonkeyPa
     assert not progress_bars._draws_bars(Console(file=io.StringIO()))
 
 
-# --- what is told --------------------------------------------------------------------------------------------------
+# --- what is reported ------------------------------------------------------------------------------------------------
 
 
 SHORT: dict[str, dict[str, int]] = {
@@ -257,6 +257,7 @@ def _moved(events: list[Event]) -> set[str]:
     ],
     ids=["fed-umap", "fedne", "sense", "sense-dense"],
 )
+@pytest.mark.usefixtures("no_report")
 def test_long_stages_of_a_run_report_progress(
     tmp_path: Path, method: dict[str, Any], stages: set[str]
 ) -> None:
@@ -275,19 +276,20 @@ def test_audit_reports_progress_of_the_repeated_run(tmp_path: Path) -> None:
 # --- from Python ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("no_report")
 def test_verbose_prints_progress_and_calls_the_listener(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scenario, events = tiny_file(tmp_path), []
     raydr.run(scenario, out=tmp_path / "silent")
     assert "".join(capsys.readouterr()) == ""
-    raydr.run(scenario, out=tmp_path / "told", verbose=True, listener=events.append)
+    raydr.run(scenario, out=tmp_path / "verbose", verbose=True, listener=events.append)
     out, err = capsys.readouterr()
     assert out == ""
     assert re.findall(r"^(\w+): \d+\.\d s$", err, re.MULTILINE)
     assert any(isinstance(event, Progress) for event in events)
     for name in ("embedding.parquet", "metrics.json", "ledger.json"):
-        assert (tmp_path / "told" / name).read_bytes() == (tmp_path / "silent" / name).read_bytes()
+        assert (tmp_path / "verbose" / name).read_bytes() == (tmp_path / "silent" / name).read_bytes()
 
 
 def test_estimator_prints_only_if_verbose(capsys: pytest.CaptureFixture[str]) -> None:

@@ -143,7 +143,7 @@ def test_file_page_and_plan_show_epsilon_by_adversary(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scenario = tiny_scenario(**PRIVATE)
-    folder = run(scenario, out=tmp_path / "run")
+    folder = run(scenario, out=tmp_path / "run", report=False)
     reported = json.loads((folder / "privacy.json").read_text())
     assert (
         reported["epsilon"]
@@ -174,7 +174,7 @@ def test_file_page_and_plan_show_epsilon_by_adversary(
 
 def test_run_without_epsilon_has_none_for_any_adversary(tmp_path: Path) -> None:
     scenario = tiny_scenario(privacy__noise={"on": "gradient", "epsilon": 1.0, "per": "sum"})
-    reported = json.loads((run(scenario, out=tmp_path / "run") / "privacy.json").read_text())
+    reported = json.loads((run(scenario, out=tmp_path / "run", report=False) / "privacy.json").read_text())
     assert reported["infinite"]
     assert {against["epsilon"] for against in reported["epsilon_by_adversary"].values()} == {None}
     assert all(against["accounted"] > 0.5 for against in reported["epsilon_by_adversary"].values())

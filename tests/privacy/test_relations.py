@@ -206,7 +206,9 @@ DRAWN = {"early_iterations": 5, "iterations": 5, "placing_iterations": 5}
 @pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
 def test_private_map_claims_the_requested_relation(relation: str, tmp_path: Path) -> None:
     method = {"kind": "private-map", "epsilon": 1.0, "bounds": [0, 8], "relation": relation, **DRAWN}
-    folder = run(tiny_scenario(method=method, privacy={"secure_aggregation": True}), out=tmp_path / "run")
+    folder = run(
+        tiny_scenario(method=method, privacy={"secure_aggregation": True}), out=tmp_path / "run", report=False
+    )
     reported = json.loads((folder / "privacy.json").read_text())
     assert reported["epsilon"] == pytest.approx(1.0, rel=1e-6)
     assert reported["relation"] == relation
@@ -249,7 +251,7 @@ def test_delta_above_one_over_clients_is_a_warning_for_client_units() -> None:
 
 def test_file_and_page_warn_of_a_large_delta(tmp_path: Path) -> None:
     scenario = tiny_scenario(privacy={"noise": {"on": "gradient", "epsilon": 1.0}, "delta": 0.09})
-    folder = run(scenario, out=tmp_path / "run")
+    folder = run(scenario, out=tmp_path / "run", report=False)
     (notice,) = json.loads((folder / "privacy.json").read_text())["notices"]
     assert notice.startswith("delta 0.09 is more than 1 / ")
     assert notice in write_report(folder).read_text(encoding="utf-8")

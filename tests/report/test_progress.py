@@ -72,6 +72,7 @@ def test_intermediate_map_equals_that_of_a_shorter_run(tmp_path: Path, method: d
     assert not np.array_equal(map_of(whole, 0), map_of(whole, 4)), "the rounds change something"
 
 
+@pytest.mark.usefixtures("no_report")
 def test_resumed_run_has_all_intermediate_maps(tmp_path: Path) -> None:
     scenario = content(table(tmp_path)) | {"evaluate_every": 1}
     scenario["method"]["landmarks"] = 3
@@ -95,7 +96,7 @@ def test_ray_matches_inline_and_reports_progress(cluster: None, tmp_path: Path) 
     settings, events = {"method": method, "evaluate_every": 1}, list[Event]()
     inline = tiny_run(tmp_path / "inline", **settings)
     on_ray = tiny_scenario(**settings, runtime={"federation": "ray", "actors": 1})
-    ray = run(on_ray, out=tmp_path / "ray", listener=events.append)
+    ray = run(on_ray, out=tmp_path / "ray", listener=events.append, report=False)
     reported = {event.stage for event in events if isinstance(event, Progress) and event.done}
     assert {"landmarks", "neighbours", "embedding", "metrics"} <= reported
     for name in ("embedding.parquet", "progress.json", "progress.parquet"):

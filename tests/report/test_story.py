@@ -14,7 +14,7 @@ import yaml
 from browsers import CHROMIUM, FLAGS
 from places import ROOT
 from run_pages import ROWS, message, read_page, write_run
-from tiny import tiny_run_with_report
+from tiny import tiny_run, tiny_run_with_report
 
 from raydr.report import write_report
 from raydr.report.charts import line_chart
@@ -89,8 +89,9 @@ def test_three_main_metrics_come_first_and_the_table_is_folded(
     ],
 )
 def test_main_metrics_depend_on_the_run(tmp_path: Path, metrics: list[str] | str, first: list[str]) -> None:
-    method = {"kind": "fed-spectral", "clusters": 3, "landmarks": 12, "rounds": 2}
-    run = read_run(tiny_run_with_report(tmp_path / "run", metrics=metrics, method=method))
+    embedder = {"kind": "tsne", "early_iterations": 5, "iterations": 5}
+    method = {"kind": "fed-spectral", "clusters": 3, "landmarks": 12, "rounds": 2, "embedder": embedder}
+    run = read_run(tiny_run(tmp_path / "run", metrics=metrics, method=method))
     titles = [line.title for line in figures(run)]
     assert len(titles) == len(first)
     assert titles == first or metrics == "default"
@@ -289,7 +290,7 @@ def pages(report: Path) -> int:
 
 
 @needs_browser
-@pytest.mark.parametrize("case", ["audited", "plain", "long"])
+@pytest.mark.parametrize("case", ["audited", pytest.param("plain", marks=pytest.mark.slow), "long"])
 def test_page_prints_on_two_sheets(tmp_path: Path, audited: Path, case: str) -> None:
     if case == "audited":
         report = audited / "report.html"
@@ -363,8 +364,8 @@ def test_phone_page_is_folded_and_fits_the_width(audited: Path, width: int, fold
           const top = page.getElementById("faithful").getBoundingClientRect().top;
           Object.assign(document.body.dataset, {{
             open: page.querySelectorAll("details[open]").length,
-            beside: root.scrollWidth - {width},
-            story: Math.round(page.querySelector("footer").getBoundingClientRect().bottom - top),
+            overflow: root.scrollWidth - {width},
+            height: Math.round(page.querySelector("footer").getBoundingClientRect().bottom - top),
           }});
         }}, 500));</script>""",
         encoding="utf-8",
@@ -372,9 +373,9 @@ def test_phone_page_is_folded_and_fits_the_width(audited: Path, width: int, fold
     found: dict[str, Any] = {
         name: int(value)
         for name, value in re.findall(
-            r'data-(open|beside|story)="(-?\d+)"', chromium(frame, "--dump-dom", "--window-size=1400,900")
+            r'data-(open|overflow|height)="(-?\d+)"', chromium(frame, "--dump-dom", "--window-size=1400,900")
         )
     }
     assert (found["open"] == 0) is folded
-    assert found["beside"] <= 0
-    assert found["story"] < 3600 or not folded
+    assert found["overflow"] <= 0
+    assert found["height"] < 3600 or not folded

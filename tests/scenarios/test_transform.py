@@ -208,21 +208,18 @@ def test_built_in_data_sets_have_column_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("run", ["sense"], indirect=True)
 def test_output_does_not_depend_on_set_order(run: Path, tmp_path: Path) -> None:
-    """Python orders sets of text by a seed of its own; that of this process and two others give the same file."""
+    """Python orders sets of text by a hash seed; those of this process and of another give the same file."""
     table = write_csv(tmp_path / "new.csv", patients())
     raydr.transform(run, table, out=tmp_path / "here.csv")
-    outcomes = {(tmp_path / "here.csv").read_bytes()}
-    for seed in ("0", "1"):
-        out = tmp_path / f"{seed}.csv"
-        arguments = ["-m", "raydr", "transform", str(run), str(table), "--out", str(out)]
-        subprocess.run(
-            [sys.executable, *arguments],
-            check=True,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-        )
-        outcomes.add(out.read_bytes())
-    assert len(outcomes) == 1
+    out = tmp_path / "other.csv"
+    arguments = ["-m", "raydr", "transform", str(run), str(table), "--out", str(out)]
+    subprocess.run(
+        [sys.executable, *arguments],
+        check=True,
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        capture_output=True,
+    )
+    assert out.read_bytes() == (tmp_path / "here.csv").read_bytes()
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------
@@ -313,7 +310,7 @@ def test_damaged_model_files_are_refused(run: Path, tmp_path: Path) -> None:
             continue
         whole = file.read_bytes()
         damages = [b"", whole[:-1], whole + b" ", whole[: len(whole) // 2]]
-        for _ in range(60):
+        for _ in range(15):
             flipped = bytearray(whole)
             flipped[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
             damages.append(bytes(flipped))

@@ -51,6 +51,8 @@ from raydr.statistics.preparing import Preparation
 from raydr.statistics.scaling import Scaling, scale_rows
 from raydr.statistics.site_effects import Common, Covariates, Harmonization, Kind, own_moments, shrunken
 
+pytestmark = pytest.mark.usefixtures("no_report")
+
 KINDS: tuple[Kind, ...] = ("center", "scale", "combat")
 SIZES = (30, 50, 21)
 SITES = np.repeat(np.arange(3), SIZES)
@@ -579,7 +581,7 @@ def test_harmonizing_many_columns_makes_no_copy() -> None:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a table of hospitals with different scales and missing values; east has almost no insulin values."""
+    """Write a table of hospitals with missing values, an offset in the west, and a column named $x_$."""
     path = patients(tmp_path_factory.mktemp("table") / "patients.csv")
     lines = path.read_text().splitlines()
     for number, line in enumerate(lines[1:], 1):
