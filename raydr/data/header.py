@@ -18,9 +18,7 @@ Record: TypeAlias = tuple[int, list[str]]
 _MOST_ABOVE = 20  # records above a header
 _LEAST_ROWS = 5  # rows that show what a column holds
 _YEARS = range(1900, 2101)
-TOTALS = frozenset(
-    {"total", "totals", "grand total", "sum", "mean", "average", "summe", "gesamt", "totaal", "somme"}
-)
+TOTALS = frozenset({"total", "totals", "grand total", "sum", "mean", "average", "summe", "gesamt", "totaal"})
 """Words in lower case that mark a last row of totals."""
 
 
