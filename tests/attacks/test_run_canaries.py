@@ -161,7 +161,6 @@ def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("raydr.attacks.canary._TRIED", 1)
 
 
-@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("name", NAMES)
 def test_honest_run_breaks_no_claim(name: str) -> None:
     """The bounds of each kind of release and of the whole run are below the claims and above a part of them."""

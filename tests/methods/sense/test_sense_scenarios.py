@@ -508,7 +508,7 @@ def test_command_line_runs_and_refuses_scenarios(
     inline = ["--set", "runtime.federation=inline", "--set", "compare=[]"]
     assert status(["run", "digits-sense", *quick, *inline, "--out", "out"]) == 0
     text = capsys.readouterr().err
-    assert "mapped by SENSE with 63 anchors" in text
+    assert "SENSE with 63 anchors: " in text
     sample = ["--set", "method.anchor_source=sample"]
     assert status(["run", "digits-sense", "--set", "method.anchors=5000", *sample]) == 2
     assert "Lower method.anchors" in capsys.readouterr().err
