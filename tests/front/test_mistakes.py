@@ -85,11 +85,10 @@ UNUSABLE: dict[str, tuple[str, str | bytes, str]] = {
     "header only": ("data.csv", "site,x,y,label\n", "at least 2"),
     "one row": ("data.csv", "site,x,y,label\nn,1,2,a\n", "has 1 usable row of 1; a map needs at least 2"),
     "a ragged row": ("data.csv", TABLE + "n,1,2\n", "line 42 has 3 cells but the header has 5"),
-    "two columns of a name": ("data.csv", TABLE.replace("y,z", "y,y"), "more than one column named 'y'"),
     "no header": (
         "data.csv",
         "1.5,2,3,4,5\n2,3,4,5,6\n3,3,4,5,6\n",
-        "has no header: its first line holds the numbers",
+        "has no header: its first line holds '1.5', '2'",
     ),
     "random bytes": ("data.csv", random.Random(0).randbytes(5000), "is not text ("),
     "a picture": (
@@ -152,6 +151,7 @@ USABLE: dict[str, tuple[str, str | bytes]] = {
     "UTF-16": ("data.csv", TABLE.encode("utf-16")),
     "Windows' line ends": ("data.csv", TABLE.replace("\n", "\r\n")),
     "spaces and letters in its path": ("my dir/größe 1.csv", TABLE),
+    "two columns of a name": ("data.csv", TABLE.replace("y,z", "y,y")),
     "names like keys": ("data.csv", TABLE.replace("x,y,z", "method,data,clients")),
     "names like formulas": ("data.csv", TABLE.replace("x,y,z", "$x_$,\\alpha,größe")),
     "a constant column": (
@@ -187,7 +187,7 @@ def test_text_feature_error_names_the_keys_for_text_columns(
     assert status(["run", str(scenario)]) == 2
     error = paragraph(capsys)
     assert "the feature column 'site' is not numeric" in error
-    for key in ("clients.partition.column", "data.label", "data.id", "data.features", "data.categories"):
+    for key in ("clients.partition.column", "data.label", "data.id", "data.exclude", "data.categories"):
         assert key in error
     assert status(["run", str(scenario), "--set", "clients.partition={kind: by-column, column: sit}"]) == 2
     assert "has no column 'sit', which clients.partition.column names (did you mean site?)" in paragraph(
