@@ -67,7 +67,8 @@ def test_the_quick_form_of_each_benchmark_runs(name: str, data_dir: Path, tmp_pa
         check=False,
     )
     assert ended.returncode == 0, ended.stderr[-2000:]
-    assert json.loads(figures.read_text())["ratios"]
+    written = json.loads(figures.read_text())
+    assert written["ratios"] or written["figures"]  # attacks have no peer to compare their time with
 
 
 @pytest.mark.parametrize(
