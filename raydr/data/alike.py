@@ -82,7 +82,7 @@ def load_alike(
     if columns.label is not None and (columns.label.codes < 0).any():
         columns = replace(columns, label=None)
     _warn_of_absent(path, alike, columns)
-    for sentence in strange_words(columns):
+    for sentence in (*columns.doubts, *strange_words(columns)):
         _LOGGER.warning(sentence)
     kept = complete_rows(columns, missing, remedy=_REMEDY)
     table = table_of(columns, kept, source_of(columns, kept, path), gaps=missing in FILLINGS)

@@ -51,8 +51,9 @@ class Loaded:
     """An Arrow table that was read from the file ``name``.
 
     ``default`` are its columns that are not an index. ``locate`` describes the place of a row. ``nulls`` are
-    spellings of an empty cell in a column of text. ``first`` is the file's number of the first row. ``decimal``
-    is the file's decimal mark, and ``notices`` say what was assumed about it.
+    spellings of an empty cell in a column of text. ``first`` is the file's number of the first row, and ``part``
+    is whether other rows of the file are in other tables. ``decimal`` is the file's decimal mark, and ``notices``
+    say what was assumed about it.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Loaded:
     locate: Callable[[int], str]
     nulls: frozenset[str] = frozenset()
     first: int = 0
+    part: bool = False
     decimal: str = "."
     notices: tuple[str, ...] = ()
 
@@ -120,7 +122,8 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
     used, listed = {*features, *choice.named.values()}, set(default)
     tables = [table]
     del table
-    doubts += _half_numbers(words)
+    if choice.alike is None:
+        doubts += _half_numbers(words)
     matrix, strange = _matrix(name, tables, features, words, nulls)
     return Columns(
         name=name,
@@ -294,6 +297,8 @@ def _with_numbers(loaded: Loaded, table: Any, column: str, unit: str) -> tuple[A
         f"{column!r}: a comma or point could be a decimal mark or a thousands separator. It is read with {writing}. If"
         " that is wrong, write thousands without a separator."
     )
+    if loaded.part and not writing.certain:  # other parts could decide otherwise
+        raise DataError(f"{loaded.name}: {doubt}")
     return table.set_column(at, column, pa.array(values, from_pandas=True)), [doubt] * (not writing.certain)
 
 

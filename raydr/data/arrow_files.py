@@ -11,9 +11,6 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from raydr.arrays import Int64Array
 from raydr.data.arrow_columns import Loaded, columns_of, survey_of
 from raydr.data.categories import Survey
 from raydr.data.columns import Choice, Columns, listing
@@ -39,7 +36,7 @@ def read_csv(path: Path, choice: Choice, progress: Progress = unheard) -> Column
     ``progress`` is in bytes.
 
     Empty cells are missing values in every column. In columns of numbers, NaN, NA, N/A, n/a, null, NULL and
-    similar words are missing values too. In columns of text they are text: "NA" can be Namibia.
+    similar words are missing values too. In labels and names of sites they are text: "NA" can be Namibia.
 
     Raises
     ------
@@ -72,19 +69,19 @@ def _csv(path: Path, choice: Choice, progress: Progress = unheard) -> Loaded:
     table = table.rename_columns(names)
     rows, total = _true_rows(table)
     notices = [str(dialect.header)] if str(dialect.header) else []
+    if not dialect.certain:
+        notices.append(
+            "Commas are read as decimal marks, but all of them could separate thousands: 1,234 is 1.234."
+        )
     if renamed := [name for name, before in zip(names, spelt, strict=True) if name != before]:
         notices.append(f"Columns with the name of another column are called {listing(renamed)}.")
-    if rows is not None:
-        last = f" The last row is a total of the others: it has the word {total!r}." if total else ""
-        blank = table.num_rows - len(rows) - bool(total)
-        notices.append(
-            f"{table.num_rows - len(rows)} lines are not read as rows."
-            + (f" {blank} of them have no values." if blank else "") + last
-        )  # fmt: skip
-        table = table.take(rows)
+    if rows < table.num_rows:
+        why = f"a total, by its word {total!r}, or no values" if total else "no values"
+        notices.append(f"Lines at the end that are not read as rows: {table.num_rows - rows} ({why}).")
+        table = table.slice(0, rows)
 
     def locate(row: int) -> str:
-        return f"line {_line_of(path, dialect, row if rows is None else int(rows[row]))}"
+        return f"line {_line_of(path, dialect, row)}"
 
     return Loaded(
         name=path.name,
@@ -107,7 +104,7 @@ def _codes(path: Path, dialect: Dialect, choice: Choice) -> list[int]:
     if choice.categories == "error" and choice.layout is None:
         return []
     try:
-        records = [cells for _, cells in dialect.head(path, _SEEN)]
+        records = [cells for _, cells in dialect.head(path)]
     except csv.Error:
         return []
     if choice.layout is not None:
@@ -120,34 +117,28 @@ def _codes(path: Path, dialect: Dialect, choice: Choice) -> list[int]:
     ]
 
 
-def _true_rows(table: Any) -> tuple[Int64Array | None, str | None]:
-    """Return the rows that are not blank, nor a total in the last row, or None for all; and the word of the total."""
-    import pyarrow as pa
+def _true_rows(table: Any) -> tuple[int, str | None]:
+    """Return the number of rows before blank rows and a total at the end, and the word of the total.
+
+    Blank rows further up stay: without them, rows would have other numbers than in the file.
+    """
     import pyarrow.compute as compute
 
-    rows = table.num_rows
-    blank = np.ones(rows, np.bool_)
-    for column in table.columns:
-        if not blank.any():
-            break
-        empty = compute.is_null(column, nan_is_null=False)
-        if is_text(column.type):
-            empty = compute.or_kleene(
-                empty, compute.equal(compute.utf8_trim_whitespace(column), "")
-            ).fill_null(True)
-        blank &= empty.to_numpy()
-    total = None
-    if rows > 2 and not blank[-1]:
-        for column in (each for each in table.columns if is_text(each.type)):
-            word = (column[-1].as_py() or "").strip()
-            once = (
-                word.casefold() in TOTALS
-                and compute.sum(compute.equal(column, pa.scalar(column[-1].as_py()))).as_py() == 1
-            )
-            if once:
-                blank[-1], total = True, word
-                break
-    return (np.flatnonzero(~blank), total) if blank.any() else (None, None)
+    stop = _without_blanks(table, table.num_rows)
+    for column in (each for each in table.columns if is_text(each.type)) if stop > 2 else ():
+        word = str(column[stop - 1].as_py() or "").strip()
+        if word.casefold() in TOTALS and compute.sum(compute.equal(column, column[stop - 1])).as_py() == 1:
+            return _without_blanks(table, stop - 1), word
+    return stop, None
+
+
+def _without_blanks(table: Any, stop: int) -> int:
+    """Return the number of rows, of the first ``stop``, before blank ones at the end."""
+    while stop and not any(
+        column[stop - 1].is_valid and str(column[stop - 1]).strip() for column in table.columns
+    ):
+        stop -= 1
+    return stop
 
 
 def _numbers_all(column: Any) -> bool:
@@ -183,6 +174,7 @@ def read_parquet_blocks(path: Path, choice: Choice) -> Iterator[Columns]:
             table = pa.Table.from_batches([batch], schema)
             found = Loaded(
                 name=path.name,
+                part=True,
                 table=table,
                 default=_no_index(schema),
                 locate=partial(_row, first),

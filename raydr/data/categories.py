@@ -232,7 +232,7 @@ def _common(kinds: Iterable[Kind], column: str, where: str) -> Kind:
     if not there <= _TEXTS:
         raise DataError(
             f"{where}: the column {column!r} is text in some files and numbers in others. Write it the same way in all"
-            " files, or remove it from data.features."
+            " files, or name it in data.exclude."
         )
     if "much text" in there:
         return "much text"

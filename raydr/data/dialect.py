@@ -49,6 +49,8 @@ class Dialect:
         The decimal mark: point or comma.
     packed : bool
         Whether it is compressed by gzip.
+    certain : bool
+        Whether commas must be decimal marks; ``1,234`` could be a thousand and more.
     header : Header
         The place of the names.
     """
@@ -57,6 +59,7 @@ class Dialect:
     encoding: str = "utf-8-sig"
     decimal: str = "."
     packed: bool = False
+    certain: bool = True
     header: Header = field(default_factory=Header)
 
     @classmethod
@@ -82,7 +85,8 @@ class Dialect:
         likely = [replace(plain, separator=separator) for separator in separators]
         headers = ((dialect, dialect._header(path)) for dialect in likely)
         found = next((replace(each, header=header) for each, header in headers if header), likely[0])
-        return replace(found, decimal=found._decimal(path))
+        decimal, certain = found._decimal(path)
+        return replace(found, decimal=decimal, certain=certain)
 
     def __str__(self) -> str:
         """Describe the format in words.
@@ -136,20 +140,27 @@ class Dialect:
         except csv.Error:
             return None
 
-    def _decimal(self, path: Path) -> str:
-        """Return a comma if some cells have one as a decimal mark and points are thousands separators, if any."""
+    def _decimal(self, path: Path) -> tuple[str, bool]:
+        """Return the decimal mark, and whether no other is possible.
+
+        It is a comma if some cells have one as a decimal mark and points are thousands separators, if any.
+        """
         if self.separator == ",":
-            return "."
-        commas = False
+            return ".", True
+        commas = certain = False
         try:
             for _, record in islice(self.head(path), 1, None):
                 cells = [cell.strip() for cell in record]
                 if any(_POINT.fullmatch(cell) and not _THOUSANDS.fullmatch(cell) for cell in cells):
-                    return "."
-                commas = commas or any(map(_COMMA.fullmatch, cells))
+                    return ".", True
+                decimals = list(filter(_COMMA.fullmatch, cells))
+                commas = commas or bool(decimals)
+                certain = certain or any(
+                    not _THOUSANDS.fullmatch(cell.replace(",", ".")) for cell in decimals
+                )
         except csv.Error:
-            return "."
-        return "," if commas else "."
+            return ".", True
+        return ("," if commas else "."), certain or not commas
 
 
 def _encoding(path: Path, packed: bool) -> str:

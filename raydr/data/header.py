@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeAlias
 
 from raydr.data.columns import reads_as_number
@@ -120,7 +121,8 @@ def _holds_numbers(values: Sequence[str]) -> bool:
 def looks_like_row(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Return whether the names are a row: numbers, wherever the rows below have numbers.
 
-    Years and a count such as 0, 1, 2, ... (the default of pandas) are names.
+    Years and a count such as 0, 1, 2, ... (the default of pandas) are names. Next to names of text, so are numbers
+    that increase, such as the wavelengths of a spectrum, unless a column below has the text of its name.
     """
     numbers = {
         column: name
@@ -132,7 +134,16 @@ def looks_like_row(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     values = [float(name) for name in numbers.values()]
     count = {value - column for value, column in zip(values, numbers, strict=True)} <= {0, 1}
     years = len(set(values)) == len(values) and all(value in _YEARS for value in values)
-    return not (count or years)
+    if count or years:
+        return False
+    if len(numbers) == len(names):
+        return True
+    if any(
+        column not in numbers and name in {row[column] for row in rows if column < len(row)}
+        for column, name in enumerate(names)
+    ):
+        return True
+    return len(values) > 2 and any(one >= other for one, other in pairwise(values))
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:

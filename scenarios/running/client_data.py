@@ -25,6 +25,7 @@ from raydr.data import (
     load_graph,
     set_apart,
 )
+from raydr.data.columns import require
 from raydr.data.loading import refuse_empty
 from raydr.data.notices import ONE_VALUE, common_looks, looks, of_columns, of_label, of_sites
 from raydr.data.site import gaps_of
@@ -288,6 +289,8 @@ def dealt_out(
         if given is not None
         else read_table(scenario, data_dir, None if from_all else data.rows, progress)
     )
+    if given is None:
+        _require_excluded(data.exclude, table.features, [table.read_from])
     mapped, held_out, public = data.rows, None, None
     if data.holdout is not None:
         table, held_out = hold_out(table, data.holdout.wanted, data.rows, seed=scenario.seed)
@@ -371,6 +374,13 @@ def read_table(
     )
 
 
+def _require_excluded(excluded: Sequence[str], features: Sequence[str], sources: Sequence[Source]) -> None:
+    """Raise a DataError that names the nearest column if no source has a column that is to be left out."""
+    left_out = {column for source in sources for column in source.left_out}
+    for column in set(excluded) - left_out:
+        require(column, [*features, *sorted(left_out)], knob="data.exclude", where=sources[0].name)
+
+
 def with_public_file(client_data: ClientData, path: str) -> ClientData:
     """Add the rows of a file as public rows; it must have the columns of the data, in the same units."""
     table = load(path=path, layout=client_data.layout, for_map=False)
@@ -393,6 +403,7 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
         files = [(replace(file, layout=layout), node) for file, node in files]
     censuses = reader.count_sites(files)
     first = censuses[0]
+    _require_excluded(data.exclude, first.features, [census.source for census in censuses])
     for site, census in zip(described, censuses, strict=True):
         if census.features != first.features:
             odd = sorted(set(census.features) ^ set(first.features)) or list(census.features)

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raydr.data import Layout, Table, load
+from raydr.data import Alike, Layout, Table, blocks_alike, load, load_alike
 from raydr.data.header import find_header, looks_like_row
 from raydr.data.site import SiteFile, laid_out
 from raydr.data.written_numbers import writing_of
@@ -201,18 +203,19 @@ def test_a_first_row_with_gaps_or_a_typing_error_is_a_row(tmp_path: Path) -> Non
         (["country", "2019", "2020"], False),
         (["sex", "2019", "2020"], False),
         (["1.5", "f", "2"], True),
+        (["sample", "400", "402.5"], False),
     ],
 )
 def test_a_first_patient_is_not_a_header(names: list[str], row: bool) -> None:
     rows = [["41", "f", "130"], ["57", "m", "120.5"], ["60", "f", "111"]]
-    if names[0] in ("country", "sex"):
+    if names[0] in ("country", "sex", "sample"):
         rows = [[sex, age, bmi] for age, sex, bmi in rows]
     assert looks_like_row(names, rows) is row
 
 
 def test_a_table_without_header_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no header"):
-        table(tmp_path, "63,m,145\n" + "".join(f"{n},f,{n + 100}\n" for n in range(20)))
+        table(tmp_path, "63,m,145\n" + "".join(f"{n},{'mf'[n % 2]},{n + 100}\n" for n in range(20)))
 
 
 def test_repeated_names_are_numbered(tmp_path: Path) -> None:
@@ -232,7 +235,7 @@ def test_a_total_and_blank_lines_are_no_rows(tmp_path: Path) -> None:
     found = table(tmp_path, f"site,age\n{rows},\n,\nTotal,190\n", client="site")
     assert len(found.rows) == 20
     assert found.client_names == ("north", "south")
-    assert "3 lines are not read as rows" in found.doubts[0]
+    assert "not read as rows: 3" in found.doubts[0]
     assert "'Total'" in found.doubts[0]
 
 
@@ -329,3 +332,41 @@ def test_months_are_dates_and_no_pairs(tmp_path: Path) -> None:
 def test_a_first_column_without_name_and_values_is_no_index(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="column 1 has no name"):
         table(tmp_path, ",a,b\n,1,2\n,3,4\n", categories="error", missing="error")
+
+
+def test_blank_rows_in_the_middle_keep_their_numbers(tmp_path: Path) -> None:
+    found = table(tmp_path, "age,bmi\n1,2\n,\n3,5\n0,0\n,\n", missing="drop")
+    assert found.ids.tolist() == [0, 2, 3]
+    with pytest.raises(DataError, match="missing values"):
+        table(tmp_path, "age,bmi\n1,2\n,\n3,5\n0,0\n", missing="error")
+
+
+def test_a_spectrum_has_numbers_as_names(tmp_path: Path) -> None:
+    rows = "".join(f"s{n},{n / 3:.2f},{n / 7:.2f},{n % 5}\n" for n in range(20))
+    assert table(tmp_path, f"sample,400,410.5,421\n{rows}").features == ("400", "410.5", "421")
+
+
+def test_an_excluded_column_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    rows = "".join(f"{n},{n % 7},{'ab'[n % 2]}\n" for n in range(20))
+    (tmp_path / "sites").mkdir()
+    for name in ("table.csv", "sites/a.csv", "sites/b.csv"):
+        (tmp_path / name).write_text(f"age,ticket,site\n{rows}")
+    for data in (tmp_path / "table.csv", tmp_path / "sites"):
+        with pytest.raises(
+            DataError, match=r"no column 'tikcet', which data\.exclude names .did you mean ticket"
+        ):
+            own_data(data, method="fed-pca", overrides={"data.exclude": ["tikcet"]})
+        own_data(data, method="fed-pca", overrides={"data.exclude": ["ticket"]})
+
+
+def test_new_rows_that_can_be_read_in_two_ways_are_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    alike = Alike("the run", ("x",), True, Layout(("x",), units={"x": ""}), filled=True)
+    (tmp_path / "new.csv").write_text("x;other\n1,234;0\n5,678;1\n")
+    rows = load_alike(tmp_path / "new.csv", alike, id_column=None, missing="median")[0].rows
+    assert rows.ravel().tolist() == [1.234, 5.678]
+    assert "Commas are read as decimal marks" in caplog.text
+    parquet.write_table(pa.table({"x": ["1,234", "5,678"]}), tmp_path / "new.parquet")
+    with pytest.raises(DataError, match="thousands separator"):
+        list(blocks_alike(tmp_path / "new.parquet", alike, id_column=None, missing="median"))

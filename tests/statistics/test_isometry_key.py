@@ -168,6 +168,17 @@ def test_keyed_scaling_equals_open_scaling(offset: float, width: float, clients:
     )
 
 
+def test_columns_of_words_are_scaled_under_a_key_as_without_one() -> None:
+    data = rows(seed=3)
+    data[:, 1:4] = np.eye(3)[np.arange(len(data)) % 3]
+    parts = cut(data, 4, 3)
+    sealed = key_rows(federate(parts), "standard", 0, [(1, 4)])
+    expected = fit_scaling(federate(parts), "standard", [(1, 4)])
+    found = opened(sealed, GROUP, "", "standard").scaling
+    np.testing.assert_allclose(found.factor, expected.factor, rtol=1e-9)
+    assert found.factor[1] == found.factor[2] == found.factor[3]
+
+
 def test_digits_are_declared_from_2_80_down_to_2_minus_80() -> None:
     """Each digit but the last has 32 bits, and is bounded by the unit of the one before."""
     declared = Moments.ranges(MomentsRequest(2, "none"), 9)["digits"]
