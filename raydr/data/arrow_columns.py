@@ -123,7 +123,7 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
     tables = [table]
     del table
     if choice.alike is None:
-        doubts += _half_numbers(words)
+        doubts += _numbers_among_words(words)
     matrix, strange = _matrix(name, tables, features, words, nulls)
     return Columns(
         name=name,
@@ -302,7 +302,7 @@ def _with_numbers(loaded: Loaded, table: Any, column: str, unit: str) -> tuple[A
     return table.set_column(at, column, pa.array(values, from_pandas=True)), [doubt] * (not writing.certain)
 
 
-def _half_numbers(words: Mapping[str, Sequence[str]]) -> list[str]:
+def _numbers_among_words(words: Mapping[str, Sequence[str]]) -> list[str]:
     """Return a sentence on columns of words some of which are numbers, which could be numbers with typing errors."""
     half = [column for column, each in words.items() if 0 < sum(map(reads_as_number, each)) < len(each)]
     if not half:

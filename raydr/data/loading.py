@@ -9,20 +9,18 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Int64Array
-from raydr.data.arrow_columns import Loaded, columns_of
 from raydr.data.arrow_files import read_csv, read_parquet, survey_csv, survey_parquet
-from raydr.data.catalogue import IN_MEMORY, find, read_builtin
+from raydr.data.catalogue import find, read_builtin
 from raydr.data.categories import Survey
-from raydr.data.columns import Alike, Choice, Columns, Key, listing
+from raydr.data.columns import Choice, Columns, Key, listing
 from raydr.data.h5ad_files import read_h5ad
 from raydr.data.layout import Categories, Layout
-from raydr.data.numpy_files import from_arrays, read_npy, read_npz
+from raydr.data.numpy_files import read_npy, read_npz
 from raydr.data.provenance import Source, sha256_of_arrays, sha256_of_file
 from raydr.data.sampling import sample_rows
 from raydr.data.spelling import DEFAULT_THRESHOLD, Threshold
@@ -182,9 +180,9 @@ def load(
         )
     gaps = missing in FILLINGS
     if gaps:
-        columns = replace(columns, label=_with_a_class_for_none(columns.label))
+        columns = replace(columns, label=with_a_class_for_none(columns.label))
     kept = complete_rows(columns, missing)
-    table = _checked(columns, kept, rows=rows, seed=seed, path=path, gaps=gaps, for_map=for_map)
+    table = checked(columns, kept, rows=rows, seed=seed, path=path, gaps=gaps, for_map=for_map)
     if path is not None and _stamp(path) != stamp:
         raise DataError(f"{path} changed while it was read. Try again when nothing writes to it.")
     return table
@@ -199,94 +197,7 @@ def _stamp(path: str | Path) -> tuple[int, int] | None:
     return found.st_size, found.st_mtime_ns
 
 
-def in_memory(arrays: Mapping[str, NDArray[Any]], *, for_map: bool = True) -> Table:
-    """Check arrays in memory as if they came from an .npz file. They cannot be read again later.
-
-    Parameters
-    ----------
-    arrays : mapping
-        ``X`` (rows, features), and optionally ``feature_names``, ``y`` for labels, ``client`` for the owners
-        and ``id`` for the identities of rows: see :func:`raydr.data.numpy_files.from_arrays`.
-    for_map : bool
-        Whether these rows will be mapped, which takes two rows that differ.
-
-    Returns
-    -------
-    Table
-        The table. It can share memory with ``X``.
-
-    Raises
-    ------
-    DataError
-        As in :func:`load`.
-
-    Examples
-    --------
-    >>> in_memory({"X": np.eye(3), "client": np.array(["north", "east", "east"])}).client_names
-    ('east', 'north')
-    """
-    owner, identity = (name if name in arrays else None for name in ("client", "id"))
-    columns = from_arrays(IN_MEMORY, arrays, Choice(client=owner, id=identity))
-    kept = complete_rows(columns, "error", remedy="Fill them in, or drop those rows.")
-    return _checked(columns, kept, for_map=for_map)
-
-
-def in_frame(
-    frame: Any, arrays: Mapping[str, NDArray[Any]], *, layout: Layout | None = None, for_map: bool = True
-) -> Table:
-    """Check an Arrow table in memory as ``raydr map`` checks a file.
-
-    Columns of words become zeros and ones, and numbers may be missing.
-
-    Parameters
-    ----------
-    frame : pyarrow.Table
-        The features.
-    arrays : mapping
-        ``y``, ``client`` and ``id`` as in :func:`in_memory`.
-    layout : Layout, optional
-        The layout of rows that are mapped already. Columns that it does not have are ignored.
-    for_map : bool
-        Whether these rows will be mapped, which takes two rows that differ.
-
-    Raises
-    ------
-    DataError
-        As in :func:`load`.
-    """
-    owner, identity = (name if name in arrays else None for name in ("client", "id"))
-    sites = owner if layout is None else None
-    if sites is not None:  # a name that no column has
-        while sites in frame.column_names:
-            sites += "_"
-        frame = frame.append_column(sites, [np.asarray(arrays["client"])])
-    alike = None if layout is None else Alike("the data that were mapped", layout.columns, True, layout, True)
-    choice = Choice(
-        client=sites, categories="error" if layout else "one-hot", layout=layout, alike=alike, absent=True
-    )
-    found = columns_of(
-        Loaded(name=IN_MEMORY, table=frame, default=frame.column_names, locate=_locate), choice
-    )
-    content = {"X": found.matrix, "feature_names": np.array(found.features), **arrays}
-    keyed = from_arrays(IN_MEMORY, content, Choice(client=owner, id=identity))
-    left_out = {name: why for name, why in found.unread.items() if name != sites}
-    columns = replace(
-        found,
-        label=_with_a_class_for_none(keyed.label),
-        client=keyed.client,
-        identity=keyed.identity,
-        unread=left_out,
-    )
-    gaps = bool(np.isnan(found.matrix).any())
-    kept = complete_rows(columns, "median" if gaps else "error", remedy="Fill them in, or drop those rows.")
-    return _checked(columns, kept, gaps=gaps, for_map=for_map)
-
-
-def _locate(row: int) -> str:
-    return f"row {row} (the first is row 0)"
-
-
-def _checked(
+def checked(
     columns: Columns,
     kept: Int64Array,
     *,
@@ -413,7 +324,7 @@ def complete_rows(
     return kept
 
 
-def _with_a_class_for_none(label: Key | None) -> Key | None:
+def with_a_class_for_none(label: Key | None) -> Key | None:
     """Give rows without a label the class :data:`NO_LABEL`."""
     if label is None or (label.codes >= 0).all():
         return label

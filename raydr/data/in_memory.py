@@ -1,0 +1,105 @@
+"""Tables of rows in memory, checked as if they came from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raydr.data.arrow_columns import Loaded, columns_of
+from raydr.data.catalogue import IN_MEMORY
+from raydr.data.columns import Alike, Choice
+from raydr.data.layout import Layout
+from raydr.data.loading import checked, complete_rows, with_a_class_for_none
+from raydr.data.numpy_files import from_arrays
+from raydr.data.table import Table
+
+
+def in_memory(arrays: Mapping[str, NDArray[Any]], *, for_map: bool = True) -> Table:
+    """Check arrays in memory as if they came from an .npz file. They cannot be read again later.
+
+    Parameters
+    ----------
+    arrays : mapping
+        ``X`` (rows, features), and optionally ``feature_names``, ``y`` for labels, ``client`` for the owners
+        and ``id`` for the identities of rows: see :func:`raydr.data.numpy_files.from_arrays`.
+    for_map : bool
+        Whether these rows will be mapped, which takes two rows that differ.
+
+    Returns
+    -------
+    Table
+        The table. It can share memory with ``X``.
+
+    Raises
+    ------
+    DataError
+        As in :func:`load`.
+
+    Examples
+    --------
+    >>> in_memory({"X": np.eye(3), "client": np.array(["north", "east", "east"])}).client_names
+    ('east', 'north')
+    """
+    owner, identity = (name if name in arrays else None for name in ("client", "id"))
+    columns = from_arrays(IN_MEMORY, arrays, Choice(client=owner, id=identity))
+    kept = complete_rows(columns, "error", remedy="Fill them in, or drop those rows.")
+    return checked(columns, kept, for_map=for_map)
+
+
+def in_frame(
+    frame: Any, arrays: Mapping[str, NDArray[Any]], *, layout: Layout | None = None, for_map: bool = True
+) -> Table:
+    """Check an Arrow table in memory as ``raydr map`` checks a file.
+
+    Columns of words become zeros and ones, and numbers may be missing.
+
+    Parameters
+    ----------
+    frame : pyarrow.Table of (rows, columns)
+        The features, as a user has them: numbers, words, dates, with gaps.
+    arrays : mapping
+        ``y``, ``client`` and ``id`` as in :func:`in_memory`.
+    layout : Layout, optional
+        The layout of rows that are mapped already. Columns that it does not have are ignored.
+    for_map : bool
+        Whether these rows will be mapped, which takes two rows that differ.
+
+    Raises
+    ------
+    DataError
+        As in :func:`load`.
+    """
+    owner, identity = (name if name in arrays else None for name in ("client", "id"))
+    sites = owner if layout is None else None
+    if sites is not None:  # a name that no column has
+        while sites in frame.column_names:
+            sites += "_"
+        frame = frame.append_column(sites, [np.asarray(arrays["client"])])
+    alike = None if layout is None else Alike("the data that were mapped", layout.columns, True, layout, True)
+    choice = Choice(
+        client=sites, categories="error" if layout else "one-hot", layout=layout, alike=alike, absent=True
+    )
+    found = columns_of(
+        Loaded(name=IN_MEMORY, table=frame, default=frame.column_names, locate=_locate), choice
+    )
+    content = {"X": found.matrix, "feature_names": np.array(found.features), **arrays}
+    keyed = from_arrays(IN_MEMORY, content, Choice(client=owner, id=identity))
+    left_out = {name: why for name, why in found.unread.items() if name != sites}
+    columns = replace(
+        found,
+        label=with_a_class_for_none(keyed.label),
+        client=keyed.client,
+        identity=keyed.identity,
+        unread=left_out,
+    )
+    gaps = bool(np.isnan(found.matrix).any())
+    kept = complete_rows(columns, "median" if gaps else "error", remedy="Fill them in, or drop those rows.")
+    return checked(columns, kept, gaps=gaps, for_map=for_map)
+
+
+def _locate(row: int) -> str:
+    return f"row {row} (the first is row 0)"
