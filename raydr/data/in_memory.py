@@ -37,7 +37,7 @@ def in_memory(arrays: Mapping[str, NDArray[Any]], *, for_map: bool = True) -> Ta
     Raises
     ------
     DataError
-        As in :func:`load`.
+        As in :func:`raydr.data.load`.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def in_frame(
     Raises
     ------
     DataError
-        As in :func:`load`.
+        As in :func:`raydr.data.load`.
     """
     owner, identity = (name if name in arrays else None for name in ("client", "id"))
     sites = owner if layout is None else None
