@@ -20,6 +20,7 @@ test: setup
 	$(BIN)/codespell
 	$(BIN)/mypy raydr benchmarks  # raydr links to actors, scenarios and tune
 	$(BIN)/lint-imports
+	$(BIN)/python -m compileall -q raydr tests  # each of the many processes would compile what it imports, if it may not write
 	$(BIN)/python -m pytest
 
 # The tests that need no Ray, no browser and no data.

@@ -16,7 +16,7 @@ import ray
 from raydr.actors.address import chosen_cluster, require_answer
 from raydr.actors.authentication import closed_to_others, environment_of_ray, forget, require_closed
 from raydr.actors.ray_health import require_worker
-from raydr.actors.ray_patches import store_within, well_behaved, without_dashboard
+from raydr.actors.ray_patches import few_processes, store_within, well_behaved
 from raydr.actors.ray_private import require_tested_ray
 from raydr.actors.ray_processes import INSIDE, MARK, end_processes, groups_of_ray, logs_in, new_folder
 from raydr.actors.search_path import LikeTheDriver
@@ -89,7 +89,7 @@ def _started() -> Iterator[None]:
             folder = new_folder()
         with environment_of_ray({MARK: mark, **_settings(), **closed_to_others()}):
             try:
-                with without_dashboard(), store_within(address_space_bytes()):
+                with few_processes(), store_within(address_space_bytes()):
                     _init("local", include_dashboard=False, _temp_dir=str(folder / INSIDE))
             except Exception as error:
                 keep = True

@@ -6,17 +6,19 @@ from importlib import import_module
 from typing import Any
 
 import ray
-from ray._private import ray_constants, services, utils, worker
+from ray._private import node, ray_constants, services, state, utils, worker
 
 from raydr.errors import RunError
 
 __all__ = [
     "ASK_FOR_ADMISSION",
     "connect_job_client",
+    "node",
     "ray_constants",
     "raylet",
     "require_tested_ray",
     "services",
+    "state",
     "utils",
     "worker",
 ]

@@ -6,11 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from raydr.data.bundled import read_bundled
 from raydr.data.columns import Choice, Columns
 from raydr.data.datasets import Dataset
 from raydr.data.fetching import kept, public_copy
@@ -314,7 +311,7 @@ def read_builtin(dataset: Dataset, choice: Choice, data_dir: Path | None) -> Col
         If none of them has it. The message says what to do.
     """
     if dataset.origin == "bundled":
-        return from_arrays(dataset.name, _bundled(dataset.name), choice)
+        return from_arrays(dataset.name, read_bundled(dataset.name), choice)
     folder = _data_folder(data_dir)
     file = None if folder is None else folder / f"{dataset.name}.npz"
     if file is not None and file.is_file():
@@ -369,16 +366,3 @@ def _data_folder(data_dir: Path | None) -> Path | None:
         return folder
     named = os.environ.get(DATA_VARIABLE)
     return Path(named).expanduser() if named else None
-
-
-def _bundled(name: str) -> dict[str, NDArray[Any]]:
-    """Return scikit-learn's bundled copy, with its feature and class names."""
-    from sklearn import datasets
-
-    bunch = getattr(datasets, f"load_{name}")()
-    return {
-        "X": bunch.data,
-        "y": bunch.target,
-        "feature_names": np.array(bunch.feature_names, dtype=np.str_),
-        "class_names": np.array(bunch.target_names).astype(np.str_),
-    }

@@ -83,7 +83,9 @@ def test_only_a_process_with_the_token_can_join_the_ray_of_a_run(cluster: None) 
 
 
 @pytest.mark.parametrize("used", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_each_ray_has_a_new_token_and_the_environment_is_restored(cluster: None, used: bool) -> None:
+def test_each_ray_has_a_new_token_and_few_processes_and_restores_the_environment(
+    cluster: None, used: bool
+) -> None:
     """Also if Ray was imported, or even ``used``, before. A Ray of the user has no token before and after."""
     own_ray = 'ray.init(address="local", num_cpus=1, include_dashboard=False, logging_level="ERROR"); ray.shutdown()'
     script = f"""
@@ -98,6 +100,8 @@ environment = dict(os.environ)
 with connected():
     assert get_authentication_mode() == 1, "a token"
     assert not [name for name in os.environ if name.startswith("RAY_AUTH")]
+    started = set(ray._private.worker._global_node.all_processes)
+    assert started <= {{"gcs_server", "raylet", "reaper"}}, "no dashboard, no autoscaler, no copier of logs"
     print(ray.get(ray.remote(lambda: os.environ["RAY_AUTH_TOKEN"]).remote()))
 environment["OMP_WAIT_POLICY"] = "PASSIVE"
 assert dict(os.environ) == environment
