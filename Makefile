@@ -69,7 +69,6 @@ $(INSTALLED): pyproject.toml constraints.txt
 	       "Name another: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/python -W ignore -c 'import umap'  # compiles what pynndescent keeps compiled: 15 s, once
 	touch $(INSTALLED)
 
 clean:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -13,9 +14,12 @@ from ray.exceptions import GetTimeoutError, RayTaskError
 
 from raydr.actors.ray_health import LOOK_S, Vitals
 from raydr.errors import RaydrError
-from raydr.journal import Event, Listener
+from raydr.journal import Event, Listener, Progress
 
 T = TypeVar("T")
+
+PROGRESS_S = 0.1
+"""Least time between two reports of progress. Each is an object of Ray's, which takes a millisecond."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ def streamed(work: Callable[[Listener], T]) -> Iterator[Event | Returned[T]]:
 
     def body() -> None:
         try:
-            events.put(Returned(work(events.put)))
+            events.put(Returned(work(_unhurried(events.put))))
         except BaseException as error:
             events.put(Raised(error))
 
@@ -50,6 +54,22 @@ def streamed(work: Callable[[Listener], T]) -> Iterator[Event | Returned[T]]:
         yield item
         if isinstance(item, Returned):
             return
+
+
+def _unhurried(listener: Listener) -> Listener:
+    """Return a listener that leaves out progress that soon follows other progress, unless it is the end of a stage."""
+    heard_at = -PROGRESS_S
+
+    def hear(event: Event) -> None:
+        nonlocal heard_at
+        if isinstance(event, Progress) and event.done < event.total:
+            now = time.monotonic()
+            if now - heard_at < PROGRESS_S:
+                return
+            heard_at = now
+        listener(event)
+
+    return hear
 
 
 def heard(stream: Any, listener: Listener) -> Any:

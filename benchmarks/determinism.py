@@ -100,7 +100,7 @@ def compare(coordinates: FloatArray, threads: int, repeats: int) -> list[Measure
     """
     graph = nearest_neighbors(Points(coordinates), TSNE().neighbors_needed(len(coordinates)), threads=threads)
     start = principal_components(coordinates)
-    # numba compiles umap-learn again in every process. Both layouts run once first, outside the clock.
+    # numba compiles umap-learn again in every process. Its layout runs once first, outside the clock.
     small = nearest_neighbors(Points(coordinates[:50]), UMAP().neighbors_needed(50))
     UMAP(epochs=1).embed(small, start[:50], seed=0)
     free_umap(small, start[:50], threads)

@@ -16,7 +16,6 @@ from raydr.embedding.initialization import random_of_descent, scaled_start
 from raydr.errors import DataError
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress, unheard
-from raydr.threads import one_blas_thread
 
 BALL_RADIUS = 1.0 - 1e-5
 """Largest norm of a mapped row, at distance 12.2 from the centre. Beyond it, steps are rounding errors."""
@@ -234,16 +233,14 @@ def joint_probabilities(graph: NeighborGraph, perplexity: float, threads: int = 
     scipy.sparse.csr_matrix of shape (rows, rows), float64
         Positive, sums to 1, empty diagonal.
     """
-    from openTSNE.affinity import PerplexityBasedNN
-    from openTSNE.nearest_neighbors import PrecomputedNeighbors
+    from scipy.sparse import csr_matrix
 
-    with one_blas_thread():
-        joint = PerplexityBasedNN(
-            knn_index=PrecomputedNeighbors(graph.indices, graph.distances),
-            perplexity=perplexity,
-            n_jobs=threads,
-        ).P.tocsr()
+    from raydr.embedding.kernels.affinities import joint_affinities
+
+    found = joint_affinities(graph, perplexity, threads)
+    joint = csr_matrix((found.weights.astype(np.float64), found.tails, found.ends), shape=(graph.rows,) * 2)
     joint.eliminate_zeros()
+    joint.data /= joint.data.sum()
     return joint
 
 

@@ -16,6 +16,9 @@ from raydr.geometry.points import Progress, unheard
 from raydr.registry import Kinds
 from raydr.settings import Settings
 
+PAIRS_ROWS = 4_000
+"""Up to this number of rows, t-SNE sums its repulsion over all pairs; for more it is interpolated on a grid."""
+
 EMBEDDERS = Kinds("embedders", "raydr.embedding")
 """All embedders by ``kind``."""
 embedder = EMBEDDERS

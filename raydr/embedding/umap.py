@@ -1,11 +1,9 @@
-"""UMAP by umap-learn, computed from a neighbour graph."""
+"""UMAP, computed from a neighbour graph."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -15,11 +13,9 @@ from raydr.embedding.embedder import GraphSettings, embedder, fitting, neighbors
 from raydr.embedding.initialization import umap_start
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress, unheard
-from raydr.threads import one_blas_thread
 
-_FEW_ROWS = 10_000
-"""Largest number of rows for which umap-learn's own layout, edge by edge, is used, and for which it runs more
-epochs."""
+FEW_ROWS = 10_000
+"""Largest number of rows for which edges are processed one after the other, and in more epochs."""
 
 
 @embedder
@@ -77,146 +73,45 @@ class UMAP(GraphSettings):
     ) -> Float32Array:
         """Lay out the graph's fuzzy simplicial set; see :meth:`raydr.embedding.Embedder.embed`.
 
-        Up to 10,000 rows, two public functions of umap-learn are called directly: its class also needs a data
-        matrix and has a branch of rows x rows distances. ``threads`` is not used there, because umap-learn's
-        parallel layout lets threads race on the positions. More rows are laid out by
-        :mod:`raydr.embedding.kernels.fuzzy`, whose threads do not race. ``progress`` counts epochs. In a
-        notebook's own process, where umap-learn draws its own bar or none, it is called at the start and at
-        the end alone.
+        Up to 10,000 rows, the result has the same bits as umap-learn's with a seed. ``threads`` is not used there,
+        because umap-learn processes one edge after the other. More rows are laid out by
+        :mod:`raydr.embedding.kernels.fuzzy`. ``progress`` counts epochs.
         """
-        find_ab_params = _umap_learn().find_ab_params
+        from raydr.embedding.kernels.fuzzy import lay_out
+        from raydr.embedding.kernels.fuzzy_set import fuzzy_set
+        from raydr.embedding.kernels.one_by_one import lay_out_one_by_one
+
         rows = graph.rows
         nearest = fitting(graph, initialization, self.neighbors_needed(rows))
-        epochs = self.epochs if self.epochs is not None else (500 if rows <= _FEW_ROWS else 200)
+        few = rows <= FEW_ROWS
+        epochs = self.epochs if self.epochs is not None else (500 if few else 200)
         progress(0, epochs)
-        similar = fuzzy_set(nearest)
-        a, b = find_ab_params(self.spread, self.min_dist)
-        start = umap_start(initialization, seed)
-        if rows <= _FEW_ROWS:
-            layout = self._one_by_one(similar, start, a, b, epochs, seed, progress)
-        else:
-            from raydr.embedding.kernels.fuzzy import lay_out
-
-            layout = lay_out(
-                similar,
-                start,
-                a=a,
-                b=b,
-                epochs=epochs,
-                negative_samples=self.negative_samples,
-                seed=seed,
-                threads=threads,
-                progress=progress,
-            )
-        progress(epochs, epochs)
-        return layout
-
-    def _one_by_one(
-        self,
-        similar: Any,
-        start: Float32Array,
-        a: float,
-        b: float,
-        epochs: int,
-        seed: int,
-        progress: Progress,
-    ) -> Float32Array:
-        """Return the layout (rows, dimensions) of a fuzzy set by umap-learn."""
-        # umap-learn draws from the legacy generator; this one accepts any non-negative integer as a seed.
-        random_state = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
-        with one_blas_thread(), _one_numba_thread():
-            layout, _ = _umap_learn().simplicial_set_embedding(
-                data=None,  # read only by initialisations that umap-learn computes itself
-                graph=similar,
-                n_components=start.shape[1],
-                initial_alpha=1.0,
-                a=a,
-                b=b,
-                gamma=1.0,
-                negative_sample_rate=self.negative_samples,
-                n_epochs=epochs,
-                init=start,
-                random_state=random_state,
-                metric="euclidean",
-                metric_kwds={},
-                densmap=False,
-                densmap_kwds={},
-                output_dens=False,
-                parallel=False,
-                tqdm_kwds=_reporting_bar(progress),
-            )
-        return np.asarray(layout, dtype=np.float32)
-
-
-def fuzzy_set(graph: NeighborGraph) -> Any:
-    """Return UMAP's similarity of rows by their neighbours: (rows, rows) float32, sparse and symmetric, from 0 to 1."""
-    own = np.arange(graph.rows)
-    with one_blas_thread(), _one_numba_thread():
-        similar, _, _ = _umap_learn().fuzzy_simplicial_set(
-            X=own[:, None],  # only its number of rows is read, because the neighbours are given
-            n_neighbors=graph.k + 1,
-            random_state=None,
-            metric="euclidean",
-            knn_indices=np.column_stack((own, graph.indices)),
-            knn_dists=np.column_stack((np.zeros(graph.rows, np.float32), graph.distances)),
+        a, b = similarity_curve(self.spread, self.min_dist)
+        return (lay_out_one_by_one if few else partial(lay_out, threads=threads))(
+            fuzzy_set(nearest),
+            umap_start(initialization, seed),
+            a=a,
+            b=b,
+            epochs=epochs,
+            negative_samples=self.negative_samples,
+            seed=seed,
+            progress=progress,
         )
-    return similar
 
 
-@functools.cache
-def _umap_learn() -> Any:
-    """Import umap-learn's module of public functions, and let numba cache what it compiles.
+def similarity_curve(spread: float, min_dist: float) -> tuple[float, float]:
+    r"""Return a and b for which :math:`1 / (1 + a d^{2b})` is closest to UMAP's similarity on the map.
 
-    umap-learn compiles three functions in every process: 18 s on two cores, and under 1 s from the cache.
+    That similarity is 1 up to ``min_dist``, and :math:`\exp(-(d - min\_dist) / spread)` beyond. The fit is by least
+    squares at 300 distances from 0 to 3 * ``spread``, as in umap-learn.
+
+    >>> a, b = similarity_curve(1.0, 0.1)
+    >>> round(a, 3), round(b, 3)
+    (1.577, 0.895)
     """
-    from umap import layouts, umap_
+    from scipy.optimize import curve_fit
 
-    for module, name in (
-        (umap_, "smooth_knn_dist"),
-        (umap_, "compute_membership_strengths"),
-        (layouts, "_nb_optimize_layout_euclidean_single_epoch"),
-    ):
-        # Other versions may lack the function, and there may be no folder to write to.
-        with suppress(AttributeError, RuntimeError):
-            getattr(module, name).enable_caching()
-    return umap_
-
-
-def _reporting_bar(progress: Progress) -> dict[str, Any]:
-    """Return arguments that make umap-learn's progress bar report to ``progress`` and draw nothing."""
-    from tqdm.auto import tqdm
-    from tqdm.notebook import tqdm_notebook
-
-    if progress is unheard or issubclass(tqdm, tqdm_notebook):
-        return {"disable": True}
-    return {"disable": False, "file": _Epochs(progress), "bar_format": "{n} {total}", "leave": False}
-
-
-class _Epochs:
-    """File object to which tqdm writes its progress."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-
-    def write(self, text: str) -> int:
-        """Report the progress in a bar of the form ``{n} {total}``; ignore cursor movements."""
-        words = text.split()
-        if len(words) == 2 and words[0] != "0":
-            self._progress(int(words[0]), int(words[1]))
-        return len(text)
-
-    def flush(self) -> None:
-        """Do nothing: nothing is buffered."""
-
-
-@contextmanager
-def _one_numba_thread() -> Iterator[None]:
-    """Run numba's parallel kernels on one thread: umap-learn's use all cores, and one sums across threads."""
-    import numba
-
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    try:
-        yield
-    finally:
-        numba.set_num_threads(before)
+    distances = np.linspace(0, spread * 3, 300)
+    similar = np.where(distances < min_dist, 1.0, np.exp(-(distances - min_dist) / spread))
+    (a, b), _ = curve_fit(lambda d, a, b: 1.0 / (1.0 + a * d ** (2 * b)), distances, similar)
+    return float(a), float(b)

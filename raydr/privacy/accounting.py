@@ -180,6 +180,8 @@ def gaussian_epsilon(multiplier: float, delta: float) -> float:
     >>> round(gaussian_epsilon(3.7304, 1e-5), 3)
     1.0
     """
+    if multiplier == math.inf:
+        return 0.0
     from dp_accounting import get_epsilon_gaussian
 
     with np.errstate(all="ignore"):  # the search evaluates log(0) on its way

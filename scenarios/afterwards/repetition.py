@@ -30,7 +30,7 @@ from raydr.scenarios.running.identity import Identity, origin_of
 from raydr.scenarios.schema.reading import read
 from raydr.scenarios.schema.scenario import Scenario
 
-_DECIDING = ("numpy", "scipy", "scikit-learn", "openTSNE", "umap-learn", "numba")
+_DECIDING = ("numpy", "scipy", "scikit-learn", "numba")
 """Packages whose version can change a map."""
 
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from raydr.actors.capacity import Capacity, Machine, this_machine
 from raydr.actors.packing import Seating, pack, seating
-from raydr.data import DATASETS
 from raydr.federation import RehearsalClients
 from raydr.methods.serving import Rehearsed, rehearse
 from raydr.metrics import default_metrics
@@ -301,7 +300,7 @@ def _load(
         if entry.direction == "up" and entry.granularity == Granularity.PER_RECORD
     )
     shared = [entry.bytes // entry.count for entry in entries if entry.granularity != Granularity.PER_RECORD]
-    embedder, source = scenario.method.drawn_by, scenario.data.source
+    embedder = scenario.method.drawn_by
     metrics = scenario.metrics
     if metrics == "default":
         metrics = default_metrics()
@@ -320,7 +319,6 @@ def _load(
         central="central" in scenario.compare,
         metrics=metrics,
         threads=machine.cores,
-        bundled=source is not None and DATASETS[source].origin == "bundled",
         read=data.read * data.features * data.itemsize,
         held_out=data.held_out,
         copies=scenario.method.coordinate_copies,

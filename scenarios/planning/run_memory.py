@@ -23,19 +23,17 @@ RAY_SERVICES = 500 * MEGABYTE
 """Ray's own processes on a node: raylet, control service, agents and idle workers."""
 NEIGHBOURS = 135 * MEGABYTE
 """numba and the compiled neighbour search."""
-LIBRARIES = {"tsne": 70 * MEGABYTE, "umap": 150 * MEGABYTE, "phate": 150 * MEGABYTE}
+LIBRARIES = {"phate": 150 * MEGABYTE}
 OTHER_LIBRARY = 40 * MEGABYTE
 """Library of embedders that use only numba."""
 SCIKIT_LEARN = 60 * MEGABYTE
-"""Needed by most metrics and by bundled data sets."""
+"""Needed by most metrics."""
 TORCH = 220 * MEGABYTE
 LIGHT_METRICS = frozenset({"npa", "trustworthiness", "continuity", "distance_error", "f_score"})
 """Metrics that need neither scikit-learn nor blocks of distances, for any number of neighbours."""
-BYTES_OF_A_NEIGHBOUR, BYTES_OF_AN_INTERPOLATED_ONE = 70, 30
-"""Bytes for each neighbour of a row, in the graph and in t-SNE or UMAP; the second for interpolated t-SNE, where 25
-were measured with a million rows."""
-INTERPOLATED_ROWS = 10_000
-"""Rows from which t-SNE uses interpolation."""
+BYTES_OF_A_NEIGHBOUR, BYTES_IN_TSNE = 70, 30
+"""Bytes for each neighbour of a row, in the graph and in the embedder; the second for t-SNE, where 25 were measured
+with a million rows."""
 SAMPLED_ROWS = 2_000
 """Rows among which metrics search for groups with four float64 matrices of all pairs."""
 OF_A_SAMPLE = 20
@@ -74,8 +72,6 @@ class Load:
         Metrics of the evaluation.
     threads : int
         Threads of the evaluation.
-    bundled : bool
-        Whether the data come with scikit-learn, which the driver then loads.
     read : int
         Bytes of rows that are read before some are sampled or separated; 0 if all are mapped.
     held_out : int
@@ -100,7 +96,6 @@ class Load:
     central: bool
     metrics: tuple[str, ...]
     threads: int = 1
-    bundled: bool = False
     read: int = 0
     held_out: int = 0
     copies: int = 2
@@ -156,7 +151,7 @@ def footprint(load: Load) -> tuple[ProcessMemory, ...]:
     server, client = _of_server(load), _of_client(load, load.rows_of_actor)
     evaluation = _of_evaluation(load)
     return (
-        ProcessMemory("driver", 1, base + sum(_libraries_of_driver(load).values()) + driver, driver),
+        ProcessMemory("driver", 1, base + driver, driver),
         ProcessMemory("coordinator", 1, base + sum(_libraries_of_server(load).values()) + server, server),
         ProcessMemory(
             "largest client actor",
@@ -206,8 +201,7 @@ def _of_server(load: Load) -> int:
 
 def _of_graph(load: Load) -> int:
     """Return bytes of the neighbour graph and of the embedder's copy."""
-    interpolated = load.embedder == "tsne" and load.rows >= INTERPOLATED_ROWS
-    each = BYTES_OF_AN_INTERPOLATED_ONE if interpolated else BYTES_OF_A_NEIGHBOUR
+    each = BYTES_IN_TSNE if load.embedder == "tsne" else BYTES_OF_A_NEIGHBOUR
     return load.rows * load.neighbours * each
 
 
@@ -253,10 +247,6 @@ Libraries = dict[str, int]
 """Bytes of the libraries of a process, by name."""
 
 
-def _libraries_of_driver(load: Load) -> Libraries:
-    return {"scikit-learn": SCIKIT_LEARN} if load.bundled else {}
-
-
 def _libraries_of_server(load: Load) -> Libraries:
     if load.embedder is None:
         return {"torch": TORCH} if load.torch else {}
@@ -276,7 +266,7 @@ def _libraries_of_evaluation(load: Load) -> Libraries:
 def _all_libraries(load: Load) -> Libraries:
     """Return the libraries of a run in one process."""
     parts = (_libraries_of_server, _libraries_of_client, _libraries_of_evaluation)
-    together = _libraries_of_driver(load)
+    together: Libraries = {}
     for part in parts:
         together |= part(load)
     return together

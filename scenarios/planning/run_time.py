@@ -8,30 +8,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from raydr.embedding.embedder import PAIRS_ROWS
+from raydr.embedding.umap import FEW_ROWS
 from raydr.federation import Effort
 from raydr.geometry.cells import CELL_ROWS
 from raydr.geometry.cells import EXACT_ROWS as SEARCHED_ROWS
 from raydr.methods import MethodSettings
 from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS
-from raydr.scenarios.planning.run_memory import INTERPOLATED_ROWS, Load, is_light
+from raydr.scenarios.planning.run_memory import Load, is_light
 
 OPERATIONS_PER_S = 6e9
 """Operations of one core in matrix products, with the work between them."""
 BYTES_PER_S = 4e8
 """Bytes through Ray's store or this process: copied, checked against ranges, summed."""
-RAY_START_S, ACTOR_START_S = 6.0, 0.7
+RAY_START_S, ACTOR_START_S = 4.0, 0.7
 CALL_S = {"ray": 4e-3, "inline": 5e-4}
 """Seconds of one request: to one actor, and to all clients of one process."""
 MESSAGE_S = 1e-4
 """Seconds of one client's answer, of any size."""
-LOADING_S = {"tsne": 2.0, "umap": 8.0, "phate": 3.0}
-"""Seconds to import an embedder, with numba's compilation."""
+LOADING_S = 1.0
+"""Seconds to import an embedder."""
 PAIR_S, PAIR_FEATURE_S = 4e-9, 1e-11
 """Seconds of the neighbour search on one core, for each pair of rows and for each of their features."""
 LOOKED_INTO = 20
 """Cells that the neighbour search visits for each row of a very large table, for ordinary data."""
-TSNE_ROW_S, TSNE_INTERPOLATED_ROW_S = 1.4e-5, 5.5e-7
-"""Seconds of one iteration for each row on one core: Barnes-Hut, and interpolation."""
+TSNE_PAIR_S, TSNE_INTERPOLATED_ROW_S = 1.4e-9, 5.5e-7
+"""Seconds of one iteration on one core for each pair of rows, and for each row by interpolation."""
+COSNE_ROW_S = 1.4e-5
+"""Seconds of one iteration of CO-SNE for each row on one core."""
 TSNE_GRID_S, FULL_GRID_ROWS = 0.15, 40_000
 """Seconds of one iteration's full grid on one core, and the rows from which it is full; its side grows as the map's."""
 EDGE_S, SHARED_EDGE_S = 2e-7, 1e-7
@@ -118,19 +122,19 @@ def _neighbours(load: Load) -> float:
 def _embedding(load: Load, settings: MethodSettings, threads: int) -> float:
     embedder = settings.drawn_by
     rows, name = load.rows, load.embedder or ""
-    loading = LOADING_S.get(name, 3.0)
     iterations = getattr(embedder, "iterations", None)
     if iterations is not None:
         iterations += getattr(embedder, "early_iterations", 0)
-        interpolated = rows >= INTERPOLATED_ROWS and name == "tsne"
-        if not interpolated:
-            return float(loading + rows * iterations * TSNE_ROW_S / threads)
+        if name != "tsne":
+            return float(LOADING_S + rows * iterations * COSNE_ROW_S / threads)
+        if rows <= PAIRS_ROWS:
+            return float(LOADING_S + rows**2 * iterations * TSNE_PAIR_S / threads)
         grid = TSNE_GRID_S * min(1.0, rows / FULL_GRID_ROWS) ** 0.5
-        return float(loading + iterations * (rows * TSNE_INTERPOLATED_ROW_S + grid) / threads)
-    epochs = getattr(embedder, "epochs", None) or (500 if rows <= INTERPOLATED_ROWS else 200)
-    if name == "umap" and rows > INTERPOLATED_ROWS:
-        return float(loading + rows * load.neighbours * epochs * SHARED_EDGE_S / threads)
-    return float(loading + rows * load.neighbours * epochs * EDGE_S)
+        return float(LOADING_S + iterations * (rows * TSNE_INTERPOLATED_ROW_S + grid) / threads)
+    epochs = getattr(embedder, "epochs", None) or (500 if rows <= FEW_ROWS else 200)
+    if name == "umap" and rows > FEW_ROWS:
+        return float(LOADING_S + rows * load.neighbours * epochs * SHARED_EDGE_S / threads)
+    return float(LOADING_S + rows * load.neighbours * epochs * EDGE_S)
 
 
 def _without_pairs(metric: str) -> bool:

@@ -14,7 +14,7 @@ from raydr.registry import extensions
 from raydr.runfolder.records import Environment
 from raydr.threads import cores
 
-_PACKAGES = ("numpy", "scipy", "scikit-learn", "openTSNE", "umap-learn", "numba", "ray", "pyarrow")
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "ray", "pyarrow")
 
 
 _DISTRIBUTIONS = {"mlflow": "mlflow-skinny"}

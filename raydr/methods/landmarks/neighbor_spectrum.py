@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from raydr.arrays import Float64Array
-from raydr.embedding.umap import fuzzy_set
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Geometry, Progress, unheard
 from raydr.methods.landmarks.clustering import Spectrum
@@ -58,6 +57,8 @@ def neighbor_spectrum(
     """
     from scipy.sparse import csc_array, diags_array
     from scipy.sparse.csgraph import connected_components
+
+    from raydr.embedding.kernels.fuzzy_set import fuzzy_set
 
     while True:
         graph = nearest_neighbors(geometry, neighbors - 1, threads=cores(), progress=progress)

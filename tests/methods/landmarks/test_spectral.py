@@ -14,7 +14,7 @@ from sklearn.metrics import adjusted_rand_score
 from tiny import tiny, tiny_run, tiny_scenario
 
 from raydr.arrays import Float64Array, Int64Array
-from raydr.embedding.umap import fuzzy_set
+from raydr.embedding.kernels.fuzzy_set import fuzzy_set
 from raydr.errors import DataError, ScenarioError
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points, squared_distances
