@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
-from processes import as_from_a_terminal
 
 from raydr.signals import signals_deferred
 
@@ -85,32 +82,3 @@ def test_other_threads_do_not_change_the_handlers(number: int) -> None:
     thread.start()
     thread.join()
     assert seen == [True]
-
-
-def test_a_signal_during_barnes_hut_does_not_crash_the_process() -> None:
-    """Without raydr, the tree frees unallocated memory if a signal comes while openTSNE computes the map's extent."""
-    script = """
-import signal
-import numpy as np
-from sklearn.neighbors import NearestNeighbors
-from raydr.embedding import TSNE
-from raydr.geometry.neighbors import NeighborGraph
-
-rows = np.random.default_rng(0).normal(size=(40, 2))
-distances, indices = NearestNeighbors(n_neighbors=39).fit(rows).kneighbors()
-smallest = np.min
-
-def interrupted(*arguments, **options):
-    if options == {"axis": 0}:
-        signal.raise_signal(signal.SIGINT)
-    return smallest(*arguments, **options)
-
-np.min = interrupted
-try:
-    TSNE().embed(NeighborGraph(indices, distances), rows, seed=0)
-except KeyboardInterrupt:
-    print("interrupted")
-"""
-    command = as_from_a_terminal([sys.executable, "-c", script])
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr[-2000:]

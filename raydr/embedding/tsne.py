@@ -21,9 +21,9 @@ threads that wait for each other on a busy machine cost more."""
 
 @embedder
 class TSNE(GraphSettings):
-    """t-SNE as openTSNE computes it.
+    """t-SNE with openTSNE's defaults.
 
-    The defaults are openTSNE's; the default learning rate is that of Belkina et al. (2019). Attraction uses
+    The default learning rate is that of Belkina et al. (2019). Attraction uses
     k = 3 * perplexity neighbours of each row. Repulsion is exact up to 4,000 rows and for maps of 3 dimensions, and
     computed by FFT interpolation otherwise. openTSNE approximates it by a Barnes-Hut tree below 10,000 rows.
 

@@ -537,7 +537,7 @@ def test_plan_that_does_not_fit_has_status_0(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "raydr.actors.capacity.this_machine", lambda: Capacity((Machine("small", 1, GIGABYTE // 4),))
+        "raydr.actors.capacity.this_machine", lambda: Capacity((Machine("small", 1, GIGABYTE // 8),))
     )
     assert status(["plan", str(tiny_file(tmp_path))]) == 0
     assert "small needs" in (printed := capsys.readouterr().out)

@@ -18,7 +18,7 @@ from raydr.geometry.points import Progress
 
 _INT32 = np.iinfo(np.int32)
 _FEW_EPOCHS = 10
-"""Up to so many epochs, edges are left out as if there were :data:`_THEN_AS` of them."""
+"""Up to this number of epochs, edges are left out as if there were :data:`_THEN_AS`."""
 _THEN_AS = 500
 
 
