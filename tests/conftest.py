@@ -41,8 +41,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two processes for all tests; for files that are named none beside this one, since two begin later."""
-    return 2 if config.args_source is pytest.Config.ArgsSource.TESTPATHS else 0
+    """Three processes for all tests, which often wait; for files that are named none, since more begin later."""
+    return 3 if config.args_source is pytest.Config.ArgsSource.TESTPATHS else 0
 
 
 MARKERS = {"cluster": "ray", "chromium": "browser", "data_dir": "data"}
