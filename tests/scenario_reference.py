@@ -147,7 +147,8 @@ def _default(field: FieldInfo) -> str:
     if isinstance(default, BaseModel):
         kind = kind_of(type(default))
         return f"`{{kind: {kind}}}`" if kind else ""
-    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    shown = str(default).lower() if isinstance(default, bool) else str(default)
+    return f"`{shown.replace('e-0', 'e-')}`"
 
 
 if __name__ == "__main__":
