@@ -96,7 +96,7 @@ def test_view_has_the_default_privacy_settings() -> None:
     assert (view.scaled, view.keyed, view.secure) == (False, False, False)
 
 
-def test_view_has_no_classes_by_default() -> None:
+def test_truth_has_no_classes_or_columns_by_default() -> None:
     truth = Truth(rows=ROWS, names=[], members=np.zeros(0, np.bool_), shown=np.arange(4))
     assert truth.classes.shape == (0,)
     assert truth.columns == ()

@@ -186,7 +186,7 @@ def hide_points(view: View) -> View:
     return View(transcript=hidden, sizes=view.sizes, embedding=view.embedding)
 
 
-def test_noisy_distances_are_damped_and_never_exact() -> None:
+def test_slightly_noisy_distances_beat_guessing_but_are_never_exact() -> None:
     rows, anchors = (
         100.0 * random(200, 30, 0),
         100.0 * random(31, 30, 1),
@@ -294,7 +294,7 @@ def test_distances_to_unknown_points_give_the_geometry() -> None:
     np.testing.assert_allclose(squared_distances(shape, shape), squared_distances(rows, rows), atol=1e-6)
 
 
-def test_known_records_recover_the_geometry_of_hidden_anchors() -> None:
+def test_known_records_recover_the_others_despite_hidden_anchors() -> None:
     rows, anchors = random(200, 4, 0), random(30, 4, 1)
     view = hide_points(anchored(rows, anchors))
     known = np.arange(5)
@@ -316,7 +316,7 @@ def test_clouds_of_clients_with_own_anchors_are_merged() -> None:
     )
 
 
-def test_attack_on_20000_features_needs_no_square_matrix() -> None:
+def test_rows_of_20000_features_are_recovered() -> None:
     draw = np.random.default_rng(0)
     mixing = draw.standard_normal((3, 20_000))
     public = (draw.gamma(1.0, 1.0, (60, 3)) * [4.0, 2.0, 1.0] @ mixing).astype(np.float32)
@@ -407,7 +407,7 @@ def test_recovered_records_fit_the_gradient_exactly(scale: float) -> None:
     np.testing.assert_allclose(found.parts[0][order], rows, rtol=0.0, atol=1e-3 * scale)
 
 
-def test_least_squares_starts_at_landmark_distance_with_exact_slope(
+def test_least_squares_starts_with_the_spread_of_landmarks_and_an_exact_slope(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Three fits of 8 records with 50 features each; landmarks are on one line."""

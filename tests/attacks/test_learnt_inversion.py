@@ -135,7 +135,7 @@ def test_simulated_posts_have_client_noise_and_are_repeatable() -> None:
     np.testing.assert_array_equal(imitated, posts.imitated(ROWS, view, 0))
 
 
-def test_clients_with_different_requests_are_separate_groups() -> None:
+def test_posts_include_the_places_of_a_published_map() -> None:
     view = view_of(cut(ROWS), DistanceRequest(ANCHORS))
     assert [len(posts.rows) for posts in per_record(view)] == [RECORDS]
     federated = replace(view, embedding=np.zeros((0, 2)))
@@ -214,7 +214,7 @@ def test_first_20_groups_of_clients_are_attacked() -> None:
     np.testing.assert_array_equal(found.estimate.rows, np.arange(sum(map(len, parts[:20]))))
 
 
-def test_no_posts_reveal_nothing() -> None:
+def test_attacks_do_not_apply_without_posts() -> None:
     view = replace(view_of(cut(ROWS)), embedding=np.zeros((0, 2)))
     for attack in (learnt_inversion, map_inversion, property_inference):
         with pytest.raises(NotApplicableError, match="nothing was posted about single records"):
@@ -260,7 +260,7 @@ def test_known_records_of_a_silent_client_are_not_used() -> None:
         list(learnt_inversion(view, few))
 
 
-def test_surroundings_are_invariant_to_isometries() -> None:
+def test_surroundings_are_ranks_of_distances_to_other_rows() -> None:
     found = _surroundings(ROWS, 0)
     apart = np.linalg.norm(ROWS[:, None] - ROWS, axis=2)
     numbers = np.column_stack(
@@ -307,7 +307,7 @@ def test_inner_part_without_known_directions_does_not_help() -> None:
     assert "inner part" not in found.knows
 
 
-def test_inner_part_needs_at_most_as_many_public_rows_as_records() -> None:
+def test_inner_part_helps_with_fewer_public_rows_than_records() -> None:
     """Half of 60 rows stand for a client of 80."""
     (found,) = learnt_inversion(anchored(within=True), Side(public=PUBLIC[:60]))
     assert "inner part" in found.knows

@@ -214,7 +214,7 @@ def test_members_at_the_threshold_are_not_found() -> None:
     assert reported.auc == (0.5 + 1 + 0 + 1) / 4  # of four pairs two are won, one is even, one is lost
 
 
-def test_candidates_of_one_class_are_no_test() -> None:
+def test_membership_needs_members_and_others() -> None:
     for members in (np.ones(4, np.bool_), np.zeros(4, np.bool_)):
         with pytest.raises(NotApplicableError, match="candidates are not of both kinds"):
             membership_of(np.arange(4.0), members)

@@ -354,7 +354,7 @@ def opened(member: Member, label: Label, rows: UInt8Array, sender: int) -> tuple
 # Refusals
 
 
-def test_contradictory_settings_are_refused() -> None:
+def test_contradictory_calls_are_refused() -> None:
     group, members = TEN, members_of(TEN)
     shared = {client: share(members[client], LABEL) for client in group.clients}
     everyone, first, vector = group.clients, group.clients[0], np.zeros(3, np.int64)
@@ -483,7 +483,7 @@ def test_client_refuses_a_sum_with_too_few_neighbours() -> None:
             reveal(member, LABEL, rows, left, gone)
 
 
-def test_client_refuses_unknown_and_too_few_keys() -> None:
+def test_client_refuses_unknown_clients_and_too_few_keys() -> None:
     members = members_of(TEN)
     rows = shares_for(TEN, 0, {client: share(members[client], LABEL) for client in TEN.clients})
     with pytest.raises(MaskingError, match="client 99 has shared, but is not in the group"):
@@ -682,7 +682,7 @@ def test_transcript_is_stable() -> None:
 
 
 @pytest.mark.slow
-def test_masked_sum_of_a_thousand_clients() -> None:
+def test_masked_sum_of_a_thousand_clients_equals_the_plain_sum() -> None:
     group = group_of(degrees(1000))
     vectors, gone = vectors_of(group, 1250), group.clients[::10]
     total = secure_sum(group, vectors, unshared=gone[:30], lost=gone[30:60], silent=gone[60:])

@@ -57,7 +57,7 @@ def test_nonces_differ_for_different_contents(one: UInt8Array, other: UInt8Array
     assert (nonce(seal(one, key, MINE)) == nonce(seal(other, key, MINE))) == same
 
 
-def test_nonce_reveals_nothing_without_the_key() -> None:
+def test_nonce_depends_on_the_key() -> None:
     content = numbers(1, 2, 3)
     assert nonce(seal(content, KEY, MINE)) != nonce(seal(content, KEY[::-1], MINE))
 

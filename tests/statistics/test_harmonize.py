@@ -152,7 +152,7 @@ def test_equals_neurocombat(apart: Float64Array, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_combat_keeps_classes(apart: Float64Array, kind: Kind) -> None:
+def test_differences_between_classes_are_kept(apart: Float64Array, kind: Kind) -> None:
     """Differences between classes stay, as in the oracle with indicators of all classes but the first."""
     random = np.random.default_rng(1)
     classes = random.integers(0, 3, len(SITES))
@@ -172,7 +172,7 @@ def test_bits_do_not_depend_on_packing(apart: Float64Array, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_combat_is_accurate_far_from_zero(apart: Float64Array, kind: Kind) -> None:
+def test_harmonizing_is_accurate_far_from_zero(apart: Float64Array, kind: Kind) -> None:
     """Only the digits that doubles lose at 1e8 are lost."""
     far = apart[:, :12] + 1e8
     held, _ = harmonized(federate(parts(far)), kind)
@@ -188,7 +188,7 @@ def test_float32_rows_stay_float32(apart: Float64Array, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_combat_does_not_depend_on_units(apart: Float64Array, kind: Kind) -> None:
+def test_harmonizing_does_not_depend_on_units(apart: Float64Array, kind: Kind) -> None:
     unit = np.logspace(-9, 9, 12)
     held, _ = harmonized(federate(parts(apart[:, :12] * unit)), kind)
     np.testing.assert_allclose(held / unit, harmonized(federate(parts(apart[:, :12])), kind)[0], atol=1e-9)
@@ -373,7 +373,7 @@ def test_deviations_stay_within_declared_ranges() -> None:
     assert seen[0] == Dispersion.ranges(away, 2)["variance"].largest[0] == 36.0
 
 
-def test_column_constant_within_sites_is_found_by_its_range(apart: Float64Array) -> None:
+def test_covariate_constant_within_sites_is_refused(apart: Float64Array) -> None:
     """Columns of zeros, or narrower than 10^-9 of the site distances; columns small everywhere are valid."""
     jitter = 0.01 * np.random.default_rng(5).normal(size=len(SITES))
     for kept in (np.zeros(len(SITES)), 1e9 * SITES + jitter):
@@ -426,7 +426,7 @@ def test_client_reports_constant_columns_if_it_has_two_rows() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_two_sites_one_with_two_rows(apart: Float64Array, kind: Kind) -> None:
+def test_two_sites_one_with_two_rows_equal_combat_of_the_pooled_rows(apart: Float64Array, kind: Kind) -> None:
     chosen = np.r_[:30, 30, 31]
     held, _ = harmonized(federate(parts(apart[chosen, :12], SITES[chosen])), kind)
     np.testing.assert_allclose(held, plain_combat(apart[chosen, :12], SITES[chosen], kind), atol=1e-9)
@@ -493,7 +493,7 @@ def test_empirical_bayes_needs_two_varying_columns(apart: Float64Array) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_preparation_survives_its_arrays(apart: Float64Array, kind: Kind) -> None:
+def test_preparation_is_restored_from_its_arrays(apart: Float64Array, kind: Kind) -> None:
     """Adjustments kept at sites are restored; without them only the common part is."""
     classes = np.random.default_rng(1).integers(0, 3, len(SITES))
     own = tuple(classes[site == SITES] for site in range(3))
@@ -560,7 +560,7 @@ def test_unsuitable_tables_are_refused(apart: Float64Array) -> None:
         harmonized(federate(parts(twice)), "center", Covariates((3, 4)))
 
 
-def test_harmonizing_many_columns_makes_no_copy() -> None:
+def test_harmonizing_many_columns_takes_the_memory_of_two_tables() -> None:
     rows = np.random.default_rng(0).normal(size=(120, 20_000)).astype(np.float32)
     sites = np.arange(120) % 3
     federation = federate(parts(rows, sites))
@@ -924,7 +924,7 @@ def test_audit_repeats_a_harmonized_run(tmp_path: Path, table: Path) -> None:
     assert status(["audit", str(folder), "--quiet", "--attack", "trilateration"]) == 0
 
 
-def test_bounds_are_of_the_harmonized_rows(tmp_path: Path, table: Path) -> None:
+def test_bounds_are_computed_for_a_harmonized_run(tmp_path: Path, table: Path) -> None:
     content = settings(table, harmonize="combat") | {"method": tiny()["method"]}
     folder = tiny_run(tmp_path / "run", **content)
     out = tmp_path / "bounds.json"

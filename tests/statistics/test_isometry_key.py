@@ -274,7 +274,7 @@ def test_client_without_keyed_anchors_sends_none() -> None:
     np.testing.assert_array_equal(disclose(client, DiscloseRequest(3, 5)).rows, client.reserve[:3])
 
 
-def test_client_only_messages_are_declared() -> None:
+def test_scaling_is_declared_as_sealed() -> None:
     blind = Blind(np.zeros((5, 5), np.int64), 0, (), 1)
     declared = Keyed.ranges(KeyRows(5, "none", blind, blind, np.zeros((0, 2), np.int64)), 9)["scaling"]
     assert declared.sealed
@@ -322,7 +322,7 @@ def test_padded_sum_is_unreadable_without_the_pads() -> None:
         opened(key_rows(federation, "standard", 0), Secret.drawn(), "", "standard")
 
 
-def test_constant_data_are_refused(tmp_path: Path) -> None:
+def test_constant_or_too_large_data_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RaydrError, match="Every feature is constant"):
         key_rows(federate([np.ones((3, 2)), np.ones((4, 2))]), "standard", 0)
     with pytest.raises(RaydrError, match="too large to be summed under pads"):
@@ -382,7 +382,7 @@ def test_settings_that_break_the_key_are_refused(sections: dict[str, Any], messa
     ],
     ids=lambda method: method["kind"],
 )
-def test_keyed_run_places_new_rows(tmp_path: Path, method: dict[str, Any]) -> None:
+def test_keyed_run_sends_only_keyed_rows_and_keeps_no_scaling(tmp_path: Path, method: dict[str, Any]) -> None:
     """No file of the run folder has the shift or factor of a feature."""
     content = tiny() | {"method": method, "privacy": {"isometry_key": True}}
     content["data"] = {"source": "iris", "scale": "standard"}

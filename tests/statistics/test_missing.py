@@ -415,7 +415,7 @@ def test_audit_repeats_a_run_with_missing_values(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("by", FILLINGS)
-def test_heart_disease_by_hospital(tmp_path: Path, by: Filling, heart_disease: Path) -> None:
+def test_heart_disease_has_1759_values_filled_in(tmp_path: Path, by: Filling, heart_disease: Path) -> None:
     folder = tiny_run(
         tmp_path / "run",
         data={"path": str(heart_disease), "label": "disease", "missing": by, "scale": "standard"},

@@ -157,7 +157,7 @@ def test_scaling_works_across_blocks() -> None:
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_scaling_copies_the_partition(scale: Scale) -> None:
+def test_scaling_does_not_change_the_input_rows(scale: Scale) -> None:
     """The input rows are not changed: the evaluation needs them."""
     rows = np.random.default_rng(2).normal(size=(20, 3))
     before = rows.copy()
@@ -203,7 +203,7 @@ def test_blocks_have_a_million_values_and_at_least_one_row(rows: int, columns: i
     assert max(sizes) == max(1, 2**20 // columns)
 
 
-def test_scaling_survives_its_arrays() -> None:
+def test_scaling_is_restored_from_its_arrays() -> None:
     arrays = {"shift": np.zeros(2), "factor": np.ones(2), "axes": np.ones((2, 2))}
     assert Scaling.of(arrays, "unit").unit
     assert Scaling.of(arrays, "none").fill is None

@@ -44,7 +44,7 @@ def test_packing_has_an_inverse() -> None:
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e8])
-def test_axes_do_not_depend_on_the_centre(offset: float) -> None:
+def test_axes_equal_those_of_rows_around_their_mean(offset: float) -> None:
     random = np.random.default_rng(1)
     rows = np.round(random.normal(size=(300, 6)) * 0.6 ** np.arange(6) * 2**12) / 2**12
     centre = offset + np.array([0.5, -0.25, 0, 0, 0.125, 0])
@@ -123,7 +123,7 @@ def test_bounds_are_the_sensitivity_plus_a_billionth() -> None:
     assert 1.0 < float(np.max(largest)) < 1.0 + 3e-9
 
 
-def test_client_with_one_or_no_row() -> None:
+def test_moments_of_one_row_or_none() -> None:
     row = np.array([[0.5, -0.25]])
     np.testing.assert_array_equal(moments_of(row, np.zeros(2), 1.0), [0.5, -0.25, 0.25, -0.125, 0.0625])
     np.testing.assert_array_equal(moments_of(row[:0], np.zeros(2), 1.0), np.zeros(5))
