@@ -10,8 +10,8 @@ import numpy as np
 Packing = Literal["auto", "per-client"] | int
 
 ACTOR_BYTES = 100 * 2**20
-"""Memory of a client actor without rows. The interpreter, numpy and Ray's library take 80 MiB after the start (151 MiB
-resident, of which half is shared with other actors); the rest is working memory.
+"""Memory of a client actor without rows. The interpreter, numpy and Ray's library take 80 MiB after the start: 151 MiB
+are resident, half of it shared with other actors. The rest is working memory.
 """
 
 ACTORS_PER_CORE = 16

@@ -39,8 +39,8 @@ def run(
     ScenarioError, DataError, OutputError
         If the scenario, its data or its folder cannot be used.
     RunError
-        If the run started and failed. A folder remains only if it has a checkpoint or a charged release, with a name
-        that says incomplete; or if only the picture or the report is missing, with its final name.
+        If the run started and failed. A folder remains in two cases. If it has a checkpoint or a charged release, its
+        name says incomplete. If only the picture or the report is missing, it has its final name.
     """
     if table is not None and scenario.audit is not None:
         raise ScenarioError(

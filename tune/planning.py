@@ -36,8 +36,8 @@ class SweepPlan:
     ----------
     name : str
     points, trials, at_once : int
-        Totals, and the number of trials that run at once, by cores and by the memory that a trial asks for; 0 if not
-        even one fits.
+        Totals, and the number of trials that run at once, by cores and by the memory that a trial asks for. It is 0 if
+        none fits.
     memory_bytes : int
         Memory of the largest trial's processes together.
     room_bytes : int

@@ -99,10 +99,13 @@ def digest_of_run(run: Path) -> str:
 def measures_of(run: Path) -> dict[str, float]:
     """Return the metrics and costs of a run by name, without missing ones.
 
-    They are ``federated.METRIC`` and ``central.METRIC``; bytes up, bytes down, and bytes up per record without
-    protection; ``epsilon`` of the whole run, missing if infinite, and ``epsilon_accounted``; for an audited run
-    ``leakage``, ``exact`` and ``membership_auc`` (:class:`raydr.attacks.verdicts.Audit`); the number of rounds and the
-    last objective; seconds of all stages; and the memory of the largest process.
+    They are:
+
+    - ``federated.METRIC`` and ``central.METRIC``.
+    - Bytes up, bytes down, and bytes up per record without protection.
+    - ``epsilon`` of the whole run, missing if infinite, and ``epsilon_accounted``.
+    - ``leakage``, ``exact`` and ``membership_auc`` of an audited run (:class:`raydr.attacks.verdicts.Audit`).
+    - The number of rounds, the last objective, seconds of all stages, and the memory of the largest process.
     """
     metrics, cost, ran = (
         _json(run, name) for name in (records.METRICS, records.PRIVACY, records.ENVIRONMENT)

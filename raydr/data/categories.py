@@ -82,9 +82,9 @@ def kind_of_texts(counts: Mapping[str, int]) -> Kind:
     """Return what a column of text holds, by the number of rows with each of its values.
 
     A column with more than one value for every two rows is an identity, at any number of rows. On average,
-    fewer than two rows share a value, so no value describes a group. If half of the values read as numbers,
-    it is a column of numbers with some cells to correct, or, with many values and less than nine of ten rows with
-    numbers, a mixture. Few values that repeat are words, such as the cylinders 4, 6, 8 and rotary.
+    fewer than two rows share a value, so no value describes a group. If half of the values read as numbers, it is a
+    column of numbers with some cells to correct. With many values and less than nine of ten rows with numbers, it is a
+    mixture. Few values that repeat are words, such as the cylinders 4, 6, 8 and rotary.
 
     Examples
     --------

@@ -121,8 +121,8 @@ def _holds_numbers(values: Sequence[str]) -> bool:
 def looks_like_row(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Return whether the names are a row: numbers, wherever the rows below have numbers.
 
-    Years and a count such as 0, 1, 2, ... (the default of pandas) are names. Next to names of text, so are numbers
-    that increase, such as the wavelengths of a spectrum, unless a column below has the text of its name.
+    Years and a count such as 0, 1, 2, ... (the default of pandas) are names. So are numbers that increase next to names
+    of text, such as the wavelengths of a spectrum. They are not if a column below has the text of its name.
     """
     numbers = {
         column: name

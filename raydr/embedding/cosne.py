@@ -22,8 +22,8 @@ BALL_RADIUS = 1.0 - 1e-5
 EXACT_ROWS = 5000
 """Up to this number of rows every pair repels, which then takes a minute on one core; with more rows, random pairs."""
 _SAMPLES = 256
-"""Random rows that repel each row per iteration. On a tree of 3,000 rows the divergence reaches 0.75 with
-100, 0.69 with 256 and 0.65 with all; on one of 9,841 rows 1.10 with 256 and 1.09 with 512."""
+"""Random rows that repel each row per iteration. On a tree of 3,000 rows the divergence reaches 0.75 with 100, 0.69
+with 256 and 0.65 with all. On one of 9,841 rows it reaches 1.10 with 256 and 1.09 with 512."""
 _LONGEST_STEP = 5.0
 """Longest step of a row, in units of gamma (openTSNE has the same limit in its own units)."""
 

@@ -31,9 +31,9 @@ _SPECTRAL_COMPONENTS = 100
 class PHATE(GraphSettings):
     """PHATE as the phate package computes it; needs the extra raydr[phate].
 
-    PHATE (Moon et al., Nature Biotechnology 2019; the defaults are the package's) applies metric
-    multidimensional scaling to distances between log-probabilities of a diffusion over the neighbour graph.
-    The package is licensed under the GPL, version 2.
+    PHATE (Moon et al., Nature Biotechnology 2019) diffuses over the neighbour graph. It applies metric multidimensional
+    scaling to distances between the log-probabilities. The defaults are the package's. The package is licensed under
+    the GPL, version 2.
 
     Beyond ``landmarks`` rows, memory is landmarks^2 + rows * neighbours. On 5,000 rows of MNIST, smacof takes
     27 s and sgd 16 s, for a trustworthiness of 0.866 and 0.857.

@@ -1,7 +1,11 @@
 """The process of a command: signals, exit status and error messages.
 
-Exit status: 0 if the run is complete; 2 if the command line, scenario, data or folder cannot be used; 3 if the run
-failed or standard output did not accept a result; 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
+Exit status:
+
+- 0 if the run is complete.
+- 2 if the command line, scenario, data or folder cannot be used.
+- 3 if the run failed, or standard output did not accept a result.
+- 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
 """
 
 from __future__ import annotations

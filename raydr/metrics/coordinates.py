@@ -1,9 +1,8 @@
 r"""Metrics of recovered coordinates against the true rows, up to an isometry (P3, A.11).
 
-Distances determine coordinates only up to a rotation or reflection and a shift. So both tables are centred,
-and the recovered one is rotated onto the true one first (:mod:`raydr.geometry.procrustes`): :math:`\hat X`
-are the centred recovered coordinates (rows, rank), X the centred rows (rows, features), and R brings
-:math:`\hat X R` nearest to X.
+Distances determine coordinates only up to a rotation or reflection and a shift. So both tables are centred, and the
+recovered one is rotated onto the true one first (:mod:`raydr.geometry.procrustes`). :math:`\hat X` are the centred
+recovered coordinates (rows, rank), and X the centred rows (rows, features). R brings :math:`\hat X R` nearest to X.
 
 But the anchors are known, and they define a frame in the data's own coordinates. A.11 compares the tables in
 that frame without alignment. The two metrics whose names begin with ``anchored`` do the same. They measure

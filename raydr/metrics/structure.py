@@ -49,10 +49,9 @@ def steadiness(examination: Examination) -> float:
     0 to 1, 1 without a false group.
 
     If there are more than `SAMPLED_ROWS` (`Evidence.grouped`) rows, it uses a seeded sample of that size,
-    stratified by class if the rows have labels. With larger samples, steadiness falls and cohesiveness rises:
-    one map of MNIST's 10,000 test rows has 0.757 and 0.799 on 2,000 of them, 0.722 and 0.850 on 5,000, 0.709
-    and 0.875 on all. Rows that are equally near in the data are neighbours in the order that they have in the
-    map (`raydr.metrics.ties`).
+    stratified by class if the rows have labels. With larger samples, steadiness falls and cohesiveness rises. One map
+    of MNIST's 10,000 test rows has 0.757 and 0.799 on 2,000 of them, 0.722 and 0.850 on 5,000, 0.709 and 0.875 on all.
+    Rows that are equally near in the data are neighbours in the order that they have in the map (`raydr.metrics.ties`).
     """
     return examination.once(_structure).steadiness
 

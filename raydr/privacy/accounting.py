@@ -35,8 +35,12 @@ if TYPE_CHECKING:
     from raydr.privacy.mechanism import Mechanism, Relation, Unit
 
 Adversary = Literal["server", "client", "colluders", "outsider"]
-"""The observer: the server; one client, which knows its own share of the noise; the server together with all clients
-that may collude; or an outsider, who sees sums and results computed from them.
+"""The observer:
+
+- The server.
+- One client, which knows its own share of the noise.
+- The server together with all clients that may collude.
+- An outsider, who sees sums and results computed from them.
 """
 
 ADVERSARIES: tuple[Adversary, ...] = get_args(Adversary)

@@ -1,13 +1,13 @@
 """Statistics for canaries: lower bounds on epsilon from measured noise.
 
-A canary moves Gaussian releases by a shift that is computed without noise, and is therefore known exactly. The size of
+A canary moves Gaussian releases by a shift. The shift is computed without noise, so it is known exactly. The size of
 the noise is measured. The sum of squares of ``count`` normal values with deviation s follows s^2 times a chi-squared
 distribution, so
 
     s <= sqrt(sum of squares / quantile(1 - confidence; count))
 
 holds in all but ``1 - confidence`` of the audits. The shift divided by this bound on the deviation is a lower bound on
-mu, and mu gives an epsilon at delta (Dong, Roth & Su 2022; Balle & Wang 2018).
+mu. With delta, mu gives an epsilon (Dong, Roth & Su 2022; Balle & Wang 2018).
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@ to exp(-i^2 / 2 s^2). It is sampled in the way that Karney (2016) samples normal
 proportional to exp(-k^2 / 2) and j uniform below s. Accept it with probability exp(-x (2 k + x) / 2), x = j / s.
 Doubles decide only if their rounding cannot matter; closer cases are decided with 50 decimal digits.
 
-In total variation, a number is within 2^-60 of the discrete Gaussian: k comes from a table of 64 bits, cut off where
-2^-72 is left, and acceptance uses 64 bits. The distance to a Gaussian that is rounded to integers is less than 1 / (4
-s^2). The distance of a sum of several to that of their joint deviation is less than 10 exp(-pi^2 s^2) each (Kairouz,
-Liu & Steinke 2021, arXiv 2102.06387, theorem 1). At s = 2^40 these are 2^-82 and practically 0. numpy's normal
-numbers, rounded to a grid with as many steps, are 2^-18 to 2^-15 away.
+In total variation, a number is within 2^-60 of the discrete Gaussian. The table for k has 64 bits and is cut off where
+2^-72 is left; acceptance uses 64 bits. The distance to a Gaussian that is rounded to integers is less than 1 / (4 s^2).
+The distance of a sum of several to that of their joint deviation is less than 10 exp(-pi^2 s^2) each (Kairouz, Liu &
+Steinke 2021, arXiv 2102.06387, theorem 1). At s = 2^40 these are 2^-82 and practically 0. numpy's normal numbers,
+rounded to a grid with as many steps, are 2^-18 to 2^-15 away.
 """
 
 from __future__ import annotations

@@ -79,8 +79,8 @@ KEPT: Mapping[str, str] = {
 SWEEP, SWEEP_REPORT, FRONTIER = "sweep.yaml", "sweep.html", "frontier.png"
 """The sweep file, which marks a sweep folder; its page; and a picture of utility against leakage of audited runs."""
 TRIALS, POINTS, PARETO = "trials.parquet", "points.parquet", "pareto.parquet"
-"""Tables of a sweep: a row per trial, by point and repeat; a row per point, with means and standard deviations over
-finished repeats; and the points on the Pareto front of the sweep's objectives."""
+"""Tables of a sweep. The first has a row per trial, by point and repeat. The second has a row per point, with means and
+standard deviations over finished repeats. The third has the points on the Pareto front of the sweep's objectives."""
 
 PRIVATE = (FINGERPRINTS, SITES, TRIALS)
 """Files that only their owner can read (mode 0600); other modes follow the umask: docs/security.md."""

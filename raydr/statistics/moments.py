@@ -278,8 +278,8 @@ def median_squared_distance(federation: Federation, spread: Spread) -> float:
 
     No party sees pairs of rows of different clients. So made-up rows stand for the second row of each pair: Gaussian,
     with the mean and the deviations of the data. The estimate is within a few percent for many features (MNIST 0.99 of
-    the median, digits 1.03). It is up to about three times the median for few, dependent and heavy-tailed features
-    (unscaled wine 1.2, breast cancer 2.5, at worst of 20 seeds 1.5 and 3.0). This is enough for a kernel's bandwidth.
+    the median, digits 1.03). For few, dependent and heavy-tailed features it is up to about three times the median
+    (unscaled wine 1.2, breast cancer 2.5; the worst of 20 seeds 1.5 and 3.0). This is enough for a kernel's bandwidth.
 
     Returns
     -------

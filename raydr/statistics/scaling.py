@@ -169,8 +169,8 @@ def column_width(width: Float64Array, scale: Scale, words: WordColumns) -> Float
 
     Under ``standard``, ``width`` is the standard deviation. The words of a column share
     :math:`(\sum_w \sigma_w^2)^{1/2}`, so that the column has variance 1, as a column of numbers. Under ``minmax``,
-    ``width`` is the range. It is multiplied by :math:`\sqrt 2`, so that two different words have distance 1, as the
-    least and the largest number (the contribution of a column to Gower's distance, squared).
+    ``width`` is the range. It is multiplied by :math:`\sqrt 2`, so that two different words have distance 1, like the
+    least and the largest number. This is the squared contribution of a column to Gower's distance.
 
     >>> column_width(np.array([3.0, 0.3, 0.4]), "standard", [(1, 3)]).tolist()
     [3.0, 0.5, 0.5]

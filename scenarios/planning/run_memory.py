@@ -32,8 +32,8 @@ TORCH = 220 * MEGABYTE
 LIGHT_METRICS = frozenset({"npa", "trustworthiness", "continuity", "distance_error", "f_score"})
 """Metrics that need neither scikit-learn nor blocks of distances, for any number of neighbours."""
 BYTES_OF_A_NEIGHBOUR, BYTES_IN_TSNE = 70, 30
-"""Bytes for each neighbour of a row, in the graph and in the embedder; the second for t-SNE, where 25 were measured
-with a million rows."""
+"""Bytes for each neighbour of a row, in the graph and in the embedder. The second is for t-SNE, where 25 were
+measured with a million rows."""
 SAMPLED_ROWS = 2_000
 """Rows among which metrics search for groups with four float64 matrices of all pairs."""
 OF_A_SAMPLE = 20

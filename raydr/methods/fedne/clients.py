@@ -380,9 +380,9 @@ def objective_of(clients: Sequence[Client], requests: Sequence[TrainRequest]) ->
     """Return the objective: repulsion by own rows, and by the field, by networks (10) or by nothing else.
 
     Own rows repel each other where they are now, weighted by their share of all rows. The field minus this share
-    represents the other clients' rows, where they were when the round began. The field counts twice: among pooled rows
-    (P2 (1)) a pair repels whichever of the two is drawn as the other's negative, and moves at both ends each time. A
-    field moves the head alone.
+    represents the other clients' rows, where they were when the round began. The field counts twice. Among pooled rows
+    (P2 (1)) either row of a pair may be drawn as the other's negative, and each time both rows move. A field moves the
+    head alone.
     """
     from raydr.methods.fedne.field import Grid, as_field, interpolated
     from raydr.methods.fedne.networks import together

@@ -66,8 +66,8 @@ def moments_part(settings: AveragedEncoder) -> float:
 def update_sensitivity(federation: Federation, settings: AveragedEncoder, noise: Mechanism) -> float:
     """Return how far one record, or client, can move the quantity that noise on updates is added to.
 
-    This is a client's mean, and the bound is that of the client with the fewest rows; or, with noise in
-    shares, the sum over all rows.
+    This is a client's mean, and the bound is that of the client with the fewest rows. With noise in shares, it is the
+    sum over all rows.
     """
     clip = (2.0 if noise.relation == "replace-one" else 1.0) * (noise.cut or math.inf)
     if noise.protects == "client":

@@ -19,10 +19,10 @@ and its rows would drive each other apart. The others' field counts twice, becau
 (`clients`).
 
 *Drift.* Each client's batches pull the encoder towards its own classes, and the mean of the clients' results
-does not minimise their mean loss. Control variates (SCAFFOLD, Karimireddy et al. 2020) correct this: client i
-adds c - c_i to every gradient, where c_i is its mean gradient of the last round and c the mean of all. The
-server sees c alone; c_i travels sealed (`raydr.privacy.sealing`), because clients keep nothing between
-rounds. docs/fedne.md has the gain of both.
+does not minimise their mean loss. Control variates (SCAFFOLD, Karimireddy et al. 2020) correct this. Client i
+adds c - c_i to every gradient: c_i is its mean gradient of the last round, and c the mean of all. The server
+sees c alone; c_i travels sealed (`raydr.privacy.sealing`), because clients keep nothing between rounds.
+docs/fedne.md has the gain of both.
 """
 
 from __future__ import annotations

@@ -37,9 +37,9 @@ class Objective:
     negatives : float
         Weight b of repulsion relative to attraction.
     own_share : (clients,) float32 or None
-        Weight of the repulsion among a batch's own rows: 1 without a surrogate, |D_m| / |D| with surrogates
-        of the other clients (10); None if a surrogate represents all clients and the batch's rows do not
-        repel each other.
+        Weight of the repulsion among a batch's own rows: 1 without a surrogate, |D_m| / |D| with surrogates of the
+        other clients (10). None if a surrogate represents all clients, so that the batch's rows do not repel each
+        other.
     surrogate : Surrogate or None
         Repulsion by unseen rows.
     proximity : float

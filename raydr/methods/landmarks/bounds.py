@@ -1,8 +1,8 @@
 """Theorems of P1 on landmarks: each as printed and, if that is false, corrected.
 
-:mod:`raydr.methods.landmarks.measured` computes the bounded quantities. The kernel is ``k(x, y) = exp(-gamma
-|x - y|^2)``; records are rows (columns in the paper); K_XY is the kernel matrix between X and Y. "MMD" is the
-squared MMD of (9), an unbiased estimate that can be negative. Summary:
+:mod:`raydr.methods.landmarks.measured` computes the bounded quantities. The kernel is ``k(x, y) = exp(-gamma |x -
+y|^2)``. Records are rows (columns in the paper). K_XY is the kernel matrix between X and Y. "MMD" is the squared MMD of
+(9), an unbiased estimate that can be negative. Summary:
 
 ========== ============================================================================================================
 Lemma 1    false as printed: sqrt(2) too small (:func:`lemma_1_printed`), and one printing of xi is too small as well
@@ -95,10 +95,10 @@ def theorem_1(
 ) -> float:
     """Return Theorem 1 (17) as printed: mean squared Frobenius norm of a step of Algorithm 1, a squared distance.
 
-    For Q = 1 it is true, but :func:`descent` is tighter: no second term, and half of the first. For Q > 1 the
-    second term is divided by ``1 - 3 (Q - 1)^2 (rho_L + max L_p^2 / L^2)``, which is at most -5, because both
-    ratios are at least 1. The proof divides an inequality by this negative number. The printed bound can be
-    negative, but the quantity that it bounds cannot.
+    For Q = 1 it is true, but :func:`descent` is tighter: no second term, and half of the first. For Q > 1 the second
+    term is divided by ``1 - 3 (Q - 1)^2 (rho_L + max L_p^2 / L^2)``. It is at most -5, because both ratios are at least
+    1. The proof divides an inequality by this negative number. The printed bound can be negative, but the quantity that
+    it bounds cannot.
 
     Parameters
     ----------
@@ -183,8 +183,8 @@ def theorem_5(rows: Float64Array, landmarks: Float64Array, gamma: float, rank: i
     """Return Theorem 5 as printed: error of ``C W_k^+ C^T`` against K_XX, where ``C = K_XY`` and ``W = K_YY``.
 
     ``Cond(K_a) (|MMD| / (n_x + n_y) + 1) + 2 n_x``, and with ``sqrt(n_x + n_y - k)`` before Cond and ``2 k^(1/4) n_x
-    sqrt(1 + n_y / n_x)`` after it; K_a is the kernel of landmarks and rows together. It is true, but vacuous: ``0 <= C
-    W_k^+ C^T <= K_XX`` as quadratic forms, so the error is at most that of an estimate of zero, n_x. The printed bound
+    sqrt(1 + n_y / n_x)`` after it. K_a is the kernel of landmarks and rows together. The theorem is true, but vacuous:
+    ``0 <= C W_k^+ C^T <= K_XX`` as quadratic forms, so the error is at most that of an estimate of zero, n_x. The bound
     exceeds 2 n_x. The proof treats MMD as ``1' K_a 1`` with signs, but the terms of MMD are means, not sums. The bound
     holds anyway, because the smallest eigenvalue of K_a is at most 1, the mean of all. So MMD could be left out, and
     the theorem is not a reason to lower it. The proof also loses a 2 before n_y / n_x. :func:`certificate` is a useful

@@ -5,8 +5,8 @@ are
 
     z(x) = sqrt(2 / D) [cos(w_1 . x), ..., cos(w_D/2 . x), sin(w_1 . x), ..., sin(w_D/2 . x)]
 
-They have norm 1, and E z(x) . z(y) = exp(-gamma |x - y|^2). So in the objective (9) of P1 between rows X and landmarks
-Y, X occurs only as the mean of z over its rows, the mean embedding.
+They have norm 1, and E z(x) . z(y) = exp(-gamma |x - y|^2). The objective (9) of P1 compares rows X and landmarks Y. X
+occurs in it only as the mean of z over its rows, the mean embedding.
 
 Frequencies are orthogonal within blocks of as many as there are dimensions (Yu et al. 2016), which keeps the
 distribution of each. With 500 landmarks learnt on 10,000 rows of MNIST by 4,096 features, the final objective is

@@ -6,10 +6,9 @@ Distances to such landmarks are coordinates: with c the centre, s the step and q
 
 so trilateration recovers exactly the rows' projections onto the frame. Any landmarks give the projection onto
 their affine hull (:mod:`raydr.geometry.trilateration`), so the hull is the choice. The hull of the first
-principal axes keeps most of the rows' variance. Share of the true ten neighbours that are kept, on 40,000
-rows of MNIST at 10 clients: 0.996 with 500 principal directions, 0.888 with 500 random ones, 0.975 with 500
-landmarks learnt in fifty rounds (P1, Algorithm 1). The messages before the distances have 30, 5 and 3,145 MB;
-principal landmarks take 1.1 s, learnt ones 29 s.
+principal axes keeps most of the rows' variance. On 40,000 rows of MNIST at 10 clients, 500 principal directions keep
+0.996 of the true ten neighbours. 500 random ones keep 0.888, and 500 landmarks learnt in fifty rounds (P1, Algorithm 1)
+keep 0.975. The messages before the distances have 30, 5 and 3,145 MB; principal landmarks take 1.1 s, learnt ones 29 s.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class Step(
     Attributes
     ----------
     direction : (landmarks, features) float64
-        A gradient, or the change of the client's landmarks divided by the step; without the gradient of K_yy
-        at the landmarks received, which the server knows and adds.
+        A gradient, or the change of the client's landmarks divided by the step. The gradient of K_yy at the landmarks
+        received is left out: the server knows it and adds it.
     objective : float
         K_xy part of the client's objective (9) at the landmarks received.
     """
@@ -113,11 +113,11 @@ def step_sensitivity(
 ) -> float:
     """Return how far one record, present or absent, moves its client's upload, in L2.
 
-    For Q = 1 this is :func:`gradient_sensitivity`, d. Two clients that differ in one record diverge by step *
-    d in the first local step. Each further step adds as much, and multiplies their distance by at most 1 +
-    step * L, with L the Lipschitz constant of the whole gradient. After t steps their distance is e_t; the
-    last gradients differ by d + L e_(Q-1), and the mean directions by e_Q / step. With step * L = 1, these
-    are 2^(Q-1) d and (2^Q - 1) d. No bound is more than twice the largest norm of an upload.
+    For Q = 1 this is :func:`gradient_sensitivity`, d. Two clients that differ in one record diverge by step * d in the
+    first local step. Each further step adds as much, and multiplies their distance by at most 1 + step * L. Here L is
+    the Lipschitz constant of the whole gradient. After t steps their distance is e_t; the last gradients differ by
+    d + L e_(Q-1), and the mean directions by e_Q / step. With step * L = 1, these are 2^(Q-1) d and (2^Q - 1) d. No
+    bound is more than twice the largest norm of an upload.
     """
     one = gradient_sensitivity(rows, landmarks, gamma)
     lipschitz = lipschitz_constant(landmarks, gamma)

@@ -18,9 +18,8 @@ MOST_SUMS = 1024
 random-sign sums."""
 _LOST, _SHRUNK = 3.0, 0.5
 """In deviations of the noise: variances below the first count as zero, and covariances are shrunk by the
-second. *Measured*, MNIST, epsilon 1, 0.2 of the budget: 20 axes keep 0.970 of what the exact ones keep
-without either, 0.978 without features of lost variance, 0.979 with both; at epsilon 0.5 it is 0.899, 0.932
-and 0.942."""
+second. *Measured*, MNIST, epsilon 1, 0.2 of the budget: 20 axes keep 0.970 of what the exact ones keep without either,
+0.978 without features of lost variance, 0.979 with both. At epsilon 0.5 it is 0.899, 0.932 and 0.942."""
 _LEAST_VARIANCE = 1e-6
 
 

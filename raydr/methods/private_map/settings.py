@@ -25,9 +25,8 @@ CELL_SENSITIVITY: Mapping[Relation, float] = {
     "zero-out": math.sqrt(1.0 + COUNT_WEIGHT**2) * _ROUNDING,
     "replace-one": 2.0 * _ROUNDING,
 }
-"""One record adds a residual of norm at most 1 and one count to a single cell. Two records in one cell have
-the same count, and residuals up to 2 apart; in two cells they are sqrt(2 (1 + COUNT_WEIGHT^2)) apart, which
-is less."""
+"""One record adds a residual of norm at most 1 and one count to a single cell. Two records in one cell have the same
+count, and residuals up to 2 apart. In two cells they are sqrt(2 (1 + COUNT_WEIGHT^2)) apart, which is less."""
 FIRST_SENSITIVITY: Mapping[Relation, float] = {
     "zero-out": math.sqrt(2.0) * _ROUNDING,
     "replace-one": 2.0 * _ROUNDING,
@@ -42,9 +41,8 @@ SCATTER_SENSITIVITY: Mapping[Relation, float] = {
 matrices are at most sqrt(2) apart, because their inner product (x . y)^2 is not negative."""
 
 FIRST_SHARE, SCATTER_SHARE = 0.04, 0.12
-"""Parts of the budget for mean and scatter. *Measured*, MNIST, 60,000 rows, epsilon 1: 20 axes from 0.2 of
-the budget keep 0.978 of the variance that the exact ones keep, from 0.3 of it 0.984; the cells gain more from
-the rest."""
+"""Parts of the budget for mean and scatter. *Measured*, MNIST, 60,000 rows, epsilon 1: 20 axes from 0.2 of the budget
+keep 0.978 of the variance that the exact ones keep, from 0.3 of it 0.984. The cells gain more from the rest."""
 
 _ROWS_OF_A_CELL = 7.0
 """Rows that a cell needs, in noise multipliers of a round: the noise of its centre is then half of its own width."""

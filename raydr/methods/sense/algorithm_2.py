@@ -1,7 +1,7 @@
 r"""P3's algorithm 2 to the letter: (9) to (11) with dense matrices over all anchors and all clients' rows.
 
-Omega is the set of observed pairs of P3, table 6: a row and an anchor that its client sees and, in the
-multisite regimes, two rows of one client. Over the K anchors and N rows, in that order,
+Omega is the set of observed pairs of P3, table 6. A pair is a row and an anchor that its client sees, or in the
+multisite regimes two rows of one client. Over the K anchors and N rows, in that order,
 
 .. math:: X_{NA} \leftarrow V_{NN}^\dagger (B_{NN} X_{NA} + B_{AN}^T X_A - V_{AN}^T X_A)
 

@@ -47,9 +47,8 @@ LEAST_RANK, SETTLED_RANK = 0.6, 0.9
 """Shares of random rotations that must do worse than a candidate, for few open dimensions.
 
 The first is in the mean over both halves of the others, to accept it. The second is in each half, to call it
-settled. Requiring 0.9 in
-each half to accept loses more than it saves if sites differ much (three sources of cells: F-score 0.973;
-0.987 with 0.6 in the mean)."""
+settled. If sites differ much, requiring 0.9 in each half to accept loses more than it saves. For three sources of cells
+the F-score is 0.973, and 0.987 with 0.6 in the mean."""
 DRAWN = 60
 """Number of random rotations for that."""
 OPERATIONS_OF_PAIR, OPERATIONS_OF_COLUMN = 40.0, 6e5

@@ -41,8 +41,8 @@ class AnchorDistances(
     squared : (rows, anchors) float64
         Squared distances to the anchors, F of P3 (8).
     inside : (rows, width) float64
-        With ``squared``, equivalent to all distances between the client's rows, G of P3 (8): a factor of the
-        Gram matrix of what the anchors do not span. No columns in the pointwise regimes.
+        A factor of the Gram matrix of what the anchors do not span. With ``squared`` it is equivalent to all distances
+        between the client's rows, G of P3 (8). No columns in the pointwise regimes.
     noise : float
         Deviation of the noise in both, in units of a record's mean distance, as declared by the client; 0 for
         none.

@@ -1,9 +1,9 @@
 r"""Hyperbolic trilateration: points of the hyperboloid from their squared distances to known anchors.
 
 (14) is linear in the row x: :math:`x \circ a_j = \cosh(\sqrt\kappa\, d_j)` (L-HYDRA, Keller-Ressel & Nargang
-2022). Relative to the anchors' centre, a row is (1 + T, p, n): p in the space directions that the anchors
-span, n in their complement, which is space-like and so equivalent to Euclidean space. With the anchors at
-(t_j, q_j, 0),
+2022). Relative to the anchors' centre, a row is (1 + T, p, n). p is in the space directions that the anchors span, and
+n in their complement. The complement is space-like and so equivalent to Euclidean space. With the anchors at (t_j, q_j,
+0),
 
     T t_j - p . q_j = cosh(sqrt(kappa) d_j) - t_j                    one linear solve gives T and p,
     |n|^2 = T (2 + T) - |p|^2                                        being on the hyperboloid gives |n|.
@@ -12,11 +12,11 @@ With d + 1 anchors in general position there is no n, and rows are exact. Fewer 
 n open; the inner products of a client's own rows (`raydr.methods.sense.frames.residual_factor`) fix it within
 the client.
 
-A direct solution of these equations loses digits: with anchors at radius 0.01 and 20, the anchors' Gram
-matrix gives an f_score of 0.36, and least squares errors of 1e-4 between neighbours; here the errors are
-1e-11. Three things keep the digits: the frame at the anchors' centre, T and cosh - 1 instead of cosh, and
-division of each equation by t_j, to which its rounding is proportional. Gauss-Newton on the distances then
-refines the rows whose stress exceeds rounding: with noise, all of them.
+A direct solution of these equations loses digits. With anchors at radius 0.01 and 20, the anchors' Gram matrix gives an
+f_score of 0.36. Least squares gives errors of 1e-4 between neighbours; here they are 1e-11. Three things keep the
+digits: the frame at the anchors' centre, T and cosh - 1 instead of cosh, and division of each equation by t_j, to which
+its rounding is proportional. Gauss-Newton on the distances then refines the rows whose stress exceeds rounding: with
+noise, all of them.
 """
 
 from __future__ import annotations
@@ -193,10 +193,10 @@ def lorentz_frame(anchors: Float64Array, curvature: float = 1.0, noise: float = 
     """Prepare hyperbolic trilateration against anchors.
 
     Anchors may be fewer than d + 1, or lie in a subspace. A direction counts as spanned if the anchors' Klein
-    coordinates have a large enough singular value s in it. The error of s, a = ``noise`` + 2e-16 times the
-    farthest anchor, moves a row by a / s of its time coordinate; leaving the direction out costs about s. So
-    directions with s^2 <= 10 a are cut, and the rows' parts in them become part of n. The result is the same
-    as for anchors that lie exactly in the rest.
+    coordinates have a large enough singular value s in it. The error of s is a = ``noise`` + 2e-16 times the farthest
+    anchor. It moves a row by a / s of its time coordinate; leaving the direction out costs about s. So directions with
+    s^2 <= 10 a are cut, and the rows' parts in them become part of n. The result is the same as for anchors that lie
+    exactly in the rest.
 
     Parameters
     ----------

@@ -22,9 +22,8 @@ centre is off the anchors' span, and rows scatter around it. From 0.3 to 0.7 the
 the best."""
 NEAR = 0.6
 """Threshold for a cosine of 1: the median distance of a row to its 10th neighbour at cosine 1, over the
-median height, at curvature -1. Rows below it agree so well in everything known, length of the residual
-included, that they are nearly the same rows, and also agree in its direction. Airports have 0.07 to 0.56,
-disease 0.69 to 1.73."""
+median height, at curvature -1. Rows below it agree in everything known, the residual's length included. They are nearly
+the same rows, so they also agree in the residual's direction. Airports have 0.07 to 0.56, disease 0.69 to 1.73."""
 NEAR_ROWS = 1_000
 """Rows, evenly spread, that decide this."""
 

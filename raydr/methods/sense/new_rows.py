@@ -113,8 +113,8 @@ def map_scale(graph: NeighborGraph, positions: FloatArray) -> float:
     Raises
     ------
     DataError
-        If the positions are not finite, or not one for each row of the graph; or if the median is 0: most
-        neighbours coincide in the data or on the map, which then have no common scale.
+        If the positions are not finite, or not one for each row of the graph. Also if the median is 0: most neighbours
+        coincide in the data or on the map, so they have no common scale.
     """
     _, positions = _checked(np.empty((0, graph.rows)), positions)
     wanted = graph.distances.astype(np.float64)

@@ -39,12 +39,11 @@ class Prior:
     ) -> Prior:
         r"""Return the most likely Gaussian, given coordinates (rank,) of records in their own frames.
 
-        If records have different open directions, all together determine moments in all directions. The
-        method is expectation maximisation (Dempster, Laird, Rubin 1977), with this prior's moments as
-        additional records: E[x | V x] and Cov[x | V x] of each record give the next mean and covariance.
-        ``records`` is the number of records behind this prior; None if it comes from public rows. If a
-        covariance has too many entries for the number of records that can be processed, this prior is
-        returned.
+        If records have different open directions, all together determine moments in all directions. The method is
+        expectation maximisation (Dempster, Laird, Rubin 1977). E[x | V x] and Cov[x | V x] of each record give the next
+        mean and covariance. This prior's moments count as additional records. ``records`` is the number of records
+        behind this prior; None if it comes from public rows. If a covariance has too many entries for the number of
+        records that can be processed, this prior is returned.
         """
         features = len(self.mean)
         taken = min(len(frames), int(_EFFORT / (features**2 * max(frames[0].rank, 1))))

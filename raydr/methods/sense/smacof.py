@@ -1,9 +1,8 @@
 """SMACOF against fixed anchors: P3 (9)-(11) and algorithm 2, for the rows of one client.
 
 Anchors do not move and clients do not see each other's rows, so V_NN of (11) is block diagonal by client.
-Each client is a separate problem. A client's n rows see r anchors and each other, so its block is (r + n) I -
-1 1^T, with the Sherman-Morrison inverse V_NN^-1 b = (b + 1 (1^T b) / r) / (r + n). If rows do not see each
-other it is b / r.
+Each client is a separate problem. A client's n rows see r anchors and each other, so its block is (r + n) I - 1 1^T.
+Its Sherman-Morrison inverse is V_NN^-1 b = (b + 1 (1^T b) / r) / (r + n). If rows do not see each other it is b / r.
 
 The update is computed as a step from the current rows. With w_ij = delta_ij / d_ij - 1 over observed pairs,
 (11) is

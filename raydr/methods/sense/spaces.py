@@ -69,8 +69,8 @@ class EuclideanSpace:
     Parameters
     ----------
     origin : (features,) float64 or None
-        None for 0. Distances do not depend on it, but digits do: with values about 1e8 whose differences are
-        about 1, an unshifted point has eight digits left, in single precision none.
+        None for 0. Distances do not depend on it, but digits do. With values about 1e8 whose differences are about 1,
+        an unshifted point has eight digits left, in single precision none.
     """
 
     origin: Float64Array | None = field(default=None, compare=False)
@@ -123,8 +123,9 @@ class EuclideanSpace:
     def geometry(self, points: Float64Array, heights: Float64Array | None = None) -> Points:
         """Return the geometry in float32, like that of pooled rows.
 
-        Heights stay in their common direction. An expected cosine between them instead helps some data and
-        harms others: F-score with cosine 1 and 0.5, German credit 0.994 and 0.955, COIL-20 0.976 and 0.986.
+        Heights stay in their common direction. An expected cosine between them instead helps some data and harms
+        others. With cosine 1 and 0.5, the F-score of German credit is 0.994 and 0.955, that of COIL-20 is 0.976 and
+        0.986.
         """
         return Points(points.astype(np.float32))
 

@@ -20,11 +20,11 @@ A sum takes two trips, mask and reveal. Shares do not depend on the summands, so
 many sums at once.
 
 **Masks.** Client i adds its own stream with seed b_i. For each neighbour j that shared, it also adds or subtracts a
-stream with seed s_ij: the client with the smaller number adds it, the other subtracts it. s_ij follows from the
-initial agreement of i and j, and from the label. In the share stage, i distributes Shamir shares of b_i and of a key
-u_i, each sealed for one neighbour. It sends the server its seeds s_ij, sealed with u_i. An honest client reveals one
-share of each neighbour i: that of b_i if i uploaded, that of u_i if it did not. So the server can remove a survivor's
-own stream, or the pair streams of a drop-out.
+stream with seed s_ij. The client with the smaller number adds it, the other subtracts it. The seed s_ij follows from
+the initial agreement of i and j, and from the label. In the share stage, i distributes Shamir shares of b_i and of a
+key u_i, each sealed for one neighbour. It sends the server its seeds s_ij, sealed with u_i. An honest client reveals
+one share of each neighbour i: that of b_i if i uploaded, that of u_i if it did not. So the server can remove a
+survivor's own stream, or the pair streams of a drop-out.
 
 **Difference from the published protocol.** Bonawitz et al. share the private key of an agreement, which is used up
 once a client has dropped out. Keys and agreements are then needed again for every sum, with one more trip. If j itself
@@ -33,7 +33,8 @@ opens exactly what a private key would have given: the seeds of this client in t
 all other sums.
 
 **Why the server learns only the sum**, if it follows the protocol. This holds even for the server together with the
-colluding clients (the hybrids of Bell et al., theorem 3.10, with symmetric keys in place of the fresh key pairs):
+colluding clients. The proof uses the hybrids of Bell et al. (theorem 3.10), with symmetric keys in place of the fresh
+key pairs:
 
 1. Agreements of honest pairs are indistinguishable from random (oracle Diffie-Hellman). So are the HKDF outputs of
    these and of honest secrets for this group, label and use, even if the outputs for other labels are known.

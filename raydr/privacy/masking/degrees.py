@@ -2,8 +2,8 @@
 
 Clients stand on a circle in random order. Neighbours are the nearest clients on either side (a Harary graph, Bell et
 al. 2020). Neighbours within the masking degree exchange streams, the costly part. Neighbours within the sharing degree
-hold shares. Three conditions must hold for every sum, for any colluding and dropped clients that were not chosen by
-the order (after Bell et al., definition 3.1 and theorem 3.10):
+hold shares. Three conditions must hold for every sum, for any colluding and dropped clients that do not depend on this
+order (after Bell et al., definition 3.1 and theorem 3.10):
 
 * No client has as many colluding neighbours as the threshold: hypergeometric, times the number of clients.
 * Streams connect the honest survivors. On a circle they do, unless two gaps of half the masking degree separate them.

@@ -1,8 +1,8 @@
 """Shamir's secret sharing over the integers modulo a prime above 2^256 (Shamir 1979).
 
-A share is the value of a random polynomial of degree ``threshold - 1`` at the number of its holder plus one; the
-secret is its value at 0. For fewer shares than the threshold and any secret, such a polynomial exists: the shares
-reveal nothing.
+A share is the value of a random polynomial of degree ``threshold - 1`` at the number of its holder plus one. The secret
+is its value at 0. For fewer shares than the threshold and any secret, such a polynomial exists: the shares reveal
+nothing.
 """
 
 from __future__ import annotations
