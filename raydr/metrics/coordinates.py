@@ -181,7 +181,7 @@ def _anchored(examination: Examination) -> _Agreement:
     """Compare rows as features, a block at a time, so that there is no second table of them."""
     evidence, recovered = examination.evidence, examination.recovered
     if evidence.lift is None or not isinstance(recovered, Points):
-        raise UnmeasurableError("the server does not place the rows among the data's features")
+        raise UnmeasurableError("the server cannot convert the recovered positions into feature values")
     parts = []
     with one_blas_thread():
         for block in row_blocks(examination.count, max(1, VALUES // evidence.rows.shape[1])):

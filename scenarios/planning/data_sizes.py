@@ -137,7 +137,7 @@ def resized(data: DataSizes, rows: int) -> DataSizes:
     """
     if not data.known:
         raise ScenarioError(
-            "--rows scales data on this machine, but these are elsewhere: name a file with similar rows in data.path."
+            "--rows needs data on this machine, but these are elsewhere: name a file with similar rows in data.path."
         )
     ends = (np.cumsum((0, *data.sizes)) * (rows / data.rows)).round().astype(int)
     sizes = tuple(map(int, np.diff(ends)))

@@ -402,8 +402,8 @@ def _notes(scenario: Scenario, data: DataSizes, rehearsed: Rehearsed | None) -> 
         notes.append("Where the data decide the number of requests, the plan used a sample of the rows.")
     if scenario.audit is not None:
         notes.append(
-            "The audit repeats federation and method in one process and then attacks them. The times above do not"
-            " include this."
+            "The audit repeats the federation and the method in one process, then attacks what the server saw. The"
+            " times above do not include it."
         )
     noise = scenario.privacy.noise
     if getattr(noise, "sigma", None) is not None and getattr(scenario.method, "gamma", 1.0) is None:

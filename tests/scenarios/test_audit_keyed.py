@@ -151,4 +151,4 @@ def test_audit_of_a_keyed_run_from_python(keyed: Path) -> None:
 
 def test_plan_notes_that_an_audit_repeats_the_run() -> None:
     message = [" ".join(plan_of_scenario(tiny_scenario(**more)).notes) for more in ({}, {"audit": True})]
-    assert ["The audit repeats federation and method" in notes for notes in message] == [False, True]
+    assert ["The audit repeats the federation" in notes for notes in message] == [False, True]

@@ -640,7 +640,7 @@ def test_rows_option_refuses_empty_clients_and_remote_data() -> None:
     elsewhere = read(
         {"name": "away", "data": {}, "clients": {"sites": sites}, "method": {"kind": "fed-umap"}}
     )
-    with pytest.raises(ScenarioError, match="--rows scales data on this machine"):
+    with pytest.raises(ScenarioError, match="--rows needs data on this machine"):
         plan_of_scenario(elsewhere, capacity=ROOMY, rows=100)
 
 

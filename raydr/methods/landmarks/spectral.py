@@ -426,14 +426,14 @@ def places_note(coordinates: FloatArray, unknown: int, vanished: int, found: Pla
     if found.neighbors is None:
         paragraphs = [
             f"The kernel between all {rows:,} rows was computed from their positions in {dimensions:,}"
-            " dimensions. Each row's kernel values with the landmarks, which give its distances to"
-            " them, determine its position."
+            " dimensions. A row's kernel values with the landmarks give its distances to them, and these"
+            " determine its position."
         ]
     else:
         paragraphs = [
             f"Each of the {rows:,} rows is similar to its {found.neighbors - 1:,} nearest neighbours,"
-            f" by positions in {dimensions:,} dimensions. Each row's kernel values with the landmarks,"
-            " which give its distances to them, determine its position."
+            f" by positions in {dimensions:,} dimensions. A row's kernel values with the landmarks"
+            " give its distances to them, and these determine its position."
         ]
     if unknown:
         paragraphs.append(_unknown(unknown))

@@ -184,7 +184,7 @@ def enough_public_rows(audit: Audit) -> str:
     guess = tried[-1][1].centred_guess.median
     most = tried[-1][0]
     if best > (1.0 - _LEAST_GAIN) * guess:
-        return f"{ALIGNMENT} does not find a secret frame of these data with {most:,} similar rows."
+        return f"With {most:,} similar rows, {ALIGNMENT} does not undo a secret frame of these data."
     half = (guess + best) / 2.0
     count = most
     for tried_count, errors in reversed(tried):

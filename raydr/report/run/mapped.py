@@ -21,10 +21,10 @@ SCALINGS = {
 }
 
 HARMONIZINGS = {
-    "center": "center: each site's columns are moved to the mean of all",
-    "scale": "scale: each site's columns get the mean and the standard deviation of all",
-    "combat": "combat: each site's columns are moved towards the mean and the standard deviation of all, by as much as"
-    " the site's other columns support",
+    "center": "center: each site's columns are moved to the mean of all sites",
+    "scale": "scale: each site's columns get the mean and the standard deviation of all sites",
+    "combat": "combat: each site's columns are moved towards the mean and the standard deviation of all sites, by as"
+    " much as the site's other columns support",
 }
 REAL_DIFFERENCES = "This also removes real differences between sites, unless data.harmonize.keep names them."
 

@@ -441,8 +441,8 @@
           for (const place of front) lead.append(draw("circle", { class: "best", cx: px(x.values[place]), cy: py(y.values[place]), r: radius + 0.6, fill: colours[place] }));
           svg.dataset.front = front.map((place) => points[place].point).sort((a, b) => a - b).join(" ");
           words.push(`Dashed: the Pareto front, ${count.format(front.length)} of the ${count.format(some.length)} points shown. No other point is as good as one of these in both measures and better in one.`);
-        } else words.push(`There is no Pareto front: ${[x, y].filter((axis) => !axis.better).map((axis) => axis.title).join(" and ")} has no better direction.`);
-        if (places.length < points.length) words.push(`${count.format(points.length - places.length)} points without a value of both measures are not drawn.`);
+        } else words.push(`There is no Pareto front, because neither high nor low values are better: ${[x, y].filter((axis) => !axis.better).map((axis) => axis.title).join(", ")}.`);
+        if (places.length < points.length) words.push(`Points without a value of both measures are not drawn: ${count.format(points.length - places.length)}.`);
         words.push(places.length <= FEW_WHISKERS ? "Whiskers are one standard deviation over repeats to each side." : "Whiskers, one standard deviation over repeats to each side, are drawn only for the marked point.");
         at("front").textContent = words.join(" ");
       },
