@@ -55,7 +55,7 @@ def chosen_landmarks(view: View, side: Side) -> Iterator[ColumnEstimates]:
     assert block.kind is not None
     yield ColumnEstimates(
         uses=(block.kind,),
-        knows=f"nothing. It sends {len(sent):,} points: the first, and one step from it along each column",
+        knows=f"nothing, but it sends {len(sent):,} points: the first, and one step from it along each column",
         variant=f"asked of {len(records):,} records",
         numbers={"points": len(sent)},
         rows=records,

@@ -53,8 +53,8 @@ def attempts(found: Cloud, side: Side, counts: list[int]) -> Iterator[Reconstruc
         piece = aligned(found.rows, coordinates, side.public[:count], side.seed)
         yield Reconstruction(
             uses=(found.kind,),
-            knows=f"distances between records, to the extent of the messages, and {count:,} rows of similar data;"
-            " no record and not the frame",
+            knows=f"the distances between records that follow from the messages, and {count:,} rows of similar data,"
+            " but no record and not the frame",
             variant=f"{count:,} public rows",
             numbers={"public_rows": count, "axes": piece.coordinates.shape[1]},
             estimate=Estimate((piece,)),

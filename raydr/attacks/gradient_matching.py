@@ -46,7 +46,7 @@ def gradient_matching(view: View, side: Side) -> Iterator[Unordered]:
         )
     if not small:
         raise NotApplicableError(
-            f"every client has more than {MOST_RECORDS} records, and others would fit such a sum of gradients."
+            f"every client has more than {MOST_RECORDS} records, and other records would fit such a sum of gradients."
         )
     guess, found_any = _guess(view, side), False
     for kind, seen, matched in ((Step, steps, _from_gradient), (Change, changes, _from_encoder)):

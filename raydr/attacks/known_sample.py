@@ -41,7 +41,7 @@ def attempts(found: Cloud, side: Side) -> Iterator[Reconstruction]:
         piece = placed(found, found.points[at[there]], values, mean)
         yield Reconstruction(
             uses=(found.kind,),
-            knows=f"distances between records, to the extent of the messages, and {count:,} of the records"
+            knows=f"the distances between records that follow from the messages, and {count:,} of the records"
             + (f"; the mean of {len(side.public):,} rows of similar data" if mean is not None else ""),
             variant=f"{count:,} known record{'' if count == 1 else 's'}",
             numbers={"known_records": count, "public_rows": len(side.public)},

@@ -155,7 +155,7 @@ def _told(
     by = " and ".join(dict.fromkeys(names))
     return Reconstruction(
         uses=uses,
-        knows=f"{knows}; by {by}",
+        knows=f"{knows} (estimated by {by})",
         variant=variant,
         numbers=numbers,
         estimate=Estimate(tuple(pieces)),

@@ -35,7 +35,7 @@ class Cloud:
     rows : (rows,) int64
         Numbers of the records.
     points : (rows, dimensions) float64
-        Points with the distances of the records, to the extent of the messages.
+        Points with the distances between records that follow from the messages.
     kind : type of Reply
         Kind of the message.
     """

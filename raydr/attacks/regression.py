@@ -150,7 +150,7 @@ class _Ridge:
     held_out: float
     centre: Float64Array
     basis: Float64Array | None
-    name: str = "ridge"
+    name: str = "ridge regression"
 
     def coordinates(self, posts: FloatArray) -> Float64Array:
         return np.asarray(self.units(posts) @ self.weights)
@@ -206,7 +206,7 @@ class _Nearest:
 
     @property
     def name(self) -> str:
-        return f"{self.count} nearest"
+        return "the nearest row" if self.count == 1 else f"the {self.count} nearest rows"
 
     def coordinates(self, posts: FloatArray) -> Float64Array:
         near = _neighbors(self.units(posts) @ self.axes, self.places, self.count)

@@ -75,7 +75,7 @@ def print_result(folder: Path, *, verbose: bool = False) -> None:
     notices = run.privacy.notices
     if notices and not verbose:
         count = wording.plural(len(notices), "notice")
-        console.print(_line(f"{count} on privacy in the report, or with --verbose."))
+        console.print(_line(f"The report has {count} on privacy. --verbose prints them here too."))
     if verbose:
         console.print()
         _print_details(console, run)

@@ -139,7 +139,7 @@ def dispersion(client: Client, request: DispersionRequest) -> Dispersion:
 class Constant(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="for each feature, 0 or 1: whether all rows of a client with several rows have the same value",
+    what="for each feature, whether all rows of a client with several rows have the same value (0 or 1)",
 ):
     """Votes of one client; their sum is a number of clients."""
 

@@ -30,7 +30,7 @@ _REFERENCES = 64
 class Within(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="for each feature, 0 or 1: whether all of a client's values are within the given bound",
+    what="for each feature, whether all of a client's values are within the given bound (0 or 1)",
 ):
     """Votes of one client; their sum is a number of clients."""
 

@@ -225,10 +225,10 @@ def _side(
         given = np.concatenate([apart[:0] if own is None else own.astype(apart.dtype), apart])[:wanted]
         held = 0 if own is None else min(len(own), len(given))
         kinds = [
-            f"{held:,} from the run" if held else "",
-            f"{len(given) - held:,} of the source that are not mapped" if len(given) > held else "",
+            f"{held:,} rows from the run" if held else "",
+            f"{len(given) - held:,} rows of the source that are not mapped" if len(given) > held else "",
         ]
-        origin = f"{len(given):,} rows: " + " and ".join(filter(None, kinds))
+        origin = " and ".join(filter(None, kinds))
     if not len(given) and wanted:
         spared = _drawn(scenario, "audit split", len(rows), min(wanted, len(rows) // _SHARE), spared)
         given = rows[spared]

@@ -480,8 +480,8 @@ def agreement_on(agreement: Agreement | None, clients: int) -> tuple[Entry, ...]
         return ()
     survey = Entry(
         kind="ColumnSurvey",
-        what="survey of columns: for each, what a client's rows make of it: numbers and their unit, text of few words,"
-        " one word, an identity, free text, dates or nothing",
+        what="what each column holds by a client's rows: numbers and their unit, text of few words, one word, an"
+        " identity, free text, dates or nothing",
         direction="up",
         granularity=Granularity.AGGREGATE,
         seen_by=_ADDED_UP,
@@ -490,8 +490,8 @@ def agreement_on(agreement: Agreement | None, clients: int) -> tuple[Entry, ...]
     )
     spelling = Entry(
         kind="Spelling",
-        what="for each beginning of a word in a column of text and each byte, 0 or 1: whether enough of a client's rows"
-        " have a word that goes on so",
+        what="for each beginning of a word in a column of text and each next byte, whether enough of a client's rows"
+        " have a word that continues like this (0 or 1)",
         direction="up",
         granularity=Granularity.AGGREGATE,
         seen_by=_ADDED_UP,

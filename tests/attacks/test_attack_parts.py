@@ -597,7 +597,7 @@ def test_known_sample_reports_its_knowledge() -> None:
     rows = random(20, 3, 0)
     view = view_of([rows], DistanceRequest(random(5, 3, 1)))
     side = Side(public=rows[:0], known=np.arange(3), values=rows[:3], counts=(1, 3))
-    what = "distances between records, to the extent of the messages, and "
+    what = "the distances between records that follow from the messages, and "
     one, three = known_sample(view, side)
     assert (one.variant, one.knows) == ("1 known record", what + "1 of the records")
     assert (three.variant, three.knows) == ("3 known records", what + "3 of the records")

@@ -248,7 +248,7 @@ def test_ledger_states_that_one_record_may_decide_columns(tmp_path: Path) -> Non
         mapped.append(run.data.columns)
         (survey,) = (entry for entry in run.ledger if entry.kind == "ColumnSurvey")
         assert (survey.count, survey.direction, survey.bytes) == (2, "up", 2 * len("a.b.c."))
-        assert "survey of columns" in survey.what
+        assert "what each column holds" in survey.what
         assert run.privacy.epsilon is None
         assert any(
             text.startswith("ColumnSurvey leaves the client without protection")

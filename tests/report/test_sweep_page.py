@@ -327,7 +327,7 @@ class TestPage:
         text = message(write_sweep(tmp_path / "sweep", trials, objectives={"federated.npa_10": "max"}))
         for part in (
             "2 points over method.landmarks, 2 repeats each: 3 of 4 trials done, 1 failed.",
-            "Best by Neighbour preservation, k = 10, the highest: point 1 (method.landmarks 50) with 0.6250.",
+            "Best by Neighbour preservation, k = 10: point 1 (method.landmarks 50), with the highest value, 0.6250.",
             "0.5000 ± 0.3536",
             "1, repeat 1 failed RunError: nobody answered",
             "The run folder of 3 trials is missing",

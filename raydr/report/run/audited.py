@@ -193,7 +193,7 @@ def enough_public_rows(audit: Audit) -> str:
         count = tried_count
     return (
         f"{ALIGNMENT} needs {count:,} similar rows to undo a secret frame of these data. From this number on, its"
-        f" error is at most half-way ({_error(half)}) between a guess ({_error(guess)}) and the best attempt"
+        f" error is at most {_error(half)}, half-way between a guess ({_error(guess)}) and the best attempt"
         f" ({_error(best)})."
     )
 
@@ -269,4 +269,4 @@ def _error(value: float) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.3g}".replace("-", "−")
+    return f"{value:.3g}".replace("e-0", "e-").replace("-", "−")

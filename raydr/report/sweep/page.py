@@ -155,9 +155,7 @@ def _best(
     which = f" ({settings[first.point]})" if settings[first.point] else ""
     extreme = "highest" if axis.better == "max" else "lowest"
     over = f", over {wording.plural(first.repeats, 'repeat')}" if first.repeats > 1 else ""
-    return (
-        f"Best by {axis.title}, the {extreme}: point {first.point}{which} with {axis.text(order[0])}{over}."
-    )
+    return f"Best by {axis.title}: point {first.point}{which}, with the {extreme} value, {axis.text(order[0])}{over}."
 
 
 def _settings(keys: Sequence[ParallelAxis], place: int) -> str:

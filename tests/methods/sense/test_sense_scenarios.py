@@ -624,4 +624,6 @@ def test_anchored_metrics_need_a_place_among_the_features(tmp_path: Path, sectio
     result = result_of(read(content), tmp_path / "run")
     reasons = read_run(result.folder).measures.not_computed
     assert set(reasons) == {"anchored_cosine", "anchored_frobenius"}
-    assert all("cannot convert the recovered positions into feature values" in reason for reason in reasons.values())
+    assert all(
+        "cannot convert the recovered positions into feature values" in reason for reason in reasons.values()
+    )
