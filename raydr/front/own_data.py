@@ -163,10 +163,11 @@ def described(scenario: Scenario, client_data: ClientData) -> tuple[Fact, ...]:
     each = [f"{name} {size:,}" for name, size in zip(client_data.names, sizes, strict=True)]
     partition = scenario.clients.partition
     column = getattr(partition, "column", None)
-    by = "one file each" if scenario.clients.sites else f"column {column}" if column else f"{partition.kind}"
-    found = [Fact("Sites", f"{len(each):,} by {by}: {listed(each, _MOST_SITES)}")]
+    by = f"by column {column}" if column else f"by partition {partition.kind}"
+    by = "one file each" if scenario.clients.sites else by
+    found = [Fact("Sites", f"{len(each):,}, {by}: {listed(each, _MOST_SITES)}")]
     if client_data.labels is None:
-        found.append(Fact("Label", "none: the map is coloured by site"))
+        found.append(Fact("Label", "none, so the map is coloured by site"))
     else:
         name = scenario.data.label or "the data's own"
         counts = np.bincount(client_data.labels, minlength=len(client_data.label_names))
@@ -183,7 +184,7 @@ def described(scenario: Scenario, client_data: ClientData) -> tuple[Fact, ...]:
     texts = [Path(path).expanduser() for path in paths if ending(Path(path)) in TEXTS]
     dialects = {str(Dialect.of(path)) for path in texts}
     if dialects:
-        found.append(Fact("Written", "; ".join(sorted(dialects))))
+        found.append(Fact("Text format", "; ".join(sorted(dialects))))
     data = client_data.provenance(scenario.data.scale)
     return (*found, *facts(data), *hashes(data), Fact("Method", scenario.method.kind))
 

@@ -41,7 +41,7 @@ _FOUND_OUT = {mapped.NOTICE, "Sites harmonized"}
 """Facts about data that a result always has: some are known only after the run."""
 _IN_RESULT = {mapped.NOTICE, "Rows read", "Rows mapped", "Columns mapped", "Scaling"}
 """Facts about data that a result has too, with ``--verbose``."""
-_OBVIOUS = {"Written", "Method"}
+_OBVIOUS = {"Text format", "Method"}
 """Facts about data that are shown before a run only with ``--verbose``."""
 PAGE_WIDTH, ATTACK_WIDTH = 80, 43
 """Characters a line of an audit, and of its first column: three numbers fit next to it."""

@@ -141,7 +141,7 @@ class Placing:
         """Columns that new rows must have."""
         card = self.model.card
         layout = Layout.of(card.columns, card.words, card.units)
-        return Alike(f"the data of the run in {self.folder}", layout.columns, card.named, layout)
+        return Alike(f"the run in {self.folder}", layout.columns, card.named, layout)
 
     def _client_column(self, site: str | None) -> str | None:
         """Return the column that names the site of a row; None if it is not needed or ``site`` names a site."""

@@ -78,7 +78,7 @@ MAPPED = "5: age, bmi, smoker=former, smoker=no, smoker=yes"
 def test_table_settings_are_detected(patients: Path) -> None:
     own = own_data(patients, site="hospital", label="diagnosis")
     facts = message(own)
-    assert facts["Sites"] == "3 by column hospital: east 20, north 20, west 20"
+    assert facts["Sites"] == "3, by column hospital: east 20, north 20, west 20"
     assert facts["Label"] == "diagnosis: ill 30, well 30"
     assert facts["Columns mapped"] == MAPPED
     assert facts["Text as zeros and ones"] == "smoker (former, no, yes)"
@@ -112,7 +112,7 @@ def test_overrides_come_last(patients: Path) -> None:
     }
     own = own_data(patients, overrides=overrides)
     assert (own.scenario.method.kind, own.scenario.data.scale) == ("fed-tsne", "minmax")
-    assert message(own)["Sites"].startswith("4 by iid: ")
+    assert message(own)["Sites"].startswith("4, by partition iid: ")
     # With a random partition, the hospital is an ordinary column.
     assert "hospital (east, north, west)" in message(own)["Text as zeros and ones"]
 
@@ -125,7 +125,7 @@ def test_site_files_are_not_copied(sites: Path, how: str) -> None:
         str(sites / f"{name}.csv") for name in ("east", "north", "west")
     ]
     facts = message(own)
-    assert facts["Sites"] == "3 by one file each: east 20, north 20, west 20"
+    assert facts["Sites"] == "3, one file each: east 20, north 20, west 20"
     assert facts["Columns mapped"] == MAPPED
     assert "hospital (one word in all rows of each site: it names the site," in facts["Columns left out"]
 
@@ -149,7 +149,7 @@ def test_stored_scenario_repeats_the_run(patients: Path, capsys: pytest.CaptureF
     assert status(arguments) == 0  # the column is called hospital, so --site can be left out
     out, err = capsys.readouterr()
     assert out.strip() == str(Path("one").resolve() / "report.html")
-    assert "Sites: 3 by column hospital: east 20, north 20, west 20" in err
+    assert "Sites: 3, by column hospital: east 20, north 20, west 20" in err
     assert not re.findall("Columns mapped|Rows read|Scaling|SHA-256", err), "all of these need --verbose"
     assert status(["run", "one/scenario.yaml", "--out", "two", "--quiet"]) == 0
     for name in ("embedding.parquet", "ledger.json", "data.json", "scenario.yaml"):
@@ -239,7 +239,7 @@ def test_check_reads_everything_and_starts_nothing(
 def test_check_needs_no_site(patients: Path, capsys: pytest.CaptureFixture[str]) -> None:
     patients.write_text(patients.read_text().replace("hospital,", "ward,", 1))
     assert status(["check", "patients.csv"]) == 0
-    assert "Sites: 3 by iid" in capsys.readouterr().out
+    assert "Sites: 3, by partition iid" in capsys.readouterr().out
 
 
 def test_init_writes_the_scenario_of_map(patients: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -359,7 +359,7 @@ def test_npz_file_can_name_sites(tmp_path: Path) -> None:
     rows[3, 1] = np.nan
     np.savez(tmp_path / "x.npz", X=rows, y=np.arange(40) % 2, client=np.arange(40) % 4)
     own = own_data(tmp_path / "x.npz")
-    assert message(own)["Sites"] == "4 by column client: 0 10, 1 10, 2 10, 3 10"
+    assert message(own)["Sites"] == "4, by column client: 0 10, 1 10, 2 10, 3 10"
     assert own.scenario.data.missing == "median"
     assert message(own)["Label"].startswith("the data's own: 0 20, 1 20")
 
@@ -422,7 +422,7 @@ class TestAnnotatedMatrices:
 
     def test_donor_column_gives_sites(self, cells: Path) -> None:
         own = own_data(cells, site="donor", overrides={"data.matrix": "layers/log"})
-        assert message(own)["Sites"] == "2 by column donor: d1 2, d2 2"
+        assert message(own)["Sites"] == "2, by column donor: d1 2, d2 2"
         assert own.scenario.data.matrix == "layers/log"
 
     def test_invalid_h5ad_files_are_refused(self, cells: Path) -> None:

@@ -132,7 +132,7 @@ def test_names_are_not_formulas_in_csv_output(run: Path, tmp_path: Path, suffix:
     [
         (
             "Glucose",
-            "does not have 1 of the 5 columns of the data of the run in {run}: 'glucose' (did you mean Glucose?)",
+            "does not have 1 of the 5 columns of the run in {run}: 'glucose' (did you mean Glucose?)",
         ),
         ("gluccose", "'glucose' (did you mean gluccose?)"),
         ("label", "'glucose'. Columns are matched by name"),
@@ -173,8 +173,7 @@ def test_unnamed_columns_are_refused_if_the_run_has_names(run: Path, tmp_path: P
     for name in ("new.npy", "new.npz"):
         message = refusal(run, tmp_path / name)
         assert (
-            f"{name} has 5 columns without names, but the data of the run in {run} has 5, with the names 'age'"
-            in message
+            f"{name} has 5 columns without names, but the run in {run} has 5, with the names 'age'" in message
         )
 
 

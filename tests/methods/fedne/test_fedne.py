@@ -753,7 +753,7 @@ def test_model_is_a_torch_network_in_safetensors(run_folder: Path) -> None:
 def test_invalid_transform_requests_are_refused(run_folder: Path, tmp_path: Path) -> None:
     table = tmp_path / "new.csv"
     table.write_text("a,b,c\n1,2,3\n2,3,4\n")
-    with pytest.raises(DataError, match=r"does not have 4 of the 4 columns of the data of the run in "):
+    with pytest.raises(DataError, match=r"does not have 4 of the 4 columns of the run in "):
         api.transform(run_folder, table, out=tmp_path / "placed.csv")
     with pytest.raises(OutputError, match=r"not '.txt'"):
         api.transform(run_folder, table, out=tmp_path / "placed.txt")
