@@ -7,27 +7,28 @@ folder has moved.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
-from unittest.mock import patch
 
 import ray
 from ray import tune
-from ray.tune.execution.tune_controller import TuneController
 from ray.tune.schedulers import AsyncHyperBandScheduler, MedianStoppingRule, TrialScheduler
 from ray.tune.search import Searcher
 from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from raydr.actors.ray_health import Vitals, dead_parts_named
+from raydr.actors.ray_health import LOOK_S, Vitals, dead_parts_named
 from raydr.actors.resources import within_room
 from raydr.errors import RunError, ScenarioError
 from raydr.scenarios.schema.reading import dump_json
@@ -47,6 +48,8 @@ _SETTINGS = {
 }
 _ENDING_S = "30"
 """Seconds for a stopped trial to end its processes before its own process is killed."""
+_INTERRUPTION_S = 5.0
+"""Seconds that Tune has to end after an interruption. It waits for events for 0.1 s at a time."""
 
 
 class Trials(Protocol):
@@ -124,11 +127,11 @@ def execute(
     """
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     desk = _Desk.options(scheduling_strategy=here, max_restarts=-1, max_task_retries=-1).remote(work)
-    runs, vitals = _Runs(trials, retries), Vitals()
+    runs = _Runs(trials, retries)
     cache, before = tempfile.mkdtemp(prefix="raydr-tune-"), set(_groups())
     try:
-        with _environment(trials_at_once(size)), dead_parts_named(), _no_cleanup_without_ray(vitals):
-            tune.Tuner(
+        with _environment(trials_at_once(size)), dead_parts_named():
+            tuner = tune.Tuner(
                 tune.with_resources(
                     _trainable(desk, data_dir, size.report, stopping is not None),
                     tune.PlacementGroupFactory(_bundles(size)),
@@ -146,9 +149,10 @@ def execute(
                     name="sweep",
                     storage_path=cache,
                     verbose=0,
-                    callbacks=[_Progress(runs, vitals)],
+                    callbacks=[_Progress(runs)],
                 ),
-            ).fit()
+            )
+            _watched(tuner.fit)
     except RunError:  # Ray itself is gone and would not answer
         raise
     except BaseException:
@@ -263,13 +267,10 @@ class _SweepSearcher(Searcher):  # type: ignore[misc]
 
 
 class _Progress(tune.Callback):  # type: ignore[misc]
-    """Callback that reports each trial to the sweep, and checks that Ray is alive."""
+    """Callback that reports each trial to the sweep."""
 
-    def __init__(self, runs: _Runs, vitals: Vitals) -> None:
-        self._runs, self._vitals = runs, vitals
-
-    def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
-        self._vitals.look()
+    def __init__(self, runs: _Runs) -> None:
+        self._runs = runs
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         ours, _ = self._runs.under_way[trial.trial_id]
@@ -328,20 +329,35 @@ def _scheduler(stopping: ASHA | MedianStopping | None) -> TrialScheduler | None:
             return None
 
 
-@contextmanager
-def _no_cleanup_without_ray(vitals: Vitals) -> Iterator[None]:
-    """Keep Tune from cleaning up placement groups if Ray's control service is gone.
+def _watched(work: Callable[[], object]) -> None:
+    """Call ``work`` in a thread, and raise RunError if a part of Ray ends meanwhile.
 
-    It would wait for each answer until Ray ends this process.
+    Many requests to Ray's control service never return if it is gone. The thread that waits for one cannot be
+    interrupted, and Ray ends this process after 60 s. So this thread only watches.
     """
-    cleanup = TuneController.cleanup
+    errors: list[BaseException] = []
+    context = copy_context()
 
-    def cleanup_if_alive(controller: Any) -> None:
-        vitals.require()
-        cleanup(controller)
+    def body() -> None:
+        try:
+            context.run(work)
+        except BaseException as error:
+            errors.append(error)
 
-    with patch.object(TuneController, "cleanup", cleanup_if_alive):
-        yield
+    thread, vitals = threading.Thread(target=body, name="raydr-tune", daemon=True), Vitals()
+    try:
+        thread.start()
+        while thread.is_alive():
+            vitals.look()
+            thread.join(LOOK_S)
+    except BaseException:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt)
+        )
+        thread.join(_INTERRUPTION_S)
+        raise
+    if errors:
+        raise errors[0]
 
 
 @contextmanager
