@@ -119,12 +119,14 @@ def made(folder: Path, rows: int, pooled: bool) -> Path:
     from raydr.privacy.accounting import Budget
     from raydr.privacy.ledger import Ledger
     from raydr.privacy.statement import statement
+    from raydr.runfolder.manifest import seal
 
     files["privacy.json"] = asdict(statement(Ledger(), Budget()))
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content))
     (folder / "rounds.jsonl").write_text("")
     (folder / "scenario.yaml").write_text("name: made\nmethod: {kind: fed-tsne}\n")
+    seal(folder)
     return folder
 
 
