@@ -93,12 +93,16 @@ def _has_missing_code(values: FloatArray) -> bool:
 
 
 def common_looks(of_sites: Sequence[Int64Array]) -> Int64Array:
-    """Return what columns look like (features,) to every site with enough rows, or plain if they differ."""
+    """Return what columns look like (features,) to every site with enough rows, or plain if they differ.
+
+    A code for missing values need not occur at every site.
+    """
     votes = np.stack(of_sites)
     voting = votes[(votes != PLAIN).any(axis=1)]  # a site with too few rows does not vote
     if not len(voting):
         return of_sites[0]
-    return np.asarray(np.where((voting == voting[0]).all(axis=0), voting[0], PLAIN), np.int64)
+    found = np.where((voting == voting[0]).all(axis=0), voting[0], PLAIN)
+    return np.asarray(np.where((votes == MISSING_CODES).any(axis=0), MISSING_CODES, found), np.int64)
 
 
 def of_columns(features: Sequence[str], found: Int64Array, constant: Sequence[str] = ()) -> tuple[str, ...]:

@@ -81,6 +81,28 @@ def own_data(
     ScenarioError
         If the method or an override is invalid.
     """
+    return own_rows(
+        data,
+        site=site,
+        label=label,
+        method=method,
+        overrides=overrides,
+        site_needed=site_needed,
+        progress=progress,
+    )[0]
+
+
+def own_rows(
+    data: str | Path,
+    *,
+    site: str | None,
+    label: str | None,
+    method: str | None,
+    overrides: Mapping[str, Any] | None,
+    site_needed: bool,
+    progress: Progress,
+) -> tuple[OwnData, ClientData]:
+    """Return :func:`own_data` and the rows that were read."""
     if not isinstance(data, str | PathLike):
         raise DataError(f"expected the path of a table, got {kind_of_object(data)}: {FOR_ROWS}.")
     files = files_of(data)
@@ -120,9 +142,8 @@ def own_data(
         del content["data"]["missing"]
     scenario = reading.read(content)
     scenario.method.check(client_data.rows, client_data.features)
-    return OwnData(
-        scenario, content, described(scenario, replace(client_data, filling=scenario.data.filling))
-    )
+    client_data = replace(client_data, filling=scenario.data.filling)
+    return OwnData(scenario, content, described(scenario, client_data)), client_data
 
 
 @contextmanager

@@ -158,8 +158,9 @@ class ClientData:
         Size of the messages in which clients agree on columns and words; None if there were none.
     harmonizing : Harmonizing or None
         How sites are adjusted to each other; None if they are not.
-    looked : bool
-        Whether the notices depend on the values of columns.
+    looks : (features,) int64 or None
+        What each feature looks like (:func:`raydr.data.notices.looks`). None if nothing may depend on the values of
+        columns, not even the notices.
     notices : tuple of str
         Warnings about columns for the user.
     """
@@ -182,7 +183,7 @@ class ClientData:
     units: Mapping[str, str] = field(default_factory=dict)
     agreed: Agreement | None = None
     harmonizing: Harmonizing | None = None
-    looked: bool = False
+    looks: Int64Array | None = None
     notices: tuple[str, ...] = ()
 
     @property
@@ -228,7 +229,7 @@ class ClientData:
     @property
     def surveyed(self) -> tuple[Entry, ...]:
         """Ledger entries for all messages and notices about columns that depend on values of rows."""
-        if not self.looked:
+        if self.looks is None:
             return agreement_on(self.agreed, len(self.names))
         notices = Entry(
             kind="ColumnNotices",
@@ -336,7 +337,7 @@ def dealt_out(
         harmonizing=harmonizing_of(
             data, table.features, table.words, present(table.labels, table.label_names)
         ),
-        looked=looked,
+        looks=found,
         notices=notices,
     )
 
@@ -429,6 +430,7 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
         names, codes = np.unique(np.concatenate([census.labels for census in censuses]), return_inverse=True)
         label_names, labels = tuple(map(str, names)), codes.astype(np.int64)
     sizes = [len(census.ids) for census in censuses]
+    found = None if scenario.noisy else common_looks([census.looks for census in censuses])
     clients = tuple(site.name or Path(site.path).stem for site in described)
     return ClientData(
         names=clients,
@@ -448,12 +450,12 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
         units=layout.units,
         agreed=layout.agreement,
         harmonizing=harmonizing_of(data, first.features, layout.words, present(labels, label_names)),
-        looked=not scenario.noisy,
+        looks=found,
         notices=()
-        if scenario.noisy
+        if found is None
         else (
             *dict.fromkeys(doubt for census in censuses for doubt in census.doubts),
-            *of_columns(first.features, common_looks([census.looks for census in censuses])),
+            *of_columns(first.features, found),
             *(of_label(layout.columns or first.features) if first.labels is None else ()),
         ),
     )

@@ -124,6 +124,7 @@ def map_(
 @click.argument("file")
 @options.own_data
 @options.data_dir
+@options.json_out("rows, sites and how each column is read")
 def check(
     file: str,
     site: str | None,
@@ -131,20 +132,22 @@ def check(
     method: str | None,
     overrides: Mapping[str, Any],
     data_dir: Path | None,
+    out: Path | None,
 ) -> None:
     """Read the data that a run of FILE would read, and describe them. Start nothing.
 
     FILE is a table as for `raydr map`, or a scenario as for `raydr run`.
     """
     from raydr.errors import DataError
-    from raydr.front.own_data import described, held, is_data, own_data
+    from raydr.front.columns import survey_as_json
+    from raydr.front.own_data import described, held, is_data, own_rows
     from raydr.front.progress_bars import reading_on_terminal
     from raydr.front.terminal import print_facts
     from raydr.scenarios.schema.reading import read
 
     with reading_on_terminal() as progress:
         if is_data(file):
-            facts = own_data(
+            own, client_data = own_rows(
                 file,
                 site=site,
                 label=label,
@@ -152,7 +155,8 @@ def check(
                 overrides=overrides,
                 site_needed=False,
                 progress=progress,
-            ).facts
+            )
+            facts = own.facts
         elif (site or label or method) and not Path(file).expanduser().exists():
             raise DataError(
                 f"{file} does not exist: expected a file, a folder or a pattern. Paths are relative to {Path.cwd()}."
@@ -163,7 +167,10 @@ def check(
             )
         else:
             scenario = read(file, overrides)
-            facts = described(scenario, held(scenario, data_dir, progress=progress))
+            client_data = held(scenario, data_dir, progress=progress)
+            facts = described(scenario, client_data)
+    if out is not None:
+        options.write_json(out, survey_as_json(client_data))
     print_facts(facts)
 
 
