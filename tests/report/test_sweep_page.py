@@ -572,7 +572,7 @@ class TestInABrowser:
         )
         message = html.unescape(re.findall(r'id="chosen-measures"[^>]*>([^<]*)', content)[0]).split(" · ")
         spelt = f"{wording.duration(185.5)} ± {wording.duration(2**-0.5)}"
-        assert message[1] == f"Seconds {spelt}"
+        assert message[1] == f"Time {spelt}"
         assert f">{spelt}<" in html.unescape(content)
 
     @pytest.mark.parametrize("case", ODD)

@@ -257,7 +257,7 @@ def _table(runs: Sequence[RunFolder]) -> RunComparison:
     measured = _metric_rows(runs, "federated", not others) + _metric_rows(runs, "central", not others)
     rows = _ratio_rows(runs) + measured
     costs: list[tuple[str, str, Unit, list[float]]] = [
-        ("seconds", "Seconds", "seconds", [sum(run.environment.seconds.values()) for run in runs]),
+        ("seconds", "Time", "seconds", [sum(run.environment.seconds.values()) for run in runs]),
         ("bytes_up", "Left the clients", "bytes", [_bytes_up(run) for run in runs]),
         (
             "bytes_exposed",

@@ -27,7 +27,7 @@ COSTS: Mapping[str, tuple[str, Unit, Way | None]] = {
     "leakage": ("Leakage to the best attack, 0 is a guess", "metric", "min"),
     "exact": ("Records recovered exactly", "metric", "min"),
     "membership_auc": ("Membership inference, AUC", "metric", "min"),
-    "seconds": ("Seconds", "seconds", "min"),
+    "seconds": ("Time", "seconds", "min"),
     "peak_memory_bytes": ("Peak memory of a process", "bytes", "min"),
     "rounds": ("Rounds", "count", "min"),
     # Objectives of different methods are not comparable, so neither direction is better.
