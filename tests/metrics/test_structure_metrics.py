@@ -247,7 +247,7 @@ class TestAnchored:
     def test_recovery_without_feature_space_is_reported_as_a_reason(self):
         for evidence in (noisy(), replace(noisy(), recovered=Stored(squared(noisy().rows)), lift=np.asarray)):
             reasons = evaluate(ANCHORED, evidence).not_computed
-            assert all("does not place the rows" in reasons[name] for name in ANCHORED)
+            assert all("cannot convert the recovered positions" in reasons[name] for name in ANCHORED)
         reasons = evaluate(ANCHORED, replace(noisy(), recovered=None)).not_computed
         assert all("recovers no geometry" in reasons[name] for name in ANCHORED)
 
