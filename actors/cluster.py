@@ -28,7 +28,7 @@ from raydr.threads import share_cores
 NAMESPACE = "raydr"
 
 _PATIENCE_S = 5.0
-"""Seconds that a signal waits for Ray to start (takes 4 s) or to end (takes 2 s on two cores)."""
+"""Seconds that a signal waits for Ray to start (takes 3 s) or to end (takes 0.3 s on two cores)."""
 
 _SETTINGS = {
     # No usage report, no warning about accelerators of actors that ask for none.

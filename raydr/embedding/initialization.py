@@ -69,8 +69,8 @@ def principal_components(coordinates: FloatArray, components: int = 2) -> Float6
 def tsne_start(initialization: FloatArray, seed: int) -> Float64Array:
     """Scale a layout as ``openTSNE.initialization`` does: first column of standard deviation 1e-4, with jitter.
 
-    The jitter, normal with standard deviation 1e-6, separates rows that start at one point, because the
-    Barnes-Hut tree could not split them. See :func:`scaled_start`.
+    The jitter, normal with standard deviation 1e-6, separates rows that start at one point, which would not repel
+    each other. See :func:`scaled_start`.
     """
     return scaled_start(initialization, seed, 1e-4)
 
