@@ -18,7 +18,7 @@ from raydr.journal import Event, Listener, Progress
 
 T = TypeVar("T")
 
-PROGRESS_S = 0.1
+_PROGRESS_S = 0.1
 """Least time between two reports of progress. Each is an object of Ray's, which takes a millisecond."""
 
 
@@ -58,13 +58,13 @@ def streamed(work: Callable[[Listener], T]) -> Iterator[Event | Returned[T]]:
 
 def _unhurried(listener: Listener) -> Listener:
     """Return a listener that leaves out progress that soon follows other progress, unless it is the end of a stage."""
-    heard_at = -PROGRESS_S
+    heard_at = -_PROGRESS_S
 
     def hear(event: Event) -> None:
         nonlocal heard_at
         if isinstance(event, Progress) and event.done < event.total:
             now = time.monotonic()
-            if now - heard_at < PROGRESS_S:
+            if now - heard_at < _PROGRESS_S:
                 return
             heard_at = now
         listener(event)

@@ -35,7 +35,7 @@ def repulsion_by_pairs(layout: Float64Array, threads: int, into: Float64Array) -
 
 
 def _repel(points: Float64Array, first: int, last: int, force: Float64Array) -> float:
-    """Add the repulsion of the rows first:last to ``force`` (3, rows), and return their part of Z."""
+    """Add the repulsion of rows first:last of ``points`` (3, rows) to ``force`` (3, rows); return their part of Z."""
     xs, ys, zs = points[0, first:last], points[1, first:last], points[2, first:last]
     to_xs, to_ys, to_zs = force[0, first:last], force[1, first:last], force[2, first:last]
     totals = np.zeros(last - first)

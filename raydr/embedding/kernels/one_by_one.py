@@ -39,7 +39,7 @@ def lay_out_one_by_one(
     edges = graph.tocoo()
     edges.sum_duplicates()
     kept = edges.data >= edges.data.max() / float(epochs if epochs > _FEW_EPOCHS else _THEN_AS)
-    weights = edges.data[kept]
+    heads, tails, weights = edges.row[kept], edges.col[kept], edges.data[kept]
     every = float(epochs) / np.float64(epochs * (weights / weights.max()))
     layout = _spread(_apart(start, legacy))
     # Each row has its own stream, which differs by the bits of its first coordinate.
@@ -52,8 +52,8 @@ def lay_out_one_by_one(
     for epoch in range(epochs):
         one_epoch(
             layout,
-            edges.row[kept],
-            edges.col[kept],
+            heads,
+            tails,
             every,
             due,
             every_negative,
@@ -70,7 +70,7 @@ def lay_out_one_by_one(
 
 
 def _apart(start: Float32Array, legacy: np.random.RandomState) -> FloatArray:
-    """Return the initial layout, with noise if two rows start at one point."""
+    """Return the initial layout (rows, dimensions), with noise if two rows start at one point."""
     if len(np.unique(start, axis=0)) == len(start):
         return start
     from scipy.spatial import KDTree
@@ -80,13 +80,13 @@ def _apart(start: Float32Array, legacy: np.random.RandomState) -> FloatArray:
 
 
 def _spread(start: FloatArray) -> Float32Array:
-    """Stretch each axis to 0 to 10."""
+    """Stretch each axis of a layout (rows, dimensions) to 0 to 10."""
     low, high = start.min(axis=0), start.max(axis=0)
     return np.ascontiguousarray(10.0 * (start - low) / (high - low), np.float32)
 
 
 def _next(state: Int64Array) -> int:
-    """Advance three combined Tausworthe generators and return 32 random bits, as in umap-learn."""
+    """Advance the three Tausworthe generators of ``state`` (3,), and return 32 random bits, as in umap-learn."""
     low = 0xFFFFFFFF
     state[0] = (((state[0] & 0xFFFFFFFE) << 12) & low) ^ ((((state[0] << 13) & low) ^ state[0]) >> 19)
     state[1] = (((state[1] & 0xFFFFFFF8) << 4) & low) ^ ((((state[1] << 2) & low) ^ state[1]) >> 25)
@@ -117,7 +117,12 @@ def _one_epoch(
     epoch: int,
     random: Int64Array,
 ) -> None:
-    """Process the edges that are due; change ``layout``, ``due``, ``due_negative`` and ``random`` in place."""
+    """Process the edges that are due; change ``layout``, ``due``, ``due_negative`` and ``random`` in place.
+
+    ``layout``: (rows, dimensions); ``heads``, ``tails``, and the epochs between two turns of an edge (``every``) and of
+    a random row that pushes its head (``every_negative``), and of the next ones (``due``, ``due_negative``): (edges,);
+    ``random``: (rows, 3).
+    """
     rows, dimensions = layout.shape
     for edge in range(heads.shape[0]):
         if due[edge] > epoch:
@@ -147,6 +152,7 @@ def _one_epoch(
 
 
 def _clipped(move: float) -> float:
+    """Return a coordinate of a move, limited to 4."""
     return min(max(move, -4.0), 4.0)
 
 
