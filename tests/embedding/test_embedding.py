@@ -21,6 +21,7 @@ from raydr.embedding import EMBEDDERS, TSNE, UMAP, Embedder, principal_component
 from raydr.embedding.initialization import tsne_start, umap_start
 from raydr.errors import DataError, ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
+from raydr.geometry.points import unheard
 
 NAMES = ["tsne", "umap"]
 
@@ -145,8 +146,12 @@ def test_first_step_of_tsne_equals_opentsnes(settings: TSNE, width: int) -> None
     )
 
 
-@pytest.mark.parametrize("rows", [4_000, 4_001])
-def test_tsne_switches_to_interpolation_above_4000_rows(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("rows", "width", "by"), [(4_000, 2, "pairs"), (4_001, 2, "interpolation"), (4_001, 3, "pairs")]
+)
+def test_tsne_switches_to_interpolation_above_4000_rows_in_the_plane(
+    rows: int, width: int, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from raydr.embedding.kernels import descent
 
     used: list[str] = []
@@ -161,14 +166,14 @@ def test_tsne_switches_to_interpolation_above_4000_rows(rows: int, monkeypatch: 
     settings = TSNE(perplexity=2, early_iterations=1, iterations=0)
     indices = (np.arange(rows)[:, None] + np.arange(1, 7)) % rows
     graph = NeighborGraph(indices, np.tile(np.arange(1, 7, dtype=np.float32), (rows, 1)))
-    settings.embed(graph, np.random.default_rng(0).normal(size=(rows, 2)), seed=0)
-    assert used == ["repulsion_by_pairs" if rows == 4_000 else "repulsion_by_interpolation"]
+    settings.embed(graph, np.random.default_rng(0).normal(size=(rows, width)), seed=0)
+    assert used == [f"repulsion_by_{by}"]
 
 
 @pytest.mark.parametrize(
     "settings",
-    [UMAP(), UMAP(neighbors=8, min_dist=0.3, spread=1.5, epochs=60, negative_samples=3)],
-    ids=["defaults", "all-set"],
+    [UMAP(), UMAP(neighbors=8, min_dist=0.3, spread=1.5, epochs=60, negative_samples=3), UMAP(epochs=7)],
+    ids=["defaults", "all-set", "few-epochs"],
 )
 def test_umap_equals_umap_learn(settings: UMAP) -> None:
     import umap
@@ -189,6 +194,73 @@ def test_umap_equals_umap_learn(settings: UMAP) -> None:
             precomputed_knn=(np.hstack((rows, graph.indices)), np.hstack((0.0 * rows, graph.distances))),
         ).fit_transform(coordinates)
     np.testing.assert_array_equal(settings.embed(graph, start, seed=5), reference)
+
+
+def equal_at_first() -> NeighborGraph:
+    """Six neighbours at one distance, and others a little farther: their scale is the least that UMAP allows."""
+    generator = np.random.default_rng(0)
+    distances = 1.0 + 1e-3 * np.maximum(0, np.arange(14) - 5)
+    return NeighborGraph(
+        np.array([generator.permutation(np.delete(np.arange(60), row))[:14] for row in range(60)]),
+        np.tile(distances.astype(np.float32), (60, 1)),
+    )
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        exact_graph(np.repeat(np.random.default_rng(0).normal(size=(20, 3)), 20, axis=0), 14),
+        exact_graph(np.zeros((40, 3)), 5),
+        exact_graph(1e6 * np.random.default_rng(0).normal(size=(300, 9)), 14),
+        equal_at_first(),
+    ],
+    ids=["equal rows", "one point", "wide", "equal at first"],
+)
+def test_fuzzy_set_and_layout_of_equal_starts_equal_umap_learn(graph: NeighborGraph) -> None:
+    from umap import umap_
+
+    from raydr.embedding.kernels.fuzzy_set import fuzzy_set
+    from raydr.embedding.kernels.one_by_one import lay_out_one_by_one
+
+    rows, generator = graph.rows, np.random.default_rng(1)
+    own = np.arange(rows)[:, None]
+    true = umap_.fuzzy_simplicial_set(
+        X=own,
+        n_neighbors=graph.k + 1,
+        random_state=None,
+        metric="euclidean",
+        knn_indices=np.hstack((own, graph.indices)),
+        knn_dists=np.hstack((np.zeros((rows, 1), np.float32), graph.distances)),
+    )[0]
+    found = fuzzy_set(graph)
+    assert found.nnz == true.nnz
+    np.testing.assert_array_equal(found.toarray(), true.toarray())
+    start = generator.normal(size=(rows, 2)).astype(np.float32)
+    start[1::7] = start[0]
+    how: dict[str, Any] = {"a": 1.6, "b": 0.9}
+    for seed in range(8):  # a first state that is wrong by 1 gives the same bits for some seeds
+        reference, _ = umap_.simplicial_set_embedding(
+            data=None,
+            graph=true,
+            n_components=2,
+            initial_alpha=1.0,
+            gamma=1.0,
+            negative_sample_rate=5,
+            n_epochs=20,
+            init=start,
+            random_state=np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed))),
+            metric="euclidean",
+            metric_kwds={},
+            densmap=False,
+            densmap_kwds={},
+            output_dens=False,
+            parallel=False,
+            **how,
+        )
+        drawn = lay_out_one_by_one(
+            found, start, epochs=20, negative_samples=5, seed=seed, progress=unheard, **how
+        )
+        np.testing.assert_array_equal(drawn, reference)
 
 
 # Quality

@@ -55,7 +55,7 @@ def _memberships(distances: Float32Array, target: float, mean: float, similar: F
     """Fill ``similar`` (rows, k) with each row's similarity to its neighbours; ``mean`` is over all distances."""
     k = distances.shape[1]
     for row in range(distances.shape[0]):
-        rho, total = np.float32(0.0), 0.0
+        rho, total = np.float32(0.0), np.float32(0.0)
         for at in range(k):
             total += distances[row, at]
             if rho == 0.0 and distances[row, at] > 0.0:

@@ -43,7 +43,7 @@ def lay_out_one_by_one(
     every = float(epochs) / np.float64(epochs * (weights / weights.max()))
     layout = _spread(_apart(start, legacy))
     # Each row has its own stream, which differs by the bits of its first coordinate.
-    random = legacy.randint(_INT32.min, _INT32.max, 3).astype(np.int64) + layout[:, :1].astype(
+    random = legacy.randint(_INT32.min + 1, _INT32.max - 1, 3).astype(np.int64) + layout[:, :1].astype(
         np.float64
     ).view(np.int64)
     due, due_negative = every.copy(), every / negative_samples
