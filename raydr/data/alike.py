@@ -141,9 +141,16 @@ def strange_words(columns: Columns) -> list[str]:
     """Return a sentence for each column with words that the map does not have, for the owner of the new rows."""
     return [
         f"{columns.name}: the column {column!r} holds {listing(others, 5)}, which the map does not have. Such a"
-        f" row counts as none of {listing(columns.words[column], 5)}"
+        f" {_without(columns, column)}"
         for column, others in columns.strange.items()
     ]
+
+
+def _without(columns: Columns, column: str) -> str:
+    """Return what becomes of a cell with an unknown word."""
+    if column in columns.words:
+        return f"row counts as none of {listing(columns.words[column], 5)}"
+    return f"cell counts as missing. Known words: {listing(columns.codings[column].words, 5)}"
 
 
 @dataclass

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.arrays import BoolArray
+from raydr.arrays import Float64Array
+from raydr.data.arrow_cells import (
+    Loaded,
+    cells_of,
+    is_number,
+    nothing,
+    numbers_of,
+    plain_type,
+    texts_of,
+    with_numbers,
+)
 from raydr.data.categories import (
     WORDS,
     Kind,
@@ -23,13 +32,14 @@ from raydr.data.categories import (
     named_as_numbering,
     numbers_rows,
 )
+from raydr.data.coding import Coding, recognised
 from raydr.data.columns import (
     EXCLUDED,
+    LEFT_OUT,
     NAMELESS,
     NOT_LISTED,
     Choice,
     Columns,
-    cells,
     encode,
     first_text,
     identify,
@@ -37,39 +47,11 @@ from raydr.data.columns import (
     reads_as_number,
     refuse_repeats,
     require,
-    spell,
 )
-from raydr.data.spelling import Threshold
-from raydr.data.written_numbers import MISSING_WORDS, Writing, writing_of
-from raydr.errors import DataError
+from raydr.data.layout import Layout
+from raydr.data.written_numbers import writing_of
+from raydr.errors import DataError, did_you_mean
 from raydr.memory import lacking_memory
-from raydr.parquet_files import is_text
-
-
-@dataclass(kw_only=True)
-class Loaded:
-    """An Arrow table that was read from the file ``name``.
-
-    ``default`` are its columns that are not an index. ``locate`` describes the place of a row. ``nulls`` are
-    spellings of an empty cell in a column of text. ``first`` is the file's number of the first row, and ``part``
-    is whether other rows of the file are in other tables. ``decimal`` is the file's decimal mark, and ``notices``
-    say what was assumed about it.
-    """
-
-    name: str
-    table: Any
-    default: list[str]
-    locate: Callable[[int], str]
-    nulls: frozenset[str] = frozenset()
-    first: int = 0
-    part: bool = False
-    decimal: str = "."
-    notices: tuple[str, ...] = ()
-
-    def let_go(self) -> Any:
-        """Return the table and release it."""
-        table, self.table = self.table, None
-        return table
 
 
 def columns_of(loaded: Loaded, choice: Choice) -> Columns:
@@ -88,13 +70,21 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
     for knob, column in choice.named.items():
         require(column, available, knob=knob, where=name)
     features = choice.pick_features(name, available, default)
-    layout = choice.layout
-    if layout is None and choice.categories != "error":
+    layout, codebook = choice.layout, choice.codebook
+    if codebook is not None:
+        codebook.require_roles(choice.named, choice.features)
+        if layout is None:
+            codebook.require_columns(available, name)
+    if layout is None and choice.surveyed:
         if not table.num_rows:
             raise DataError(f"{name} has column names but no rows. A map needs at least 2 rows.")
-        found = _surveys(loaded, table, features, choice.threshold, choice.client)
         layout = agree(
-            found, choice.categories, listed=choice.features, where=name, threshold=choice.threshold
+            _surveys(loaded, table, features, choice),
+            choice.categories,
+            listed=choice.features,
+            where=name,
+            threshold=choice.threshold,
+            codebook=codebook,
         )
     if layout is not None:
         features = list(layout.columns)
@@ -103,32 +93,37 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
             f"{name}: column {available.index('') + 1} has no name. If it is a row index (pandas writes one), "
             f"drop it (to_csv(index=False)), or name it and set data.id to that name. Otherwise, name it."
         )
-    words = {} if layout is None else layout.words
+    layout = layout or Layout(tuple(features))
+    words = layout.words
     there = set(available)
     absent = [feature for feature in features if feature not in there]
     for feature in absent:
-        table = table.append_column(feature, _nothing(table.num_rows))
-    numbers = [feature for feature in features if feature not in words]
+        table = table.append_column(feature, nothing(table.num_rows))
+    numbers = [feature for feature in features if feature not in words and feature not in layout.codings]
     doubts = list(loaded.notices)
-    for column, unit in {} if layout is None else layout.units.items():
+    for column, unit in layout.units.items():
         if column in there and column in numbers:
-            table, doubt = _with_numbers(loaded, table, column, unit)
+            table, doubt = with_numbers(loaded, table, column, unit)
             doubts += doubt
-    _refuse_text(name, table, numbers, loaded.locate, nulls, surveyed=choice.categories != "error")
+    _refuse_text(name, table, numbers, loaded.locate, nulls, surveyed=choice.surveyed)
     label, client, identity, marks = (
-        None if column is None else (column, *_cells(name, column, table[column]))
+        None if column is None else (column, *cells_of(name, column, table[column]))
         for column in (choice.label, choice.client, choice.id, choice.marks)
     )
     used, listed = {*features, *choice.named.values()}, set(default)
+    strict = frozenset() if codebook is None or choice.alike is not None else frozenset(codebook.codings)
     tables = [table]
     del table
     if choice.alike is None:
         doubts += _numbers_among_words(words)
-    matrix, strange = _matrix(name, tables, features, words, nulls)
+        doubts += recognised(
+            {column: coding for column, coding in layout.codings.items() if column not in strict}
+        )
+    matrix, strange, doubt = _matrix(loaded, tables, layout, strict)
     return Columns(
         name=name,
         matrix=matrix,
-        features=tuple(features) if layout is None else layout.features,
+        features=layout.features,
         label=None if label is None else encode(*label),
         client=None if client is None else encode(*client),
         identity=None if identity is None else identify(*identity),
@@ -137,29 +132,34 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
         unread={
             column or NAMELESS: EXCLUDED
             if column in choice.exclude
+            else LEFT_OUT
+            if codebook is not None and column in codebook.left_out
             else NOT_LISTED
             if column in listed
             else "an index that pandas stored"
             for column in available
             if column not in used
         }
-        | ({} if layout is None else dict(layout.left_out)),
+        | dict(layout.left_out),
         words=words,
         strange=strange,
-        units={} if layout is None else layout.units,
-        doubts=tuple(doubts),
+        units=layout.units,
+        codings=layout.codings,
+        doubts=(*doubts, *doubt),
         absent=tuple(absent),
         first=loaded.first,
-        agreement=None if layout is None else layout.agreement,
+        agreement=layout.agreement,
     )
 
 
 def survey_of(loaded: Loaded, choice: Choice) -> Survey:
     """Return what the candidate feature columns of a table hold. Listed columns that it does not have are skipped."""
     candidates = _candidates(loaded.name, loaded.table, choice, loaded.default)
-    if choice.categories == "error":  # then the rows do not decide which columns are mapped
+    if not choice.surveyed:  # then the rows do not decide which columns are mapped
         return Survey(dict.fromkeys(candidates, "number"))
-    (found,) = _surveys(loaded, loaded.table, candidates, choice.threshold)
+    if choice.codebook is not None:
+        choice.codebook.require_roles(choice.named, choice.features)
+    (found,) = _surveys(loaded, loaded.table, candidates, choice)
     return found
 
 
@@ -173,19 +173,29 @@ def _candidates(name: str, table: Any, choice: Choice, default: Sequence[str]) -
     return [feature for feature in choice.features if feature in there]
 
 
-def _surveys(
-    loaded: Loaded, table: Any, features: Sequence[str], threshold: Threshold, client: str | None = None
-) -> list[Survey]:
+def _surveys(loaded: Loaded, table: Any, features: Sequence[str], choice: Choice) -> list[Survey]:
     """Return what each site reports about its columns. Without a column of sites, the table is one site.
 
-    Whether a column is text, numbers or dates follows from the whole table, because each column has one type.
+    Whether a column is text, numbers or dates follows from the whole table, because each column has one type. A site
+    reports nothing about columns that the codebook knows, except that one is empty.
     """
-    sites = _rows_of_sites(loaded.name, table, client)
+    sites, threshold = _rows_of_sites(loaded.name, table, choice.client), choice.threshold
+    known = {} if choice.codebook is None else choice.codebook.by_name
     kinds: list[dict[str, Kind]] = [{} for _ in sites]
     words: list[dict[str, tuple[str, ...]]] = [{} for _ in sites]
     units: list[dict[str, str]] = [{} for _ in sites]
     for feature in features:
-        whole, texts, unit = _kind(loaded, feature, table[feature])
+        row = known.get(feature)
+        unit: str | None = None
+        texts: NDArray[np.str_] | None = None
+        if row is not None and row.finds_words:
+            cells, missing = texts_of(loaded.name, feature, table[feature], loaded.nulls)
+            texts = np.where(missing | np.isin(cells, row.missing), "", cells)
+            whole: Kind = "number"
+        elif choice.categories == "error" or (row is not None and row.kind is not None):
+            whole = "empty" if table[feature].null_count == table.num_rows else "number"
+        else:
+            whole, texts, unit = _kind(loaded, feature, table[feature])
         for place, rows in enumerate(sites):
             counts = Counter() if texts is None else Counter(texts[rows].tolist())
             del counts[""]
@@ -198,7 +208,9 @@ def _surveys(
             elif unit is not None:
                 kind = "empty"
             kinds[place][feature] = kind
-            if common := common_words(counts, kind, threshold):
+            if common := common_words(
+                counts, "text" if row is not None and row.finds_words else kind, threshold
+            ):
                 words[place][feature] = common
     return [Survey(*found) for found in zip(kinds, words, units, strict=True)]
 
@@ -207,7 +219,7 @@ def _rows_of_sites(name: str, table: Any, client: str | None) -> list[Any]:
     """Return the rows of each site. Rows without a site belong to none."""
     if client is None:
         return [slice(None)]
-    owners = encode(client, *_cells(name, client, table[client]))
+    owners = encode(client, *cells_of(name, client, table[client]))
     return [np.flatnonzero(owners.codes == site) for site in range(len(owners.names))]
 
 
@@ -219,13 +231,13 @@ def _kind(loaded: Loaded, feature: str, stored: Any) -> tuple[Kind, NDArray[np.s
     """
     import pyarrow as pa
 
-    kind = _plain_type(stored.type)
+    kind = plain_type(stored.type)
     if stored.null_count == len(stored):
         return "empty", None, None
     if pa.types.is_temporal(kind):
         return "date", None, None
-    if not _is_number(kind):
-        texts, missing = _texts(loaded.name, feature, stored, loaded.nulls)
+    if not is_number(kind):
+        texts, missing = texts_of(loaded.name, feature, stored, loaded.nulls)
         known = np.where(missing, "", texts)
         counts = Counter(known.tolist())
         del counts[""]
@@ -236,70 +248,9 @@ def _kind(loaded: Loaded, feature: str, stored: Any) -> tuple[Kind, NDArray[np.s
         alone = max(counts.values()) == 1 and numbers_rows(values[np.isfinite(values)])
         return "numbering" if alone and named_as_numbering(feature) else "number", known, writing.unit
     if named_as_numbering(feature):
-        values, missing = _cells(loaded.name, feature, stored)
+        values, missing = cells_of(loaded.name, feature, stored)
         return "numbering" if numbers_rows(values[~missing]) else "number", None, None
     return "number", None, None
-
-
-def _texts(name: str, column: str, stored: Any, nulls: frozenset[str]) -> tuple[NDArray[Any], BoolArray]:
-    """Return the cells of a column as text, and which are missing: empty, or spelt like a missing number."""
-    import pyarrow as pa
-
-    values, missing = _cells(name, column, stored)
-    if values.dtype.kind == "b":
-        texts = np.where(values, "true", "false")
-    elif values.dtype.kind != "U":
-        texts = np.array([spell(value) for value in values], np.str_)
-    else:
-        texts = values
-    if pa.types.is_null(stored.type) or not len(texts):
-        return np.full(len(texts), "", np.str_), np.ones(len(texts), np.bool_)
-    spelt = [text for text in np.unique(texts).tolist() if text in nulls or text.casefold() in MISSING_WORDS]
-    return texts, missing | np.isin(texts, spelt)
-
-
-def _with_numbers(loaded: Loaded, table: Any, column: str, unit: str) -> tuple[Any, list[str]]:
-    """Return the table with a column of text as the numbers that it spells, and sentences on doubts.
-
-    Raises
-    ------
-    DataError
-        If the column has another unit, or a cell spells no number.
-    """
-    import pyarrow as pa
-
-    stored, at = table[column], table.column_names.index(column)
-    if _is_number(stored.type):
-        if unit and stored.null_count < len(stored):
-            raise _other_unit(loaded.name, column, "no unit", unit)
-        return table, []
-    texts, missing = _texts(loaded.name, column, stored, loaded.nulls)
-    different, inverse = np.unique(np.where(missing, "", texts), return_inverse=True)
-    known = [text for text in different.tolist() if text]
-    writing = writing_of(known, decimal=loaded.decimal)
-    if writing is None and known:
-        cells = list(map(Writing(unit=unit).reads, known))
-        writing = writing_of([text for text, reads in zip(known, cells, strict=True) if reads])
-    if writing is None:
-        return (table.set_column(at, column, _nothing(len(texts))), []) if not known else (table, [])
-    if writing.unit != unit:
-        raise _other_unit(
-            loaded.name, column, f"the unit {writing.unit!r}" if writing.unit else "no unit", unit
-        )
-    odd = next((row for row in np.flatnonzero(~missing) if not writing.reads(str(texts[row]))), None)
-    if odd is not None:
-        raise DataError(
-            f"{loaded.name}: the column {column!r} spells numbers{f' with the unit {unit!r}' if unit else ''}, but it"
-            f" holds {str(texts[odd])[:60]!r} on {loaded.locate(int(odd))}. Correct or empty that cell."
-        )
-    values = np.array([writing.read(text) if text else np.nan for text in different.tolist()])[inverse]
-    doubt = (
-        f"{column!r}: a comma or point could be a decimal mark or a thousands separator. It is read with {writing}. If"
-        " that is wrong, write thousands without a separator."
-    )
-    if loaded.part and not writing.certain:  # other parts could decide otherwise
-        raise DataError(f"{loaded.name}: {doubt}")
-    return table.set_column(at, column, pa.array(values, from_pandas=True)), [doubt] * (not writing.certain)
 
 
 def _numbers_among_words(words: Mapping[str, Sequence[str]]) -> list[str]:
@@ -310,33 +261,6 @@ def _numbers_among_words(words: Mapping[str, Sequence[str]]) -> list[str]:
     return [
         f"{listing(half)}: numbers and words, all read as words. If they are numbers, correct the other cells."
     ]
-
-
-def _other_unit(name: str, column: str, found: str, unit: str) -> DataError:
-    return DataError(
-        f"{name}: the column {column!r} has {found}, but {f'the unit {unit!r}' if unit else 'no unit'} in the other"
-        " data. Write it with the same unit."
-    )
-
-
-def _nothing(rows: int) -> Any:
-    import pyarrow as pa
-
-    return pa.nulls(rows, pa.float64())
-
-
-def _is_number(kind: Any) -> bool:
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(kind):
-        return _is_number(kind.value_type)
-    return bool(
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_null(kind)
-    )
 
 
 def _refuse_text(
@@ -352,14 +276,15 @@ def _refuse_text(
 
     If columns were ``surveyed``, it is a cell to correct in a column of numbers.
     """
-    textual = [feature for feature in features if not _is_number(table[feature].type)]
+    textual = [feature for feature in features if not is_number(table[feature].type)]
     if not textual:
         return
     column = textual[0]
-    spelt = ((row, str(cell)) for row, cell in enumerate(map(_value, table[column])) if cell is not None)
+    cells = (cell.as_py() for cell in table[column])
+    spelt = ((row, str(cell)) for row, cell in enumerate(cells) if cell is not None)
     offending = first_text((row, text) for row, text in spelt if text not in nulls)
     found = (
-        f"holds {_plain_type(table[column].type)} values"
+        f"holds {plain_type(table[column].type)} values"
         if offending is None
         else f"holds {offending[1][:60]!r} on {locate(offending[0])}"
     )
@@ -378,107 +303,109 @@ def _refuse_text(
 
 
 def _matrix(
-    name: str,
-    tables: list[Any],
-    features: Sequence[str],
-    words: Mapping[str, tuple[str, ...]],
-    nulls: frozenset[str],
-) -> tuple[NDArray[Any], dict[str, Sequence[str]]]:
+    loaded: Loaded, tables: list[Any], layout: Layout, strict: Collection[str]
+) -> tuple[NDArray[Any], dict[str, Sequence[str]], list[str]]:
     """Return the columns as one array, with NaN for empty cells, in float32 if that holds the numbers exactly.
 
     A column of words becomes one 0/1 column per word. The second value is the other words that such columns
-    hold. The table in ``tables`` is released block by block while it is copied, so that memory never holds it
-    twice.
+    hold: they are errors in the columns ``strict``. The third value is sentences on doubts. The table in ``tables`` is
+    released block by block while it is copied, so that memory never holds it twice.
     """
     import pyarrow as pa
     import pyarrow.compute as compute
 
-    table = tables.pop()
-    numbers = [feature for feature in features if feature not in words]
+    table, places, words = tables.pop(), layout.places, layout.words
+    coded = [column for column in layout.columns if column in layout.codings and column not in words]
+    numbers = [column for column in layout.columns if column not in words and column not in layout.codings]
     narrow = {pa.bool_(), pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.float16(), pa.float32()}
-    dtype = np.float32 if all(_plain_type(table[each].type) in narrow for each in numbers) else np.float64
-    widths = [len(words.get(feature, "1")) for feature in features]
-    place = dict(zip(features, np.cumsum([0, *widths[:-1]]), strict=True))
+    exact = numbers + [column for column in coded if layout.codings[column].kind != "ordinal"]
+    dtype = np.float32 if all(plain_type(table[each].type) in narrow for each in exact) else np.float64
+    width = len(layout.features)
     # Each block of the table is released after it is copied.
-    lacking = lacking_memory(table.num_rows * sum(widths) * np.dtype(dtype).itemsize - table.nbytes)
+    lacking = lacking_memory(table.num_rows * width * np.dtype(dtype).itemsize - table.nbytes)
     if lacking is not None:
         raise DataError(
-            f"{name} is a table of {table.num_rows} rows and {sum(widths)} features. To hold it as numbers, {lacking}."
+            f"{loaded.name} is a table of {table.num_rows} rows and {width} features. To hold it as numbers, {lacking}."
             " Use fewer rows or columns, or a machine with more memory."
         )
-    matrix = np.empty((table.num_rows, sum(widths)), dtype)
+    matrix = np.empty((table.num_rows, width), dtype)
     strange: dict[str, Sequence[str]] = {}
-    for feature in words:
-        texts, missing = _texts(name, feature, table[feature], nulls)
-        found, others = indicators(texts, missing, words[feature])
-        matrix[:, place[feature] : place[feature] + found.shape[1]] = found
+    doubts: list[str] = []
+    for column, each in words.items():
+        texts, missing = texts_of(loaded.name, column, table[column], loaded.nulls)
+        if column in layout.codings:
+            missing |= np.isin(texts, layout.codings[column].missing)
+        matrix[:, places[column]], others = indicators(texts, missing, each)
         if others:
-            strange[feature] = others
+            strange[column] = others
+    for column in coded:
+        values, others, doubt = _coded(
+            loaded, column, table[column], layout.codings[column], column in strict
+        )
+        matrix[:, places[column]] = values
+        doubts += doubt
+        if others:
+            strange[column] = others
     blocks, start = table.select(numbers).to_batches()[::-1] if numbers else [], 0
     del table
     while blocks:
         block = blocks.pop()
         part, start = slice(start, start + block.num_rows), start + block.num_rows
-        for feature, column in zip(numbers, block.columns, strict=True):
-            if pa.types.is_dictionary(column.type):
-                column = column.dictionary_decode()
+        for feature, stored in zip(numbers, block.columns, strict=True):
+            if pa.types.is_dictionary(stored.type):
+                stored = stored.dictionary_decode()
             # Unsafe only in rounding integers above 2**53, as every reader of numbers does.
-            converted = compute.cast(column, pa.from_numpy_dtype(dtype), safe=False)
-            matrix[part, place[feature]] = converted.to_numpy(zero_copy_only=False)
-        del block, column, converted
+            converted = compute.cast(stored, pa.from_numpy_dtype(dtype), safe=False)
+            matrix[part, places[feature].start] = converted.to_numpy(zero_copy_only=False)
+        del block, stored, converted
         pa.default_memory_pool().release_unused()
-    return matrix, strange
+    return matrix, strange, doubts
 
 
-def _plain_type(kind: Any) -> Any:
-    """Return the type of a column's values, decoded or not."""
-    import pyarrow as pa
+def _coded(
+    loaded: Loaded, column: str, stored: Any, coding: Coding, strict: bool
+) -> tuple[Float64Array, tuple[str, ...], list[str]]:
+    """Return a column's features (rows, 1 or 2), its other words, and sentences on doubts.
 
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _cells(name: str, column: str, stored: Any) -> tuple[NDArray[Any], BoolArray]:
-    """Return the values of a key column of an Arrow table, and the mask of its empty cells."""
-    import pyarrow as pa
-    import pyarrow.compute as compute
-
-    _refuse_long_text(name, column, stored)
-    if pa.types.is_dictionary(stored.type):
-        stored = compute.cast(stored, stored.type.value_type)
-    if pa.types.is_decimal(stored.type) or pa.types.is_null(stored.type):
-        stored = compute.cast(stored, pa.float64())
-    empty: BoolArray = compute.is_null(stored).to_numpy().astype(np.bool_)
-    if _is_number(stored.type):
-        raw = compute.fill_null(stored, False if pa.types.is_boolean(stored.type) else 0).to_numpy()
-    else:
-        try:
-            text = compute.cast(stored, pa.string())
-        except pa.ArrowException as error:
+    Raises
+    ------
+    DataError
+        If a cell does not fit the coding. If not ``strict``, other words of an ordered column are missing values.
+    """
+    doubts: list[str] = []
+    if coding.by_words or coding.kind == "pair":
+        texts, missing = texts_of(loaded.name, column, stored, loaded.nulls)
+        missing |= np.isin(texts, coding.missing)
+        different, inverse = np.unique(np.where(missing, "", texts), return_inverse=True)
+        read = {text: coding.read(text, loaded.decimal) for text in different.tolist()}
+        others = tuple(text for text, value in read.items() if text and value is None)
+        if others and (strict or coding.kind == "pair"):
+            row = int(np.flatnonzero(texts == others[0])[0])
             raise DataError(
-                f"{name}: the column {column!r} holds {stored.type} values that cannot be read as text "
-                f"({error}). Use numbers or UTF-8 text."
-            ) from error
-        raw = np.array(["" if cell is None else cell for cell in text.to_pylist()], dtype=np.str_)
-    values, missing = cells(name, column, raw)
-    return values, missing | empty
-
-
-def _refuse_long_text(name: str, column: str, stored: Any) -> None:
-    """Raise a DataError if a text column, with each cell as long as its longest, takes more than the free memory."""
-    import pyarrow as pa
-    import pyarrow.compute as compute
-
-    if not is_text(_plain_type(stored.type)):
-        return
-    texts = [part.dictionary if pa.types.is_dictionary(part.type) else part for part in stored.chunks]
-    longest = max((compute.max(compute.binary_length(text)).as_py() or 0 for text in texts), default=0)
-    lacking = lacking_memory(4 * longest * len(stored))
-    if lacking is not None:
-        raise DataError(
-            f"{name}: the longest cell of the column {column!r} has {longest} bytes, and each of its {len(stored)}"
-            f" cells takes that much memory: {lacking}. Shorten the text in that column, or drop the column."
+                f"{loaded.name}: the column {column!r} holds {others[0][:60]!r} on {loaded.locate(row)}, but it is read"
+                f" as {coding}{did_you_mean(others[0], coding.words)}. Correct or empty that cell, or change the row of"
+                " the column in data.codebook."
+            )
+        blank = (np.nan,) * (2 if coding.kind == "pair" else 1)
+        values = np.array([blank if read[text] is None else read[text] for text in different.tolist()])[
+            inverse
+        ]
+        return coding.features(values), others, doubts
+    numbers, doubts = numbers_of(loaded, column, stored, coding)
+    with np.errstate(invalid="ignore"):
+        if coding.kind == "count" and (numbers < 0).any():
+            row = int(np.flatnonzero(numbers < 0)[0])
+            raise DataError(
+                f"{loaded.name}: the column {column!r} is a count in data.codebook, but it is {numbers[row]:g} on"
+                f" {loaded.locate(row)}. Correct or empty that cell, list the number in missing, or set kind to number."
+            )
+        low, high = (
+            limit if limit is not None else outer
+            for limit, outer in ((coding.low, -np.inf), (coding.high, np.inf))
         )
-
-
-def _value(cell: Any) -> Any:
-    return cell.as_py()
+        if ((numbers < low) | (numbers > high)).any():
+            doubts.append(
+                f"{column!r}: some numbers are outside {low:g} to {high:g}, the limits in data.codebook. They are"
+                " mapped as they are. Correct them, list a code for missing values in missing, or change the limits."
+            )
+    return coding.features(numbers), (), doubts

@@ -11,7 +11,8 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from raydr.data.arrow_columns import Loaded, columns_of, survey_of
+from raydr.data.arrow_cells import Loaded
+from raydr.data.arrow_columns import columns_of, survey_of
 from raydr.data.categories import Survey
 from raydr.data.columns import Choice, Columns, listing
 from raydr.data.dialect import Dialect
@@ -101,19 +102,27 @@ def _name(cell: str) -> str:
 
 def _codes(path: Path, dialect: Dialect, choice: Choice) -> list[int]:
     """Return the columns of digits that are codes, since some have leading zeros, as in zip codes: they are text."""
-    if choice.categories == "error" and choice.layout is None:
+    if not choice.surveyed and choice.layout is None:
         return []
     try:
         records = [cells for _, cells in dialect.head(path)]
     except csv.Error:
         return []
+    codebook = {} if choice.codebook is None else choice.codebook.codings
+    codings = codebook if choice.layout is None else choice.layout.codings
+    spelt = {column for column, coding in codings.items() if coding.as_text}
     if choice.layout is not None:
-        return [place for place, cell in enumerate(records[0]) if _name(cell) in choice.layout.words]
+        spelt |= set(choice.layout.words)
+    named = [place for place, cell in enumerate(records[0]) if _name(cell) in spelt]
+    if choice.layout is not None or choice.categories == "error":
+        return named
     columns = zip_longest(*(cells[: len(records[0])] for cells in records[1:]), fillvalue="")
-    return [
+    return named + [
         place
         for place, column in enumerate(columns)
-        if any(map(is_code, column)) and all(not cell.strip() or cell.strip().isdigit() for cell in column)
+        if place not in named
+        and any(map(is_code, column))
+        and all(not cell.strip() or cell.strip().isdigit() for cell in column)
     ]
 
 

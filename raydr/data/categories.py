@@ -17,8 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Float64Array
+from raydr.data.codebook import Codebook
+from raydr.data.coding import Coding
 from raydr.data.columns import reads_as_number, refuse_repeats, require
 from raydr.data.layout import Categories, Layout
+from raydr.data.scales import in_order
 from raydr.data.spelling import Agreement, Threshold, spell_out
 from raydr.data.written_numbers import has_unit, is_code, is_pair
 from raydr.errors import DataError
@@ -149,6 +152,7 @@ def agree(
     listed: Sequence[str] | None,
     where: str,
     threshold: Threshold,
+    codebook: Codebook | None = None,
 ) -> Layout:
     """Agree on the columns to map together, from the surveys of all sites.
 
@@ -165,6 +169,8 @@ def agree(
         The owner of the columns, for messages.
     threshold : Threshold
         How many sites must have a word before it is mapped. Each site reports only words of enough rows.
+    codebook : Codebook, optional
+        What everybody knows about columns. Sites are not asked about these.
 
     Raises
     ------
@@ -176,29 +182,50 @@ def agree(
         for column in listed if set(listed) - set(columns) else ():
             require(column, columns, knob="data.features", where=where)
         columns = list(listed)
-    if categories == "error":
+    known = {} if codebook is None else codebook.codings
+    rows = {} if codebook is None else codebook.by_name
+    if categories == "error" and codebook is None:
         return Layout(tuple(columns))
-    name_bytes = sum(len(column.encode()) + 1 for column in columns)
+    surveyed = [
+        column
+        for column in columns
+        if (rows[column].finds_words if column in known else categories != "error")
+    ]
+    name_bytes = sum(len(column.encode()) + 1 for column in surveyed)
     kept: list[str] = []
     words: dict[str, tuple[str, ...]] = {}
     left_out: dict[str, str] = {}
+    codings: dict[str, Coding] = {}
     calls, votes = 0, 0
     for column in columns:
-        kind = _common([survey.kinds.get(column, "empty") for survey in surveys], column, where)
-        if listed is not None:
+        if column in known and not rows[column].finds_words:
+            kept.append(column)
+            codings[column] = known[column]
+            if rows[column].kind == "words":
+                words[column] = rows[column].words
+            continue
+        kinds = [survey.kinds.get(column, "empty") for survey in surveys]
+        kind = "number" if categories == "error" else _common(kinds, column, where)
+        if column in known:
+            kind = "text"
+        elif listed is not None:
             kind = "number" if kind == "numbering" else "text" if kind == "one word" else kind
-        if kind == "text" and categories == "one-hot":
+        if kind == "text" and (categories == "one-hot" or column in known):
             least = min(threshold.sites, len(surveys))
             spelt = spell_out([survey.words.get(column, ()) for survey in surveys], least)
             calls, votes = max(calls, spelt.calls), votes + spelt.votes
             if not spelt.words:
                 left_out[column] = threshold.why(len(surveys))
                 continue
-            if len(spelt.words) <= MOST_WORDS:
+            order = None if column in known else in_order(spelt.words)
+            if order is not None:
+                codings[column] = Coding(kind="ordinal", words=order)
+            elif len(spelt.words) <= MOST_WORDS:
                 words[column] = spelt.words
+                codings |= {column: known[column]} if column in known else {}
             else:
                 kind = "much text"
-        if kind == "number" or column in words:
+        if kind == "number" or column in words or column in codings:
             kept.append(column)
         else:
             left_out[column] = WHY[kind]
@@ -209,7 +236,9 @@ def agree(
         )
     units = _common_units(surveys, kept, where)
     unit_bytes = sum(len(unit.encode()) for unit in units.values())
-    layout = Layout(tuple(kept), words, left_out, units, Agreement(name_bytes + unit_bytes, calls, votes))
+    asked = name_bytes + unit_bytes
+    agreement = Agreement(asked, calls, votes) if asked or calls else None
+    layout = Layout(tuple(kept), words, left_out, units, codings, agreement)
     refuse_repeats(
         layout.features,
         where=where,

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Int64Array
+from raydr.data.codebook import Codebook
+from raydr.data.coding import Coding
 from raydr.data.layout import Categories, Layout
 from raydr.data.spelling import DEFAULT_THRESHOLD, Agreement, Threshold
 from raydr.errors import DataError, did_you_mean
@@ -18,6 +20,7 @@ from raydr.errors import DataError, did_you_mean
 NAMELESS = "(no name)"
 """How a column without a name is listed."""
 EXCLUDED = "in data.exclude"
+LEFT_OUT = "left out in data.codebook"
 NOT_LISTED = "not in data.features"
 """Reasons why a column that could be read is not."""
 
@@ -76,7 +79,7 @@ class Choice:
     ``categories`` decides what to do with columns of text. ``layout``, if given, lists the columns that are
     features and their form. If ``absent``, columns of the layout can be absent, and are then missing in every
     row. ``matrix`` is the matrix to read from an .h5ad file. ``threshold`` limits the words that sites may
-    reveal. Columns to ``exclude`` are not features.
+    reveal. Columns to ``exclude`` are not features. The ``codebook`` decides how its columns are read.
     """
 
     label: str | None = None
@@ -91,6 +94,12 @@ class Choice:
     matrix: str | None = None
     threshold: Threshold = DEFAULT_THRESHOLD
     exclude: tuple[str, ...] = ()
+    codebook: Codebook | None = None
+
+    @property
+    def surveyed(self) -> bool:
+        """Whether each column is mapped as what it holds, not as numbers."""
+        return self.categories != "error" or self.codebook is not None
 
     @property
     def named(self) -> dict[str, str]:
@@ -126,6 +135,8 @@ class Choice:
             return list(self.layout.columns)
         if self.features is None:
             spare = {*self.named.values(), *self.exclude}
+            if self.codebook is not None:
+                spare |= self.codebook.left_out
             features = [column for column in default if column not in spare]
         else:
             features = list(self.features)
@@ -172,9 +183,10 @@ class Columns:
     of a row for error messages ("line 7"). ``named`` is whether the source names its features, or they are
     numbered. ``unread`` maps its other columns to the reason why they are not read. ``words`` are the words
     of columns that became 0/1 columns, and ``strange`` the other words of these columns. ``units`` are those of
-    numbers that some file spells as text. ``doubts`` are sentences on columns that could be read in another
-    way. ``absent`` are features that it does not have. For a part of a source, ``first`` is the number of its
-    first row. ``agreement`` is what its sites reported to agree on the features, if they did.
+    numbers that some file spells as text, and ``codings`` how columns of other kinds are read. ``doubts`` are
+    sentences on columns that could be read in another way. ``absent`` are features that it does not have. For a
+    part of a source, ``first`` is the number of its first row. ``agreement`` is what its sites reported to agree on
+    the features, if they did.
     """
 
     name: str
@@ -190,6 +202,7 @@ class Columns:
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     strange: Mapping[str, Sequence[str]] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
+    codings: Mapping[str, Coding] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     first: int = 0

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.data.arrow_columns import Loaded, columns_of
+from raydr.data.arrow_cells import Loaded
+from raydr.data.arrow_columns import columns_of
 from raydr.data.catalogue import IN_MEMORY
+from raydr.data.codebook import Codebook
 from raydr.data.columns import Alike, Choice
 from raydr.data.layout import Layout
 from raydr.data.loading import checked, complete_rows, with_a_class_for_none
@@ -51,7 +53,12 @@ def in_memory(arrays: Mapping[str, NDArray[Any]], *, for_map: bool = True) -> Ta
 
 
 def in_frame(
-    frame: Any, arrays: Mapping[str, NDArray[Any]], *, layout: Layout | None = None, for_map: bool = True
+    frame: Any,
+    arrays: Mapping[str, NDArray[Any]],
+    *,
+    layout: Layout | None = None,
+    codebook: Codebook | None = None,
+    for_map: bool = True,
 ) -> Table:
     """Check an Arrow table in memory as ``raydr map`` checks a file.
 
@@ -65,6 +72,8 @@ def in_frame(
         ``y``, ``client`` and ``id`` as in :func:`in_memory`.
     layout : Layout, optional
         The layout of rows that are mapped already. Columns that it does not have are ignored.
+    codebook : Codebook, optional
+        How columns are read.
     for_map : bool
         Whether these rows will be mapped, which takes two rows that differ.
 
@@ -81,7 +90,12 @@ def in_frame(
         frame = frame.append_column(sites, [np.asarray(arrays["client"])])
     alike = None if layout is None else Alike("the data that were mapped", layout.columns, True, layout, True)
     choice = Choice(
-        client=sites, categories="error" if layout else "one-hot", layout=layout, alike=alike, absent=True
+        client=sites,
+        categories="error" if layout else "one-hot",
+        layout=layout,
+        alike=alike,
+        absent=True,
+        codebook=None if codebook is None else codebook.of_features(frame.column_names),
     )
     found = columns_of(
         Loaded(name=IN_MEMORY, table=frame, default=frame.column_names, locate=_locate), choice

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from raydr.arrays import IntArray
+from raydr.data.coding import Coding
 from raydr.data.spelling import Agreement
 
 Categories: TypeAlias = Literal["error", "leave-out", "one-hot"]
@@ -29,6 +30,8 @@ class Layout:
         Columns that are not features, with the reason.
     units : mapping of column to str
         Columns of numbers that some file spells as text, with their unit (:mod:`raydr.data.written_numbers`).
+    codings : mapping of column to Coding
+        How columns are read that are more than numbers or words (:mod:`raydr.data.codebook`).
     agreement : Agreement or None
         What sites reported to agree on the layout, or None if they were not asked.
     """
@@ -37,7 +40,14 @@ class Layout:
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
+    codings: Mapping[str, Coding] = field(default_factory=dict)
     agreement: Agreement | None = None
+
+    def names_of(self, column: str) -> tuple[str, ...]:
+        """Return the names of a column's features."""
+        if column in self.words:
+            return tuple(f"{column}={word}" for word in self.words[column])
+        return self.codings[column].names(column) if column in self.codings else (column,)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -46,27 +56,31 @@ class Layout:
         >>> Layout(("age", "sex"), {"sex": ("f", "m")}).features
         ('age', 'sex=f', 'sex=m')
         """
-        return tuple(
-            name
-            for column in self.columns
-            for name in (
-                [f"{column}={word}" for word in self.words[column]] if column in self.words else [column]
-            )
-        )
+        return tuple(name for column in self.columns for name in self.names_of(column))
 
     @property
-    def word_columns(self) -> tuple[tuple[int, int], ...]:
-        """For each column of words, its first feature and the one after its last.
+    def places(self) -> dict[str, slice]:
+        """The features of each column.
 
-        >>> Layout(("age", "sex"), {"sex": ("f", "m")}).word_columns
+        >>> Layout(("age", "sex"), {"sex": ("f", "m")}).places
+        {'age': slice(0, 1, None), 'sex': slice(1, 3, None)}
+        """
+        stops = np.cumsum([0, *(len(self.names_of(column)) for column in self.columns)]).tolist()
+        return dict(zip(self.columns, map(slice, stops, stops[1:]), strict=True))
+
+    def joint_columns(self, scale: str) -> tuple[tuple[int, int], ...]:
+        """For each column whose features are scaled together, its first feature and the one after its last.
+
+        These are columns of words. They are also circular columns, except under ``minmax``: opposite points of a circle
+        have distance 1 there if sine and cosine each range from 0 to 1.
+
+        >>> Layout(("age", "sex"), {"sex": ("f", "m")}).joint_columns("standard")
         ((1, 3),)
         """
-        stops = np.cumsum([len(self.words.get(column, "1")) for column in self.columns]).tolist()
-        return tuple(
-            (stop - len(self.words[column]), stop)
-            for column, stop in zip(self.columns, stops, strict=True)
-            if column in self.words
-        )
+        joint = set(self.words)
+        if scale != "minmax":
+            joint |= {column for column, coding in self.codings.items() if coding.kind == "circular"}
+        return tuple((place.start, place.stop) for column, place in self.places.items() if column in joint)
 
     def by_column(self, counts: IntArray) -> dict[str, int]:
         """Return counts above 0 by column, from equal counts for all features of a column.
@@ -74,19 +88,21 @@ class Layout:
         >>> Layout(("age", "sex"), {"sex": ("f", "m")}).by_column(np.array([0, 3, 3]))
         {'sex': 3}
         """
-        widths = [len(self.words.get(column, "1")) for column in self.columns]
-        firsts = np.cumsum([0, *widths[:-1]])
         return {
-            column: int(counts[first])
-            for column, first in zip(self.columns, firsts, strict=True)
-            if counts[first]
+            column: int(counts[place.start]) for column, place in self.places.items() if counts[place.start]
         }
 
     @classmethod
     def of(
-        cls, features: Sequence[str], words: Mapping[str, Sequence[str]], units: Mapping[str, str]
+        cls,
+        features: Sequence[str],
+        words: Mapping[str, Sequence[str]],
+        units: Mapping[str, str],
+        codings: Mapping[str, Coding],
     ) -> Layout:
         """Return the layout that gives these features."""
-        column_of = {f"{column}={word}": column for column, each in words.items() for word in each}
+        known = {column: tuple(each) for column, each in words.items()}
+        part = cls((*words, *codings), known, codings=codings)
+        column_of = {name: column for column in part.columns for name in part.names_of(column)}
         columns = dict.fromkeys(column_of.get(feature, feature) for feature in features)
-        return cls(tuple(columns), {column: tuple(each) for column, each in words.items()}, units=units)
+        return cls(tuple(columns), known, units=units, codings=codings)

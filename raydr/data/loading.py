@@ -17,6 +17,7 @@ from raydr.arrays import BoolArray, Int64Array
 from raydr.data.arrow_files import read_csv, read_parquet, survey_csv, survey_parquet
 from raydr.data.catalogue import find, read_builtin
 from raydr.data.categories import Survey
+from raydr.data.codebook import Codebook
 from raydr.data.columns import Choice, Columns, Key, listing
 from raydr.data.h5ad_files import read_h5ad
 from raydr.data.layout import Categories, Layout
@@ -78,6 +79,7 @@ def load(
     categories: Categories = "error",
     threshold: Threshold = DEFAULT_THRESHOLD,
     layout: Layout | None = None,
+    codebook: Codebook | None = None,
     seed: int = 0,
     data_dir: Path | None = None,
     for_map: bool = True,
@@ -124,6 +126,8 @@ def load(
         The columns that are the features, and their form, as agreed with others. Use it instead of
         ``features`` and ``categories``. If clients fill in missing values, absent columns are missing in all
         rows.
+    codebook : Codebook, optional
+        How columns of a text table or a Parquet file are read. It wins over ``categories``.
     seed : int
         Seed of the sub-sample, at least 0.
     data_dir : Path, optional
@@ -167,6 +171,7 @@ def load(
         absent=missing in FILLINGS,
         matrix=matrix,
         exclude=tuple(exclude),
+        codebook=codebook,
     )
     stamp = None if path is None else _stamp(path)
     if source is not None and path is None:
@@ -272,6 +277,10 @@ def _opened(
     if choice.matrix is not None and ending(path) != ".h5ad":
         raise DataError(
             f"data.matrix names a matrix of an .h5ad file, but {path.name} is not one. Remove data.matrix."
+        )
+    if choice.codebook is not None and ending(path) not in TABLES:
+        raise DataError(
+            f"data.codebook is for tables ({', '.join(TABLES)}), but {path.name} is none: leave it out."
         )
     if size == 0:
         raise DataError(f"{path} is empty. It needs column names and at least two rows.")
@@ -467,6 +476,7 @@ def table_of(
         gaps=gaps,
         words=columns.words,
         units=columns.units,
+        codings=columns.codings,
         doubts=columns.doubts,
         agreement=columns.agreement,
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.data.columns import letters, listing
+from raydr.data.layout import Layout
 
 PLAIN, NUMBERING, CODES, MISSING_CODES, MOSTLY_EMPTY, ONE_VALUE = range(6)
 """Appearance of a column of numbers: nothing special, an identity, codes of categories, a code for missing values,
@@ -103,6 +104,16 @@ def common_looks(of_sites: Sequence[Int64Array]) -> Int64Array:
         return of_sites[0]
     found = np.where((voting == voting[0]).all(axis=0), voting[0], PLAIN)
     return np.asarray(np.where((votes == MISSING_CODES).any(axis=0), MISSING_CODES, found), np.int64)
+
+
+def of_measurements(found: Int64Array, layout: Layout) -> Int64Array:
+    """Return what columns look like (features,), without guesses about columns of a known kind."""
+    kept = found.copy()
+    for column, coding in layout.codings.items():
+        if coding.kind != "number":
+            part = kept[layout.places[column]]
+            part[np.isin(part, (NUMBERING, CODES, MISSING_CODES))] = PLAIN
+    return kept
 
 
 def of_columns(features: Sequence[str], found: Int64Array, constant: Sequence[str] = ()) -> tuple[str, ...]:

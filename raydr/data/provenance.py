@@ -11,6 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from raydr.data.coding import Coding
+
 
 @dataclass(kw_only=True, frozen=True)
 class Source:
@@ -109,6 +111,8 @@ class Provenance:
         Columns of text that are mapped as one 0/1 column for each of these words.
     units : dict of column to str
         Columns of numbers that some file spells as text, with their unit.
+    codings : dict of column to Coding
+        How columns are read that are more than numbers or words.
     filled : dict of client to dict of column to int
         Number of filled-in values, by client and column.
     anchors : Source or None
@@ -131,6 +135,7 @@ class Provenance:
     filled: dict[str, dict[str, int]] = field(default_factory=dict)
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
+    codings: dict[str, Coding] = field(default_factory=dict)
     harmonized: Harmonized | None = None
     notices: tuple[str, ...] = ()
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray, Int64Array, fingerprint
 from raydr.data.categories import Survey, agree
+from raydr.data.codebook import Codebook
 from raydr.data.columns import Choice, letters, listing
 from raydr.data.layout import Categories, Layout
 from raydr.data.loading import ENDINGS, FILLINGS, OTHER_FILES, Missing, ending, load, survey
@@ -37,6 +38,7 @@ class SiteFile:
     layout: Layout | None = None
     matrix: str | None = None
     exclude: tuple[str, ...] = ()
+    codebook: Codebook | None = None
 
     def read(self) -> Table:
         """Read the file, on the machine that has it."""
@@ -50,6 +52,7 @@ class SiteFile:
             layout=self.layout,
             matrix=self.matrix,
             exclude=self.exclude,
+            codebook=self.codebook,
             for_map=False,  # a site can have a single row
         )
 
@@ -63,13 +66,15 @@ class SiteFile:
             matrix=self.matrix,
             threshold=self.threshold,
             exclude=self.exclude,
+            codebook=self.codebook,
         )
         return survey(self.path, choice)
 
     @property
     def needs_layout(self) -> bool:
         """Whether sites must agree on the mapped columns before their files are read."""
-        return self.layout is None and (self.categories != "error" or self.missing in FILLINGS)
+        surveyed = self.categories != "error" or self.codebook is not None
+        return self.layout is None and (surveyed or self.missing in FILLINGS)
 
 
 def laid_out(file: SiteFile, surveys: Sequence[Survey]) -> Layout:
@@ -82,7 +87,17 @@ def laid_out(file: SiteFile, surveys: Sequence[Survey]) -> Layout:
         if a file shares no column with the others.
     """
     where = "The sites' data"
-    layout = agree(surveys, file.categories, listed=file.features, where=where, threshold=file.threshold)
+    if file.codebook is not None:
+        columns = dict.fromkeys(column for survey in surveys for column in survey.kinds)
+        file.codebook.require_columns(list(columns), where, mapped=True)
+    layout = agree(
+        surveys,
+        file.categories,
+        listed=file.features,
+        where=where,
+        threshold=file.threshold,
+        codebook=file.codebook,
+    )
     there = [
         {column for column in layout.columns if survey.kinds.get(column, "empty") != "empty"}
         for survey in surveys

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray, Int64Array
+from raydr.data.coding import Coding
 from raydr.data.provenance import Source
 from raydr.data.spelling import Agreement
 from raydr.errors import DataError
@@ -47,6 +48,8 @@ class Table:
         Words of the source's columns that became one 0/1 feature per word here.
     units : mapping of column to str
         Units of the columns of numbers that some file spells as text.
+    codings : mapping of column to Coding
+        How columns are read that are more than numbers or words.
     doubts : tuple of str
         Sentences on columns that could be read in another way. They reveal no values.
     agreement : Agreement or None
@@ -81,6 +84,7 @@ class Table:
     gaps: bool = False
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
+    codings: Mapping[str, Coding] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
     agreement: Agreement | None = None
 

@@ -77,6 +77,7 @@ def map(  # noqa: A001  raydr.map
     *,
     site: str | None = None,
     label: str | None = None,
+    codebook: str | Path | None = None,
     method: str | None = None,
     out: str | Path | None = None,
     address: str | None = None,
@@ -95,6 +96,8 @@ def map(  # noqa: A001  raydr.map
         The site column of a single file. Default: a column called site, hospital or similar.
     label : str, optional
         The column of classes. It colours the map, and metrics use it.
+    codebook : str or Path, optional
+        How each column is read: a CSV file that ``raydr init --codebook`` writes.
     method : str, optional
         A name from ``raydr list methods``. Default: fed-umap.
     out, address, listener, verbose, **overrides
@@ -119,7 +122,9 @@ def map(  # noqa: A001  raydr.map
     from raydr.front.own_data import own_data
     from raydr.scenarios.runner import run as run_scenario
 
-    own = own_data(data, site=site, label=label, method=method, overrides=_dotted(overrides))
+    own = own_data(
+        data, site=site, label=label, codebook=codebook, method=method, overrides=_dotted(overrides)
+    )
     with _showing_progress(listener, verbose) as hear_both:
         folder = run_scenario(own.scenario, out=_path(out), address=address, listener=hear_both)
     return Result(folder)

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from raydr.data.codebook import ColumnSettings, written
+from raydr.data.coding import Coding, Kind
 from raydr.data.notices import CODES, MISSING_CODES, MOSTLY_EMPTY, NUMBERING, ONE_VALUE
 from raydr.scenarios.running.client_data import ClientData
 
@@ -27,6 +29,9 @@ _LOOKS = {
 }
 
 
+_PLAIN = Coding(kind="number")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ColumnReading:
     """The way in which a run reads a column.
@@ -37,12 +42,17 @@ class ColumnReading:
         Name of the column.
     role : str
         Use of the column.
-    kind : {"number", "words"} or None
-        What a mapped column holds.
+    kind : str or None
+        What a mapped column holds: see :class:`raydr.data.coding.Coding`.
     unit : str or None
         Unit of numbers that are written with one.
     words : tuple of str
-        Words of a column of words; each becomes a column of zeros and ones.
+        Words of a column of words; each becomes a column of zeros and ones. Words of an ordinal column from low to
+        high.
+    missing_codes : tuple of str
+        Cells that are missing values by the codebook.
+    period : float or None
+        Period of a circular column.
     missing : int or None
         Number of its empty cells in the rows that are mapped.
     low, high : float or None
@@ -55,9 +65,11 @@ class ColumnReading:
 
     name: str
     role: Role
-    kind: Literal["number", "words"] | None = None
+    kind: Kind | None = None
     unit: str | None = None
     words: tuple[str, ...] = ()
+    missing_codes: tuple[str, ...] = ()
+    period: float | None = None
     missing: int | None = None
     low: float | None = None
     high: float | None = None
@@ -70,25 +82,28 @@ def readings(client_data: ClientData) -> tuple[ColumnReading, ...]:
     rows, layout = client_data.pooled(), client_data.layout
     lacking = np.isnan(rows).sum(axis=0)
     low, high = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)
-    found, at = [], 0
-    for column in layout.columns:
-        words = layout.words.get(column, ())
-        look = None if client_data.looks is None or words else int(client_data.looks[at])
-        is_number = not words and lacking[at] < len(rows)
+    found = []
+    for column, place in layout.places.items():
+        at, words, coding = place.start, layout.words.get(column, ()), layout.codings.get(column, _PLAIN)
+        kind = "words" if words else coding.kind
+        plain = kind in ("number", "ordinal")
+        look = int(client_data.looks[at]) if client_data.looks is not None and plain else None
+        is_number = kind == "number" and lacking[at] < len(rows)
         found.append(
             ColumnReading(
                 name=column,
                 role="mapped",
-                kind="words" if words else "number",
-                unit=layout.units.get(column) or None,
-                words=words,
+                kind=kind,
+                unit=layout.units.get(column) or coding.unit or None,
+                words=words or coding.words,
+                missing_codes=coding.missing,
+                period=coding.period,
                 missing=int(lacking[at]),
-                low=float(low[at]) if is_number else None,
-                high=float(high[at]) if is_number else None,
+                low=float(low[at]) if is_number else coding.low,
+                high=float(high[at]) if is_number else coding.high,
                 looks_like=None if look is None else _LOOKS.get(look),
             )
         )
-        at += len(words) or 1
     others = {column: reason for source in client_data.sources for column, reason in source.left_out.items()}
     for column, reason in others.items():
         role = _ROLES.get(reason, "left out")
@@ -105,3 +120,23 @@ def survey_as_json(client_data: ClientData) -> dict[str, Any]:
         "columns": [asdict(column) for column in readings(client_data)],
         "notices": list(client_data.notices),
     }
+
+
+def written_codebook(client_data: ClientData) -> str:
+    """Return the codebook of a table as CSV: what the survey found, to be corrected by hand."""
+    rows = [
+        ColumnSettings(
+            column=found.name,
+            role=found.role,
+            kind=found.kind,
+            unit=found.unit,
+            low=found.low,
+            high=found.high,
+            words=found.words,
+            missing=found.missing_codes,
+            period=found.period,
+        )
+        for found in readings(client_data)
+        if found.role != "held-out mark"
+    ]
+    return written(rows)

@@ -20,11 +20,21 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from raydr.arrays import FloatArray, Int64Array
 from raydr.data import IN_MEMORY, Layout, Table, in_frame, in_memory
-from raydr.errors import ScenarioError
+from raydr.data.codebook import Codebook, codebook_of
+from raydr.errors import DataError, ScenarioError
 from raydr.front.fitted import FittedRun, temporary_place
 from raydr.front.parameters import CLIENTS, COMMON, LEAST_ROWS, UNSAID, as_setting, default_of, documented
 from raydr.front.result import Result
-from raydr.front.table_inputs import Given, as_arrow, features_of, gathered, is_mixed, owners_of, tables_of
+from raydr.front.table_inputs import (
+    Given,
+    as_arrow,
+    features_of,
+    gathered,
+    is_frame,
+    is_mixed,
+    owners_of,
+    tables_of,
+)
 from raydr.methods import METHODS
 from raydr.methods.method import Method
 from raydr.registry import ExtensionError
@@ -35,6 +45,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     _kind: str
     _parameters: tuple[str, ...]
+    _codebook: Codebook | None = None
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> FederatedMap:
         """Run the federation on rows in memory and keep its map.
@@ -136,11 +147,14 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _table(self, given: Given) -> Table:
         """Return the rows of all sites in one table, checked by scikit-learn and by raydr."""
         self._layout: Layout | None = None
-        if any(map(is_mixed, given.tables)):
+        self._codebook = book = None if self.codebook is None else codebook_of(self.codebook)
+        if book is not None and not all(map(is_frame, given.tables)):
+            raise DataError("codebook names columns, but X has no column names: give a data frame.")
+        if book is not None or any(map(is_mixed, given.tables)):
             for place, each in enumerate(given.tables):
                 validate_data(self, each, reset=not place, skip_check_array=True)
-            found = in_frame(as_arrow(given.tables), given.keys | given.names)
-            self._layout = Layout.of(found.features, found.words, found.units)
+            found = in_frame(as_arrow(given.tables), given.keys | given.names, codebook=book)
+            self._layout = Layout.of(found.features, found.words, found.units, found.codings)
             return found
         least = 2 if len(given.tables) == 1 else 1
         rows = [
@@ -179,7 +193,8 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 else dict(self.harmonize or {}) or None,
             }
             | ({"missing": "median"} if table.gaps else {})
-            | ({"categories": "one-hot"} if table.agreement is not None else {}),
+            | ({"categories": "one-hot"} if table.agreement is not None else {})
+            | ({} if self._codebook is None else {"codebook": self._codebook.rows}),
             "clients": clients,
             "method": {"kind": self._kind}
             | {name: value for name, value in method.items() if value is not UNSAID},

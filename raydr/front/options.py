@@ -129,6 +129,12 @@ _TAKEN = (
         help="Column that names the site of each row. Default: a column called site, hospital...",
     ),
     click.option("--label", metavar="COLUMN", help="Column of classes. It colours the map."),
+    click.option(
+        "--codebook",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="How each column is read: a CSV file that `raydr init --codebook` writes and you correct.",
+    ),
     click.option("--method", metavar="KIND", help="A name from `raydr list methods`. Default: fed-umap."),
     override(),
 )
@@ -158,7 +164,7 @@ def with_inline(overrides: Mapping[str, Any], inline: bool, address: str | None)
 
 
 def own_data(command: Command) -> Command:
-    """Add the options for your own data: --site, --label, --method and --set."""
+    """Add the options for your own data: --site, --label, --codebook, --method and --set."""
     return _all(_TAKEN, command)
 
 

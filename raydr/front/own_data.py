@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from raydr.data.codebook import Codebook, read_codebook
 from raydr.data.columns import Choice, listing
 from raydr.data.dialect import Dialect
 from raydr.data.loading import ENDINGS, NO_LABEL, SHEETS, TABLES, TEXTS, ending, read_file, survey
@@ -63,6 +64,7 @@ def own_data(
     *,
     site: str | None = None,
     label: str | None = None,
+    codebook: str | Path | None = None,
     method: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     site_needed: bool = True,
@@ -85,6 +87,7 @@ def own_data(
         data,
         site=site,
         label=label,
+        codebook=codebook,
         method=method,
         overrides=overrides,
         site_needed=site_needed,
@@ -97,6 +100,7 @@ def own_rows(
     *,
     site: str | None,
     label: str | None,
+    codebook: str | Path | None,
     method: str | None,
     overrides: Mapping[str, Any] | None,
     site_needed: bool,
@@ -106,6 +110,8 @@ def own_rows(
     if not isinstance(data, str | PathLike):
         raise DataError(f"expected the path of a table, got {kind_of_object(data)}: {FOR_ROWS}.")
     files = files_of(data)
+    book = Codebook(()) if codebook is None else read_codebook(Path(codebook))
+    label = label or book.with_role("label")
     content: dict[str, Any] = {
         "name": _name(data),
         "data": {"label": label, "scale": "standard", "missing": "median", "categories": "one-hot"},
@@ -115,6 +121,10 @@ def own_rows(
     }
     if label is None:
         del content["data"]["label"]
+    if codebook is not None:
+        content["data"]["codebook"] = str(codebook)
+    if identity := book.with_role("identity"):
+        content["data"]["id"] = identity
     if files is None:
         content["data"] = {"path": str(data)} | content["data"]
     else:
@@ -124,6 +134,7 @@ def own_rows(
         reading.override(content, key, value)
     dealt = [key for key in given if key == "clients" or key.startswith(_DEALING)]
     if files is None and not dealt:
+        site = site or book.with_role("site")
         with _options_in_errors():
             column = site or _site(
                 Path(data), label, content["data"].get("matrix"), needed=site_needed, progress=progress
@@ -149,7 +160,7 @@ def own_rows(
 @contextmanager
 def _options_in_errors() -> Iterator[None]:
     """Replace keys with options in the text of errors, for users who gave options."""
-    words = {"clients.partition.column": "--site", "data.label": "--label"}
+    words = {"clients.partition.column": "--site", "data.label": "--label", "data.codebook": "--codebook"}
     try:
         yield
     except DataError as error:
@@ -201,6 +212,12 @@ def described(scenario: Scenario, client_data: ClientData) -> tuple[Fact, ...]:
     if client_data.words:
         words = [f"{column} ({listed(each, 6)})" for column, each in client_data.words.items()]
         found.append(Fact("Text as zeros and ones", listed(words, _MOST_SITES)))
+    others = {
+        name: coding for name, coding in client_data.codings.items() if coding.kind not in ("number", "words")
+    }
+    if others:
+        each = [f"{name} ({coding})" for name, coding in others.items()]
+        found.append(Fact("Kinds", listed(each, _MOST_SITES)))
     paths = [site.path for site in scenario.clients.sites] or [path for path in [scenario.data.path] if path]
     texts = [Path(path).expanduser() for path in paths if ending(Path(path)) in TEXTS]
     dialects = {str(Dialect.of(path)) for path in texts}
@@ -280,27 +297,37 @@ def _name(data: str | Path) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:50] or "own-data"
 
 
-def write_new(path: Path, text: str) -> Path:
-    """Write a new file.
+def with_codebook(own: OwnData, path: Path) -> OwnData:
+    """Return the data with a codebook in their scenario."""
+    data = {"missing": "median", **own.content["data"], "codebook": str(path)}  # codes may be missing values
+    content = {**own.content, "data": data}
+    return replace(own, content=content)
+
+
+def write_new(
+    path: Path, text: str, *, option: str = "--out", suffixes: tuple[str, ...] = (".yaml", ".yml")
+) -> Path:
+    """Write a new file, which ``option`` names.
 
     Raises
     ------
     OutputError
-        If the file exists, does not end in .yaml, or cannot be written.
+        If the file exists, does not end in one of the suffixes, or cannot be written.
     """
-    if path.suffix not in (".yaml", ".yml"):
+    if path.suffix not in suffixes:
+        what = "scenario is YAML" if ".yaml" in suffixes else "codebook is CSV"
         raise OutputError(
-            f"The scenario is YAML, but {path} does not end in .yaml: name such a file with --out."
+            f"The {what}, but {path} does not end in {suffixes[0]}: name such a file with {option}."
         )
     try:
-        with path.open("x", encoding="utf-8") as file:
+        with path.expanduser().open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
         raise OutputError(
-            f"{path} already exists and was not changed: name another file with --out."
+            f"{path} already exists and was not changed: name another file with {option}."
         ) from None
     except OSError as error:
         raise OutputError(
-            f"Cannot write {path} ({error.strerror}): name another place with --out."
+            f"Cannot write {path} ({error.strerror}): name another place with {option}."
         ) from error
     return path

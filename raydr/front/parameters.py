@@ -37,6 +37,11 @@ COMMON: Mapping[str, tuple[Any, str, str]] = types.MappingProxyType(
             "str, optional",
             "column of classes in a data frame or in an AnnData's obs, for colours and metrics; it is not a feature",
         ),
+        "codebook": (
+            None,
+            "str, Path or sequence of mapping, optional",
+            "how columns of data frames are read: the path of a codebook, or its rows; see ``data.codebook``",
+        ),
         "metrics": ("default", '"default" or sequence of str', "metrics of the map: ``raydr list metrics``"),
         "privacy": (
             None,

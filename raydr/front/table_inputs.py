@@ -113,9 +113,14 @@ def is_mixed(table: Any) -> bool:
     """
     if _is_polars(table):
         return not all(kind.is_numeric() for kind in table.dtypes) or bool(sum(table.null_count().row(0)))
-    if not hasattr(table, "columns") or not hasattr(table, "dtypes"):
+    if not is_frame(table):
         return False
     return any(kind.kind not in "biuf" for kind in table.dtypes) or bool(table.isna().to_numpy().any())
+
+
+def is_frame(table: Any) -> bool:
+    """Return whether a table is a data frame, of pandas or polars."""
+    return hasattr(table, "columns") and hasattr(table, "dtypes")
 
 
 def as_arrow(tables: Sequence[Any]) -> Any:

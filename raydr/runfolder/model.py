@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from raydr.array_files import ArrayArchive, write_array_archive
 from raydr.arrays import FloatArray
+from raydr.data.coding import Coding
 from raydr.data.provenance import Provenance, sha256_of_arrays, sha256_of_file
 from raydr.errors import OutputError
 from raydr.files import open_private
@@ -59,6 +60,8 @@ class Card:
         Text columns with their words; each word is a feature of zeros and ones.
     units : dict of str to str
         Columns of numbers that some file spells as text, with their unit.
+    codings : dict of str to Coding
+        How columns are read that are more than numbers or words.
     sites : tuple of str
         Names of harmonized sites, in the order of the arrays in ``sites.npz``.
     raydr : str
@@ -75,6 +78,7 @@ class Card:
     format: int = FORMAT
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
+    codings: dict[str, Coding] = field(default_factory=dict)
     sites: tuple[str, ...] = ()
 
 
@@ -121,6 +125,7 @@ def write_model(
         files={name: sha256_of_file(folder / name) for name in [ARRAYS, *[ENCODER] * bool(encoder)]},
         words=data.words,
         units=data.units,
+        codings=data.codings,
         sites=tuple(sites) if own else (),
     )
     content = asdict(card)

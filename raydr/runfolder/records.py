@@ -55,7 +55,18 @@ RELEASED: Mapping[str, tuple[str, ...] | None] = {
     ARRAYS: None,
     ENCODER: None,
     ROUNDS: ("round", "objective", "bytes_up", "bytes_down", "asked", "answered", "failed", "moved"),
-    DATA: ("columns", "named", "scaling", "mapped", "set_apart", "held_out", "filling", "words", "units"),
+    DATA: (
+        "columns",
+        "named",
+        "scaling",
+        "mapped",
+        "set_apart",
+        "held_out",
+        "filling",
+        "words",
+        "units",
+        "codings",
+    ),
 }
 """Files of a run folder, or fields of them, that the run's privacy claim covers."""
 KEPT: Mapping[str, str] = {

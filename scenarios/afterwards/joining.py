@@ -178,7 +178,7 @@ def _write(
     write_json(
         folder / records.PRIVACY, asdict(statement(ledger, scenario.privacy.budget, [len(table.rows)]))
     )
-    layout = Layout.of(card.columns, card.words, card.units)
+    layout = Layout.of(card.columns, card.words, card.units, card.codings)
     filled = layout.by_column(gaps_of(table.rows)) if scenario.data.filling else {}
     data = Provenance(
         columns=card.columns,
@@ -190,6 +190,7 @@ def _write(
         filled={joining.site: filled} if filled else {},
         words=dict(card.words),
         units=dict(card.units),
+        codings=dict(card.codings),
         harmonized=placing.harmonized,
     )
     write_data(folder, data)

@@ -93,8 +93,9 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
         if public is not None:
             client_data = with_public_file(client_data, public)
     transcript = Transcript()
+    joint = client_data.layout.joint_columns(scenario.data.scale)
     plan, reserve = with_public(
-        plan_of(scenario, len(client_data.names), client_data.harmonizing, client_data.layout.word_columns),
+        plan_of(scenario, len(client_data.names), client_data.harmonizing, joint),
         client_data.public,
     )
     # With another secret, noise and messages would differ.

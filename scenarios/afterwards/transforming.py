@@ -140,7 +140,7 @@ class Placing:
     def _alike(self) -> Alike:
         """Columns that new rows must have."""
         card = self.model.card
-        layout = Layout.of(card.columns, card.words, card.units)
+        layout = Layout.of(card.columns, card.words, card.units, card.codings)
         return Alike(f"the run in {self.folder}", layout.columns, card.named, layout)
 
     def _client_column(self, site: str | None) -> str | None:

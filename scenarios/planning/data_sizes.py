@@ -12,7 +12,8 @@ from raydr.data import Layout, census
 from raydr.data.site import laid_out
 from raydr.errors import DataError, ScenarioError
 from raydr.privacy.ledger import Entry
-from raydr.scenarios.running.client_data import agreement_on, dealt_out, present, site_file, with_public_file
+from raydr.scenarios.running.client_data import dealt_out, present, site_file, with_public_file
+from raydr.scenarios.running.column_survey import agreement_on
 from raydr.scenarios.running.harmony import harmonizing_of
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.statistics.harmonizing import Harmonizing
@@ -121,7 +122,7 @@ def sizes_of_data(scenario: Scenario, data_dir: Path | None) -> DataSizes:
         held_out=0 if client_data.held_out is None else len(client_data.held_out.rows),
         agreement=agreement_on(client_data.agreed, len(client_data.names)),
         harmonizing=client_data.harmonizing,
-        words=client_data.layout.word_columns,
+        words=client_data.layout.joint_columns(scenario.data.scale),
     )
 
 
@@ -215,7 +216,7 @@ def _of_sites(scenario: Scenario) -> DataSizes:
         labelled=first.labels is not None,
         agreement=agreement_on(files[0].layout.agreement, len(sites)) if files[0].layout is not None else (),
         harmonizing=harmonizing_of(data, tables[0].features, tables[0].words, sorted(classes)),
-        words=Layout.of(tables[0].features, tables[0].words, {}).word_columns,
+        words=Layout.of(tables[0].features, tables[0].words, {}, tables[0].codings).joint_columns(data.scale),
         names=names,
         nodes=nodes,
         unknown=(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,14 +25,17 @@ from raydr.data import (
     load_graph,
     set_apart,
 )
+from raydr.data.codebook import Codebook
+from raydr.data.coding import Coding
 from raydr.data.columns import require
 from raydr.data.loading import refuse_empty
-from raydr.data.notices import ONE_VALUE, common_looks, looks, of_columns, of_label, of_sites
+from raydr.data.notices import ONE_VALUE, common_looks, looks, of_columns, of_label, of_measurements, of_sites
 from raydr.data.site import gaps_of
 from raydr.data.spelling import Agreement
 from raydr.errors import DataError
 from raydr.geometry.points import Progress, unheard
 from raydr.privacy.ledger import Entry, Granularity
+from raydr.scenarios.running.column_survey import agreement_on
 from raydr.scenarios.running.harmony import harmonized_of, harmonizing_of, notices_of_sites, owners_of
 from raydr.scenarios.schema.clients import SiteSettings
 from raydr.scenarios.schema.data import DataSettings
@@ -152,6 +155,8 @@ class ClientData:
         Words of text columns; each word is a feature of zeros and ones.
     units : mapping of column to str
         Units of the columns of numbers that some file spells as text.
+    codings : mapping of column to Coding
+        How columns are read that are more than numbers or words.
     gaps : sequence of (features,) int64
         Number of missing values of each feature at each client; empty if no value may be missing.
     agreed : Agreement or None
@@ -181,6 +186,7 @@ class ClientData:
     gaps: Sequence[Int64Array] = ()
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
+    codings: Mapping[str, Coding] = field(default_factory=dict)
     agreed: Agreement | None = None
     harmonizing: Harmonizing | None = None
     looks: Int64Array | None = None
@@ -224,7 +230,7 @@ class ClientData:
     @property
     def layout(self) -> Layout:
         """Columns of the data that are mapped, and how."""
-        return Layout.of(self.feature_names, self.words, self.units)
+        return Layout.of(self.feature_names, self.words, self.units, self.codings)
 
     @property
     def surveyed(self) -> tuple[Entry, ...]:
@@ -257,6 +263,7 @@ class ClientData:
             filling=self.filling,
             words=dict(self.words),
             units=dict(self.units),
+            codings=dict(self.codings),
             filled={
                 name: self.layout.by_column(lacking)
                 for name, lacking in zip(self.names, self.gaps, strict=False)
@@ -309,12 +316,14 @@ def dealt_out(
     found = looks(table.rows) if looked else None
     # A table that was read here may be sorted in place.
     dealt = Dealt(table.rows, partition.client_of_row, partition.count, taken=given is None)
+    layout = Layout.of(table.features, table.words, table.units, table.codings)
     notices: tuple[str, ...] = ()
     if found is not None:
+        found = of_measurements(found, layout)
         found[common_looks([looks(part) for part in dealt.parts]) == ONE_VALUE] = ONE_VALUE
         notices = (*table.doubts, *of_columns(table.features, found, table.constant_features))
         if table.labels is None and given is None:
-            notices += of_label(Layout.of(table.features, table.words, {}).columns)
+            notices += of_label(layout.columns)
         if clients.partition.client_column is not None:
             notices += of_sites(partition.names)
     return ClientData(
@@ -333,6 +342,7 @@ def dealt_out(
         gaps=[gaps_of(part) for part in dealt.parts] if data.filling else (),
         words=table.words,
         units=table.units,
+        codings=table.codings,
         agreed=table.agreement,
         harmonizing=harmonizing_of(
             data, table.features, table.words, present(table.labels, table.label_names)
@@ -369,17 +379,20 @@ def read_table(
         threshold=data.words.threshold,
         matrix=data.matrix,
         exclude=data.exclude,
+        codebook=codebook_of_data(data),
         seed=scenario.seed,
         data_dir=data_dir,
         progress=progress,
     )
 
 
-def _require_excluded(excluded: Sequence[str], features: Sequence[str], sources: Sequence[Source]) -> None:
+def _require_excluded(
+    excluded: Iterable[str], features: Sequence[str], sources: Sequence[Source], knob: str = "data.exclude"
+) -> None:
     """Raise a DataError that names the nearest column if no source has a column that is to be left out."""
     left_out = {column for source in sources for column in source.left_out}
     for column in set(excluded) - left_out:
-        require(column, [*features, *sorted(left_out)], knob="data.exclude", where=sources[0].name)
+        require(column, [*features, *sorted(left_out)], knob=knob, where=sources[0].name)
 
 
 def with_public_file(client_data: ClientData, path: str) -> ClientData:
@@ -404,7 +417,9 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
         files = [(replace(file, layout=layout), node) for file, node in files]
     censuses = reader.count_sites(files)
     first = censuses[0]
-    _require_excluded(data.exclude, first.features, [census.source for census in censuses])
+    sources = [census.source for census in censuses]
+    _require_excluded(data.exclude, first.features, sources)
+    _require_excluded(Codebook(data.codebook).left_out, first.features, sources, "data.codebook")
     for site, census in zip(described, censuses, strict=True):
         if census.features != first.features:
             odd = sorted(set(census.features) ^ set(first.features)) or list(census.features)
@@ -431,6 +446,7 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
         label_names, labels = tuple(map(str, names)), codes.astype(np.int64)
     sizes = [len(census.ids) for census in censuses]
     found = None if scenario.noisy else common_looks([census.looks for census in censuses])
+    found = None if found is None else of_measurements(found, layout)
     clients = tuple(site.name or Path(site.path).stem for site in described)
     return ClientData(
         names=clients,
@@ -448,6 +464,7 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
         gaps=[census.gaps for census in censuses] if data.filling else (),
         words=layout.words,
         units=layout.units,
+        codings=layout.codings,
         agreed=layout.agreement,
         harmonizing=harmonizing_of(data, first.features, layout.words, present(labels, label_names)),
         looks=found,
@@ -473,34 +490,10 @@ def site_file(data: DataSettings, site: SiteSettings) -> SiteFile:
         threshold=data.words.threshold,
         matrix=data.matrix,
         exclude=data.exclude,
+        codebook=codebook_of_data(data),
     )
 
 
-def agreement_on(agreement: Agreement | None, clients: int) -> tuple[Entry, ...]:
-    """Return the ledger entries for the messages in which this many clients agree on columns and words."""
-    if agreement is None:
-        return ()
-    survey = Entry(
-        kind="ColumnSurvey",
-        what="what each column holds by a client's rows: numbers and their unit, text of few words, one word, an"
-        " identity, free text, dates or nothing",
-        direction="up",
-        granularity=Granularity.AGGREGATE,
-        seen_by=_ADDED_UP,
-        count=clients,
-        bytes=agreement.columns * clients,
-    )
-    spelling = Entry(
-        kind="Spelling",
-        what="for each beginning of a word in a column of text and each next byte, whether enough of a client's rows"
-        " have a word that continues like this (0 or 1)",
-        direction="up",
-        granularity=Granularity.AGGREGATE,
-        seen_by=_ADDED_UP,
-        count=agreement.calls * clients,
-        bytes=8 * agreement.votes * clients,
-    )
-    return (survey, spelling) if agreement.calls else (survey,)
-
-
-_ADDED_UP = "server, which sums what each client sends"
+def codebook_of_data(data: DataSettings) -> Codebook | None:
+    """Return the codebook of a scenario, or None if it has none."""
+    return Codebook(data.codebook) if data.codebook else None

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path, PurePath
+from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
+from raydr.data.catalogue import IN_MEMORY
+from raydr.data.codebook import ColumnSettings, read_codebook
 from raydr.data.layout import Categories
 from raydr.data.loading import Filling, Missing
 from raydr.data.spelling import DEFAULT_THRESHOLD, Threshold
-from raydr.settings import LocalPath, Settings
+from raydr.settings import LocalPath, PathMark, Settings
 from raydr.statistics.scaling import Scale
 from raydr.statistics.site_effects import Kind
 
@@ -125,12 +128,23 @@ class DataSettings(Settings):
     words: WordSettings = Field(
         WordSettings(), description="limits for the words of data.categories: one-hot"
     )
+    codebook: Annotated[tuple[ColumnSettings, ...], PathMark()] = Field(
+        (),
+        description="how columns are read: the path of a codebook as `raydr init --codebook` writes it, or its rows. It"
+        " wins over categories and over the survey of the columns: docs/first-map.md",
+    )
 
     harmonize: HarmonizeSettings | None = Field(
         None,
         description="adjust sites to each other: none, center, scale or combat, or a section with kind and keep. This"
         " also removes real differences between sites: docs/sites.md",
     )
+
+    @field_validator("codebook", mode="before")
+    @classmethod
+    def _from_file(cls, codebook: Any) -> Any:
+        """Read the file, so that a run folder needs no file."""
+        return read_codebook(Path(codebook)).rows if isinstance(codebook, str | PurePath) else codebook
 
     @field_validator("harmonize", mode="before")
     @classmethod
@@ -169,15 +183,30 @@ class DataSettings(Settings):
             raise ValueError("features lists what is mapped, so exclude has no effect: leave one of them out")
         if self.categories != "one-hot" and "words" in changed:
             raise ValueError("words needs categories: one-hot: leave words out, or set categories to one-hot")
+        if self.codebook and self.source not in (None, IN_MEMORY):
+            raise ValueError(
+                f"codebook describes a table of yours, but source is {self.source!r}: leave it out"
+            )
         if self.graph is None and "dimensions" in changed:
             raise ValueError("dimensions needs a graph: leave it out, or name an edge list in graph")
         if (
             self.graph is not None
-            and {"matrix", "label", "features", "exclude", "id", "missing", "categories", "harmonize"}
+            and {
+                "matrix",
+                "label",
+                "features",
+                "exclude",
+                "id",
+                "missing",
+                "categories",
+                "codebook",
+                "harmonize",
+            }
             & changed
         ):
             raise ValueError(
-                "a graph has no columns: leave label, features, exclude, id, missing, categories and harmonize out"
+                "a graph has no columns: leave label, features, exclude, id, missing, categories, codebook and"
+                " harmonize out"
             )
         if self.graph is not None and self.holdout is not None:
             raise ValueError("all edges of a graph place its nodes, so no node can be new: leave holdout out")

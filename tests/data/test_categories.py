@@ -259,7 +259,7 @@ def test_new_rows_use_the_words_of_the_run(tmp_path: Path, capsys: pytest.Captur
     table = load(
         path=tmp_path / "new.csv",
         missing="median",
-        layout=Layout.of(MAPPED, read_model(folder).card.words, {}),
+        layout=Layout.of(MAPPED, read_model(folder).card.words, {}, {}),
         for_map=False,
     )
     np.testing.assert_array_equal(table.rows, [[0, 1, 50, 0, 0], [1, 0, np.nan, 1, 0], [0, 1, 60, 0, 0]])

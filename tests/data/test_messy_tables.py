@@ -286,7 +286,7 @@ def test_digits_with_leading_zeros_are_codes(tmp_path: Path) -> None:
 
 def test_codes_are_the_same_words_in_new_rows(tmp_path: Path) -> None:
     rows = "".join(f"{n},{n % 3:03}\n" for n in range(60))
-    layout = Layout.of(("age", "ward=000", "ward=001", "ward=002"), {"ward": ("000", "001", "002")}, {})
+    layout = Layout.of(("age", "ward=000", "ward=001", "ward=002"), {"ward": ("000", "001", "002")}, {}, {})
     (tmp_path / "new.csv").write_text(f"age,ward\n{rows}")
     np.testing.assert_array_equal(load(path=tmp_path / "new.csv", layout=layout).rows[1], [1, 0, 1, 0])
 

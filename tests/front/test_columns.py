@@ -111,6 +111,8 @@ def test_check_of_a_scenario_writes_its_columns(tmp_path: Path) -> None:
         "kind": "number",
         "unit": None,
         "words": [],
+        "missing_codes": [],
+        "period": None,
         "missing": 0,
         "low": 0.0,
         "high": 0.0,

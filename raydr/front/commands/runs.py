@@ -75,6 +75,7 @@ def map_(
     data: str,
     site: str | None,
     label: str | None,
+    codebook: Path | None,
     method: str | None,
     overrides: Mapping[str, Any],
     out: Path | None,
@@ -100,7 +101,15 @@ def map_(
     options.require_one_of(quiet, verbose)
     overrides = options.with_inline(overrides, inline, address)
     with suggesting_command(data, "map"), reading_on_terminal(quiet=quiet, logs=False) as progress:
-        own = own_data(data, site=site, label=label, method=method, overrides=overrides, progress=progress)
+        own = own_data(
+            data,
+            site=site,
+            label=label,
+            codebook=codebook,
+            method=method,
+            overrides=overrides,
+            progress=progress,
+        )
     if not quiet:
         print_interpretation(own.scenario, own.facts, verbose=verbose)
     with heard_on_terminal(quiet=quiet) as listener:
@@ -129,6 +138,7 @@ def check(
     file: str,
     site: str | None,
     label: str | None,
+    codebook: Path | None,
     method: str | None,
     overrides: Mapping[str, Any],
     data_dir: Path | None,
@@ -151,19 +161,20 @@ def check(
                 file,
                 site=site,
                 label=label,
+                codebook=codebook,
                 method=method,
                 overrides=overrides,
                 site_needed=False,
                 progress=progress,
             )
             facts = own.facts
-        elif (site or label or method) and not Path(file).expanduser().exists():
+        elif (site or label or codebook or method) and not Path(file).expanduser().exists():
             raise DataError(
                 f"{file} does not exist: expected a file, a folder or a pattern. Paths are relative to {Path.cwd()}."
             )
-        elif site or label or method:
+        elif site or label or codebook or method:
             raise click.UsageError(
-                "--site, --label and --method are for tables: a scenario names all three itself"
+                "--site, --label, --codebook and --method are for tables: a scenario names all of them itself"
             )
         else:
             scenario = read(file, overrides)
@@ -186,26 +197,36 @@ def init(
     data: str,
     site: str | None,
     label: str | None,
+    codebook: Path | None,
     method: str | None,
     overrides: Mapping[str, Any],
     out: Path | None,
 ) -> None:
     """Write a scenario for DATA, with comments on the data and on what you can change.
 
-    DATA is a table as for `raydr map`.
+    DATA is a table as for `raydr map`. If the file of --codebook does not exist, it is written too: correct it, and run
+    the scenario.
     """
-    from raydr.front.own_data import commented, own_data, write_new
+    from raydr.front.columns import written_codebook
+    from raydr.front.own_data import commented, own_rows, with_codebook, write_new
     from raydr.front.progress_bars import reading_on_terminal
 
+    new = codebook is not None and not codebook.expanduser().exists()
     with reading_on_terminal() as progress:
-        own = own_data(
+        own, client_data = own_rows(
             data,
             site=site,
             label=label,
+            codebook=None if new else codebook,
             method=method,
             overrides=overrides,
             site_needed=False,
             progress=progress,
+        )
+    if new and codebook is not None:
+        own = with_codebook(own, codebook)
+        click.echo(
+            write_new(codebook, written_codebook(client_data), option="--codebook", suffixes=(".csv",))
         )
     click.echo(write_new(out or Path(f"{own.scenario.name}.yaml"), commented(own)))
 

@@ -1,0 +1,124 @@
+"""How the cells of a column become features, for columns that are more than numbers or words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from raydr.arrays import Float64Array
+
+Kind: TypeAlias = Literal["number", "words", "ordinal", "circular", "count", "pair"]
+"""Kinds of mapped columns."""
+SECOND = {"circular": ("sine", "cosine"), "pair": ("first", "second")}
+"""Kinds of columns with two features, and how these are called."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coding:
+    """How one column is read.
+
+    Attributes
+    ----------
+    kind : str
+        ``number`` keeps its numbers. ``words`` becomes zeros and ones. ``ordinal`` becomes the place of its word, from
+        0. ``circular`` becomes the sine and cosine of ``2 pi x / period``. ``count`` becomes ``log(1 + x)``. ``pair``,
+        as in 120/80, becomes two numbers.
+    words : tuple of str
+        Words of an ordinal column from low to high, or of a circular column in their order.
+    missing : tuple of str
+        Cells that are missing values.
+    period : float or None
+        Length of a circle, in the unit of the column.
+    unit : str
+        Unit of the numbers.
+    low, high : float or None
+        Limits of the numbers. Numbers outside are kept, with a notice.
+    """
+
+    kind: Kind
+    words: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    period: float | None = None
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+
+    def names(self, column: str) -> tuple[str, ...]:
+        """Return the names of the column's features.
+
+        >>> Coding(kind="circular", period=24).names("hour"), Coding(kind="count").names("visits")
+        (('hour (sine)', 'hour (cosine)'), ('visits',))
+        """
+        return tuple(f"{column} ({part})" for part in SECOND.get(self.kind, ())) or (column,)
+
+    @property
+    def missing_numbers(self) -> list[float]:
+        """The missing codes that are numbers."""
+        numbers = []
+        for code in self.missing:
+            with suppress(ValueError):
+                numbers.append(float(code))
+        return numbers
+
+    @property
+    def by_words(self) -> bool:
+        """Whether the cells are words of a fixed list, in an order."""
+        return self.kind == "ordinal" or (self.kind == "circular" and bool(self.words))
+
+    @property
+    def as_text(self) -> bool:
+        """Whether cells are read as text, even if all are digits."""
+        return self.by_words or self.kind in ("words", "pair")
+
+    def read(self, text: str, decimal: str = ".") -> tuple[float, ...] | None:
+        """Return the place of a word, or the two numbers of a pair; None if the cell is neither.
+
+        >>> Coding(kind="ordinal", words=("none", "mild")).read("mild"), Coding(kind="pair").read("120/80")
+        ((1.0,), (120.0, 80.0))
+        """
+        if self.kind != "pair":
+            return (float(self.words.index(text)),) if text in self.words else None
+        first, _, second = text.replace(decimal, ".").partition("/")
+        try:
+            return float(first), float(second)
+        except ValueError:
+            return None
+
+    def __str__(self) -> str:
+        """Describe the coding in words.
+
+        >>> str(Coding(kind="ordinal", words=("low", "high"))), str(Coding(kind="circular", period=24))
+        ('ordinal: low < high', 'circular, period 24')
+        """
+        if self.words:
+            return f"{self.kind}: {' < '.join(self.words)}"
+        return self.kind if self.period is None else f"{self.kind}, period {self.period:g}"
+
+    def features(self, values: Float64Array) -> Float64Array:
+        """Return the features (rows, 1 or 2) of values (rows,), or of pairs (rows, 2). NaN stays.
+
+        >>> Coding(kind="circular", period=24).features(np.array([6.0, 12.0])).round(9).tolist()
+        [[1.0, 0.0], [0.0, -1.0]]
+        """
+        if self.kind == "circular":
+            angles = 2 * np.pi * values / (self.period or len(self.words))
+            return np.stack([np.sin(angles), np.cos(angles)], axis=1)
+        if self.kind == "count":
+            return np.log1p(values)[:, None]
+        return values.reshape(len(values), -1)
+
+
+def recognised(codings: Mapping[str, Coding]) -> list[str]:
+    """Return a sentence for each column whose kind the survey recognised.
+
+    >>> recognised({"pain": Coding(kind="ordinal", words=("low", "medium", "high"))})[0].partition(".")[0]
+    "'pain': read as ordinal: low < medium < high"
+    """
+    return [
+        f"{column!r}: read as {coding}. If that is wrong, change its kind in a codebook: `raydr init --codebook FILE`."
+        for column, coding in codings.items()
+    ]

@@ -1,0 +1,351 @@
+"""A codebook says how columns are read: by every command, for new rows, and without its file."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import raydr
+from raydr.data.codebook import BETWEEN, Codebook, ColumnSettings, read_codebook, written
+from raydr.data.scales import in_order
+from raydr.documents import parse_yaml
+from raydr.errors import DataError, ScenarioError
+from raydr.front.cli import status
+from raydr.front.own_data import held, own_rows
+from raydr.geometry.points import unheard
+from raydr.scenarios.afterwards.joining import join
+from raydr.scenarios.afterwards.transforming import transform
+from raydr.scenarios.runner import run
+from raydr.scenarios.running.client_data import ClientData
+from raydr.scenarios.schema.reading import dump, read
+
+PAIN = ("none", "mild", "moderate", "severe")
+QUICK = {
+    "runtime.federation": "inline",
+    "metrics": ["npa_10"],
+    "compare": [],
+    "data.scale": "minmax",
+    "data.missing": "median",
+}
+BOOK = """column,role,kind,unit,low,high,words,missing,period
+hospital,site,,,,,,,
+pain,mapped,ordinal,,,,none | mild | moderate | severe,unsure,
+score,mapped,number,,0,10,,-99 | 98,
+visits,mapped,count,,0,,,,
+angle,mapped,circular,degrees,,,,,360
+pressure,mapped,pair,,,,,,
+dose,mapped,number,mg,,,,,
+note,left out,,,,,,,
+dx,label,,,,,,,
+"""
+
+
+def table(rows: int = 60, seed: int = 0) -> dict[str, list[Any]]:
+    random = np.random.default_rng(seed)
+    score = random.integers(0, 11, rows).tolist()
+    score[3], score[8] = -99, 98
+    return {
+        "hospital": [f"h{row % 3}" for row in range(rows)],
+        "pain": random.choice([*PAIN, "unsure"], rows).tolist(),
+        "score": score,
+        "visits": random.integers(0, 400, rows).tolist(),
+        "angle": random.integers(0, 360, rows).tolist(),
+        "pressure": [f"{upper}/{upper - 40}" for upper in random.integers(100, 180, rows)],
+        "dose": [f"{value:.1f} mg" for value in random.normal(20, 3, rows)],
+        "note": random.integers(0, 9, rows).tolist(),
+        "dx": random.choice(["ill", "well"], rows).tolist(),
+    }
+
+
+def by_hand(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Code the table as the codebook says, cell by cell."""
+    angles = 2 * np.pi * np.array(columns["angle"]) / 360
+    pairs = [text.split("/") for text in columns["pressure"]]
+    return {
+        "hospital": columns["hospital"],
+        "pain": ["" if word == "unsure" else PAIN.index(word) for word in columns["pain"]],
+        "score": ["" if value in (-99, 98) else value for value in columns["score"]],
+        "visits": [repr(float(np.log1p(value))) for value in columns["visits"]],
+        "angle (sine)": [repr(float(value)) for value in np.sin(angles)],
+        "angle (cosine)": [repr(float(value)) for value in np.cos(angles)],
+        "pressure (first)": [first for first, _ in pairs],
+        "pressure (second)": [second for _, second in pairs],
+        "dose": [text.removesuffix(" mg") for text in columns["dose"]],
+        "dx": columns["dx"],
+    }
+
+
+def write_table(path: Path, columns: dict[str, list[Any]]) -> Path:
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(columns)
+        rows.writerows(zip(*columns.values(), strict=True))
+    return path
+
+
+def read_rows(data: Path, codebook: Path | None = None, **given: Any) -> ClientData:
+    return own_rows(
+        data,
+        site=given.pop("site", None),
+        label=given.pop("label", None),
+        codebook=codebook,
+        method="fed-pca",
+        overrides=QUICK | given,
+        site_needed=False,
+        progress=unheard,
+    )[1]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_table(tmp_path / "patients.csv", table())
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    path = tmp_path / "book.csv"
+    path.write_text(BOOK)
+    return path
+
+
+def changed(book: Path, before: str, after: str) -> Path:
+    text = book.read_text()
+    assert before in text
+    book.write_text(text.replace(before, after))
+    return book
+
+
+def test_columns_are_read_as_the_codebook_says(data: Path, book: Path, tmp_path: Path) -> None:
+    """The rows equal those of a table that was coded by hand."""
+    found = read_rows(data, book)
+    hand = read_rows(write_table(tmp_path / "hand.csv", by_hand(table())), label="dx")
+    assert found.feature_names == hand.feature_names
+    assert np.array_equal(found.pooled(), hand.pooled(), equal_nan=True)
+    assert np.isnan(found.pooled()).sum() == 2 + table()["pain"].count("unsure")
+    assert (found.names, found.label_names) == (("h0", "h1", "h2"), ("ill", "well")), "by the roles"
+    assert found.sources[0].left_out["note"] == "left out in data.codebook"
+
+
+def test_the_written_codebook_reads_the_table_as_before(data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "written.csv"
+    arguments = [str(data), "--label", "dx", "--codebook", str(path)]
+    assert status(["init", *arguments, "--out", str(tmp_path / "own.yaml")]) == 0
+    before, after = read_rows(data, label="dx"), read_rows(data, path)
+    assert after.feature_names == before.feature_names
+    assert np.array_equal(after.pooled(), before.pooled(), equal_nan=True)
+    assert after.pooled().dtype == before.pooled().dtype
+    scenario = read(tmp_path / "own.yaml")
+    assert scenario.data.codebook == read_codebook(path).rows
+    assert scenario.data.missing == "median", "codes that are added later can be missing values"
+    assert status(["init", *arguments, "--out", str(tmp_path / "again.yaml")]) == 0, "an existing one is used"
+    assert read(tmp_path / "again.yaml").data.codebook == scenario.data.codebook
+
+
+text = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1)
+
+
+@given(st.lists(text.filter(lambda word: "|" not in word), min_size=2, unique=True), st.floats(-1e9, 1e9))
+def test_a_codebook_is_read_as_it_was_written(words: list[str], low: float) -> None:
+    rows = (
+        ColumnSettings(column=words[0], kind="ordinal", words=tuple(words), missing=(words[1],)),
+        ColumnSettings(column=words[1], kind="count", low=low, unit="kg"),
+        ColumnSettings(column="x" + words[0] + words[1], role="left out"),
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Path, "read_bytes", lambda _: written(rows).encode())
+        assert read_codebook(Path("book.csv")).rows == rows
+
+
+def test_a_word_with_the_separator_leaves_the_words_to_the_survey() -> None:
+    rows = [ColumnSettings(column="film", kind="words", words=(f"good{BETWEEN}bad", "Drama|Comedy"))]
+    assert "good" not in written(rows)
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_spreadsheets_write_codebooks_in_other_formats(book: Path, tmp_path: Path, separator: str) -> None:
+    columns = list(csv.reader(BOOK.splitlines()))
+    columns[3][4] = "0,5"
+    other = tmp_path / "other.csv"
+    text = "\n".join(separator.join(cells) for cells in columns) + "\n"
+    other.write_bytes(text.encode("utf-8-sig"))
+    found = read_codebook(other)
+    assert found.by_name["score"].low == 0.5
+    assert [row.column for row in found.rows] == [row.column for row in read_codebook(book).rows]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "parts"),
+    [
+        ("score,mapped", "scores,mapped", ["row 4 of --codebook", "'scores'", "did you mean score"]),
+        ("note,left out", "dx,left out", ["the column 'dx' twice"]),
+        ("none | mild", "nonne | mild", ["'pain'", "'none' on line", "did you mean nonne"]),
+        ("pressure,mapped,pair", "pressure,mapped,number", ["'pressure'", "on line 2", "Correct or empty"]),
+        ("visits,mapped,count,,0", "score2,mapped,count,,0", ["has no column 'score2'"]),
+        ("angle,mapped,circular,degrees,,,,,360", "angle,mapped,circular,,,,,,", ["row 6: a circular column"]),
+        ("score,mapped,number", "score,mapped,numeric", ["row 4: kind is 'numeric'", "'ordinal'"]),
+        ("0,10,", "10,0,", ["row 4: low is 10 and high is 0"]),
+        ("0,10,", "zero,10,", ["row 4: low is 'zero'"]),
+        ("column,role", "column,roll", ["has the column 'roll' (did you mean role?)"]),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_named(
+    data: Path, book: Path, before: str, after: str, parts: list[str]
+) -> None:
+    changed(book, before, after)
+    with pytest.raises((DataError, ScenarioError)) as caught:
+        read_rows(data, book)
+    assert all(part in str(caught.value) for part in parts), str(caught.value)
+
+
+def test_numbers_outside_the_limits_are_said(data: Path, book: Path) -> None:
+    assert not any("outside" in notice for notice in read_rows(data, book).notices)
+    found = read_rows(data, changed(book, "-99 | 98", "98"))
+    assert any("'score': some numbers are outside 0 to 10" in notice for notice in found.notices)
+    assert found.pooled()[3, 1] == -99
+
+
+def test_a_negative_count_and_roles_that_contradict_are_refused(data: Path, book: Path) -> None:
+    with pytest.raises(DataError, match="'note' has the role left out, but --label names it"):
+        read_rows(data, book, label="note")
+    changed(book, "score,mapped,number,,0,10,,-99 | 98", "score,mapped,count,,,,,")
+    with pytest.raises(DataError, match=r"'score' is a count .* it is -99 on line 5"):
+        read_rows(data, book)
+
+
+def test_a_scenario_names_the_columns_of_roles_itself(data: Path, book: Path) -> None:
+    scenario = {
+        "name": "x",
+        "data": {"path": str(data), "codebook": str(book), "missing": "median"},
+        "clients": {"partition": {"kind": "by-column", "column": "hospital"}},
+        "method": {"kind": "fed-pca"},
+    }
+    with pytest.raises(DataError, match=r"'dx' has the role label, but data.label does not name it"):
+        held(read(scenario))
+    assert held(read(scenario, {"data.label": "dx"})).rows == 60
+
+
+class TestScales:
+    def test_a_clear_scale_is_read_in_order_and_said(self, tmp_path: Path) -> None:
+        words = ["Severe", "None", "Moderate", "Mild"]
+        columns = {"x": list(range(40)), "pain": [words[row % 4] for row in range(40)]}
+        columns["pain"][5] = "itchy"  # one row: no site reports it
+        found = read_rows(write_table(tmp_path / "t.csv", columns))
+        assert found.feature_names == ("x", "pain")
+        order = {"None": 0, "Mild": 1, "Moderate": 2, "Severe": 3}
+        expected = [order.get(word, np.nan) for word in columns["pain"]]
+        assert np.array_equal(found.pooled()[:, 1], expected, equal_nan=True)
+        assert any(
+            "'pain': read as ordinal: None < Mild < Moderate < Severe" in each for each in found.notices
+        )
+
+    def test_the_codebook_wins(self, tmp_path: Path) -> None:
+        columns = {"x": list(range(40)), "pain": [PAIN[row % 4] for row in range(40)]}
+        data = write_table(tmp_path / "t.csv", columns)
+        (tmp_path / "book.csv").write_text("column,kind\npain,words\n")
+        found = read_rows(data, tmp_path / "book.csv")
+        assert found.feature_names == ("x", *(f"pain={word}" for word in sorted(PAIN)))
+        assert not any("read as" in notice for notice in found.notices)
+
+    @pytest.mark.parametrize(
+        "scale",
+        [
+            ["Strongly disagree", "Disagree", "Neutral", "Agree", "Strongly agree"],
+            ["never", "rarely", "sometimes", "often", "always"],
+            ["low", "medium", "high"],
+            ["poor", "fair", "good", "very good", "excellent"],
+            ["I", "II", "III", "IV"],
+        ],
+    )
+    def test_scales_from_low_to_high(self, scale: list[str]) -> None:
+        assert in_order(sorted(scale)) == tuple(scale)
+
+    @pytest.mark.parametrize(
+        "words",
+        [["low", "high"], ["red", "green", "blue"], ["mild", "Mild", "none"], ["no", "mild", "other"]],
+    )
+    def test_other_words_have_no_order(self, words: list[str]) -> None:
+        assert in_order(words) is None
+
+
+def test_new_rows_and_sites_are_read_by_the_codebook_of_the_run(
+    data: Path, book: Path, tmp_path: Path
+) -> None:
+    """Without the file of the codebook, rows come to the place that rows coded by hand have."""
+    hand = write_table(tmp_path / "hand.csv", by_hand(table()))
+    own = [
+        own_rows(path, site=None, label="dx", codebook=codebook, method="fed-pca", overrides=QUICK,
+                 site_needed=True, progress=unheard)[0].scenario
+        for path, codebook in ((data, book), (hand, None))
+    ]  # fmt: skip
+    stored = dump(own[0])
+    book.unlink()
+    assert read(parse_yaml(stored)) == own[0], "the run folder's scenario needs no file"
+    runs = [run(scenario, out=tmp_path / f"run{place}", report=False) for place, scenario in enumerate(own)]
+    fresh = table(12, seed=3)
+    files = [
+        write_table(tmp_path / name, columns)
+        for name, columns in (("new.csv", fresh), ("new-hand.csv", by_hand(fresh)))
+    ]
+    places = []
+    for folder, file in zip(runs, files, strict=True):
+        transform(folder, file, tmp_path / f"{folder.name}.csv")
+        join(folder, file, site="south")
+        placed = pd.read_parquet(folder / "joined" / "1" / "embedding.parquet")
+        places.append(
+            (
+                pd.read_parquet(folder / "embedding.parquet")[["x", "y"]],
+                pd.read_csv(tmp_path / f"{folder.name}.csv"),
+                placed[["x", "y"]],
+            )
+        )
+    for mine, theirs in zip(*places, strict=True):
+        assert mine.equals(theirs)
+
+
+def test_sites_with_files_of_their_own_agree(data: Path, book: Path, tmp_path: Path) -> None:
+    whole = table()
+    (tmp_path / "sites").mkdir()
+    for site in ("h0", "h1", "h2"):
+        rows = [row for row, name in enumerate(whole["hospital"]) if name == site]
+        columns = {
+            name: [values[row] for row in rows] for name, values in whole.items() if name != "hospital"
+        }
+        write_table(tmp_path / "sites" / f"{site}.csv", columns)
+    one = read_rows(data, book)
+    many = read_rows(tmp_path / "sites", changed(book, "hospital,site,,,,,,,\n", ""))
+    assert many.feature_names == one.feature_names
+    order = np.argsort(one.client_of_row, kind="stable")
+    assert np.array_equal(many.pooled(), one.pooled()[order], equal_nan=True)
+    with pytest.raises(DataError, match=r"has no column 'dose2', which row 7 of --codebook names"):
+        read_rows(tmp_path / "sites", changed(book, "dose,", "dose2,"))
+    with pytest.raises(DataError, match=r"no column 'nota', which --codebook names"):
+        read_rows(tmp_path / "sites", changed(changed(book, "dose2,", "dose,"), "note,", "nota,"))
+
+
+def test_estimators_read_data_frames_by_a_codebook(data: Path, book: Path) -> None:
+    frame = pd.DataFrame(table()).drop(columns=["dx", "hospital"])
+    rows = [{"column": row.column, **row.model_dump()} for row in read_codebook(book).rows]
+    settings = {"scale": "minmax", "metrics": ["npa_10"]}
+    fitted = [raydr.FedPCA(codebook=codebook, **settings).fit(frame) for codebook in (book, rows)]
+    hand = pd.DataFrame(by_hand(table())).drop(columns=["dx", "hospital"])
+    hand = hand.apply(pd.to_numeric).astype(float)
+    expected = raydr.FedPCA(**settings).fit(hand)
+    for one in fitted:
+        assert np.array_equal(one.embedding_, expected.embedding_)
+    book.unlink()
+    assert np.array_equal(fitted[0].transform(frame[:9]), expected.transform(hand[:9]))
+    with pytest.raises(DataError, match="give a data frame"):
+        raydr.FedPCA(codebook=rows).fit(np.eye(40))
+
+
+def test_rows_of_a_codebook_stand_in_a_scenario(data: Path) -> None:
+    book = Codebook((ColumnSettings(column="score", kind="number", missing=(-99,)),))  # type: ignore[arg-type]
+    assert book.rows[0].missing == ("-99",)
+    assert book.codings["score"].missing_numbers == [-99.0]
