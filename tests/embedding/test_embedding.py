@@ -170,20 +170,33 @@ def test_tsne_switches_to_interpolation_above_4000_rows_in_the_plane(
     assert used == [f"repulsion_by_{by}"]
 
 
+@pytest.fixture(scope="module")
+def umap_learn() -> Any:
+    """Return umap-learn, whose slowest functions are compiled once and not again in every process."""
+    import umap.layouts
+    from umap import umap_
+
+    for compiled in (
+        umap_.smooth_knn_dist,
+        umap_.compute_membership_strengths,
+        umap.layouts._get_optimize_layout_euclidean_single_epoch_fn(parallel=False),
+    ):
+        compiled.enable_caching()
+    return umap_
+
+
 @pytest.mark.parametrize(
     "settings",
     [UMAP(), UMAP(neighbors=8, min_dist=0.3, spread=1.5, epochs=60, negative_samples=3), UMAP(epochs=7)],
     ids=["defaults", "all-set", "few-epochs"],
 )
-def test_umap_equals_umap_learn(settings: UMAP) -> None:
-    import umap
-
+def test_umap_equals_umap_learn(umap_learn: Any, settings: UMAP) -> None:
     coordinates = digits(500)
     graph, start = prepared(settings, coordinates)
     rows = np.arange(500)[:, None]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # umap-learn warns of the missing search index and the thread count
-        reference = umap.UMAP(
+        reference = umap_learn.UMAP(
             n_neighbors=settings.neighbors or 15,
             min_dist=settings.min_dist,
             spread=settings.spread,
@@ -216,15 +229,13 @@ def equal_at_first() -> NeighborGraph:
     ],
     ids=["equal rows", "one point", "wide", "equal at first"],
 )
-def test_fuzzy_set_and_layout_of_equal_starts_equal_umap_learn(graph: NeighborGraph) -> None:
-    from umap import umap_
-
+def test_fuzzy_set_and_layout_of_equal_starts_equal_umap_learn(umap_learn: Any, graph: NeighborGraph) -> None:
     from raydr.embedding.kernels.fuzzy_set import fuzzy_set
     from raydr.embedding.kernels.one_by_one import lay_out_one_by_one
 
     rows, generator = graph.rows, np.random.default_rng(1)
     own = np.arange(rows)[:, None]
-    true = umap_.fuzzy_simplicial_set(
+    true = umap_learn.fuzzy_simplicial_set(
         X=own,
         n_neighbors=graph.k + 1,
         random_state=None,
@@ -239,7 +250,7 @@ def test_fuzzy_set_and_layout_of_equal_starts_equal_umap_learn(graph: NeighborGr
     start[1::7] = start[0]
     how: dict[str, Any] = {"a": 1.6, "b": 0.9}
     for seed in range(8):  # a first state that is wrong by 1 gives the same bits for some seeds
-        reference, _ = umap_.simplicial_set_embedding(
+        reference, _ = umap_learn.simplicial_set_embedding(
             data=None,
             graph=true,
             n_components=2,
