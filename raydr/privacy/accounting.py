@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
@@ -234,11 +235,11 @@ def dp_event(charges: Charges) -> DpEvent:
     from dp_accounting import ComposedDpEvent, GaussianDpEvent, SelfComposedDpEvent
 
     return ComposedDpEvent(
-        [
+        tuple(  # for an event with a hash
             SelfComposedDpEvent(GaussianDpEvent(charge.multiplier), count)
             for charge, count in charges.items()
             if math.isfinite(charge.multiplier)
-        ]
+        )
     )
 
 
@@ -252,21 +253,23 @@ def accountant_epsilons(charges: Charges, delta: float) -> dict[str, float]:
     Neither is below the exact epsilon, apart from rounding. The accountants receive the relation and refuse events
     that they cannot account for under it. Above an epsilon of 50, which is no meaningful privacy, ``pld`` is left out.
     """
+    names = ("rdp", "pld") if epsilon_of(charges, delta) < _WIDEST_PLD else ("rdp",)
+    event, relation = dp_event(charges), relation_of(charges) or "zero-out"
+    return {name: _accounted(name, event, relation, delta) for name in names}
+
+
+@lru_cache(maxsize=256)  # up to a second each, and many runs of a sweep make the same releases
+def _accounted(name: str, event: DpEvent, relation: Relation, delta: float) -> float:
     from dp_accounting import NeighboringRelation
     from dp_accounting.pld import PLDAccountant
     from dp_accounting.rdp import RdpAccountant
 
-    relation = {
+    accountant = {"pld": PLDAccountant, "rdp": RdpAccountant}[name]
+    neighbours = {
         "zero-out": NeighboringRelation.REPLACE_SPECIAL,
         "replace-one": NeighboringRelation.REPLACE_ONE,
-    }[relation_of(charges) or "zero-out"]
-    accountants = {"rdp": RdpAccountant(neighboring_relation=relation)}
-    if epsilon_of(charges, delta) < _WIDEST_PLD:
-        accountants["pld"] = PLDAccountant(neighboring_relation=relation)
-    event = dp_event(charges)
-    return {
-        name: float(accountant.compose(event).get_epsilon(delta)) for name, accountant in accountants.items()
-    }
+    }[relation]
+    return float(accountant(neighboring_relation=neighbours).compose(event).get_epsilon(delta))
 
 
 def require_affordable(spent: Charges, charge: Charge, budget: Budget, what: str) -> None:
