@@ -63,7 +63,8 @@ class Backend(Protocol):
 class InlineBackend:
     """Runs everything in this process, one part after the other, with large products on ``device``.
 
-    A ``transcript`` records what the server sees; each client then has its own host.
+    A ``transcript`` records what the server sees; each client then has its own host, and ``hosts`` are kept. Without
+    one, they are released with their rows before the evaluation needs its own.
     """
 
     name: str = "inline"
@@ -83,7 +84,7 @@ class InlineBackend:
         checkpoint: bytes | None = None,
         released: Sequence[str] = (),
     ) -> Served:
-        """Run clients and server in this process; ``hosts`` has the hosts of the run afterwards."""
+        """Run clients and server in this process."""
         host_secrets = host_secrets or HostSecrets.derived(Secret.drawn(), range(len(parts)))
         read = [part.file.read().rows if isinstance(part, Site) else part for part in parts]
         hosted = [HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(read)]
@@ -100,7 +101,7 @@ class InlineBackend:
             )
             for group in groups
         ]
-        self.hosts, transport = hosts, InlineTransport(hosts)
+        self.hosts, transport = hosts if self.transcript is not None else (), InlineTransport(hosts)
         resume = Checkpoint.from_bytes(checkpoint) if checkpoint is not None else None
         with computing_on(self.device):
             return serve(
