@@ -13,7 +13,7 @@ the training rows. All methods use the same encoder, seed, rounds and learning r
 batches in a round, and global-ne has as many as all clients together, but at most an epoch. With ``.epochs``
 and for ``fedne.published``, a round uses all batches at P2's learning rates. Clients run in two actors.
 
-``--quick`` uses 10,000 training and 2,000 test rows, 40 rounds, and only the overhead of the field.
+``--quick`` uses 3,000 training and 1,000 test rows, 10 rounds, and only the overhead of the field.
 """
 
 from __future__ import annotations
@@ -331,9 +331,9 @@ def main() -> None:
     parser.add_argument("--only", help=f"any of {', '.join(SETTINGS)}, speed, overhead, separated by commas")
     parser.add_argument("--json")
     options = parser.parse_args()
-    rows = rows_of(options.data, *((10_000, 2_000) if options.quick else (None, None)))
+    rows = rows_of(options.data, *((3_000, 1_000) if options.quick else (None, None)))
     rows = replace(rows, dealing=DEALINGS[options.partition])
-    rounds = options.rounds or (40 if options.quick else 200)
+    rounds = options.rounds or (10 if options.quick else 200)
     chosen = (
         options.only.split(",")
         if options.only

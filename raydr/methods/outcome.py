@@ -8,11 +8,18 @@ from dataclasses import dataclass, field
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.embedding import Embedder, principal_components
+from raydr.errors import DataError, ScenarioError
 from raydr.geometry.cells import find_neighbors
+from raydr.geometry.equal_rows import EqualRows, equal_rows
 from raydr.geometry.neighbors import NeighborGraph
-from raydr.geometry.points import Geometry
+from raydr.geometry.points import Geometry, Points
 from raydr.journal import Journal
 from raydr.threads import cores
+
+EQUAL_ROWS = (
+    "{repeated:,} of {rows:,} rows equal an earlier row, up to rounding. Equal rows have one place on the map and count"
+    " once in its layout."
+)
 
 
 @dataclass(frozen=True)
@@ -115,6 +122,9 @@ def draw_map(
 ) -> Drawn:
     """Compute neighbour graph, initial layout and embedding, for federated and pooled rows alike.
 
+    Equal points have one position and count once in the layout, if enough points differ for the embedder. In the graph,
+    they have the neighbours of their first row.
+
     Parameters
     ----------
     geometry : Geometry
@@ -135,6 +145,9 @@ def draw_map(
     drawn : Drawn
         The map and the graph.
     """
+    equal = _equal_rows(geometry, embedder)
+    if equal is not None:
+        geometry, coordinates = geometry.take(equal.first), coordinates[equal.first]
     # The bits depend on no thread count (docs/determinism.md), so use every core.
     with journal.stage("neighbours"):
         needed = embedder.neighbors_needed(geometry.rows)
@@ -143,6 +156,25 @@ def draw_map(
     with journal.stage("embedding"):
         start = principal_components(coordinates, dimensions)
         embedding = embedder.embed(found.graph, start, seed=seed, threads=cores(), progress=journal.progress)
-    return Drawn(
-        embedding, found.graph, (Note("Nearest neighbours", found.description),) if found.description else ()
-    )
+    notes: tuple[Note, ...] = ()
+    if found.description:
+        notes += (Note("Nearest neighbours", found.description),)
+    graph = found.graph
+    if equal is not None:
+        rows = equal.group_of_row
+        embedding = embedding[rows]
+        graph = NeighborGraph(equal.first[graph.indices][rows], graph.distances[rows])
+        notes += (Note("Equal rows", EQUAL_ROWS.format(repeated=equal.repeated, rows=len(rows))),)
+    return Drawn(embedding, graph, notes)
+
+
+def _equal_rows(geometry: Geometry, embedder: Embedder) -> EqualRows | None:
+    """Return the groups of equal rows; None if all differ or too few for the embedder do."""
+    equal = equal_rows(geometry) if isinstance(geometry, Points) else None
+    if equal is None:
+        return None
+    try:
+        embedder.neighbors_needed(len(equal.first))
+    except (DataError, ScenarioError):
+        return None
+    return equal

@@ -77,6 +77,12 @@ test("rows are sorted along the map as Python sorts them", () => {
   assert.deepEqual([...columns.byPlace([x, y], Uint32Array.from(x.keys()))], order);
 });
 
+test("rows at one place are counted", () => {
+  const { rowsAt } = load(["map/lookup.js"], "rowsAt");
+  const [x, y] = [Float32Array.of(1, 2, 1, 1, NaN), Float32Array.of(3, 3, 3, 4, 3)];
+  assert.deepEqual([0, 1, 2, 3].map((row) => rowsAt(x, y, row, 5)), [2, 1, 2, 1]);
+});
+
 test("rows are found as by looking at each", () => {
   const { gridOf, nearestRow, markInside, densestPlaces } = load(["map/lookup.js"], "gridOf, nearestRow, markInside, densestPlaces");
   for (const rows of [1, 5, 400]) {

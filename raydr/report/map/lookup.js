@@ -13,6 +13,13 @@ const gridOf = (x, y, rows) => {
   return { side, starts, members };
 };
 
+// Number of rows at the place of a row, with itself.
+const rowsAt = (x, y, row, rows) => {
+  let count = 0;
+  for (let i = 0; i < rows; i++) if (x[i] === x[row] && y[i] === y[row]) count++;
+  return count;
+};
+
 // The row nearest to a position, at most `reach` away, or -1.
 const nearestRow = ({ side, starts, members }, x, y, px, py, reach) => {
   const clamp = (value) => Math.max(0, Math.min(side - 1, Math.floor(value * side)));

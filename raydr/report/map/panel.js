@@ -179,7 +179,9 @@ class Panel {
     this.tip.hidden = row < 0;
     if (row < 0) return;
     const list = document.createElement("dl");
-    for (const [title, text] of this.atlas.factsOf(row, this.entry)) {
+    const equal = rowsAt(this.x, this.y, row, this.atlas.header.rows);
+    const facts = this.atlas.factsOf(row, this.entry);
+    for (const [title, text] of equal > 1 ? [...facts, ["rows here", String(equal)]] : facts) {
       list.append(Object.assign(document.createElement("dt"), { textContent: title }));
       list.append(Object.assign(document.createElement("dd"), { textContent: text }));
     }
