@@ -59,6 +59,19 @@ class FeatureError(DataError):
         return text[0].upper() + text[1:]
 
 
+def named(text: str, names: Sequence[str]) -> str:
+    """Return a text with the names of features in place of the numbers that :class:`FeatureError` writes.
+
+    >>> named("Feature number 1 (the first is 0) is too wide.", ["age", "bmi"])
+    "the column 'bmi' is too wide."
+    """
+    return re.sub(
+        r"[Ff]eature number (\d+) \(the first is 0\)",
+        lambda found: f"the column {names[int(found[1])]!r}",
+        text,
+    )
+
+
 class OutputError(RaydrError, OSError):
     """An output folder, run folder or other file that cannot be read or written."""
 

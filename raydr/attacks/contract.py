@@ -3,7 +3,7 @@
 An attack is a function of a :class:`View` and a :class:`Side`. The view holds what the server has at the end
 of a run, and the side what it knows from elsewhere. An attack never sees the records:
 :mod:`raydr.attacks.scoring` compares its findings with them. All rows are in the units of the run: as read,
-and scaled by ``data.scale``.
+scaled by ``data.scale`` and transformed for ``data.metric``.
 
 The server is honest but curious: it follows the protocol and keeps all messages. Without secure sums, these
 include every client's summand.
@@ -100,11 +100,11 @@ class View:
         if not requests:
             return None
         last = requests[-1]
-        if len(requests) > 1 or last.unit:
+        if len(requests) > 1:
             raise NotApplicableError(
                 "the method scaled the rows more than once, which no attack can undo yet."
             )
-        return Scaling(last.shift, last.factor, False)
+        return Scaling(last.shift, last.factor)
 
     def fed(self, rows: FloatArray) -> Float64Array:
         """Convert rows from the run's units to those of the method's client code."""

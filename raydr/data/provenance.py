@@ -99,6 +99,8 @@ class Provenance:
         How the columns were scaled: see :func:`raydr.statistics.scaling.fit_scaling`.
     sources : tuple of Source
         One table, or each client's own file.
+    metric : str
+        Distance between rows: see :mod:`raydr.statistics.dissimilarity`.
     mapped : int
         Rows on the map.
     set_apart : int
@@ -128,6 +130,7 @@ class Provenance:
     scaling: str
     sources: tuple[Source, ...]
     mapped: int
+    metric: str = "euclidean"
     set_apart: int = 0
     anchors: Source | None = None
     held_out: int = 0

@@ -187,8 +187,9 @@ class Accounts:
             return
         raise ScenarioError(
             "privacy.strict allows only messages under noise with a claimed epsilon, and this message has none:"
-            f" {what}. Cover it with privacy.noise, choose settings that need no data (data.scale none or unit,"
-            " data.missing drop, no data.harmonize, method.gamma, method.bounds), or leave privacy.strict out."
+            f" {what}. Cover it with privacy.noise, choose settings that need no data (data.scale none, data.missing"
+            " drop, no data.harmonize, no data.metric of gower or hamming, method.gamma, method.bounds), or leave"
+            " privacy.strict out."
         )
 
 

@@ -29,6 +29,7 @@ from raydr.scenarios.running.client_data import ClientData, dealt_out, from_site
 from raydr.scenarios.schema import reading
 from raydr.scenarios.schema.document_store import FOR_ROWS, kind_of_object
 from raydr.scenarios.schema.scenario import Scenario
+from raydr.statistics.dissimilarity import AS_READ, BY_COLUMN
 
 METHOD = "fed-umap"
 """Default method for a user's own data."""
@@ -132,6 +133,8 @@ def own_rows(
     given = dict(overrides or {})
     for key, value in given.items():
         reading.override(content, key, value)
+    if "data.scale" not in given and content["data"].get("metric") in (*AS_READ, *BY_COLUMN):
+        del content["data"]["scale"]  # these metrics compare columns as they are read
     dealt = [key for key in given if key == "clients" or key.startswith(_DEALING)]
     if files is None and not dealt:
         site = site or book.with_role("site")
@@ -223,7 +226,7 @@ def described(scenario: Scenario, client_data: ClientData) -> tuple[Fact, ...]:
     dialects = {str(Dialect.of(path)) for path in texts}
     if dialects:
         found.append(Fact("Text format", "; ".join(sorted(dialects))))
-    data = client_data.provenance(scenario.data.scale)
+    data = client_data.provenance(scenario.data.scale, scenario.data.metric)
     return (*found, *facts(data), *hashes(data), Fact("Method", scenario.method.kind))
 
 
@@ -235,7 +238,8 @@ def commented(taken: OwnData) -> str:
     sections = {name: reading.dump_yaml({name: content.pop(name)}) for name in list(content)}
     remarks = {
         "data": "# features: [...] maps only these columns; missing: error, drop, mean or median;\n"
-        "# categories: one-hot or leave-out; scale: none, standard, minmax or unit; holdout: 0.2 holds out a fifth;\n"
+        "# categories: one-hot or leave-out; scale: none, standard or minmax; holdout: 0.2 holds out a fifth;\n"
+        "# metric: cosine, correlation, hellinger, hamming or gower;\n"
         "# harmonize: center, scale or combat removes differences between sites, also real ones.\n",
         "clients": "# How rows are dealt to clients: by a column, or sites: a list of files, one for each.\n",
         "method": "# All methods: raydr list methods; their keys: docs/scenarios.md.\n",

@@ -1,6 +1,6 @@
 """A site that joins a finished run: its requests, its uploads, and the positions of its rows.
 
-1. The site receives the filling, harmonization, scaling and key of the run's clients, and applies them to its
+1. The site receives the filling, harmonization, scaling, metric and key of the run's clients, and applies them to its
 own rows.
 2. It uploads the same data on each record as they did (:meth:`raydr.methods.method.MethodSettings.admit`),
 and the server computes a position on the unchanged map (P3, A.16). If the clients sent positions alone, the
@@ -29,9 +29,10 @@ from raydr.methods.method import MethodSettings
 from raydr.methods.outcome import Placed
 from raydr.methods.serving import Plan
 from raydr.privacy.ledger import Ledger
+from raydr.statistics.dissimilarity import EUCLIDEAN, Transformation, apply_transformation
 from raydr.statistics.filling import FillRows
 from raydr.statistics.harmonizing import HarmonizeRows
-from raydr.statistics.keying import KeyAlike, keyed_scale
+from raydr.statistics.keying import KeyAlike, keyed_metric
 from raydr.statistics.scaling import ScaleRows, Scaling
 from raydr.statistics.site_effects import Common
 from raydr.threads import one_blas_thread
@@ -137,11 +138,14 @@ class ScaledBy:
         The same under the isometry key, with the key's centre; only clients can read it.
     common : Common or None
         Common part of the harmonization; None without harmonization.
+    transformation : Transformation
+        Transformation for the metric; unused if sealed.
     """
 
     scaling: Scaling | None
     sealed: UInt8Array | None = None
     common: Common | None = None
+    transformation: Transformation = EUCLIDEAN
 
 
 def admit(
@@ -224,7 +228,7 @@ def _prepare(federation: Federation, plan: Plan, scaled_by: ScaledBy) -> None:
     """
     if scaled_by.sealed is not None:
         federation.agree(founder=MEMBER, clients=MEMBER + 1)
-        federation.ask(KeyAlike(scaled_by.sealed, keyed_scale(plan.scale)))
+        federation.ask(KeyAlike(scaled_by.sealed, keyed_metric(plan.metric)))
         federation.keyed()
         return
     scaling = scaled_by.scaling
@@ -238,4 +242,6 @@ def _prepare(federation: Federation, plan: Plan, scaled_by: ScaledBy) -> None:
     if scaled_by.common is not None:
         federation.ask(HarmonizeRows(scaled_by.common))
     if plan.scale != "none":
-        federation.ask(ScaleRows(scaling.shift, scaling.factor, scaling.unit))
+        federation.ask(ScaleRows(scaling.shift, scaling.factor))
+    if plan.metric != "euclidean":
+        apply_transformation(federation, scaled_by.transformation)

@@ -19,9 +19,10 @@ from raydr.journal import Journal
 from raydr.methods import METHODS, MethodSettings
 from raydr.methods.outcome import Outcome
 from raydr.privacy.ledger import Ledger
+from raydr.statistics.dissimilarity import Metric, fit_transformation
 from raydr.statistics.filling import fit_filling
 from raydr.statistics.harmonizing import Harmonizing, fit_harmonizing
-from raydr.statistics.keying import key_rows, keyed_scale
+from raydr.statistics.keying import key_rows, keyed_metric, keyed_scale
 from raydr.statistics.moments import spread
 from raydr.statistics.preparing import Preparation
 from raydr.statistics.scaling import Scale, Scaling, WordColumns, fit_scaling
@@ -38,8 +39,10 @@ class Plan(Context):
         A name of :data:`raydr.methods.METHODS`.
     settings : MethodSettings
         That method's settings.
-    scale : {"none", "standard", "minmax", "unit"}
+    scale : {"none", "standard", "minmax"}
         See :func:`raydr.statistics.scaling.fit_scaling`.
+    metric : Metric
+        See :mod:`raydr.statistics.dissimilarity`.
     fill : {"mean", "median"} or None
         Replacement of missing values: see :func:`raydr.statistics.filling.fit_filling`; None if there are none.
     words : sequence of (int, int)
@@ -55,6 +58,7 @@ class Plan(Context):
     method: str
     settings: MethodSettings
     scale: Scale
+    metric: Metric = "euclidean"
     fill: Filling | None = None
     words: WordColumns = ()
     harmonize: Harmonizing | None = None
@@ -200,8 +204,10 @@ def _prepared(federation: Federation, plan: Plan) -> tuple[Preparation, UInt8Arr
     """
     if plan.isometry_key:
         with federation.stage("isometry key"):
-            sealed = key_rows(federation, keyed_scale(plan.scale), plan.hidden, plan.words)
-        nothing = Scaling(np.zeros(federation.features), np.ones(federation.features), False)
+            sealed = key_rows(
+                federation, keyed_scale(plan.scale), plan.hidden, plan.words, keyed_metric(plan.metric)
+            )
+        nothing = Scaling(np.zeros(federation.features), np.ones(federation.features))
         return Preparation(nothing), sealed
     fill = None
     if plan.fill is not None:
@@ -218,4 +224,5 @@ def _prepared(federation: Federation, plan: Plan) -> tuple[Preparation, UInt8Arr
             harmonization = fit_harmonizing(federation, plan.harmonize)
     with federation.stage("scaling"):
         scaling = fit_scaling(federation, plan.scale, plan.words)
-        return Preparation(replace(scaling, fill=fill), harmonization), None
+        transformation = fit_transformation(federation, plan.metric, plan.words)
+        return Preparation(replace(scaling, fill=fill), harmonization, transformation), None

@@ -23,8 +23,8 @@ from raydr.files import open_private
 from raydr.runfolder import records
 from raydr.runfolder.records import MODEL, SCENARIO
 from raydr.runfolder.writing import write_json
+from raydr.statistics.dissimilarity import CELLS, Metric
 from raydr.statistics.preparing import Preparation
-from raydr.statistics.scaling import Scale
 from raydr.statistics.site_effects import Kind
 
 FORMAT = 1
@@ -183,6 +183,10 @@ def read_model(run: Path) -> Model:
             raise _broken(
                 folder, f"the array {name} must have one number for each of {len(card.columns)} columns"
             )
+    if CELLS in arrays and arrays[CELLS].shape != (3, len(card.columns) + 1):
+        raise _broken(
+            folder, f"the array {CELLS} must have three numbers for each of {len(card.columns)} columns"
+        )
     for name, values in own.items():
         if values.shape != (len(card.sites), len(card.columns)) or not np.isfinite(values).all():
             raise _broken(
@@ -194,7 +198,7 @@ def read_model(run: Path) -> Model:
 
 
 def preparation_of(
-    run: Path, model: Model, scale: Scale, harmonized: Kind | None, *, of_sites: bool = True
+    run: Path, model: Model, metric: Metric, harmonized: Kind | None, *, of_sites: bool = True
 ) -> Preparation:
     """Return the preparation of rows from a model's arrays; with ``of_sites``, including what sites keep.
 
@@ -209,9 +213,11 @@ def preparation_of(
             " that kept its own adjustment can place its rows."
         )
     try:
-        return Preparation.of(model.arrays, model.own if of_sites else {}, scale, harmonized)
+        return Preparation.of(model.arrays, model.own if of_sites else {}, metric, harmonized)
     except (KeyError, IndexError) as error:
-        raise _broken(run / MODEL, f"it lacks the array {error}, which data.harmonize needs") from error
+        raise _broken(
+            run / MODEL, f"it lacks the array {error}, which data.harmonize or data.metric needs"
+        ) from error
 
 
 def _card(folder: Path) -> Card:

@@ -25,10 +25,11 @@ from raydr.geometry.blocks import in_blocks
 from raydr.privacy.isometry import Isometry
 from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
 from raydr.privacy.secrets import Secret
+from raydr.statistics.dissimilarity import Metric, RowMetric, Transformation
 from raydr.statistics.moments import beyond_rounding
 from raydr.statistics.scaling import Done, Scale, Scaling, WordColumns, column_width, inverse, scale_rows
 
-KeyedScale: TypeAlias = Literal["none", "standard", "unit"]
+KeyedScale: TypeAlias = Literal["none", "standard"]
 
 _DIGITS, _DIGIT_BITS, _LARGEST_BITS = 5, 32, 80
 _TOPS = np.ldexp(1.0, _LARGEST_BITS - _DIGIT_BITS * np.arange(_DIGITS))[:, None]
@@ -76,17 +77,17 @@ class Blind:
 
 @dataclass(frozen=True)
 class MomentsRequest(Request[Moments], what="sums so far, under pads that only clients know", padded=True):
-    """Request for the mean, or for the variance around the mean in ``mean``."""
+    """Request for the mean of transformed rows, or for the variance around the mean in ``mean``."""
 
     features: int
-    scale: KeyedScale
+    metric: RowMetric = "euclidean"
     mean: Blind | None = None
 
 
 @answers(MomentsRequest)
 def part_of_moments(client: Client, request: MomentsRequest) -> Moments:
     """Client part: mean of its rows, or of their squared deviations from the common mean."""
-    rows = _of_unit_length(client.rows, request.scale)
+    rows = Transformation(request.metric).applied(client.rows)
     if request.mean is None:
         values = rows.mean(axis=0, dtype=np.float64)
     else:
@@ -150,6 +151,7 @@ class KeyRows(Request[Keyed], what="sums under pads that only clients know", set
 
     features: int
     scale: KeyedScale
+    metric: RowMetric
     mean: Blind
     variance: Blind
     words: Int64Array
@@ -165,7 +167,8 @@ def key_client(client: Client, request: KeyRows) -> Keyed:
             "Every feature is constant over all clients, so there is no geometry to map:"
             " check data.features and the label column."
         )
-    keyed = KeyedScaling.of(request.scale, mean, deviation, [(first, stop) for first, stop in request.words])
+    words = [(first, stop) for first, stop in request.words]
+    keyed = KeyedScaling.of(request.scale, request.metric, mean, deviation, words)
     client.rows = keyed.applied(client.rows, client.shared)
     if client.reserve is not None:
         client.reserve = keyed.applied(client.reserve, client.shared)
@@ -175,41 +178,55 @@ def key_client(client: Client, request: KeyRows) -> Keyed:
 
 @dataclass(frozen=True)
 class KeyedScaling:
-    """The scaling of the rows, and the centre and spread of the isometry.
+    """The scaling and metric of the rows, and the centre and spread of the isometry.
 
     Attributes
     ----------
     scaling : Scaling
-        Applied before the isometry.
+        Applied first.
+    metric : RowMetric
+        Metric for which scaled rows are then transformed, before the isometry.
     centre : (features,) float64
     unit : float
-        See :class:`Isometry`; for scaled rows.
+        See :class:`Isometry`; for transformed rows.
     """
 
     scaling: Scaling
+    metric: RowMetric
     centre: Float64Array
     unit: float
 
     @classmethod
     def of(
-        cls, scale: KeyedScale, mean: Float64Array, deviation: Float64Array, words: WordColumns = ()
+        cls,
+        scale: KeyedScale,
+        metric: RowMetric,
+        mean: Float64Array,
+        deviation: Float64Array,
+        words: WordColumns = (),
     ) -> KeyedScaling:
-        """Return the scaling for these moments; for ``unit``, they are moments of rows of length 1."""
+        """Return the scaling for moments of the rows as read; without scaling, of the transformed rows."""
         one, zero = np.ones(len(mean)), np.zeros(len(mean))
         if scale == "standard":
-            return cls(Scaling(mean, inverse(column_width(deviation, scale, words)), False), zero, 1.0)
-        return cls(Scaling(zero, one, scale == "unit"), mean, float(np.sqrt((deviation**2).mean())))
+            # Rows of length 1 have a mean square of 1 / features in each feature.
+            unit = 1.0 if metric == "euclidean" else len(mean) ** -0.5
+            return cls(Scaling(mean, inverse(column_width(deviation, scale, words))), metric, zero, unit)
+        return cls(Scaling(zero, one), metric, mean, float(np.sqrt((deviation**2).mean())))
 
     def applied(self, rows: FloatArray, shared: Secret) -> FloatArray:
-        """Return rows (rows, features) scaled and keyed."""
-        return self.isometry(shared)(scale_rows(rows, self.scaling))
+        """Return rows (rows, features) scaled, transformed and keyed."""
+        return self.isometry(shared)(self.prepared(rows))
+
+    def prepared(self, rows: FloatArray) -> FloatArray:
+        """Return rows (rows, features) scaled and transformed."""
+        return Transformation(self.metric).applied(scale_rows(rows, self.scaling))
 
     def isometry(self, shared: Secret) -> Isometry:
         """Return the key of all clients."""
         return Isometry(shared.derived("isometry"), self.centre, self.unit)
 
 
-def opened(sealed: UInt8Array, shared: Secret, run: str, scale: KeyedScale) -> KeyedScaling:
+def opened(sealed: UInt8Array, shared: Secret, run: str, metric: RowMetric) -> KeyedScaling:
     """Return what a client sealed, opened with the secret of all clients, which the evaluation has too.
 
     Raises
@@ -219,28 +236,22 @@ def opened(sealed: UInt8Array, shared: Secret, run: str, scale: KeyedScale) -> K
     """
     content = unseal(sealed, shared.key("sealing"), _binding(run)).view(np.float64)
     shift, factor, centre = content[:-1].reshape(3, -1)
-    return KeyedScaling(Scaling(shift, factor, scale == "unit"), centre, float(content[-1]))
+    return KeyedScaling(Scaling(shift, factor), metric, centre, float(content[-1]))
 
 
 def keyed_rows(
-    rows: FloatArray, sealed: UInt8Array, shared: Secret, run: str, scale: KeyedScale
+    rows: FloatArray, sealed: UInt8Array, shared: Secret, run: str, metric: RowMetric
 ) -> FloatArray:
-    """Return new rows (rows, features), scaled and keyed like the run's clients, from a sealed scaling.
+    """Return new rows (rows, features), scaled, transformed and keyed like the run's clients, from a sealed scaling.
 
     Raises the errors of :func:`opened`.
     """
-    known = opened(sealed, shared, run, scale)
-    return in_blocks(known.isometry(shared).motion(), scale_rows(rows, known.scaling))
+    known = opened(sealed, shared, run, metric)
+    return in_blocks(known.isometry(shared).motion(), known.prepared(rows))
 
 
 def _binding(run: str) -> Binding:
     return Binding(run, 0, 0, "scaling under an isometry key")
-
-
-def _of_unit_length(rows: FloatArray, scale: KeyedScale) -> FloatArray:
-    if scale != "unit":
-        return rows
-    return scale_rows(rows, Scaling(np.zeros(rows.shape[1]), np.ones(rows.shape[1]), True))
 
 
 @dataclass(frozen=True)
@@ -291,13 +302,13 @@ class KeyAlike(
     """Sent to a client that joins later: it scales and keys its rows like the others."""
 
     sealed: UInt8Array
-    scale: KeyedScale
+    metric: RowMetric
 
 
 @answers(KeyAlike)
 def key_alike(client: Client, request: KeyAlike) -> Done:
     """Client part: replace the partition with its keyed form."""
-    client.rows = keyed_rows(client.rows, request.sealed, client.shared, client.run, request.scale)
+    client.rows = keyed_rows(client.rows, request.sealed, client.shared, client.run, request.metric)
     return Done()
 
 
@@ -312,9 +323,25 @@ def keyed_scale(scale: Scale) -> KeyedScale:
     if scale == "minmax":
         raise ScenarioError(
             "privacy.isometry_key does not work with data.scale minmax: the server would learn the extremes of"
-            " each feature, which are not sums. Set data.scale to standard, unit or none."
+            " each feature, which are not sums. Set data.scale to standard or none."
         )
     return scale
+
+
+def keyed_metric(metric: Metric) -> RowMetric:
+    """Return the metric, if clients can transform their rows without learning anything.
+
+    Raises
+    ------
+    ScenarioError
+        For gower and hamming, which need extremes.
+    """
+    if metric == "gower" or metric == "hamming":
+        raise ScenarioError(
+            f"privacy.isometry_key does not work with data.metric {metric}: the server would learn the extremes of"
+            " each feature, which are not sums. Choose another metric."
+        )
+    return metric
 
 
 def _blind(federation: Federation, request: MomentsRequest) -> Blind:
@@ -322,19 +349,27 @@ def _blind(federation: Federation, request: MomentsRequest) -> Blind:
     return Blind(totals["digits"], call.number, call.clients, call.total_weight)
 
 
-def key_rows(federation: Federation, scale: KeyedScale, hidden: int, words: WordColumns = ()) -> UInt8Array:
+def key_rows(
+    federation: Federation,
+    scale: KeyedScale,
+    hidden: int,
+    words: WordColumns = (),
+    metric: RowMetric = "euclidean",
+) -> UInt8Array:
     """Let every client scale and key its rows, and disclose the hidden anchors under the key.
 
     Parameters
     ----------
     federation : Federation
         All clients, with their rows as read.
-    scale : {"none", "standard", "unit"}
+    scale : {"none", "standard"}
         See :func:`raydr.statistics.scaling.fit_scaling`.
     hidden : int
         Number of rows in reserve. Keyed, they become the federation's public rows.
     words : sequence of (int, int)
         See :func:`raydr.statistics.scaling.fit_scaling`.
+    metric : RowMetric
+        See :mod:`raydr.statistics.dissimilarity`.
 
     Returns
     -------
@@ -343,10 +378,11 @@ def key_rows(federation: Federation, scale: KeyedScale, hidden: int, words: Word
     """
     features = federation.features
     federation.agree()
-    mean = _blind(federation, MomentsRequest(features, scale))
-    variance = _blind(federation, MomentsRequest(features, scale, mean))
+    first: RowMetric = metric if scale == "none" else "euclidean"
+    mean = _blind(federation, MomentsRequest(features, first))
+    variance = _blind(federation, MomentsRequest(features, first, mean))
     replies = federation.ask(
-        KeyRows(features, scale, mean, variance, np.array(words, np.int64).reshape(-1, 2))
+        KeyRows(features, scale, metric, mean, variance, np.array(words, np.int64).reshape(-1, 2))
     )
     federation.keyed()
     if hidden:

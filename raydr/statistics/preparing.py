@@ -1,4 +1,4 @@
-"""Preparation of rows before a method sees them: filled in, harmonized and scaled."""
+"""Preparation of rows before a method sees them: filled in, harmonized, scaled and transformed for the metric."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.statistics.dissimilarity import EUCLIDEAN, Metric, Transformation
 from raydr.statistics.moments import beyond_rounding
 from raydr.statistics.scaling import Scale, Scaling, WordColumns, column_width, filled, inverse, scale_rows
 from raydr.statistics.site_effects import Common, Covariates, Harmonization, Kind, SiteEffect
@@ -32,10 +33,13 @@ class Preparation:
         Filling and scaling of the rows.
     harmonization : Harmonization or None
         Harmonization of the sites in between; None without one.
+    transformation : Transformation
+        Transformation of the scaled rows for the metric.
     """
 
     scaling: Scaling
     harmonization: Harmonization | None = None
+    transformation: Transformation = EUCLIDEAN
 
     def applied(
         self, rows: FloatArray, owners: Int64Array | None = None, classes: Int64Array | None = None
@@ -46,12 +50,12 @@ class Preparation:
         like the public rows. ``classes`` (rows,) are the rows' classes, if classes are covariates.
         """
         if self.harmonization is None or owners is None:
-            return scale_rows(rows, self.scaling)
+            return self.transformation.applied(scale_rows(rows, self.scaling))
         if self.scaling.fill is not None:
             rows = filled(rows, self.scaling.fill)
         with one_blas_thread():
             harmonized = self.harmonization.applied(rows, owners, classes)
-        return scale_rows(harmonized, replace(self.scaling, fill=None))
+        return self.transformation.applied(scale_rows(harmonized, replace(self.scaling, fill=None)))
 
     def without_harmonizing(self, rows: FloatArray, scale: Scale, words: WordColumns = ()) -> FloatArray:
         """Return the rows without site adjustment, scaled by their own statistics: for the evaluation."""
@@ -63,15 +67,18 @@ class Preparation:
             width = np.sqrt(beyond_rounding(rows.var(axis=0, dtype=np.float64), shift))
         elif scale == "minmax":
             shift, width = rows.min(axis=0).astype(np.float64), np.ptp(rows, axis=0).astype(np.float64)
-        return scale_rows(rows, Scaling(shift, inverse(column_width(width, scale, words)), scale == "unit"))
+        scaled = scale_rows(rows, Scaling(shift, inverse(column_width(width, scale, words))))
+        least, most = scaled.min(axis=0).astype(np.float64), scaled.max(axis=0).astype(np.float64)
+        return Transformation.of_columns(self.transformation.metric, least, most, words).applied(scaled)
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Arrays that a model stores; :meth:`of` reads them back."""
+        arrays = self.scaling.arrays | self.transformation.arrays
         if self.harmonization is None:
-            return self.scaling.arrays
+            return arrays
         common = self.harmonization.common
-        return self.scaling.arrays | {
+        return arrays | {
             "site_covariates": np.array(common.covariates.columns, np.int64),
             "site_classes": np.array([common.covariates.classes], np.int64),
             "site_centre": common.centre,
@@ -97,13 +104,13 @@ class Preparation:
         cls,
         arrays: Mapping[str, NDArray[Any]],
         own: Mapping[str, NDArray[Any]],
-        scale: Scale,
+        metric: Metric,
         kind: Kind | None,
     ) -> Preparation:
         """Return the preparation from a model's arrays and its sites' arrays; raise KeyError if one is missing."""
-        scaling = Scaling.of(arrays, scale)
+        scaling, transformation = Scaling.of(arrays), Transformation.of(arrays, metric)
         if kind is None:
-            return cls(scaling)
+            return cls(scaling, transformation=transformation)
         centre, deviation, adjusted, middle, slopes = (
             np.asarray(arrays[f"site_{name}"], np.float64)
             for name in ("centre", "deviation", "adjusted", "middle", "slopes")
@@ -122,4 +129,4 @@ class Preparation:
             SiteEffect(np.asarray(shift, np.float64), np.asarray(factor, np.float64))
             for shift, factor in (zip(own["shift"], own["factor"], strict=True) if own else ())
         )
-        return cls(scaling, Harmonization(common, effects))
+        return cls(scaling, Harmonization(common, effects), transformation)

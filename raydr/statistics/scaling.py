@@ -14,28 +14,25 @@ from raydr.federation import Client, Federation, Granularity, Public, Range, Rep
 from raydr.geometry.points import value_blocks
 from raydr.statistics.moments import column_extremes, spread
 
-Scale: TypeAlias = Literal["none", "standard", "minmax", "unit"]
+Scale: TypeAlias = Literal["none", "standard", "minmax"]
 WordColumns: TypeAlias = Sequence[tuple[int, int]]
 """For each column of words, its first feature and the one after its last: one feature of 0 and 1 per word."""
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """An affine map of each feature, then optionally of each row to unit length.
+    """An affine map of each feature.
 
     Attributes
     ----------
     shift, factor : (features,) float64
         ``x`` becomes ``(x - shift) * factor``.
-    unit : bool
-        Whether to divide every row by its Euclidean length (a row of zeros stays).
     fill : (features,) float64 or None
         Value that first replaces a missing ``x`` (NaN); None if no value may be missing.
     """
 
     shift: Float64Array
     factor: Float64Array
-    unit: bool
     fill: Float64Array | None = None
 
     @property
@@ -45,13 +42,13 @@ class Scaling:
         return {name: values for name, values in arrays.items() if values is not None}
 
     @classmethod
-    def of(cls, arrays: Mapping[str, FloatArray], scale: Scale) -> Scaling:
+    def of(cls, arrays: Mapping[str, FloatArray]) -> Scaling:
         """Return the scaling from a model's arrays; raise KeyError if one is missing."""
         kept = {
             name: np.asarray(arrays[name], np.float64)
             for name in ("shift", "factor", *{"fill"} & set(arrays))
         }
-        return cls(**kept, unit=scale == "unit")
+        return cls(**kept)
 
 
 @dataclass(frozen=True)
@@ -75,14 +72,13 @@ class ScaleRows(Request[Done], what="shift and factor of each feature", sets_sta
 
     shift: Float64Array
     factor: Float64Array
-    unit: bool
     single: bool = False
 
 
 @answers(ScaleRows)
 def scale_client(client: Client, request: ScaleRows) -> Done:
     """Client part: replace the partition with its scaled form."""
-    scaling = Scaling(request.shift, request.factor, request.unit)
+    scaling = Scaling(request.shift, request.factor)
     client.rows = scale_rows(client.rows, scaling, single=request.single)
     return Done()
 
@@ -92,16 +88,12 @@ def scale_rows(rows: FloatArray, scaling: Scaling, *, single: bool = False) -> F
     dtype = np.float32 if single else rows.dtype
     if scaling.fill is not None:
         rows = filled(rows, scaling.fill)
-    if not (scaling.unit or scaling.shift.any() or (scaling.factor != 1.0).any()):
+    if not (scaling.shift.any() or (scaling.factor != 1.0).any()):
         return rows.astype(dtype, copy=False)
     # By blocks of rows in float64: whole tables would need two float64 copies in addition to the result.
     scaled = np.empty(rows.shape, dtype)
     for start, stop in value_blocks(*rows.shape):
-        block = (rows[start:stop] - scaling.shift) * scaling.factor
-        if scaling.unit:
-            lengths = np.sqrt((block**2).sum(axis=1, keepdims=True))
-            block /= np.where(lengths > 0, lengths, 1.0)
-        scaled[start:stop] = block
+        scaled[start:stop] = (rows[start:stop] - scaling.shift) * scaling.factor
     return scaled
 
 
@@ -118,9 +110,9 @@ def fit_scaling(federation: Federation, scale: Scale, words: WordColumns = ()) -
     ----------
     federation : Federation
         All clients, with their rows as read.
-    scale : {"none", "standard", "minmax", "unit"}
-        Nothing; mean 0 and standard deviation 1 of each feature; each feature from 0 to 1; each row of length 1.
-        Constant features become 0 under ``standard`` and ``minmax``.
+    scale : {"none", "standard", "minmax"}
+        Nothing; mean 0 and standard deviation 1 of each feature; each feature from 0 to 1. Constant
+        features become 0 under ``standard`` and ``minmax``.
     words : sequence of (int, int)
         Columns of words, which count as one column each: see :func:`column_width`.
 
@@ -136,22 +128,23 @@ def fit_scaling(federation: Federation, scale: Scale, words: WordColumns = ()) -
             shift, factor = moments.mean, inverse(column_width(moments.deviation, scale, words))
         case "minmax":
             minimum, maximum = column_extremes(federation)
-            shift, factor = minimum, inverse(column_width(_width(minimum, maximum), scale, words))
-        case "none" | "unit":
+            shift, factor = minimum, inverse(column_width(column_spans(minimum, maximum), scale, words))
+        case "none":
             pass
-    scaling = Scaling(shift, factor, scale == "unit")
+    scaling = Scaling(shift, factor)
     if scale != "none":
         if not np.any(factor):
             raise DataError(
                 "Every feature is constant over all clients, so there is no geometry to map:"
                 " check data.features and the label column."
             )
-        federation.ask(ScaleRows(scaling.shift, scaling.factor, scaling.unit))
+        federation.ask(ScaleRows(scaling.shift, scaling.factor))
         federation.rescale_public(lambda rows: scale_rows(rows, scaling))
     return scaling
 
 
-def _width(minimum: Float64Array, maximum: Float64Array) -> Float64Array:
+def column_spans(minimum: Float64Array, maximum: Float64Array) -> Float64Array:
+    """Return the range of each feature (features,); raise FeatureError if one is too wide for double precision."""
     with np.errstate(over="ignore"):
         width = maximum - minimum
     widest = int(np.argmax(width))

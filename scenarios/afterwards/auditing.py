@@ -132,7 +132,7 @@ class Case:
 def audited(repetition: Repetition, case: Case, settings: AuditSettings, journal: Journal) -> Audit:
     """Run all attacks, or those that the settings name, and return the verdicts."""
     counts = Counter({entry.kind: entry.count for entry in repetition.run.ledger if entry.direction == "up"})
-    columns = repetition.client_data.feature_names
+    columns = _columns(repetition)
     image = picture(columns)
     verdicts = []
     for name in settings.attacks if settings.attacks is not None else tuple(ATTACKS):
@@ -184,7 +184,7 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
     if client_data.labels is not None:
         classes = np.unique(client_data.labels[order], return_inverse=True)[1].astype(np.int64)
         side = replace(side, classes=classes[side.known])
-    columns = client_data.feature_names
+    columns = _columns(repetition)
     return Case(
         view,
         side,
@@ -197,6 +197,11 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
             columns=tuple(columns),
         ),
     )
+
+
+def _columns(repetition: Repetition) -> tuple[str, ...]:
+    """Return the names of the features of prepared rows."""
+    return repetition.served.prepared.transformation.names(repetition.client_data.feature_names)
 
 
 def _candidates(apart: FloatArray, rows: int) -> tuple[FloatArray, FloatArray]:

@@ -40,9 +40,10 @@ from raydr.runfolder.writing import write_data, write_json, write_placed
 from raydr.scenarios.afterwards.showing import shown
 from raydr.scenarios.afterwards.transforming import Placing, placing_of, require_positions
 from raydr.scenarios.running.federation_plan import plan_of
+from raydr.statistics.dissimilarity import CELLS, EUCLIDEAN
 from raydr.statistics.preparing import COMMON
 
-_PREPARATION = ("shift", "factor", "fill", *COMMON, KEYED)
+_PREPARATION = ("shift", "factor", "fill", *COMMON, CELLS, KEYED)
 """Arrays of a model that belong to data preparation, not to the method."""
 
 
@@ -92,6 +93,7 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
         None if prepared is None else prepared.scaling,
         sealed,
         None if harmonization is None else harmonization.common,
+        EUCLIDEAN if prepared is None else prepared.transformation,
     )
     try:
         placed, ledger = admit(
@@ -184,6 +186,7 @@ def _write(
         columns=card.columns,
         named=card.named,
         scaling=scenario.data.scale,
+        metric=scenario.data.metric,
         sources=(replace(table.read_from, client=joining.site),),
         mapped=joining.rows,
         filling=scenario.data.filling,

@@ -17,7 +17,7 @@ from raydr.data.arrow_files import rows_of_parquet
 from raydr.data.columns import listing
 from raydr.data.loading import ending
 from raydr.data.site import files_of
-from raydr.errors import DataError, OutputError, RaydrError, ScenarioError, did_you_mean
+from raydr.errors import DataError, FeatureError, OutputError, RaydrError, ScenarioError, did_you_mean
 from raydr.extras import require_packages
 from raydr.files import whole
 from raydr.journal import Journal, Listener, unheard
@@ -33,7 +33,7 @@ from raydr.runfolder.writing import axes
 from raydr.scenarios.running.identity import origin_of
 from raydr.scenarios.schema.reading import read
 from raydr.scenarios.schema.scenario import Scenario
-from raydr.statistics.keying import keyed_rows, keyed_scale
+from raydr.statistics.keying import keyed_metric, keyed_rows
 from raydr.statistics.preparing import Preparation
 
 _NONE = np.zeros(1, np.int64)
@@ -171,11 +171,16 @@ class Placing:
 
     def prepared(self, table: Table) -> FloatArray:
         """Return the rows of a table, filled in, harmonized, scaled and keyed like those of the run."""
-        if self.sealed is not None:
-            run, scale = self.rooted, keyed_scale(self.scenario.data.scale)
-            return keyed_rows(table.rows, self.sealed, run.shared, run.name, scale)
-        prepared = self.preparation
-        return prepared.applied(table.rows, None if prepared.harmonization is None else self._owners(table))
+        try:
+            if self.sealed is not None:
+                run, metric = self.rooted, keyed_metric(self.scenario.data.metric)
+                return keyed_rows(table.rows, self.sealed, run.shared, run.name, metric)
+            prepared = self.preparation
+            return prepared.applied(
+                table.rows, None if prepared.harmonization is None else self._owners(table)
+            )
+        except FeatureError as error:
+            raise error.of(self.model.card.columns) from None
 
     @property
     def sealed(self) -> UInt8Array | None:
@@ -196,7 +201,7 @@ class Placing:
     def _preparation(self, of_sites: bool = True) -> Preparation:
         _require_filling(self.folder, self.scenario, self.model)
         data = self.scenario.data
-        return preparation_of(self.folder, self.model, data.scale, data.harmonizing, of_sites=of_sites)
+        return preparation_of(self.folder, self.model, data.metric, data.harmonizing, of_sites=of_sites)
 
     @property
     def keeps_classes(self) -> bool:

@@ -122,7 +122,7 @@ def sizes_of_data(scenario: Scenario, data_dir: Path | None) -> DataSizes:
         held_out=0 if client_data.held_out is None else len(client_data.held_out.rows),
         agreement=agreement_on(client_data.agreed, len(client_data.names)),
         harmonizing=client_data.harmonizing,
-        words=client_data.layout.joint_columns(scenario.data.scale),
+        words=client_data.layout.joint_columns(scenario.data.joint_by),
     )
 
 
@@ -216,7 +216,9 @@ def _of_sites(scenario: Scenario) -> DataSizes:
         labelled=first.labels is not None,
         agreement=agreement_on(files[0].layout.agreement, len(sites)) if files[0].layout is not None else (),
         harmonizing=harmonizing_of(data, tables[0].features, tables[0].words, sorted(classes)),
-        words=Layout.of(tables[0].features, tables[0].words, {}, tables[0].codings).joint_columns(data.scale),
+        words=Layout.of(tables[0].features, tables[0].words, {}, tables[0].codings).joint_columns(
+            data.joint_by
+        ),
         names=names,
         nodes=nodes,
         unknown=(

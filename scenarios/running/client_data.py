@@ -32,7 +32,7 @@ from raydr.data.loading import refuse_empty
 from raydr.data.notices import ONE_VALUE, common_looks, looks, of_columns, of_label, of_measurements, of_sites
 from raydr.data.site import gaps_of
 from raydr.data.spelling import Agreement
-from raydr.errors import DataError
+from raydr.errors import DataError, FeatureError
 from raydr.geometry.points import Progress, unheard
 from raydr.privacy.ledger import Entry, Granularity
 from raydr.scenarios.running.column_survey import agreement_on
@@ -40,6 +40,7 @@ from raydr.scenarios.running.harmony import harmonized_of, harmonizing_of, notic
 from raydr.scenarios.schema.clients import SiteSettings
 from raydr.scenarios.schema.data import DataSettings
 from raydr.scenarios.schema.scenario import Scenario
+from raydr.statistics.dissimilarity import Metric, require_suited
 from raydr.statistics.harmonizing import Harmonizing
 
 
@@ -249,12 +250,13 @@ class ClientData:
         )
         return (*agreement_on(self.agreed, len(self.names)), notices)
 
-    def provenance(self, scaling: str) -> Provenance:
-        """Return the provenance of the mapped data with this scaling."""
+    def provenance(self, scaling: str, metric: Metric = "euclidean") -> Provenance:
+        """Return the provenance of the mapped data with this scaling and metric."""
         return Provenance(
             columns=self.feature_names,
             named=all(source.named for source in self.sources),
             scaling=scaling,
+            metric=metric,
             sources=self.sources,
             mapped=self.rows,
             set_apart=len(self.public) if self.public is not None and self.anchors is None else 0,
@@ -299,6 +301,10 @@ def dealt_out(
     )
     if given is None:
         _require_excluded(data.exclude, table.features, [table.read_from])
+    try:
+        require_suited(data.metric, table.rows)
+    except FeatureError as error:
+        raise error.of(table.features) from None
     mapped, held_out, public = data.rows, None, None
     if data.holdout is not None:
         table, held_out = hold_out(table, data.holdout.wanted, data.rows, seed=scenario.seed)

@@ -10,8 +10,9 @@ from raydr.federation.simulated.faults import Faults
 from raydr.methods.serving import Plan, Served
 from raydr.privacy.secrets import RootedRun
 from raydr.scenarios.schema.scenario import Scenario
+from raydr.statistics.dissimilarity import Transformation
 from raydr.statistics.harmonizing import Harmonizing
-from raydr.statistics.keying import keyed_scale, opened
+from raydr.statistics.keying import keyed_metric, opened
 from raydr.statistics.preparing import Preparation
 from raydr.statistics.scaling import WordColumns
 
@@ -26,6 +27,7 @@ def plan_of(
         method=scenario.method.kind,
         settings=scenario.method,
         scale=scenario.data.scale,
+        metric=scenario.data.metric,
         fill=scenario.data.filling,
         words=words,
         harmonize=harmonizing,
@@ -57,6 +59,7 @@ def with_scaling(served: Served, run: RootedRun, scenario: Scenario) -> Served:
     """Return the result with the scaling that clients of a keyed run hide from the server, for the evaluation."""
     if served.sealed_scaling is None:
         return served
-    known = opened(served.sealed_scaling, run.shared, run.name, keyed_scale(scenario.data.scale))
+    known = opened(served.sealed_scaling, run.shared, run.name, keyed_metric(scenario.data.metric))
+    prepared = Preparation(known.scaling, transformation=Transformation(known.metric))
     # The server knows rows only as rotated by the key, so it cannot compute positions in the features.
-    return replace(served, prepared=Preparation(known.scaling), outcome=replace(served.outcome, lift=None))
+    return replace(served, prepared=prepared, outcome=replace(served.outcome, lift=None))

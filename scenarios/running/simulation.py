@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from raydr.arrays import Float64Array
 from raydr.data import Provenance, Table
 from raydr.data.notices import of_spreads
-from raydr.errors import FeatureError
+from raydr.errors import FeatureError, named
 from raydr.federation.client import HostSecrets
+from raydr.federation.failures import ClientError
 from raydr.journal import Charged, CheckpointTaken, Event, IncidentEvent, Journal, Listener, RoundEnded
 from raydr.memory import peak_memory_bytes
 from raydr.methods.serving import Served
@@ -46,7 +47,7 @@ from raydr.scenarios.running.evaluation import Findings, NewRows, Question, exam
 from raydr.scenarios.running.federation_plan import plan_of, with_public, with_scaling
 from raydr.scenarios.running.start import StartedRun, begin, held_by
 from raydr.scenarios.schema.scenario import Scenario
-from raydr.statistics.keying import keyed_rows, keyed_scale
+from raydr.statistics.keying import keyed_metric, keyed_rows
 
 
 def simulate(
@@ -108,7 +109,7 @@ def _served(
                     checkpoints.charge(event)
         journal.tell(event)
 
-    joint = client_data.layout.joint_columns(scenario.data.scale)
+    joint = client_data.layout.joint_columns(scenario.data.joint_by)
     plan, reserve = with_public(
         plan_of(scenario, len(client_data.names), client_data.harmonizing, joint),
         client_data.public,
@@ -156,11 +157,11 @@ def _served(
         new=new_rows(client_data, served, started.run, scenario),
         classes=client_data.kept_classes,
         scale=scenario.data.scale,
-        words=client_data.layout.joint_columns(scenario.data.scale),
+        words=client_data.layout.joint_columns(scenario.data.joint_by),
         show=[client_data.feature_names.index(column) for column in scenario.show],
     )
     if not question.asks:  # then the rows are not pooled
-        unseen = scenario.data.scale == "none" and _summed_deviation(scenario, served) is None
+        unseen = scenario.data.as_read and _summed_deviation(scenario, served) is None
         own = client_data.parts if unseen and isinstance(client_data.held, Dealt) else ()
         return served, Findings.of_parts(
             [part for part in own if isinstance(part, np.ndarray)], served.prepared
@@ -203,6 +204,8 @@ def _features_named(scenario: Scenario, client_data: ClientData) -> Iterator[Non
         if scenario.privacy.isometry_key:
             raise
         raise error.of(client_data.feature_names) from None
+    except ClientError as error:  # of a site's own file
+        raise ClientError(named(str(error), client_data.feature_names)) from error
 
 
 def new_rows(client_data: ClientData, served: Served, run: RootedRun, scenario: Scenario) -> NewRows | None:
@@ -211,14 +214,14 @@ def new_rows(client_data: ClientData, served: Served, run: RootedRun, scenario: 
     if held_out is None:
         return None
     if sealed is not None:
-        keyed = keyed_rows(held_out.rows, sealed, run.shared, run.name, keyed_scale(scenario.data.scale))
+        keyed = keyed_rows(held_out.rows, sealed, run.shared, run.name, keyed_metric(scenario.data.metric))
     owners = None if client_data.harmonizing is None else client_data.sites_of(held_out)
     return NewRows(held_out.rows, held_out.labels, keyed, owners)
 
 
 def _mapped(scenario: Scenario, client_data: ClientData, served: Served, findings: Findings) -> Provenance:
     """Return the provenance of the mapped data with the findings of the run."""
-    data = client_data.provenance(scenario.data.scale)
+    data = client_data.provenance(scenario.data.scale, scenario.data.metric)
     if data.harmonized is not None and served.prepared.harmonization is not None:
         adjusted = served.prepared.harmonization.common.adjusted
         unchanged = tuple(name for name, changed in zip(data.columns, adjusted, strict=True) if not changed)
@@ -229,7 +232,7 @@ def _mapped(scenario: Scenario, client_data: ClientData, served: Served, finding
             after=dict(findings.after),
         )
         data = replace(data, harmonized=found)
-    if scenario.data.scale == "none" and not scenario.noisy:
+    if scenario.data.as_read and not scenario.noisy:
         summed = _summed_deviation(scenario, served)
         deviation = findings.deviation if summed is None else summed
         if deviation is not None:

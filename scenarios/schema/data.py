@@ -14,6 +14,7 @@ from raydr.data.layout import Categories
 from raydr.data.loading import Filling, Missing
 from raydr.data.spelling import DEFAULT_THRESHOLD, Threshold
 from raydr.settings import LocalPath, PathMark, Settings
+from raydr.statistics.dissimilarity import AS_READ, BY_COLUMN, Metric
 from raydr.statistics.scaling import Scale
 from raydr.statistics.site_effects import Kind
 
@@ -111,7 +112,14 @@ class DataSettings(Settings):
     scale: Scale = Field(
         "none",
         description="federated scaling of the columns. Under standard and minmax, a column of words counts as much as a"
-        " column of numbers, however many words it has",
+        " column of numbers, however many words it has. unit is another name of metric: cosine",
+    )
+    metric: Metric = Field(
+        "euclidean",
+        description="distance between rows, by a transformation that each client applies to its own scaled rows. cosine"
+        " and correlation: rows of length 1, for correlation less their own mean; hellinger: counts as shares of their"
+        " row; hamming: share of columns with another category; gower: mean over columns of the difference as a part"
+        " of the range, 1 for other words. docs/distances.md",
     )
     missing: Missing = Field(
         "error",
@@ -139,6 +147,19 @@ class DataSettings(Settings):
         description="adjust sites to each other: none, center, scale or combat, or a section with kind and keep. This"
         " also removes real differences between sites: docs/sites.md",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unit_is_cosine(cls, content: Any) -> Any:
+        """Turn scale: unit into metric: cosine."""
+        if not isinstance(content, Mapping) or content.get("scale") != "unit":
+            return content
+        metric = content.get("metric", "cosine")
+        if metric not in ("cosine", "euclidean"):
+            raise ValueError(
+                f"scale: unit is another name of metric: cosine, but metric is {metric}: leave scale out"
+            )
+        return {**content, "scale": "none", "metric": "cosine"}
 
     @field_validator("codebook", mode="before")
     @classmethod
@@ -201,12 +222,23 @@ class DataSettings(Settings):
                 "categories",
                 "codebook",
                 "harmonize",
+                "metric",
             }
             & changed
         ):
             raise ValueError(
-                "a graph has no columns: leave label, features, exclude, id, missing, categories, codebook and"
-                " harmonize out"
+                "a graph has no columns: leave label, features, exclude, id, missing, categories, codebook, harmonize"
+                " and metric out"
+            )
+        if self.scale != "none" and self.metric in (*AS_READ, *BY_COLUMN):
+            raise ValueError(
+                f"metric: {self.metric} compares columns as they are read, and scale: {self.scale} changes them: leave"
+                " scale out"
+            )
+        if self.harmonize is not None and self.metric in AS_READ:
+            raise ValueError(
+                f"metric: {self.metric} compares {'counts' if self.metric == 'hellinger' else 'categories'}, and"
+                " harmonize changes them: leave one of them out"
             )
         if self.graph is not None and self.holdout is not None:
             raise ValueError("all edges of a graph place its nodes, so no node can be new: leave holdout out")
@@ -216,6 +248,16 @@ class DataSettings(Settings):
     def label_kept(self) -> bool:
         """Whether harmonizing keeps the effect of the label; a mapped column of the same name takes precedence."""
         return self.harmonize is not None and bool({self.label, LABEL} & set(self.harmonize.keep))
+
+    @property
+    def as_read(self) -> bool:
+        """Whether distances are Euclidean, between columns as they are read."""
+        return self.scale == "none" and self.metric == "euclidean"
+
+    @property
+    def joint_by(self) -> str:
+        """The argument of :meth:`raydr.data.Layout.joint_columns`: hamming and gower weigh columns as minmax does."""
+        return "minmax" if self.metric in BY_COLUMN else self.scale
 
     @property
     def harmonizing(self) -> Kind | None:

@@ -11,6 +11,7 @@ from raydr.errors import ScenarioError
 from raydr.methods import METHODS
 from raydr.privacy.accounting import require_planned
 from raydr.scenarios.schema.sections import Sections
+from raydr.statistics.dissimilarity import AS_READ, BY_COLUMN
 
 Problem: TypeAlias = str
 """A sentence on what is wrong and what to do, with keys of the scenario, without the full stop."""
@@ -60,6 +61,18 @@ def sites_that_can_be_harmonized(scenario: Sections) -> Problem | None:
     return (
         "data.harmonize adjusts sites to each other, and clients.partition makes clients that are not sites: set"
         " clients.partition to {kind: by-column, column: ...}, or give clients.sites"
+    )
+
+
+@rule
+def counts_and_categories_without_noise(scenario: Sections) -> Problem | None:
+    """Refuse metrics of counts or categories of records with permanent noise."""
+    noise, metric = scenario.privacy.noise, scenario.data.metric
+    if metric not in AS_READ or noise is None or noise.on != "data" or not noise.for_good:
+        return None
+    return (
+        f"data.metric {metric} compares {'counts' if metric == 'hellinger' else 'categories'}, and permanent noise on"
+        " records changes them: choose another metric, or leave privacy.noise.stage out"
     )
 
 
@@ -195,7 +208,9 @@ def rows_that_can_be_keyed(scenario: Sections) -> Problem | None:
 def _why_rows_cannot_be_keyed(scenario: Sections) -> Problem | None:
     data, noise = scenario.data, scenario.privacy.noise
     if data.scale == "minmax":
-        return "data.scale minmax would reveal the extremes of features: set data.scale to standard, unit or none"
+        return "data.scale minmax would reveal the extremes of features: set data.scale to standard or none"
+    if data.metric in BY_COLUMN:
+        return f"data.metric {data.metric} would reveal the extremes of features: choose another metric"
     if data.harmonize is not None:
         return "data.harmonize would reveal the means that the key hides: leave data.harmonize out"
     if data.filling is not None:

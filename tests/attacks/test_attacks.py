@@ -220,12 +220,12 @@ def test_distances_of_scaled_rows_are_converted_back() -> None:
     """Scaling by one number is undone; with a factor per feature, distances belong to other rows."""
     rows, points = random(40, 5, 0) + 50.0, random(6, 5, 1)
     even, uneven = np.full(5, 0.125), np.linspace(0.1, 2.0, 5)
-    view = view_of(cut(rows), ScaleRows(np.full(5, 50.0), even, False), DistanceRequest(points))
+    view = view_of(cut(rows), ScaleRows(np.full(5, 50.0), even), DistanceRequest(points))
     (found,) = trilateration(view, NOTHING)
     assert scored(found, rows).errors.exact == 1.0
     side = Side(public=rows[:0], candidates=np.concatenate([rows, random(40, 5, 2) + 50.0]))
     assert membership_of(next(membership(view, side)).scores, np.arange(80) < 40).auc == 1.0
-    other = view_of(cut(rows), ScaleRows(np.full(5, 50.0), uneven, False), DistanceRequest(points))
+    other = view_of(cut(rows), ScaleRows(np.full(5, 50.0), uneven), DistanceRequest(points))
     with pytest.raises(NotApplicableError, match="scaled features by different factors"):
         list(trilateration(other, NOTHING))
 
@@ -730,7 +730,7 @@ def test_scaling_by_the_method_is_undone() -> None:
     rows = random(30, 4, 0) + 50.0
     parts = cut(rows)
     shift, factor = np.full(4, 50.0), np.array([0.5, 0.5, 0.0, 2.0])
-    view = view_of(parts, ScaleRows(shift, factor, False))
+    view = view_of(parts, ScaleRows(shift, factor))
     inside = view.fed(rows)
     np.testing.assert_allclose(inside, (rows - shift) * factor)
     np.testing.assert_allclose(view.unfed(inside)[:, [0, 1, 3]], rows[:, [0, 1, 3]])

@@ -305,7 +305,7 @@ def test_chosen_points_have_the_spread_of_honest_ones(
         return replied(request, fed, seed)
 
     monkeypatch.setattr("raydr.attacks.chosen_landmarks.replied", noted)
-    scaling = ScaleRows(np.ones(8), np.full(8, 0.5), False)
+    scaling = ScaleRows(np.ones(8), np.full(8, 0.5))
     (found,) = chosen_landmarks(seen(scaling, DistanceRequest(points)), SIDE)
     apart = sent[0][1:] - sent[0][0]
     far = float(np.sqrt(((points - points.mean(axis=0)) ** 2).sum(axis=1).mean())) or 1.0

@@ -335,9 +335,9 @@ def test_forged_keys_are_refused() -> None:
 
 def test_sealed_scaling_is_bound_to_its_run() -> None:
     sealed = key_rows(keyed(apart()), "standard", 0)
-    opened(sealed, GROUP, RUN, "standard")
+    opened(sealed, GROUP, RUN, "euclidean")
     with pytest.raises(RunError, match="belongs to another client, round or run"):
-        opened(sealed, GROUP, "another run", "standard")
+        opened(sealed, GROUP, "another run", "euclidean")
 
 
 @pytest.mark.parametrize("liar", range(CLIENTS))

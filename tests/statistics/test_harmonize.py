@@ -498,18 +498,18 @@ def test_preparation_is_restored_from_its_arrays(apart: Float64Array, kind: Kind
     classes = np.random.default_rng(1).integers(0, 3, len(SITES))
     own = tuple(classes[site == SITES] for site in range(3))
     _, found = harmonized(federate(parts(apart), classes=own), kind, Covariates((12,), 3))
-    scaling = Scaling(apart.mean(axis=0), 1.0 / apart.std(axis=0), False, np.full(13, 0.5))
+    scaling = Scaling(apart.mean(axis=0), 1.0 / apart.std(axis=0), np.full(13, 0.5))
     before = Preparation(scaling, found)
     holed = apart.copy()
     holed[::7, 3] = np.nan
-    after = Preparation.of(before.arrays, before.kept_at_sites, "standard", kind)
+    after = Preparation.of(before.arrays, before.kept_at_sites, "euclidean", kind)
     expected = before.applied(holed, SITES, classes)
     assert np.array_equal(after.applied(holed, SITES, classes), expected)
     filled_in = np.where(np.isnan(holed), 0.5, holed)
-    whole = Scaling(scaling.shift, scaling.factor, False)
+    whole = Scaling(scaling.shift, scaling.factor)
     assert np.array_equal(expected, scale_rows(found.applied(filled_in, SITES, classes), whole))
     assert np.array_equal(before.applied(holed), scale_rows(holed, scaling)), "no site's rows stay"
-    alone = Preparation.of(before.arrays, {}, "standard", kind)
+    alone = Preparation.of(before.arrays, {}, "euclidean", kind)
     assert alone.harmonization is not None
     assert alone.harmonization.effects == ()
     assert np.array_equal(alone.harmonization.common.adjusted, found.common.adjusted)
@@ -517,30 +517,31 @@ def test_preparation_is_restored_from_its_arrays(apart: Float64Array, kind: Kind
     uneven = dict(before.kept_at_sites)
     uneven["factor"] = uneven["factor"][:2]
     with pytest.raises(ValueError, match="zip"):
-        Preparation.of(before.arrays, uneven, "standard", kind)
-    plain = Preparation.of(scaling.arrays, {}, "unit", None)
+        Preparation.of(before.arrays, uneven, "euclidean", kind)
+    plain = Preparation.of(scaling.arrays, {}, "cosine", None)
     assert plain.harmonization is None
-    assert plain.scaling.unit
+    assert plain.transformation.metric == "cosine"
     assert plain.kept_at_sites == {}
     assert set(plain.arrays) == {"shift", "factor", "fill"}
-    assert np.array_equal(plain.applied(holed, SITES), scale_rows(holed, plain.scaling))
+    expected = plain.transformation.applied(scale_rows(holed, plain.scaling))
+    assert np.array_equal(plain.applied(holed, SITES), expected)
 
 
 def test_rows_of_no_site_are_scaled_by_their_own_statistics() -> None:
     """Scaling is as at clients: columns constant up to rounding, or without an inverse, become 0."""
-    from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
+    from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
     rows = np.random.default_rng(2).normal(size=(30, 3)) * [1.0, 1e3, 1e-3] + [5.0, 0.0, 1.0]
     holed = rows.copy()
     holed[4, 1] = np.nan
     rows[4, 1] = 7.0
-    prepared = Preparation(Scaling(np.zeros(3), np.ones(3), False, np.array([0.0, 7.0, 0.0])))
-    for scale, oracle in (("standard", StandardScaler()), ("minmax", MinMaxScaler()), ("unit", Normalizer())):
+    prepared = Preparation(Scaling(np.zeros(3), np.ones(3), np.array([0.0, 7.0, 0.0])))
+    for scale, oracle in (("standard", StandardScaler()), ("minmax", MinMaxScaler())):
         found = prepared.without_harmonizing(holed, scale)  # type: ignore[arg-type]
         np.testing.assert_allclose(found, oracle.fit_transform(rows), atol=1e-9)
     assert np.array_equal(prepared.without_harmonizing(holed, "none"), rows)
     still = np.column_stack([np.tile([0.3, 0.1 + 0.2], 20), np.tile([0.0, 5e-324], 20), np.arange(40.0)])
-    plain = Preparation(Scaling(np.zeros(3), np.ones(3), False))
+    plain = Preparation(Scaling(np.zeros(3), np.ones(3)))
     assert not plain.without_harmonizing(still, "standard")[:, 0].any()
     assert not plain.without_harmonizing(still, "minmax")[:, 1].any()
 

@@ -26,6 +26,7 @@ from raydr.privacy.sealing import sealed_size
 from raydr.privacy.secrets import Secret
 from raydr.runfolder.model import KEYED
 from raydr.runfolder.reading import read_run
+from raydr.statistics.dissimilarity import RowMetric, fit_transformation
 from raydr.statistics.keying import (
     Blind,
     DiscloseRequest,
@@ -39,6 +40,7 @@ from raydr.statistics.keying import (
     disclose,
     key_alike,
     key_rows,
+    keyed_metric,
     keyed_scale,
     opened,
     part_of_moments,
@@ -155,7 +157,7 @@ def test_keyed_scaling_equals_open_scaling(offset: float, width: float, clients:
     data[:, 1] = offset
     keyed = federate(cut(data, clients, seed))
     sealed = key_rows(keyed, "standard", 0)
-    found = opened(sealed, GROUP, "", "standard").scaling
+    found = opened(sealed, GROUP, "", "euclidean").scaling
     plain = federate(cut(data, clients, seed))
     expected = fit_scaling(plain, "standard")
     rounding = 8 * np.finfo(float).eps * abs(offset) / width
@@ -174,14 +176,14 @@ def test_columns_of_words_are_scaled_under_a_key_as_without_one() -> None:
     parts = cut(data, 4, 3)
     sealed = key_rows(federate(parts), "standard", 0, [(1, 4)])
     expected = fit_scaling(federate(parts), "standard", [(1, 4)])
-    found = opened(sealed, GROUP, "", "standard").scaling
+    found = opened(sealed, GROUP, "", "euclidean").scaling
     np.testing.assert_allclose(found.factor, expected.factor, rtol=1e-9)
     assert found.factor[1] == found.factor[2] == found.factor[3]
 
 
 def test_digits_are_declared_from_2_80_down_to_2_minus_80() -> None:
     """Each digit but the last has 32 bits, and is bounded by the unit of the one before."""
-    declared = Moments.ranges(MomentsRequest(2, "none"), 9)["digits"]
+    declared = Moments.ranges(MomentsRequest(2), 9)["digits"]
     tops = np.ldexp(1.0, [80, 48, 16, -16, -48])
     assert declared.shape == (5, 2)
     np.testing.assert_array_equal(declared.largest, np.column_stack([tops, tops]))
@@ -194,7 +196,7 @@ def test_digits_are_declared_from_2_80_down_to_2_minus_80() -> None:
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_values_from_2_79_on_are_refused_by_the_client(sign: float) -> None:
-    request, largest = MomentsRequest(2, "none"), sign * np.nextafter(2.0**79, 0.0)
+    request, largest = MomentsRequest(2), sign * np.nextafter(2.0**79, 0.0)
     reported = part_of_moments(Client(index=0, rows=np.array([[largest, 1.0]]), seed=0), request).digits
     np.testing.assert_array_equal(reported.sum(axis=0), [largest, 1.0])
     with pytest.raises(DataError, match="too large to be summed under pads: express it in another unit"):
@@ -206,22 +208,24 @@ def test_padded_sum_starts_at_its_smallest_digit() -> None:
     values = np.array([[2.0**50], [2.0**-3 + 2.0**-20]])
     federation = federate(list(values[:, None]))
     federation.agree()
-    call, totals = federation.padded_sum(MomentsRequest(1, "none"), weights="rows")
+    call, totals = federation.padded_sum(MomentsRequest(1), weights="rows")
     blind = Blind(totals["digits"], call.number, call.clients, call.total_weight)
     exact = float(sum(map(Fraction, values.ravel().tolist())) / 2)
     assert unblinded(Client(index=0, rows=values[:1], seed=0, agreed=GROUP), blind).tolist() == [exact]
 
 
-@pytest.mark.parametrize("scale", ["none", "standard", "unit"])
-def test_sealed_moments_are_of_the_pooled_rows(scale: KeyedScale) -> None:
+@pytest.mark.parametrize(
+    ("scale", "metric"), [("none", "euclidean"), ("standard", "euclidean"), ("none", "cosine")]
+)
+def test_sealed_moments_are_of_the_pooled_rows(scale: KeyedScale, metric: RowMetric) -> None:
     """Standard rows are keyed around 0 with unit 1, others around their mean with their mean deviation."""
     data = rows() * [1.0, 0.01, 1.0, 1.0, 1.0] + [0.0, 3.0, 0.0, 0.0, 0.0]
-    sealed = key_rows(federate(cut(data, 4, 0)), scale, 0)
+    sealed = key_rows(federate(cut(data, 4, 0)), scale, 0, metric=metric)
     assert sealed.size == sealed_size(8 * 16)
-    found = opened(sealed, GROUP, "", scale)
-    seen = data / np.linalg.norm(data, axis=1)[:, None] if scale == "unit" else data
+    found = opened(sealed, GROUP, "", metric)
+    seen = data / np.linalg.norm(data, axis=1)[:, None] if metric == "cosine" else data
     mean, deviation = seen.mean(axis=0), seen.std(axis=0)
-    assert found.scaling.unit == (scale == "unit")
+    assert found.metric == metric
     standard = scale == "standard"
     expected = (mean, 1 / deviation, np.zeros(5)) if standard else (np.zeros(5), np.ones(5), mean)
     for values, exact in zip(
@@ -236,10 +240,10 @@ def test_sealed_scaling_opens_only_in_its_run() -> None:
     host = ClientHost(hosted=hosted, seed=0, run="this run", host_secrets=known(hosted))
     federation = federation_over(InlineTransport([host]), 1, seed=0, run="this run")
     sealed = key_rows(federation, "standard", 0)
-    assert opened(sealed, GROUP, "this run", "standard").unit == 1.0
+    assert opened(sealed, GROUP, "this run", "euclidean").unit == 1.0
     message = r"client 0 cannot open what it sealed in round 0 \(scaling under an isometry key\)"
     with pytest.raises(RunError, match=message):
-        opened(sealed, GROUP, "another run", "standard")
+        opened(sealed, GROUP, "another run", "euclidean")
 
 
 def test_clients_that_scaled_by_different_sums_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,9 +262,9 @@ def test_clients_that_scaled_by_different_sums_are_refused(monkeypatch: pytest.M
 def test_joining_client_keys_rows_like_the_others() -> None:
     data = rows()
     federation = federate([data, rows(seed=1)])
-    sealed = key_rows(federation, "unit", 0)
+    sealed = key_rows(federation, "none", 0, metric="cosine")
     later = Client(index=2, rows=data, seed=0, agreed=GROUP)
-    key_alike(later, KeyAlike(sealed, "unit"))
+    key_alike(later, KeyAlike(sealed, "cosine"))
     np.testing.assert_allclose(later.rows, parts_of(federation)[: len(data)], atol=1e-12)
     assert KeyAlike.sets_state
     assert KeyRows.sets_state, "a restarted client must receive it again"
@@ -276,33 +280,52 @@ def test_client_without_keyed_anchors_sends_none() -> None:
 
 def test_scaling_is_declared_as_sealed() -> None:
     blind = Blind(np.zeros((5, 5), np.int64), 0, (), 1)
-    declared = Keyed.ranges(KeyRows(5, "none", blind, blind, np.zeros((0, 2), np.int64)), 9)["scaling"]
+    declared = Keyed.ranges(KeyRows(5, "none", "euclidean", blind, blind, np.zeros((0, 2), np.int64)), 9)[
+        "scaling"
+    ]
     assert declared.sealed
     assert declared.shape == (sealed_size(8 * 16),)
 
 
-@pytest.mark.parametrize("scale", ["none", "standard", "unit"])
+@pytest.mark.parametrize("scale", ["none", "standard"])
 def test_all_scales_except_minmax_can_be_keyed(scale: Any) -> None:
     assert keyed_scale(scale) == scale
     with pytest.raises(ScenarioError, match=r"does not work with data\.scale minmax"):
         keyed_scale("minmax")
 
 
-@pytest.mark.parametrize("scale", ["none", "unit"])
-def test_other_scales_keep_the_distances_of_plain_scaling(scale: Any) -> None:
-    data = rows()
+@pytest.mark.parametrize(
+    ("scale", "metric"),
+    [
+        ("none", "euclidean"),
+        ("none", "cosine"),
+        ("standard", "cosine"),
+        ("none", "correlation"),
+        ("standard", "correlation"),
+        ("none", "hellinger"),
+    ],
+)
+def test_key_keeps_the_distances_of_every_metric_of_rows(scale: Any, metric: Any) -> None:
+    data = np.abs(rows())
     keyed, plain = federate(cut(data, 4, 0)), federate(cut(data, 4, 0))
-    key_rows(keyed, scale, 0)
+    key_rows(keyed, scale, 0, metric=metric)
     fit_scaling(plain, scale)
+    fit_transformation(plain, metric)
     before, after = parts_of(plain), parts_of(keyed)
     np.testing.assert_allclose(squared_distances(after, after), squared_distances(before, before), atol=1e-9)
+
+
+@pytest.mark.parametrize("metric", ["hamming", "gower"])
+def test_metrics_that_need_extremes_cannot_be_keyed(metric: Any) -> None:
+    with pytest.raises(ScenarioError, match=f"does not work with data.metric {metric}"):
+        keyed_metric(metric)
 
 
 def test_padded_summands_are_uniform_with_new_pads() -> None:
     """All values are zero, so without pads the total would be zero."""
     federation = federate([np.zeros((3, 2000)), np.zeros((2, 2000))])
     federation.agree()
-    request = MomentsRequest(2000, "none")
+    request = MomentsRequest(2000)
     (first, totals), (second, again) = federation.padded_sum(request), federation.padded_sum(request)
     assert first.number != second.number
     for total in (totals["digits"], again["digits"], totals["digits"] - again["digits"]):
@@ -317,9 +340,9 @@ def test_padded_summands_are_uniform_with_new_pads() -> None:
 def test_padded_sum_is_unreadable_without_the_pads() -> None:
     federation = federate([rows(), rows()])
     with pytest.raises(TypeError, match="the server cannot read its sum"):
-        federation.sum(MomentsRequest(5, "none"))
+        federation.sum(MomentsRequest(5))
     with pytest.raises(RunError):
-        opened(key_rows(federation, "standard", 0), Secret.drawn(), "", "standard")
+        opened(key_rows(federation, "standard", 0), Secret.drawn(), "", "euclidean")
 
 
 def test_constant_or_too_large_data_are_refused(tmp_path: Path) -> None:
@@ -334,7 +357,7 @@ def test_anchors_are_sent_only_under_the_key() -> None:
     federation = federate([rows(), rows(seed=1)], reserve=anchors)
     assert federation.public is None
     sealed = key_rows(federation, "standard", len(anchors))
-    found = opened(sealed, GROUP, "", "standard")
+    found = opened(sealed, GROUP, "", "euclidean")
     assert federation.public is not None
     np.testing.assert_allclose(
         federation.public, Isometry(GROUP.derived("isometry"), found.centre, 1.0)(

@@ -150,17 +150,17 @@ def test_first_empty_feature_is_named_and_no_median_is_minus_zero(holed: Float64
     assert FillRows.sets_state, "a restarted client must receive it again"
 
 
-@pytest.mark.parametrize("scale", ["none", "standard", "minmax", "unit"])
+@pytest.mark.parametrize("scale", ["none", "standard", "minmax"])
 def test_rows_are_filled_before_scaling(holed: Float64Array, scale: Any) -> None:
     parts = cut(holed[:, :4], 4, 1)
     federation = federate(parts)
     values = fit_filling(federation, "median")
     scaling = fit_scaling(federation, scale)
     held = np.concatenate([reply.rows for reply in federation.ask(HandOver(4, "float64"))])
-    whole = Scaling(scaling.shift, scaling.factor, scaling.unit, values)
+    whole = Scaling(scaling.shift, scaling.factor, values)
     assert np.array_equal(held, scale_rows(holed[:, :4], whole))
     assert np.isfinite(held).all()
-    back = Scaling.of(whole.arrays, scale)
+    back = Scaling.of(whole.arrays)
     assert np.array_equal(scale_rows(holed[:, :4], back), held)
 
 

@@ -93,7 +93,7 @@ def test_columns_with_large_variance_are_named_without_pooling(
 def test_deviation_of_parts_equals_deviation_of_all_rows() -> None:
     random = np.random.default_rng(1)
     parts = [random.normal(size=(count, 3)) + count for count in (1, 7, 40)]
-    scaling = Scaling(np.arange(3.0), np.array([1.0, 2.0, 0.5]), unit=False)
+    scaling = Scaling(np.arange(3.0), np.array([1.0, 2.0, 0.5]))
     found = Findings.of_parts(parts, Preparation(scaling))
     expected = Preparation(scaling).applied(np.concatenate(parts)).std(axis=0)
     np.testing.assert_allclose(found.deviation, expected, rtol=1e-5)

@@ -32,7 +32,7 @@ from raydr.statistics.scaling import (
     scale_rows,
 )
 
-SCALES: tuple[Scale, ...] = ("standard", "minmax", "unit")
+SCALES: tuple[Scale, ...] = ("standard", "minmax")
 Partitioner = Callable[[FloatArray, Int64Array], list[FloatArray]]
 PARTITIONS: dict[str, Partitioner] = {
     "one client": lambda rows, labels: [rows],
@@ -44,9 +44,9 @@ PARTITIONS: dict[str, Partitioner] = {
 
 
 def scikit_learn(scale: Scale) -> Any:
-    from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
+    from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-    return {"standard": StandardScaler(), "minmax": MinMaxScaler(), "unit": Normalizer()}[scale]
+    return {"standard": StandardScaler(), "minmax": MinMaxScaler()}[scale]
 
 
 @pytest.fixture(scope="module", params=["wine", "digits", "far"])
@@ -111,12 +111,12 @@ def test_scaling_none_changes_and_sends_nothing() -> None:
 @pytest.mark.parametrize("offset", [0.0, 1e8])
 def test_float32_rounding_happens_after_scaling(offset: float) -> None:
     rows = np.random.default_rng(0).normal(size=(30, 4)) + offset
-    scaling = Scaling(rows.mean(axis=0), np.full(4, 0.5), False)
+    scaling = Scaling(rows.mean(axis=0), np.full(4, 0.5))
     client = Client(index=0, rows=rows, seed=0)
-    scale_client(client, ScaleRows(scaling.shift, scaling.factor, False, single=True))
+    scale_client(client, ScaleRows(scaling.shift, scaling.factor, single=True))
     assert client.rows.dtype == np.float32
     np.testing.assert_array_equal(client.rows, scale_rows(rows, scaling).astype(np.float32))
-    nothing = Scaling(np.zeros(4), np.ones(4), False)
+    nothing = Scaling(np.zeros(4), np.ones(4))
     assert scale_rows(rows, nothing, single=True).dtype == np.float32
     assert scale_rows(rows, nothing) is rows
 
@@ -134,11 +134,6 @@ def test_constant_column_becomes_zero(scale: Scale, value: float) -> None:
 def test_constant_columns_alone_are_refused(scale: Scale) -> None:
     with pytest.raises(DataError, match="Every feature is constant"):
         fit_scaling(federate([np.full((3, 2), 0.1), np.full((5, 2), 0.1)]), scale)
-
-
-def test_zero_row_is_unchanged_by_unit_scaling() -> None:
-    rows = np.array([[0.0, 0.0], [3.0, 4.0]])
-    assert scaled_at_clients([rows], "unit")[0].tolist() == [[0.0, 0.0], [0.6, 0.8]]
 
 
 def test_extreme_columns_are_scaled() -> None:
@@ -169,7 +164,7 @@ def test_scaling_does_not_change_the_input_rows(scale: Scale) -> None:
 def test_bits_do_not_depend_on_packing(scale: Scale) -> None:
     parts = cut(np.random.default_rng(3).normal(size=(40, 3)), 5, 0)
     scalings = [fit_scaling(federate(parts, packing=packing), scale) for packing in ([5], [1] * 5, [3, 2])]
-    assert len({(s.shift.tobytes(), s.factor.tobytes(), s.unit) for s in scalings}) == 1
+    assert len({(s.shift.tobytes(), s.factor.tobytes()) for s in scalings}) == 1
 
 
 def test_widths_without_an_inverse_count_as_zero() -> None:
@@ -180,14 +175,13 @@ def test_widths_without_an_inverse_count_as_zero() -> None:
 
 def test_shift_and_factor_can_be_applied_alone() -> None:
     rows, ones, zero = np.array([[1.0, 2.0], [0.3, 0.4]]), np.ones(2), np.zeros(2)
-    np.testing.assert_array_equal(scale_rows(rows, Scaling(ones, ones, False)), rows - 1.0)
-    np.testing.assert_array_equal(scale_rows(rows, Scaling(zero, 2.0 * ones, False)), 2.0 * rows)
-    np.testing.assert_allclose(scale_rows(rows, Scaling(zero, ones, True))[1], [0.6, 0.8], rtol=1e-15)
+    np.testing.assert_array_equal(scale_rows(rows, Scaling(ones, ones)), rows - 1.0)
+    np.testing.assert_array_equal(scale_rows(rows, Scaling(zero, 2.0 * ones)), 2.0 * rows)
 
 
 def test_scaling_many_values_works_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(4).normal(size=(23, 3))
-    scaling = Scaling(rows.mean(axis=0), 1.0 / rows.std(axis=0), True)
+    scaling = Scaling(rows.mean(axis=0), 1.0 / rows.std(axis=0))
     whole = scale_rows(rows, scaling)
     monkeypatch.setattr("raydr.geometry.points._VALUES", 15)
     np.testing.assert_array_equal(scale_rows(rows, scaling), whole)
@@ -205,11 +199,9 @@ def test_blocks_have_a_million_values_and_at_least_one_row(rows: int, columns: i
 
 def test_scaling_is_restored_from_its_arrays() -> None:
     arrays = {"shift": np.zeros(2), "factor": np.ones(2), "axes": np.ones((2, 2))}
-    assert Scaling.of(arrays, "unit").unit
-    assert Scaling.of(arrays, "none").fill is None
-    kept = Scaling.of(arrays | {"fill": np.array([1.0, 2.0])}, "standard")
+    assert Scaling.of(arrays).fill is None
+    kept = Scaling.of(arrays | {"fill": np.array([1.0, 2.0])})
     assert set(kept.arrays) == {"shift", "factor", "fill"}
-    assert not kept.unit
     with pytest.raises(KeyError, match="factor"):
-        Scaling.of({"shift": np.zeros(2)}, "none")
+        Scaling.of({"shift": np.zeros(2)})
     assert ScaleRows.sets_state, "a restarted client must receive it again"

@@ -27,7 +27,7 @@ def scaled(parts: list[Float64Array], scale: str, words: list[tuple[int, int]]) 
     scaling = fit_scaling(federation, scale, words)  # type: ignore[arg-type]
     rows = np.concatenate(parts)
     found = Preparation(scaling).applied(rows)
-    alone = Preparation(Scaling(np.zeros(rows.shape[1]), np.ones(rows.shape[1]), False))
+    alone = Preparation(Scaling(np.zeros(rows.shape[1]), np.ones(rows.shape[1])))
     np.testing.assert_allclose(found, alone.without_harmonizing(rows, scale, words), atol=1e-9)  # type: ignore[arg-type]
     return np.asarray(found, np.float64)
 

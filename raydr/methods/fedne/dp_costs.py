@@ -187,8 +187,8 @@ def scaled_within_bounds(federation: Federation, settings: AveragedEncoder, axes
     low, high = _bounds(settings)
     # Noise may leave no variance: then assume values anywhere within their bounds.
     scale = request.clip * math.sqrt(variance) if variance > 0.0 else (high - low) / math.sqrt(12.0)
-    scaling = Scaling(request.centre + request.clip * mean, np.full(federation.features, 1.0 / scale), False)
-    federation.ask(ScaleRows(scaling.shift, scaling.factor, scaling.unit))
+    scaling = Scaling(request.centre + request.clip * mean, np.full(federation.features, 1.0 / scale))
+    federation.ask(ScaleRows(scaling.shift, scaling.factor))
     if found is not None:
         found = _above(found, request.clip * math.sqrt(_noise_edge(federation, request)), scale)
     return Scaled(scaling, found)
@@ -206,7 +206,7 @@ def rehearse_scaled(federation: Federation, settings: AveragedEncoder) -> None:
     """Ask what :func:`scaled_within_bounds` asks."""
     _mean_of(federation, moments_request(federation, settings))
     features = shaped((federation.features,))
-    federation.ask(ScaleRows(features, features, False))
+    federation.ask(ScaleRows(features, features))
 
 
 def _noise_edge(federation: Federation, request: MeanRequest | SecondMomentsRequest) -> float:

@@ -111,7 +111,7 @@ def serve(federation: Federation, settings: LandmarkNE) -> Outcome:
     factor = np.full(federation.features, scaling.factor[0])
     shift = axes.centre + axes.directions @ scaling.shift
     layers = wide.layers(of_features(narrow.parts(weights), axes.directions))
-    model = model_of(layers, Scaling(shift, factor, False))
+    model = model_of(layers, Scaling(shift, factor))
     noise, keyed = federation.context.coverage, federation.context.isometry_key
     noisy = noise is not None and noise.mechanism.on == "data"
     note = landmarks_note(found, solver, settings.landmarks_from, keyed=keyed, noisy=noisy)

@@ -34,8 +34,8 @@ def standardised(federation: Federation) -> tuple[Scaling, Float64Array]:
     """
     moments = wide_spread(federation)
     scale = float(np.sqrt((moments.deviation**2).mean()))
-    scaling = Scaling(moments.mean, np.full(federation.features, 1.0 / scale), False)
-    federation.ask(ScaleRows(scaling.shift, scaling.factor, scaling.unit, single=True))
+    scaling = Scaling(moments.mean, np.full(federation.features, 1.0 / scale))
+    federation.ask(ScaleRows(scaling.shift, scaling.factor, single=True))
     return scaling, moments.reach / scale
 
 
@@ -48,7 +48,7 @@ def scaled(federation: Federation, settings: ContrastiveEncoder) -> tuple[Scalin
 
 def unscaled(features: int) -> Scaling:
     """Return a scaling that leaves rows of this many features as they are."""
-    return Scaling(np.zeros(features), np.ones(features), False)
+    return Scaling(np.zeros(features), np.ones(features))
 
 
 def model_of(layers: dict[str, Float32Array], scaling: Scaling) -> dict[str, FloatArray]:
@@ -66,5 +66,5 @@ def encoding(
     architecture = Architecture(rows.shape[1], hidden)
     weights = architecture.flat({name.removeprefix("encoder."): values for name, values in model.items()})
     shift, factor = (np.asarray(model[f"encoder.{name}"], np.float64) for name in ("shift", "factor"))
-    scaled = scale_rows(rows, Scaling(shift, factor, False), single=True)
+    scaled = scale_rows(rows, Scaling(shift, factor), single=True)
     return partial(place, architecture, weights), scaled

@@ -69,7 +69,7 @@ def standard(rows: FloatArray, settings: ContrastiveEncoder) -> tuple[FloatArray
         return rows, unscaled(rows.shape[1])
     mean = rows.mean(axis=0, dtype=np.float64)
     scale = float(np.sqrt(variances(rows).mean())) or 1.0
-    scaling = Scaling(mean, np.full(rows.shape[1], 1.0 / scale), False)
+    scaling = Scaling(mean, np.full(rows.shape[1], 1.0 / scale))
     return scale_rows(rows, scaling, single=True), scaling
 
 

@@ -313,6 +313,8 @@ def _unlike(run: RunFolder, first: RunFolder) -> str:
         differences.append(f"it mapped {_others(ours.columns, theirs.columns)}")
     if ours.scaling != theirs.scaling:
         differences.append(f"its columns were scaled by {ours.scaling}, not by {theirs.scaling}")
+    if ours.metric != theirs.metric:
+        differences.append(f"its rows were compared by {ours.metric}, not by {theirs.metric}")
     labels = [each.section("data").get("label") for each in (run, first)]
     if labels[0] != labels[1]:
         differences.append(

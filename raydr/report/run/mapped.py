@@ -17,7 +17,15 @@ SCALINGS = {
     "none": "none: columns are unchanged",
     "standard": "standard: each column, of numbers or words, has mean 0 and variance 1",
     "minmax": "minmax: each column ranges from 0 to 1",
-    "unit": "unit: each row has length 1",
+}
+
+METRICS = {
+    "cosine": "cosine: each row has length 1",
+    "correlation": "correlation: each row has mean 0 and length 1",
+    "hellinger": "hellinger: each row holds square roots of the shares of its counts",
+    "hamming": "hamming: the squared distance is the share of columns with another category",
+    "gower": "gower: the squared distance is the mean over columns of the difference as a part of the range, and 1 for"
+    " other words",
 }
 
 HARMONIZINGS = {
@@ -71,6 +79,8 @@ def facts(data: Provenance) -> list[Fact]:
     if data.harmonized is not None:
         found.append(Fact("Sites harmonized", harmonized(data.harmonized)))
     found.append(Fact("Scaling", SCALINGS.get(data.scaling, data.scaling)))
+    if data.metric != "euclidean":
+        found.append(Fact("Metric", METRICS.get(data.metric, data.metric)))
     found += [Fact(NOTICE, notice) for notice in data.notices]
     return found
 
@@ -110,10 +120,11 @@ def line(data: Provenance) -> str:
     if data.filled:
         count = sum(sum(columns.values()) for columns in data.filled.values())
         dropped += f"; {wording.plural(count, 'missing value')} filled in by the {data.filling}"
+    metric = "" if data.metric == "euclidean" else f"; {data.metric} distances"
     held_out = f"; {wording.plural(data.held_out, 'row')} held out" if data.held_out else ""
     return (
         f"{part} of {_origin(data)}, {wording.plural(len(data.columns), 'column')},"
-        f" {'no' if data.scaling == 'none' else data.scaling} scaling{held_out}{dropped}."
+        f" {'no' if data.scaling == 'none' else data.scaling} scaling{metric}{held_out}{dropped}."
     )
 
 
