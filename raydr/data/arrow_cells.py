@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from raydr.arrays import BoolArray, Float64Array
 from raydr.data.coding import Coding
 from raydr.data.columns import cells, spell
-from raydr.data.written_numbers import MISSING_WORDS, Writing, writing_of
+from raydr.data.written_numbers import MISSING_WORDS, Writing, mark_of, writing_of
 from raydr.errors import DataError
 from raydr.memory import lacking_memory
 from raydr.parquet_files import is_text
@@ -131,13 +131,30 @@ def _spelt(
     if odd is not None:
         raise _no_number(loaded, column, str(texts[odd]), int(odd), unit)
     values = np.array([writing.read(text) if text else np.nan for text in different.tolist()])[inverse]
+    doubts = _doubts_of_marks(column, known)
     doubt = (
         f"{column!r}: a comma or point could be a decimal mark or a thousands separator. It is read with {writing}. If"
         " that is wrong, write thousands without a separator."
     )
     if loaded.part and not writing.certain:  # other parts could decide otherwise
         raise DataError(f"{loaded.name}: {doubt}")
-    return values, [doubt] * (not writing.certain)
+    return values, [doubt] * (not writing.certain) + doubts
+
+
+def _doubts_of_marks(column: str, texts: Sequence[str]) -> list[str]:
+    """Return sentences on numbers of a column that have a mark."""
+    marks = set(map(mark_of, texts)) - {""}
+    doubts = []
+    if "(" in marks:
+        doubts.append(
+            f"{column!r}: numbers in parentheses are read as negative. If that is wrong, remove the parentheses."
+        )
+    if marks - {"("}:
+        doubts.append(
+            f"{column!r}: limits of detection, such as <0.5 or >90, are read by their numbers. To make them missing"
+            " values, list them in missing of a codebook: `raydr init --codebook FILE`."
+        )
+    return doubts
 
 
 def _no_number(loaded: Loaded, column: str, text: str, row: int, unit: str) -> DataError:

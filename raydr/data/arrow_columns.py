@@ -21,10 +21,13 @@ from raydr.data.arrow_cells import (
     with_numbers,
 )
 from raydr.data.categories import (
+    WHY,
     WORDS,
     Kind,
     Survey,
     agree,
+    are_compact_dates,
+    are_few,
     common_words,
     indicators,
     kind_of_texts,
@@ -49,7 +52,8 @@ from raydr.data.columns import (
     require,
 )
 from raydr.data.layout import Layout
-from raydr.data.written_numbers import writing_of
+from raydr.data.scales import is_circular, period_named
+from raydr.data.written_numbers import mark_of, writing_of
 from raydr.errors import DataError, did_you_mean
 from raydr.memory import lacking_memory
 
@@ -116,6 +120,12 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
     del table
     if choice.alike is None:
         doubts += _numbers_among_words(words)
+        doubts += [
+            f"{column!r}: {reason}, so it is left out. To map it, give it the kind number in a codebook: `raydr init"
+            " --codebook FILE`."
+            for column, reason in layout.left_out.items()
+            if reason == WHY["compact date"]
+        ]
         doubts += recognised(
             {column: coding for column, coding in layout.codings.items() if column not in strict}
         )
@@ -241,16 +251,39 @@ def _kind(loaded: Loaded, feature: str, stored: Any) -> tuple[Kind, NDArray[np.s
         known = np.where(missing, "", texts)
         counts = Counter(known.tolist())
         del counts[""]
-        writing = writing_of(counts, decimal=loaded.decimal)
+        marks = sum(bool(mark_of(text)) for text in counts)  # few words can be classes, such as <18 and >65
+        marked = 2 * marks < len(counts) and not are_few(counts)
+        writing = writing_of(counts, decimal=loaded.decimal, marked=marked)
         if writing is None:
             return kind_of_texts(counts), known, None
         values = np.array([writing.read(text) for text in counts])
-        alone = max(counts.values()) == 1 and numbers_rows(values[np.isfinite(values)])
-        return "numbering" if alone and named_as_numbering(feature) else "number", known, writing.unit
-    if named_as_numbering(feature):
+        found = _kind_of_numbers(feature, values[np.isfinite(values)])
+        alone = found != "numbering" or max(counts.values()) == 1
+        return found if alone else "number", known, writing.unit
+    if named_as_numbering(feature) or period_named(feature) is not None or _can_be_dates(stored):
         values, missing = cells_of(loaded.name, feature, stored)
-        return "numbering" if numbers_rows(values[~missing]) else "number", None, None
+        return _kind_of_numbers(feature, values[~missing]), None, None
     return "number", None, None
+
+
+def _kind_of_numbers(feature: str, values: NDArray[Any]) -> Kind:
+    """Return what a column of numbers (rows,) holds, by its name and them."""
+    if named_as_numbering(feature) and numbers_rows(values):
+        return "numbering"
+    if is_circular(feature, values):
+        return "circular"
+    return "compact date" if are_compact_dates(values) else "number"
+
+
+def _can_be_dates(stored: Any) -> bool:
+    """Return whether the least and largest of a column's whole numbers are such as 20210305."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    if not pa.types.is_integer(stored.type):
+        return False
+    ends = compute.min_max(stored).as_py()
+    return bool(ends["min"] >= 19_000_101 and ends["max"] <= 21_001_231)
 
 
 def _numbers_among_words(words: Mapping[str, Sequence[str]]) -> list[str]:
@@ -318,8 +351,11 @@ def _matrix(
     coded = [column for column in layout.columns if column in layout.codings and column not in words]
     numbers = [column for column in layout.columns if column not in words and column not in layout.codings]
     narrow = {pa.bool_(), pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.float16(), pa.float32()}
-    exact = numbers + [column for column in coded if layout.codings[column].kind != "ordinal"]
-    dtype = np.float32 if all(plain_type(table[each].type) in narrow for each in exact) else np.float64
+    kinds = {column: layout.codings[column].kind for column in coded}
+    exact = numbers + [column for column in coded if kinds[column] == "number"]
+    rounded = set(kinds.values()) - {"number", "ordinal"}
+    single = not rounded and all(plain_type(table[each].type) in narrow for each in exact)
+    dtype = np.float32 if single else np.float64
     width = len(layout.features)
     # Each block of the table is released after it is copied.
     lacking = lacking_memory(table.num_rows * width * np.dtype(dtype).itemsize - table.nbytes)

@@ -21,7 +21,7 @@ from raydr.data.codebook import Codebook
 from raydr.data.coding import Coding
 from raydr.data.columns import reads_as_number, refuse_repeats, require
 from raydr.data.layout import Categories, Layout
-from raydr.data.scales import in_order
+from raydr.data.scales import ordered, period_named
 from raydr.data.spelling import Agreement, Threshold, spell_out
 from raydr.data.written_numbers import has_unit, is_code, is_pair
 from raydr.errors import DataError
@@ -29,6 +29,8 @@ from raydr.errors import DataError
 Kind: TypeAlias = Literal[
     "number",
     "numbering",
+    "circular",
+    "compact date",
     "text",
     "one word",
     "identity",
@@ -48,6 +50,8 @@ _LONGEST = 100  # bytes of a word, beyond which it is free text
 _DATE = re.compile(
     r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(:\d{2})?|(0?[1-9]|1[0-2])/(\d{2}|\d{4})"
 )
+_FEW_DATES = 3  # different days that show a column of dates
+_DAYS = np.array([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 _NUMBERING = re.compile(r"(^|[_\W])(id|ids|uid|uuid|guid|mrn|nr|no|number|index|row|identifier)$")
 WORDS = frozenset[Kind]({"text", "one word", "identity", "much text"})
 """Kinds of a column of text, which differ from site to site."""
@@ -56,9 +60,9 @@ _TEXTS = WORDS | {"pairs", "units", "mixture"}
 WHY: Mapping[Kind, str] = {
     "numbering": "whole numbers that differ in every row, and an identity by its name",
     "date": "dates or times",
+    "compact date": "dates such as 20210305",
     "identity": "text with more than one value for every two rows: an identity or free text",
     "much text": f"text of more than {MOST_WORDS} different values: an identity or free text",
-    "pairs": "two numbers in a cell, such as 120/80: write them into two columns",
     "units": "numbers with different units or in different writings: write all in the same way",
     "mixture": "partly numbers, partly other text: correct the cells, or make two columns of it",
     "few": "numbers with a unit in too few rows of each site to name it (data.words)",
@@ -102,7 +106,7 @@ def kind_of_texts(counts: Mapping[str, int]) -> Kind:
         return kind_of_words(counts)
     if all(_DATE.fullmatch(text) for text in counts):
         return "date"
-    if len(counts) <= _FEW_WORDS and 2 * len(counts) <= rows:
+    if are_few(counts):
         return kind_of_words(counts)
     if 2 * sum(map(reads_as_number, counts)) >= len(counts):
         return "mixture" if len(counts) > MOST_WORDS and 10 * numbers < 9 * rows else "number"
@@ -110,6 +114,11 @@ def kind_of_texts(counts: Mapping[str, int]) -> Kind:
         return "pairs"
     kind = kind_of_words(counts)
     return "units" if kind in ("identity", "much text") and all(map(has_unit, counts)) else kind
+
+
+def are_few(counts: Mapping[str, int]) -> bool:
+    """Return whether texts are few and repeat, by the number of rows with each."""
+    return len(counts) <= _FEW_WORDS and 2 * len(counts) <= sum(counts.values())
 
 
 def kind_of_words(counts: Mapping[str, int]) -> Kind:
@@ -143,6 +152,20 @@ def numbers_rows(values: NDArray[Any]) -> bool:
     """Whether numbers identify rows: whole and distinct."""
     whole = bool(np.all(np.isfinite(values)) and np.all(values == np.floor(values)))
     return len(values) > 1 and whole and len(np.unique(values)) == len(values)
+
+
+def are_compact_dates(values: NDArray[Any]) -> bool:
+    """Whether numbers (rows,) are several days of 1900 to 2100, written as 20210305.
+
+    >>> are_compact_dates(np.array([20210305, 20211231, 20200229])), are_compact_dates(np.array([20211301] * 3))
+    (True, False)
+    """
+    if len(np.unique(values)) < _FEW_DATES or values.min() < 19_000_101 or values.max() > 21_001_231:
+        return False
+    whole = bool(np.all(values == np.floor(values)))
+    month, day = values // 100 % 100, values % 100
+    inside = (month >= 1) & (month <= 12) & (day >= 1)
+    return whole and bool(np.all(inside & (day <= _DAYS[np.where(inside, month, 1).astype(np.int64)])))
 
 
 def agree(
@@ -209,7 +232,9 @@ def agree(
         if column in known:
             kind = "text"
         elif listed is not None:
-            kind = "number" if kind == "numbering" else "text" if kind == "one word" else kind
+            kind = (
+                "number" if kind in ("numbering", "compact date") else "text" if kind == "one word" else kind
+            )
         if kind == "text" and (categories == "one-hot" or column in known):
             least = min(threshold.sites, len(surveys))
             spelt = spell_out([survey.words.get(column, ()) for survey in surveys], least)
@@ -217,14 +242,18 @@ def agree(
             if not spelt.words:
                 left_out[column] = threshold.why(len(surveys))
                 continue
-            order = None if column in known else in_order(spelt.words)
+            order = None if column in known else ordered(column, spelt.words)
             if order is not None:
-                codings[column] = Coding(kind="ordinal", words=order)
+                codings[column] = order
             elif len(spelt.words) <= MOST_WORDS:
                 words[column] = spelt.words
                 codings |= {column: known[column]} if column in known else {}
             else:
                 kind = "much text"
+        if kind == "circular":
+            codings[column] = Coding(kind="circular", period=period_named(column))
+        elif kind == "pairs":
+            codings[column] = Coding(kind="pair")
         if kind == "number" or column in words or column in codings:
             kept.append(column)
         else:
@@ -254,7 +283,7 @@ def _common(kinds: Iterable[Kind], column: str, where: str) -> Kind:
     there = set(votes)
     if len(there) <= 1:
         return next(iter(there), "few" if "few" in kinds else "empty")
-    if there <= {"number", "numbering"}:
+    if there <= {"number", "numbering", "circular", "compact date"}:
         return "number"
     if "date" in there:
         return "date"

@@ -99,16 +99,16 @@ class Coding:
         return self.kind if self.period is None else f"{self.kind}, period {self.period:g}"
 
     def features(self, values: Float64Array) -> Float64Array:
-        """Return the features (rows, 1 or 2) of values (rows,), or of pairs (rows, 2). NaN stays.
+        """Return the features (rows, 1 or 2) of values (rows,) or (rows, 1), or of pairs (rows, 2). NaN stays.
 
         >>> Coding(kind="circular", period=24).features(np.array([6.0, 12.0])).round(9).tolist()
         [[1.0, 0.0], [0.0, -1.0]]
         """
         if self.kind == "circular":
-            angles = 2 * np.pi * values / (self.period or len(self.words))
+            angles = 2 * np.pi * values.ravel() / (self.period or len(self.words))
             return np.stack([np.sin(angles), np.cos(angles)], axis=1)
         if self.kind == "count":
-            return np.log1p(values)[:, None]
+            return np.log1p(values).reshape(-1, 1)
         return values.reshape(len(values), -1)
 
 

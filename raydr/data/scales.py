@@ -1,8 +1,14 @@
-"""Scales of words that have an order for everybody, such as none, mild and severe."""
+"""Scales and circles that everybody knows, such as none, mild and severe, and the hours of a day."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+import numpy as np
+
+from raydr.arrays import Float64Array
+from raydr.data.coding import Coding
+from raydr.data.columns import letters
 
 _LEAST = 3  # words of a column that show a scale
 _SCALES = tuple(
@@ -22,7 +28,6 @@ _SCALES = tuple(
         "not at all < a little/a little bit/slightly < somewhat/moderately < quite a bit/very < very much/extremely",
         "very bad < bad < neutral/average < good < very good",
         "beginner < intermediate < advanced < expert",
-        "i < ii < iii < iv < v",
         "stage i < stage ii < stage iii < stage iv",
         "first < second < third < fourth < fifth",
     )
@@ -45,3 +50,59 @@ def in_order(words: Sequence[str]) -> tuple[str, ...] | None:
         if len(set(known)) == len(words):
             return tuple(word for _, word in sorted(zip(known, words, strict=True)))
     return None
+
+
+_DAY, _YEAR, _TURN = (24.0, 0.0, 23.0), (12.0, 1.0, 12.0), (360.0, 0.0, 360.0)
+_CIRCLES = {"hour": _DAY, "hourofday": _DAY, "month": _YEAR, "monthofyear": _YEAR} | {
+    f"{angle}{unit}": _TURN
+    for angle in ("winddirection", "winddir", "bearing", "azimuth", "heading")
+    for unit in ("", "deg", "degrees")
+}
+"""Period, least and largest number of a column, by the letters of its name."""
+_MONTHS = tuple(
+    tuple(month.strip() for month in months.split())
+    for months in (
+        "January February March April May June July August September October November December",
+        "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec",
+    )
+)
+
+
+def period_named(column: str) -> float | None:
+    """Return the period of a column whose name is that of a circle, such as hour or wind direction.
+
+    >>> period_named("Wind direction (deg)"), period_named("hours")
+    (360.0, None)
+    """
+    circle = _CIRCLES.get(letters(column))
+    return None if circle is None else circle[0]
+
+
+def is_circular(column: str, values: Float64Array) -> bool:
+    """Return whether all values (rows,) lie on the circle that the column's name says.
+
+    >>> is_circular("hour", np.array([0.0, 23.0])), is_circular("hour", np.array([0.5, 31.0]))
+    (True, False)
+    """
+    circle = _CIRCLES.get(letters(column))
+    if circle is None or not len(values):
+        return False
+    period, low, high = circle
+    whole = period == _TURN[0] or bool(np.all(values == np.floor(values)))
+    return whole and low <= float(values.min()) and float(values.max()) <= high
+
+
+def ordered(column: str, words: Sequence[str]) -> Coding | None:
+    """Return the coding of words with an order: a scale, or months in a column called month; else None.
+
+    >>> ordered("month", ["Feb", "Dec", "Jan"]).kind, ordered("name", ["Feb", "Dec", "Jan"])
+    ('circular', None)
+    """
+    order = in_order(words)
+    if order is not None:
+        return Coding(kind="ordinal", words=order)
+    if period_named(column) != _YEAR[0] or len(words) < _LEAST:
+        return None
+    forms = [tuple(map(form, months)) for months in _MONTHS for form in (str, str.lower, str.upper)]
+    months = next((months for months in forms if set(words) <= set(months)), None)
+    return None if months is None else Coding(kind="circular", words=months)

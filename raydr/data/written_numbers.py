@@ -19,6 +19,9 @@ _CELL = re.compile(
     r"(?P<digits>(?:\d[\d.,' ]*)?\d|[.,]\d+)(?P<power>[eE][-+]?\d+)? ?"
     r"(?P<unit>[%\u2030\u00b0A-Za-z\u00b5\u03bc$\u20a0-\u20bf\u00a2-\u00a5][^\d,;]{0,15})?"
 )
+_MARKED = re.compile(
+    r"\((?P<negative>[$\u00a2-\u00a5\u20a0-\u20bf]? ?\d[^()]*)\)|(?P<mark>[<>\u2264\u2265])=? ?(?P<bound>[-.,\d].*)"
+)
 _CODE = re.compile(r"0\d{2,}")
 _PAIR = re.compile(r"\d+([.,]\d+)? ?/ ?\d+([.,]\d+)?")
 MISSING_WORDS = frozenset(
@@ -60,7 +63,7 @@ class Writing:
         ValueError
             If the cell is neither, or has another unit.
         """
-        text = _plain(text)
+        text = _unmarked(_plain(text))
         if text.casefold() in MISSING_WORDS:
             return math.nan
         parts = _CELL.fullmatch(text)
@@ -99,7 +102,7 @@ class Writing:
         return ", ".join(parts) or "words for missing values"
 
 
-def writing_of(texts: Iterable[str], *, decimal: str = ".") -> Writing | None:
+def writing_of(texts: Iterable[str], *, decimal: str = ".", marked: bool = True) -> Writing | None:
     """Return how the distinct cells of a column spell numbers, or None if not all of them do.
 
     Parameters
@@ -108,6 +111,8 @@ def writing_of(texts: Iterable[str], *, decimal: str = ".") -> Writing | None:
         Distinct cells of the column that are not empty.
     decimal : str
         The decimal mark of the other columns of the file. It decides if the cells allow two conventions.
+    marked : bool
+        Whether cells may be marked: ``(100)`` is -100, and ``<0.5`` and ``>90`` are read by their numbers.
 
     Examples
     --------
@@ -117,8 +122,11 @@ def writing_of(texts: Iterable[str], *, decimal: str = ".") -> Writing | None:
     Writing(decimal='.', grouping=',', unit='$', certain=False)
     >>> writing_of(["1 dog", "2 cats"]) is None
     True
+    >>> writing_of(["<0.5", "0.7", "0.9"]).read("(100)")
+    -100.0
     """
     cells = [_plain(text) for text in texts]
+    cells = list(map(_unmarked, cells)) if marked else cells
     parts = [_CELL.fullmatch(text) for text in cells if text.casefold() not in MISSING_WORDS]
     found = [part for part in parts if part is not None]
     units = {_unit(part) for part in found}
@@ -161,6 +169,22 @@ def is_pair(text: str) -> bool:
     (True, False)
     """
     return _PAIR.fullmatch(text) is not None
+
+
+def mark_of(text: str) -> str:
+    """Return the mark of a number: ``(`` if it is negative, ``<`` or ``>`` if it is a bound, else an empty string.
+
+    >>> mark_of("<= 0.5"), mark_of("(1,234)"), mark_of("(unknown)"), mark_of("5")
+    ('<', '(', '', '')
+    """
+    parts = _MARKED.fullmatch(text.strip())
+    return "" if parts is None else "(" if parts["negative"] else parts["mark"]
+
+
+def _unmarked(text: str) -> str:
+    """Return the number in a marked cell, or any other cell unchanged."""
+    parts = _MARKED.fullmatch(text)
+    return text if parts is None else f"-{parts['negative']}" if parts["negative"] else parts["bound"]
 
 
 def has_unit(text: str) -> bool:

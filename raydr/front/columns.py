@@ -11,7 +11,12 @@ import numpy as np
 from raydr.data.codebook import ColumnSettings, written
 from raydr.data.coding import Coding, Kind
 from raydr.data.notices import CODES, MISSING_CODES, MOSTLY_EMPTY, NUMBERING, ONE_VALUE
+from raydr.plain import listed
+from raydr.report.run.mapped import FEW_COLUMNS, Fact
 from raydr.scenarios.running.client_data import ClientData
+from raydr.scenarios.schema.scenario import Scenario
+from raydr.statistics.preparing import Preparation
+from raydr.statistics.scaling import Scaling
 
 Role = Literal["mapped", "label", "site", "identity", "held-out mark", "left out"]
 _ROLES: Mapping[str, Role] = {
@@ -53,6 +58,8 @@ class ColumnReading:
         Cells that are missing values by the codebook.
     period : float or None
         Period of a circular column.
+    variance_share : float or None
+        Its share of the variance of all columns after scaling: see :func:`variance_shares`.
     missing : int or None
         Number of its empty cells in the rows that are mapped.
     low, high : float or None
@@ -70,6 +77,7 @@ class ColumnReading:
     words: tuple[str, ...] = ()
     missing_codes: tuple[str, ...] = ()
     period: float | None = None
+    variance_share: float | None = None
     missing: int | None = None
     low: float | None = None
     high: float | None = None
@@ -77,8 +85,9 @@ class ColumnReading:
     reason: str | None = None
 
 
-def readings(client_data: ClientData) -> tuple[ColumnReading, ...]:
+def readings(scenario: Scenario, client_data: ClientData) -> tuple[ColumnReading, ...]:
     """Return how each column is read: mapped columns in their order, then all others."""
+    shares = variance_shares(scenario, client_data)
     rows, layout = client_data.pooled(), client_data.layout
     lacking = np.isnan(rows).sum(axis=0)
     low, high = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)
@@ -98,6 +107,7 @@ def readings(client_data: ClientData) -> tuple[ColumnReading, ...]:
                 words=words or coding.words,
                 missing_codes=coding.missing,
                 period=coding.period,
+                variance_share=shares.get(column),
                 missing=int(lacking[at]),
                 low=float(low[at]) if is_number else coding.low,
                 high=float(high[at]) if is_number else coding.high,
@@ -111,18 +121,47 @@ def readings(client_data: ClientData) -> tuple[ColumnReading, ...]:
     return tuple(found)
 
 
-def survey_as_json(client_data: ClientData) -> dict[str, Any]:
+def variance_shares(scenario: Scenario, client_data: ClientData) -> dict[str, float]:
+    """Return the share of each mapped column in the variance of all columns; empty if nothing varies.
+
+    The rows are filled in and scaled as in the run, by statistics of all rows. Sites are not harmonized. The mean
+    squared distance of two rows is twice the variance, so this is also the share of the column in it.
+    """
+    rows, layout, scale = client_data.pooled(), client_data.layout, scenario.data.scale
+    fill = None
+    if np.isnan(rows).any():
+        fill = (np.nanmean if client_data.filling == "mean" else np.nanmedian)(rows, axis=0).astype(
+            np.float64
+        )
+    plain = Scaling(np.zeros(rows.shape[1]), np.ones(rows.shape[1]), unit=False, fill=fill)
+    scaled = Preparation(plain).without_harmonizing(rows, scale, layout.joint_columns(scale))
+    variance = scaled.var(axis=0, dtype=np.float64)
+    total = float(variance.sum())
+    if not total:
+        return {}
+    # Rounded, because the last digits depend on the order of the rows.
+    return {column: round(float(variance[place].sum()) / total, 6) for column, place in layout.places.items()}
+
+
+def shares_of_columns(scenario: Scenario, client_data: ClientData) -> Fact:
+    """Return a line on the columns' shares in the variance, the largest first."""
+    shares = sorted(variance_shares(scenario, client_data).items(), key=lambda share: -share[1])
+    each = [f"{column} {share:.1%}" for column, share in shares]
+    return Fact("Share of the variance", listed(each, FEW_COLUMNS) or "none: all rows are equal")
+
+
+def survey_as_json(scenario: Scenario, client_data: ClientData) -> dict[str, Any]:
     """Return rows, sites, columns and notices for a JSON file."""
     sizes = np.bincount(client_data.client_of_row, minlength=len(client_data.names)).tolist()
     return {
         "rows": client_data.rows,
         "sites": [{"name": name, "rows": size} for name, size in zip(client_data.names, sizes, strict=True)],
-        "columns": [asdict(column) for column in readings(client_data)],
+        "columns": [asdict(column) for column in readings(scenario, client_data)],
         "notices": list(client_data.notices),
     }
 
 
-def written_codebook(client_data: ClientData) -> str:
+def written_codebook(scenario: Scenario, client_data: ClientData) -> str:
     """Return the codebook of a table as CSV: what the survey found, to be corrected by hand."""
     rows = [
         ColumnSettings(
@@ -136,7 +175,7 @@ def written_codebook(client_data: ClientData) -> str:
             missing=found.missing_codes,
             period=found.period,
         )
-        for found in readings(client_data)
+        for found in readings(scenario, client_data)
         if found.role != "held-out mark"
     ]
     return written(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 import raydr
 from raydr.data.codebook import BETWEEN, Codebook, ColumnSettings, read_codebook, written
-from raydr.data.scales import in_order
+from raydr.data.scales import in_order, is_circular
 from raydr.documents import parse_yaml
 from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status
@@ -25,6 +26,8 @@ from raydr.scenarios.afterwards.transforming import transform
 from raydr.scenarios.runner import run
 from raydr.scenarios.running.client_data import ClientData
 from raydr.scenarios.schema.reading import dump, read
+from raydr.statistics.preparing import Preparation
+from raydr.statistics.scaling import Scaling
 
 PAIN = ("none", "mild", "moderate", "severe")
 QUICK = {
@@ -260,7 +263,7 @@ class TestScales:
             ["never", "rarely", "sometimes", "often", "always"],
             ["low", "medium", "high"],
             ["poor", "fair", "good", "very good", "excellent"],
-            ["I", "II", "III", "IV"],
+            ["Stage I", "Stage II", "Stage III", "Stage IV"],
         ],
     )
     def test_scales_from_low_to_high(self, scale: list[str]) -> None:
@@ -268,10 +271,102 @@ class TestScales:
 
     @pytest.mark.parametrize(
         "words",
-        [["low", "high"], ["red", "green", "blue"], ["mild", "Mild", "none"], ["no", "mild", "other"]],
+        [
+            ["low", "high"],
+            ["red", "green", "blue"],
+            ["mild", "Mild", "none"],
+            ["no", "mild", "other"],
+            ["I", "II", "III"],
+        ],
     )
     def test_other_words_have_no_order(self, words: list[str]) -> None:
         assert in_order(words) is None
+
+
+class TestRecognised:
+    """Kinds that the survey recognises; each is said, and a codebook or another name changes it."""
+
+    def test_hours_months_and_directions_are_circles(self, tmp_path: Path) -> None:
+        months = ["Jan", "Feb", "Mar", "Jun", "Dec"]
+        columns = {
+            "Hour": [row % 24 for row in range(48)],
+            "month": [months[row % 5] for row in range(48)],
+            "wind_direction": [7.5 * row for row in range(48)],
+            "hours": [row % 24 for row in range(48)],
+        }
+        found = read_rows(write_table(tmp_path / "t.csv", columns))
+        circles = [f"{column} ({part})" for column in list(columns)[:3] for part in ("sine", "cosine")]
+        assert found.feature_names == (*circles, "hours")
+        places = {"Jan": 0, "Feb": 1, "Mar": 2, "Jun": 5, "Dec": 11}
+        angles = [np.array(columns["Hour"]) / 24, np.array([places[month] for month in columns["month"]]) / 12,
+                  np.array(columns["wind_direction"]) / 360]  # fmt: skip
+        expected = [part(2 * np.pi * angle) for angle in angles for part in (np.sin, np.cos)]
+        assert np.allclose(found.pooled()[:, :6].T, expected, atol=1e-15)
+        said = "\n".join(found.notices)
+        assert all(f"'{column}': read as circular" in said for column in list(columns)[:3])
+
+    @pytest.mark.parametrize("other", [24, 3.5, -1])
+    def test_numbers_off_the_circle_stay_numbers(self, tmp_path: Path, other: float) -> None:
+        hours = [row % 24 for row in range(47)]
+        assert is_circular("hour", np.array(hours, float))
+        data = write_table(tmp_path / "t.csv", {"hour": [*hours, other], "x": list(range(48))})
+        assert read_rows(data).feature_names == ("hour", "x")
+
+    def test_compact_dates_are_left_out_and_said(self, tmp_path: Path) -> None:
+        columns = {"visit": [20210301 + row % 28 for row in range(40)], "x": [row / 3 for row in range(40)]}
+        found = read_rows(write_table(tmp_path / "t.csv", columns))
+        assert found.feature_names == ("x",)
+        assert any("'visit': dates such as 20210305, so it is left out" in each for each in found.notices)
+        columns["visit"][7] = 20210399
+        assert read_rows(write_table(tmp_path / "u.csv", columns)).feature_names == ("visit", "x")
+
+    def test_marked_numbers_are_read_and_said(self, tmp_path: Path) -> None:
+        columns = {
+            "crp": ["<0.5", ">90", *(str(row / 3) for row in range(38))],
+            "change": ["(1,200)", *(str(row) for row in range(39))],
+            "age": ["<18", "18", ">65", "65"] * 10,
+        }
+        found = read_rows(write_table(tmp_path / "t.csv", columns))
+        ages = tuple(f"age={word}" for word in sorted(set(columns["age"])))
+        assert found.feature_names == ("crp", "change", *ages), "few words that repeat stay words"
+        assert found.pooled()[:2, 0].tolist() == [0.5, 90]
+        assert found.pooled()[0, 1] == -1200
+        said = "\n".join(found.notices)
+        assert "'crp': limits of detection" in said
+        assert "'change': numbers in parentheses" in said
+
+
+def test_check_says_how_much_each_column_varies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Under standard, each column counts alike, however many features it has."""
+    random = np.random.default_rng(0)
+    columns = {
+        "x": random.normal(size=60).tolist(),
+        "hour": random.integers(0, 24, 60).tolist(),
+        "word": random.choice(["red", "green", "blue"], 60).tolist(),
+        "large": (100 * random.normal(size=60)).tolist(),
+    }
+    data, out = write_table(tmp_path / "t.csv", columns), tmp_path / "survey.json"
+    for scale, expected in (("standard", dict.fromkeys(columns, 0.25)), ("none", {"large": 0.999})):
+        assert status(["check", str(data), "--json", str(out), "--set", f"data.scale={scale}"]) == 0
+        shares = {
+            column["name"]: column["variance_share"] for column in json.loads(out.read_text())["columns"]
+        }
+        assert sum(shares.values()) == pytest.approx(1)
+        assert all(shares[column] >= share - 1e-5 for column, share in expected.items())
+    assert "Share of the variance: large 100.0%" in capsys.readouterr().out
+
+
+def test_opposite_hours_have_distance_one_under_minmax(tmp_path: Path) -> None:
+    """As the least and the largest number of a column, which is the contribution to Gower's distance."""
+    hours = [0, 6, 12, 18] * 10
+    data = write_table(tmp_path / "t.csv", {"hour": hours, "x": list(range(40))})
+    client_data = read_rows(data)
+    rows = client_data.pooled()
+    plain = Scaling(np.zeros(3), np.ones(3), unit=False)
+    joint = client_data.layout.joint_columns("minmax")
+    scaled = Preparation(plain).without_harmonizing(rows, "minmax", joint)[:, :2]
+    assert np.linalg.norm(scaled[0] - scaled[2]) == pytest.approx(1)
+    assert client_data.layout.joint_columns("standard") == ((0, 2),)
 
 
 def test_new_rows_and_sites_are_read_by_the_codebook_of_the_run(

@@ -110,11 +110,12 @@ def test_other_texts_are_no_numbers(cells: list[str]) -> None:
     assert writing_of(cells) is None
 
 
-def test_a_column_of_pairs_or_of_several_units_says_why_it_is_left_out(tmp_path: Path) -> None:
+def test_pairs_are_two_columns_and_several_units_are_left_out(tmp_path: Path) -> None:
     rows = [f"{110 + n}/{60 + n};{50 + n / 10} {'kg' if n % 2 else 'lb'};{n}" for n in range(60)]
     found = table(tmp_path, "pressure;weight;other\n" + "\n".join(rows))
-    assert found.features == ("other",)
-    assert "two numbers in a cell" in found.read_from.left_out["pressure"]
+    assert found.features == ("pressure (first)", "pressure (second)", "other")
+    assert found.rows[:, :2].tolist() == [[110 + n, 60 + n] for n in range(60)]
+    assert any("'pressure': read as pair" in doubt for doubt in found.doubts)
     assert "different units" in found.read_from.left_out["weight"]
 
 
@@ -326,7 +327,7 @@ def test_months_are_dates_and_no_pairs(tmp_path: Path) -> None:
     rows = "".join(f"{n},{n % 12 + 1}/{86 + n // 12},{n + 90}/{n % 12 + 60}\n" for n in range(60))
     found = table(tmp_path, f"value,month,pressure\n{rows}")
     assert "dates" in found.read_from.left_out["month"]
-    assert "two numbers in a cell" in found.read_from.left_out["pressure"]
+    assert found.features == ("value", "pressure (first)", "pressure (second)")
 
 
 def test_a_first_column_without_name_and_values_is_no_index(tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ def test_check_of_a_scenario_writes_its_columns(tmp_path: Path) -> None:
         "words": [],
         "missing_codes": [],
         "period": None,
+        "variance_share": 0.0,
         "missing": 0,
         "low": 0.0,
         "high": 0.0,

@@ -149,7 +149,7 @@ def check(
     FILE is a table as for `raydr map`, or a scenario as for `raydr run`.
     """
     from raydr.errors import DataError
-    from raydr.front.columns import survey_as_json
+    from raydr.front.columns import shares_of_columns, survey_as_json
     from raydr.front.own_data import described, held, is_data, own_rows
     from raydr.front.progress_bars import reading_on_terminal
     from raydr.front.terminal import print_facts
@@ -167,7 +167,7 @@ def check(
                 site_needed=False,
                 progress=progress,
             )
-            facts = own.facts
+            scenario, facts = own.scenario, own.facts
         elif (site or label or codebook or method) and not Path(file).expanduser().exists():
             raise DataError(
                 f"{file} does not exist: expected a file, a folder or a pattern. Paths are relative to {Path.cwd()}."
@@ -181,8 +181,8 @@ def check(
             client_data = held(scenario, data_dir, progress=progress)
             facts = described(scenario, client_data)
     if out is not None:
-        options.write_json(out, survey_as_json(client_data))
-    print_facts(facts)
+        options.write_json(out, survey_as_json(scenario, client_data))
+    print_facts((*facts, shares_of_columns(scenario, client_data)))
 
 
 @click.command()
@@ -226,7 +226,9 @@ def init(
     if new and codebook is not None:
         own = with_codebook(own, codebook)
         click.echo(
-            write_new(codebook, written_codebook(client_data), option="--codebook", suffixes=(".csv",))
+            write_new(
+                codebook, written_codebook(own.scenario, client_data), option="--codebook", suffixes=(".csv",)
+            )
         )
     click.echo(write_new(out or Path(f"{own.scenario.name}.yaml"), commented(own)))
 
