@@ -15,8 +15,9 @@ from raydr.plain import listed
 from raydr.report.run.mapped import FEW_COLUMNS, Fact
 from raydr.scenarios.running.client_data import ClientData
 from raydr.scenarios.schema.scenario import Scenario
+from raydr.statistics.dissimilarity import Transformation
 from raydr.statistics.preparing import Preparation
-from raydr.statistics.scaling import Scaling
+from raydr.statistics.scaling import Scaling, filled
 
 Role = Literal["mapped", "label", "site", "identity", "held-out mark", "left out"]
 _ROLES: Mapping[str, Role] = {
@@ -35,6 +36,7 @@ _LOOKS = {
 
 
 _PLAIN = Coding(kind="number")
+_MOST_ROWS = 2_000  # that Gower's distance, whose rows are wide, is looked at with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,18 +126,24 @@ def readings(scenario: Scenario, client_data: ClientData) -> tuple[ColumnReading
 def variance_shares(scenario: Scenario, client_data: ClientData) -> dict[str, float]:
     """Return the share of each mapped column in the variance of all columns; empty if nothing varies.
 
-    The rows are filled in and scaled as in the run, by statistics of all rows. Sites are not harmonized. The mean
-    squared distance of two rows is twice the variance, so this is also the share of the column in it.
+    The rows are filled in, scaled and transformed for the metric as in the run, by statistics of all rows. Sites are
+    not harmonized. The mean squared distance of two rows is twice the variance, so this is also the column's share
+    in it.
     """
-    rows, layout, scale = client_data.pooled(), client_data.layout, scenario.data.scale
-    fill = None
+    rows, layout, data = client_data.pooled(), client_data.layout, scenario.data
+    joint = layout.joint_columns(data.joint_by)
     if np.isnan(rows).any():
-        fill = (np.nanmean if client_data.filling == "mean" else np.nanmedian)(rows, axis=0).astype(
-            np.float64
-        )
-    plain = Scaling(np.zeros(rows.shape[1]), np.ones(rows.shape[1]), unit=False, fill=fill)
-    scaled = Preparation(plain).without_harmonizing(rows, scale, layout.joint_columns(scale))
-    variance = scaled.var(axis=0, dtype=np.float64)
+        middle = np.nanmean if client_data.filling == "mean" else np.nanmedian
+        rows = filled(rows, middle(rows, axis=0).astype(np.float64))
+    ends = rows.min(axis=0).astype(np.float64), rows.max(axis=0).astype(np.float64)
+    transformation = Transformation.of_columns(data.metric, *ends, joint)
+    parts = np.maximum(transformation.cells[2], 1).astype(np.int64)  # features that a feature becomes
+    if parts.size:
+        variance = transformation.applied(rows[:: len(rows) // _MOST_ROWS + 1]).var(axis=0, dtype=np.float64)
+        variance = np.add.reduceat(variance, np.cumsum([0, *parts[:-1]]))
+    else:
+        plain = Preparation(Scaling(np.zeros(1), np.ones(1)), transformation=transformation)
+        variance = plain.without_harmonizing(rows, data.scale, joint).var(axis=0, dtype=np.float64)
     total = float(variance.sum())
     if not total:
         return {}

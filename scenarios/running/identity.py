@@ -64,10 +64,10 @@ class Identity:
         # Clients that are trained together have results that differ in rounding.
         settings["runtime"] = {"batch_clients": scenario.runtime.batch_clients}
         del settings["privacy"]["epsilon_max"]
-        if (
-            settings["data"]["metric"] == "euclidean"
-        ):  # so that digests are those of runs before there were others
-            del settings["data"]["metric"]
+        # Without defaults of newer keys, so that digests are those of runs before them.
+        for key, default in (("metric", "euclidean"), ("codebook", [])):
+            if settings["data"][key] == default:
+                del settings["data"][key]
         if device != "cpu":  # a run that found a GPU with device auto resumes on any GPU
             settings["runtime"]["device"] = device
         data = {

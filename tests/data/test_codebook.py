@@ -346,8 +346,13 @@ def test_check_says_how_much_each_column_varies(tmp_path: Path, capsys: pytest.C
         "large": (100 * random.normal(size=60)).tolist(),
     }
     data, out = write_table(tmp_path / "t.csv", columns), tmp_path / "survey.json"
-    for scale, expected in (("standard", dict.fromkeys(columns, 0.25)), ("none", {"large": 0.999})):
-        assert status(["check", str(data), "--json", str(out), "--set", f"data.scale={scale}"]) == 0
+    for metric, scale, expected in (
+        ("euclidean", "standard", dict.fromkeys(columns, 0.25)),
+        ("gower", "none", {"x": 0.1, "large": 0.1}),
+        ("euclidean", "none", {"large": 0.999}),
+    ):
+        keys = ["--set", f"data.scale={scale}", "--set", f"data.metric={metric}"]
+        assert status(["check", str(data), "--json", str(out), *keys]) == 0
         shares = {
             column["name"]: column["variance_share"] for column in json.loads(out.read_text())["columns"]
         }
@@ -362,7 +367,7 @@ def test_opposite_hours_have_distance_one_under_minmax(tmp_path: Path) -> None:
     data = write_table(tmp_path / "t.csv", {"hour": hours, "x": list(range(40))})
     client_data = read_rows(data)
     rows = client_data.pooled()
-    plain = Scaling(np.zeros(3), np.ones(3), unit=False)
+    plain = Scaling(np.zeros(3), np.ones(3))
     joint = client_data.layout.joint_columns("minmax")
     scaled = Preparation(plain).without_harmonizing(rows, "minmax", joint)[:, :2]
     assert np.linalg.norm(scaled[0] - scaled[2]) == pytest.approx(1)
