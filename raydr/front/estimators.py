@@ -7,13 +7,14 @@ setting is a parameter. A fit writes a run folder, which contains no rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic.fields import FieldInfo
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state, estimator_html_repr
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
@@ -21,9 +22,19 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from raydr.arrays import FloatArray, Int64Array
 from raydr.data import IN_MEMORY, Layout, Table, in_frame, in_memory
 from raydr.data.codebook import Codebook, codebook_of
-from raydr.errors import DataError, ScenarioError
+from raydr.errors import DataError, ScenarioError, did_you_mean
 from raydr.front.fitted import FittedRun, temporary_place
-from raydr.front.parameters import CLIENTS, COMMON, LEAST_ROWS, UNSAID, as_setting, default_of, documented
+from raydr.front.parameters import (
+    CLIENTS,
+    COMMON,
+    LEAST_ROWS,
+    MEANT,
+    OTHER_NAMES,
+    UNSAID,
+    as_setting,
+    default_of,
+    documented,
+)
 from raydr.front.result import Result
 from raydr.front.table_inputs import (
     Given,
@@ -167,10 +178,42 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             arrays["feature_names"] = np.asarray(self.feature_names_in_, np.str_)
         return in_memory(arrays)
 
+    def set_params(self, **params: Any) -> FederatedMap:
+        """Set parameters, as in scikit-learn.
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter; the message has the nearest one.
+        """
+        for name in params.keys() - self.get_params().keys():
+            if "__" not in name:
+                raise ValueError(
+                    f"Invalid parameter {name!r}. {_unknown(type(self), name, self.get_params())}"
+                )
+        set_here: FederatedMap = super().set_params(**params)
+        return set_here
+
+    def _given(self, name: str, field: FieldInfo) -> Any:
+        """Return the value of a setting, under its own or another name."""
+        value = getattr(self, name)
+        for other, ours in OTHER_NAMES.items():
+            also = getattr(self, other) if ours == name else None
+            if also is not None and also != value:
+                if value != default_of(field):
+                    raise ScenarioError(
+                        f"{other} is {also} and {name} is {value}, but they are two names of one setting: leave one"
+                        " of them out."
+                    )
+                value = also
+        return value
+
     def _content(self, table: Table, seed: int) -> dict[str, Any]:
         """Return the scenario of the parameters."""
         settings = METHODS[self._kind].settings.model_fields
-        method = {name: as_setting(getattr(self, name), settings[name]) for name in self._parameters}
+        method = {
+            name: as_setting(self._given(name, settings[name]), settings[name]) for name in self._parameters
+        }
         if table.client_keys is None:
             most = max(1, min(CLIENTS, len(table.rows) // LEAST_ROWS))
             clients: dict[str, Any] = {"count": most if self.n_clients is None else self.n_clients}
@@ -188,6 +231,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 "source": IN_MEMORY,
                 "rows": len(table.rows),
                 "scale": self.scale,
+                "metric": self.metric,
                 "harmonize": self.harmonize
                 if isinstance(self.harmonize, str)
                 else dict(self.harmonize or {}) or None,
@@ -290,9 +334,9 @@ def _estimator(kind: str) -> type[FederatedMap]:
         raise ExtensionError(
             f"The method {kind!r} has settings {both}, which are parameters of every estimator: rename them."
         )
-    defaults = {name: default_of(field) for name, field in fields.items()} | {
-        name: default for name, (default, _, _) in COMMON.items()
-    }
+    defaults = {name: default_of(field) for name, field in fields.items()}
+    defaults |= {other: None for other, name in OTHER_NAMES.items() if name in fields}
+    defaults |= {name: default for name, (default, _, _) in COMMON.items()}
     signature = Signature(
         [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
         + [Parameter(name, Parameter.KEYWORD_ONLY, default=default) for name, default in defaults.items()]
@@ -325,6 +369,8 @@ def _no_transform(method: Method, estimator: FederatedMap) -> None:
 
 def _initialiser(signature: Signature) -> Callable[..., None]:
     def initialise(self: Any, **parameters: Any) -> None:
+        for name in parameters.keys() - signature.parameters:
+            raise TypeError(_unknown(type(self), name, signature.parameters))
         bound = signature.bind(self, **parameters)
         bound.apply_defaults()
         for name, value in list(bound.arguments.items())[1:]:
@@ -332,3 +378,13 @@ def _initialiser(signature: Signature) -> Callable[..., None]:
 
     initialise.__signature__ = signature  # type: ignore[attr-defined]
     return initialise
+
+
+def _unknown(estimator: type, name: str, known: Iterable[str]) -> str:
+    """Return a sentence on a parameter that an estimator does not have, with the nearest that it has."""
+    names = [each for each in known if each != "self"]
+    if name == "n_components":
+        return f"{estimator.__name__} has no parameter 'n_components': its maps have two dimensions."
+    meant = MEANT.get(name)
+    guess = f" (did you mean {meant}?)" if meant in names else did_you_mean(name, names)
+    return f"{estimator.__name__} has no parameter {name!r}{guess}. It has {', '.join(sorted(names))}."

@@ -26,7 +26,12 @@ COMMON: Mapping[str, tuple[Any, str, str]] = types.MappingProxyType(
             f"number of clients for rows without sites, which are dealt at random; default: {CLIENTS}, or fewer so that"
             f" each has {LEAST_ROWS} rows",
         ),
-        "scale": ("none", '{"none", "standard", "unit", "minmax"}', "federated scaling of the features"),
+        "scale": ("none", '{"none", "standard", "minmax"}', "federated scaling of the features"),
+        "metric": (
+            "euclidean",
+            '{"euclidean", "cosine", "correlation", "hellinger", "hamming", "gower"}',
+            "distance between rows, after scaling",
+        ),
         "harmonize": (
             "none",
             '{"none", "center", "scale", "combat"} or mapping',
@@ -78,6 +83,23 @@ COMMON: Mapping[str, tuple[Any, str, str]] = types.MappingProxyType(
 )
 """Parameters of all estimators in addition to the method's settings: default, type and meaning."""
 
+OTHER_NAMES: Mapping[str, str] = types.MappingProxyType(
+    {"n_neighbors": "neighbors", "n_components": "dimensions"}
+)
+"""Names that umap-learn and scikit-learn have for settings of methods, which estimators take as well."""
+MEANT: Mapping[str, str] = types.MappingProxyType(
+    {
+        "init": "start",
+        "max_iter": "iterations",
+        "n_clusters": "clusters",
+        "n_epochs": "epochs",
+        "n_iter": "iterations",
+        "negative_sample_rate": "negative_samples",
+        "seed": "random_state",
+    }
+)
+"""Names that these and other packages have for parameters of estimators, for errors."""
+
 UNSAID = object()
 """Marks a parameter that is left out of the scenario."""
 
@@ -116,6 +138,9 @@ def documented(method: Method, fields: Mapping[str, FieldInfo]) -> str:
         default = default_of(field)
         also = "" if default is Parameter.empty else f", default={default!r}"
         lines += _entry(name, _spelt(field.annotation, field.metadata) + also, field.description or "")
+    for other, name in OTHER_NAMES.items():
+        if name in fields:
+            lines += _entry(other, "int, optional", f"another name of ``{name}``")
     for name, (default, kind, meaning) in COMMON.items():
         lines += _entry(name, f"{kind}, default={default!r}", meaning)
     lines += ["", "Attributes", "----------"]

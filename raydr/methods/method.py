@@ -84,7 +84,10 @@ class MethodSettings(Settings):
         """
         if self.drawn_by is None:
             raise NotImplementedError(f"method.kind {self.kind!r} has no central map: override central")
-        embedding = draw_map(Points(rows), rows, self.drawn_by, seed=seed, journal=journal).embedding
+        dimensions = getattr(self, "dimensions", 2)  # a field of the methods that draw maps of 3 dimensions
+        embedding = draw_map(
+            Points(rows), rows, self.drawn_by, dimensions=dimensions, seed=seed, journal=journal
+        ).embedding
         return Pooled(
             embedding, place=lambda new: placed_by_rows(references(embedding, rows, lambda means: means), new)
         )

@@ -65,9 +65,12 @@ class Identity:
         settings["runtime"] = {"batch_clients": scenario.runtime.batch_clients}
         del settings["privacy"]["epsilon_max"]
         # Without defaults of newer keys, so that digests are those of runs before them.
-        for key, default in (("metric", "euclidean"), ("codebook", [])):
-            if settings["data"][key] == default:
-                del settings["data"][key]
+        newer: list[tuple[str, str, Any]] = [("data", "metric", "euclidean"), ("data", "codebook", [])]
+        if scenario.method.kind in ("fed-tsne", "fed-umap"):
+            newer.append(("method", "dimensions", 2))
+        for section, key, default in newer:
+            if settings[section][key] == default:
+                del settings[section][key]
         if device != "cpu":  # a run that found a GPU with device auto resumes on any GPU
             settings["runtime"]["device"] = device
         data = {

@@ -492,12 +492,20 @@ ONE_OF_EACH = ("FedTSNE", "FedSpectralClustering", "FedPCA", "LocalNE")
 """One or more of each class of estimators."""
 
 
+@pytest.fixture
+def _maps_have_two_dimensions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ignore n_components: scikit-learn's checks set it to 1."""
+    monkeypatch.setattr(estimators, "OTHER_NAMES", {"n_neighbors": "neighbors"})
+
+
+@pytest.mark.usefixtures("_maps_have_two_dimensions")
 @parametrize_with_checks([_checked(name) for name in ONE_OF_EACH], expected_failed_checks=_excluded)
 def test_scikit_learn_checks(estimator: Any, check: Callable[[Any], None]) -> None:
     check(estimator)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_maps_have_two_dimensions")
 @parametrize_with_checks(
     [_checked(name) for name in QUICK if name not in ONE_OF_EACH], expected_failed_checks=_excluded
 )
@@ -524,3 +532,48 @@ def test_estimators_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert names["exposed"]
     assert capsys.readouterr().out.startswith("site-0")
     assert set(re.findall(r"`(\w+)`", page.partition("## What goes in")[0])) >= set(estimator_names())
+
+
+# ------------------------------------------------------------------------------------------ names of other packages
+
+
+def test_names_of_umap_and_scikit_learn_are_taken(X: Any) -> None:
+    """A name of another package gives the same bits, also through clone and set_params."""
+    ours = quick("FedUMAP", neighbors=7, dimensions=3, min_dist=0.3, random_state=4).fit_transform(X)
+    theirs = quick("FedUMAP", n_neighbors=7, n_components=3, min_dist=0.3, random_state=4)
+    assert ours.shape == (60, 3)
+    assert np.array_equal(clone(theirs).fit_transform(X), ours)
+    assert theirs.get_params()["n_neighbors"] == 7
+    later = quick("FedUMAP", min_dist=0.3).set_params(n_neighbors=7, n_components=3, random_state=4)
+    assert np.array_equal(later.fit_transform(X), ours)
+    assert np.array_equal(later.set_params(neighbors=7).fit_transform(X), ours)
+
+
+def test_two_names_with_different_values_are_refused(X: Any) -> None:
+    with pytest.raises(ScenarioError, match="n_neighbors is 7 and neighbors is 9, but they are two names"):
+        quick("FedUMAP", n_neighbors=7, neighbors=9).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "nearest"),
+    [
+        ("FedUMAP", "n_neighbours", r"\(did you mean n_neighbors\?\)"),
+        ("FedUMAP", "n_epochs", r"\(did you mean epochs\?\)"),
+        ("FedTSNE", "perplexty", r"\(did you mean perplexity\?\)"),
+        ("FedTSNE", "seed", r"\(did you mean random_state\?\)"),
+        ("FedNE", "n_components", "its maps have two dimensions"),
+    ],
+)
+def test_wrong_names_get_the_nearest_right_one(name: str, given: str, nearest: str) -> None:
+    with pytest.raises(TypeError, match=f"{name} has no parameter '{given}'.*{nearest}"):
+        getattr(raydr, name)(**{given: 3})
+    with pytest.raises(ValueError, match=f"Invalid parameter '{given}'.*{nearest}"):
+        getattr(raydr, name)().set_params(**{given: 3})
+
+
+def test_metric_compares_rows_after_scaling(X: Any) -> None:
+    directions = X / np.linalg.norm(X, axis=1, keepdims=True)
+    found = quick(metric="cosine").fit(X)
+    assert np.array_equal(found.embedding_, quick().fit_transform(directions))
+    assert np.array_equal(found.transform(X[:3]), quick().fit(directions).transform(directions[:3]))
+    assert np.array_equal(quick(scale="unit").fit_transform(X), found.embedding_)

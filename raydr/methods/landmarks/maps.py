@@ -67,6 +67,7 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
     rank_tolerance: float = Field(
         1e-10, ge=0, lt=1, description="relative cutoff of W's eigenvalues, for the Nystrom estimators"
     )
+    dimensions: Literal[2, 3] = Field(2, description="dimensions of the map")
 
     @model_validator(mode="after")
     def _rank_is_used(self) -> LandmarkMap:
@@ -118,7 +119,9 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
         """Run steps 2 to 4 without clients, on each client's rows, for landmarks of an earlier round."""
         landmarks = np.asarray(snapshot["landmarks"], np.float64)
         found = recovered([_squared(rows, landmarks) for rows in parts], landmarks, self)
-        drawn = draw_map(found.geometry, found.coordinates, self, seed=seed, journal=journal)
+        drawn = draw_map(
+            found.geometry, found.coordinates, self, dimensions=self.dimensions, seed=seed, journal=journal
+        )
         return Outcome(embedding=drawn.embedding, geometry=found.geometry)
 
     def rehearse(self, federation: Rehearsal) -> None:
@@ -257,7 +260,12 @@ def serve(federation: Federation, settings: LandmarkMap) -> Outcome:
         found = recovered(messages, landmarks, settings)
         messages.clear()
     drawn = draw_map(
-        found.geometry, found.coordinates, settings, seed=federation.seed, journal=federation.journal
+        found.geometry,
+        found.coordinates,
+        settings,
+        dimensions=settings.dimensions,
+        seed=federation.seed,
+        journal=federation.journal,
     )
     with federation.stage("references for new rows"):
         model = dict(model) | references(drawn.embedding, found.coordinates, found.standing)
