@@ -89,6 +89,12 @@ def test_no_page_loads_from_another_server(read: dict[Path, Links]) -> None:
         assert not [link for link in links.fetched if urlsplit(link).netloc], page.name
 
 
+def test_the_search_index_is_a_script_for_pages_opened_from_the_folder(site: Path) -> None:
+    """A browser lets such a page load scripts, and no other file."""
+    assert "landmarks" in (site / "search" / "search_index.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
 def test_pages_opened_from_the_folder_can_be_searched(site: Path, browser: Any) -> None:
     context = browser.new_context(offline=True)
     page = context.new_page()
@@ -121,6 +127,7 @@ def test_the_python_reference_has_every_public_name(site: Path) -> None:
         assert part in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=name_of)
 def test_a_notebook_runs_and_has_the_same_output(notebook: Path, tmp_path: Path) -> None:
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed: pip install 'raydr[docs]'")

@@ -176,6 +176,7 @@ def test_the_partition_deals_the_rows_and_the_metric_measures_the_map(plain: Pat
 
 
 @pytest.mark.ray
+@pytest.mark.slow  # test_joining.py: workers have the search path of the driver
 def test_workers_of_ray_import_it_and_match_the_inline_run(
     example: Path, plain: Path, tmp_path: Path, short: Path
 ) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 import yaml
+from fast import fast_only
 from pages import ROOT, Block, blocks, name_of, pages, run_blocks, run_line, write_files
 from scenario_reference import MARK, PAGE, method_pages, reference
 from sweeps import inline
@@ -112,10 +115,13 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+SLOW = re.compile(r"docs/(choosing|papers|private-map|sense|tutorials/(?!fed-pca|heart-disease).*)\.md")
+"""Pages whose commands others run with another scenario; the fast tests read their scenarios and their options."""
+TESTED_HERE = [page for page in PAGES if blocks(page, *RUN) and name_of(page) not in ELSEWHERE]
+
+
 @pytest.mark.parametrize(
-    "page",
-    [page for page in PAGES if blocks(page, *RUN) and name_of(page) not in ELSEWHERE],
-    ids=name_of,
+    "page", fast_only(lambda page: not SLOW.fullmatch(name_of(page)), TESTED_HERE), ids=name_of
 )
 def test_commands_and_python_of_a_page_run(
     page: Path, quick: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -142,6 +148,21 @@ def test_commands_and_python_of_a_page_run(
 @pytest.mark.parametrize("page", [page for page in PAGES if name_of(page) in ELSEWHERE], ids=name_of)
 def test_commands_of_pages_with_python_tested_elsewhere_run(page: Path, quick: Path) -> None:
     deque((run_line(line) for block in blocks(page, "sh") for line in block.commands), maxlen=0)
+
+
+def test_commands_of_slow_pages_have_known_names_and_options() -> None:
+    seen = set()
+    for page in filter(lambda page: SLOW.fullmatch(name_of(page)), TESTED_HERE):
+        for line in (line for block in blocks(page, "sh") for line in block.commands):
+            program, name, *arguments = shlex.split(line)
+            if program != "raydr":
+                continue
+            seen.add(name)
+            command = app.commands[name]
+            found = command.make_parser(click.Context(command)).parse_args(arguments)[0]
+            if name == "run" and not found["scenario"].endswith(".yaml"):
+                assert found["scenario"] in reading.shipped(), line
+    assert {"run", "audit", "sweep"} <= seen
 
 
 def test_each_block_is_run_or_is_in_not_run() -> None:

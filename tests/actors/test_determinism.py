@@ -29,7 +29,7 @@ UMAP: dict[str, Any] = {"kind": "fed-umap", "landmarks": 40, "rounds": 4, "epoch
 INLINE = {"federation": "inline"}
 METHODS = [
     pytest.param(TSNE, id="fed-tsne"),
-    pytest.param(FRAME, id="fed-tsne, principal"),
+    pytest.param(FRAME, id="fed-tsne, principal", marks=pytest.mark.slow),
     pytest.param(RANDOM_FRAME, id="fed-tsne, random", marks=pytest.mark.slow),
     pytest.param(RELEASE, id="fed-tsne, embedding"),
     # compiling takes UMAP many seconds in every process
@@ -93,6 +93,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(
     assert bits_of_run(tmp_path / "run", TSNE, INLINE) == reference(TSNE)
 
 
+@pytest.mark.slow  # test_run_folder.py::test_scenario_of_a_run_folder_repeats_the_run
 def test_the_scenario_in_a_run_folder_repeats_the_run(reference: Reference, tmp_path: Path) -> None:
     """The scenario that a run writes, defaults and all, is that run again."""
     first = run(scenario(TSNE, INLINE), out=tmp_path / "first").folder

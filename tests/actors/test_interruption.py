@@ -29,6 +29,7 @@ from raydr.scenarios.running.checkpoints import Checkpoints
 
 # On a busy machine everything takes several times as long.
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SLOW_ENDS = [pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGTERM, signal.SIGHUP)]
 INTERRUPTED = "raydr: interrupted; nothing was kept of this run.\n"
 
@@ -129,7 +130,8 @@ main()
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, *SLOW_ENDS])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", ENDS)
 def test_a_signal_ends_a_run_on_ray_that_waits_for_its_data(tmp_path: Path, number: signal.Signals) -> None:
     program = [sys.executable, "-c", READ_FOREVER]
     with Command("run", str(on_ray(tmp_path)), "--out", "out", program=program) as command:
@@ -138,6 +140,36 @@ def test_a_signal_ends_a_run_on_ray_that_waits_for_its_data(tmp_path: Path, numb
         code, out, err = command.end()
     assert (code, out) == (128 + number, "")
     assert err.lstrip("\n") == INTERRUPTED
+    assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+def test_a_signal_ends_the_wait_for_data_in_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The data never come, and the start only sets an event."""
+    started, over, main = threading.Event(), threading.Event(), threading.main_thread().ident
+    assert main is not None
+
+    @contextmanager
+    def ray_backend(*arguments: Any) -> Iterator[None]:
+        started.set()
+        yield
+
+    def dealt_out(*arguments: Any, **named: Any) -> None:
+        assert started.wait(60)
+        time.sleep(0.2)
+        signal.pthread_kill(main, signal.SIGINT)
+        over.wait(60)
+
+    monkeypatch.setattr("raydr.actors.backend.ray_backend", ray_backend)
+    monkeypatch.setattr(start, "dealt_out", dealt_out)
+    begun = time.monotonic()
+    try:
+        assert status(["run", str(on_ray(tmp_path)), "--out", "out"]) == 130
+    finally:
+        over.set()
+    assert time.monotonic() - begun < 30
+    assert capsys.readouterr().err.endswith(INTERRUPTED)
     assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
@@ -280,6 +312,23 @@ main()
     assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
+def test_a_signal_waits_for_the_start_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted C++ library of Ray prints a stack."""
+    from raydr.actors import cluster
+
+    started = []
+
+    def init(**options: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        started.append(options)
+
+    monkeypatch.setattr(cluster.ray, "init", init)
+    with pytest.raises(KeyboardInterrupt):
+        cluster._init("local")
+    assert started
+
+
+@pytest.mark.slow
 def test_a_sigterm_while_ray_makes_its_worker_prints_no_stack(tmp_path: Path) -> None:
     """Without raydr, Ray's C++ library prints a stack."""
     making = f"""
@@ -321,7 +370,6 @@ main()
 
 
 IMPORTED = ("raydr.front.cli", "click", "raydr.scenarios")
-ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @pytest.mark.parametrize(

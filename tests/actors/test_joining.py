@@ -15,6 +15,7 @@ from processes import TOKEN, processes_of
 from tiny import tiny_file
 
 import raydr
+from raydr.actors.search_path import LikeTheDriver
 from raydr.errors import OutputError
 
 pytestmark = pytest.mark.ray
@@ -78,6 +79,7 @@ with connected(sys.argv[1]):
 """
 
 
+@pytest.mark.slow  # the tests of a joined cluster's settings and of the search path below
 def test_workers_of_a_joined_cluster_are_passive_and_find_local_modules(tmp_path: Path, address: str) -> None:
     """Modules in the folder of the script and in the current folder.
 
@@ -117,6 +119,25 @@ def bits_of_joined_run(command: Command, out: Path, address: str) -> bytes:
     assert code == 0, err
     assert f"joined the Ray cluster at {address}" in err
     return raydr.Result(out).embedding.tobytes()
+
+
+def test_workers_of_a_joined_cluster_get_the_settings_of_local_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    from raydr.actors import cluster
+
+    started: list[dict[str, Any]] = []
+    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
+    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(cluster.ray, "init", lambda **options: started.append(options))
+    monkeypatch.setattr(cluster.ray, "shutdown", lambda: None)
+    monkeypatch.setattr("raydr.actors.authentication._read_again", lambda: None)
+    for name in ("require_answer", "require_worker"):
+        monkeypatch.setattr(cluster, name, lambda address, *_: address)
+    with cluster.connected("there:1"):
+        pass
+    (options,) = started
+    assert options["address"] == "there:1"
+    assert options["runtime_env"] == {"env_vars": {"OMP_WAIT_POLICY": "PASSIVE"}}
+    assert isinstance(options["job_config"], LikeTheDriver)
 
 
 def test_a_cluster_with_a_token_refuses_a_run_without_it(cluster: None) -> None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -23,7 +24,7 @@ from commands import LONG, RAYDR, Command
 from processes import processes_of
 from tiny import tiny, tiny_file
 
-from raydr.errors import OutputError
+from raydr.errors import OutputError, RunError
 from raydr.front.cli import status
 
 pytestmark = pytest.mark.ray
@@ -82,7 +83,35 @@ def test_only_a_process_with_the_token_can_join_the_ray_of_a_run(cluster: None) 
     assert outputs == ["", "", "ran\n"]
 
 
-@pytest.mark.parametrize("used", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_ray_is_closed_and_has_few_processes(cluster: None) -> None:
+    import ray
+    from ray._raylet import get_authentication_mode
+
+    assert get_authentication_mode() == 1, "a token"
+    assert not [name for name in os.environ if name.startswith("RAY_AUTH")]
+    assert set(ray._private.worker._global_node.all_processes) <= {"gcs_server", "raylet", "reaper"}
+    assert len(_variable_of_a_worker("RAY_AUTH_TOKEN")) == 64
+
+
+def test_the_settings_of_a_ray_leave_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    from raydr.actors import authentication
+
+    read: list[str | None] = []
+    monkeypatch.setattr(authentication, "_read_again", lambda: read.append(os.environ.get("RAY_AUTH_TOKEN")))
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "the user's")
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    environment = dict(os.environ)
+    one, other = authentication.closed_to_others(), authentication.closed_to_others()
+    assert one["RAY_AUTH_TOKEN"] != other["RAY_AUTH_TOKEN"]
+    with authentication.environment_of_ray(one):
+        assert os.environ["RAY_AUTH_MODE"] == "token"
+    assert dict(os.environ) == environment
+    authentication.forget()
+    assert read == [one["RAY_AUTH_TOKEN"], "the user's"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("used", [False, True])
 def test_each_ray_has_a_new_token_and_few_processes_and_restores_the_environment(
     cluster: None, used: bool
 ) -> None:
@@ -268,7 +297,23 @@ def wait_for_checkpoint(folder: Path) -> None:
 LIMITED = ["/bin/sh", "-c", 'ulimit -v 8000000 && exec "$@"', "limited", *RAYDR]
 
 
-@pytest.mark.parametrize("name", [pytest.param("raylet", marks=pytest.mark.slow), "gcs_server"])
+def test_a_wait_for_work_ends_if_a_part_of_ray_is_killed(
+    cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The part is another process here: the tests share their Ray."""
+    from raydr.actors import ray_health
+    from raydr.actors.backend import RayBackend
+
+    with subprocess.Popen(["true"]) as part:
+        part.wait()
+    node = SimpleNamespace(all_processes={"gcs_server": [SimpleNamespace(process=part)]})
+    monkeypatch.setattr(ray_health, "worker", SimpleNamespace(_global_node=node))
+    with pytest.raises(RunError, match=r"Ray's control service \(gcs_server\) on this machine ended"):
+        RayBackend().evaluate(sleep, listener=lambda event: None)
+
+
+@pytest.mark.slow  # test_ray_folder.py: the folder is private; the test before this one: a killed part is named
+@pytest.mark.parametrize("name", ["raylet", "gcs_server"])
 def test_rays_folder_is_private_and_a_killed_part_of_ray_is_named(
     tmp_path: Path, short: Path, name: str
 ) -> None:
@@ -317,7 +362,8 @@ def test_a_ray_that_does_not_start_is_one_paragraph(tmp_path: Path, name: str) -
     assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
-def test_a_failed_and_an_interrupted_start_leave_no_process(short: Path) -> None:
+@pytest.mark.parametrize("interrupted", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_failed_or_interrupted_start_leaves_no_process(short: Path, interrupted: bool) -> None:
     """The calling program may go on for long. Ray runs by then, but its library has forgotten what it started."""
     script = f"""
 import os, sys, time
@@ -333,35 +379,41 @@ def agents(raylet):
         return []
     return [name for name in names if name.startswith("ray::") and name.endswith("Agent")]
 
-for error in (Exception("no node came up."), KeyboardInterrupt()):
-    parts = {{}}
+parts = {{}}
 
-    def fail(*arguments):
-        deadline = time.monotonic() + 60  # a raylet that loses an agent ends, and never has two
-        while time.monotonic() < deadline and ("raylet" not in parts or len(agents(parts["raylet"])) < 2):
-            # the agents have changed their titles, and so have lost their mark
-            time.sleep(0.01)
-            parts.update({{process.name(): process.pid for process in psutil.Process().children()}})
-        raise error
+def fail(*arguments):
+    deadline = time.monotonic() + 60  # a raylet that loses an agent ends, and never has two
+    while time.monotonic() < deadline and ("raylet" not in parts or len(agents(parts["raylet"])) < 2):
+        # the agents have changed their titles, and so have lost their mark
+        time.sleep(0.01)
+        parts.update({{process.name(): process.pid for process in psutil.Process().children()}})
+    raise {"KeyboardInterrupt()" if interrupted else "Exception('no node came up.')"}
 
-    services.get_node = fail
-    try:
-        with connected():
-            sys.exit("connected")
-    except (RunError, KeyboardInterrupt) as raised:
-        print(raised)
-    running = [process for process in psutil.process_iter() if process.status() != psutil.STATUS_ZOMBIE]
-    left = [process.name() for process in running if os.getpgid(process.pid) in parts.values()]
-    print(len(os.listdir({str(short)!r})), left)
+services.get_node = fail
+try:
+    with connected():
+        sys.exit("connected")
+except (RunError, KeyboardInterrupt) as raised:
+    print(raised)
+running = [process for process in psutil.process_iter() if process.status() != psutil.STATUS_ZOMBIE]
+left = [process.name() for process in running if os.getpgid(process.pid) in parts.values()]
+print(len(os.listdir({str(short)!r})), left)
 """
     done = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=200
     )
-    message, *left = done.stdout.splitlines()
-    assert message.startswith("Ray did not start on this machine (no node came up).")
-    assert left == ["1 []", "", "1 []"], (
-        "the logs of the failed start are kept, those of the interrupted are not"
+    message, left = done.stdout.splitlines()
+    assert (
+        message == ""
+        if interrupted
+        else message.startswith("Ray did not start on this machine (no node came up).")
     )
+    assert left == ("0 []" if interrupted else "1 []"), "the logs of a failed start are kept"
+
+
+def sleep(*, listener: Any) -> None:
+    """Work for a minute."""
+    time.sleep(60)
 
 
 def die_once(marker: str, *, listener: Any) -> str:
@@ -392,7 +444,6 @@ def test_a_run_can_be_resumed_after_its_evaluation_is_killed_twice(
 ) -> None:
     """The server part runs once. It runs inline here: only the evaluation is tested."""
     from raydr.actors.backend import RayBackend
-    from raydr.errors import RunError
     from raydr.journal import Event, IncidentEvent, StageEnded
     from raydr.scenarios import runner
     from raydr.scenarios.running.backend import InlineBackend

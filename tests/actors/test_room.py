@@ -93,6 +93,7 @@ def test_without_a_group_the_room_is_the_cluster(cluster: None) -> None:
     assert room.memory_bytes == int(there["memory"] + there["object_store_memory"])
 
 
+@pytest.mark.slow  # the tests of memory and of the end: the room is that of the group, and all processes are in it
 def test_all_processes_of_a_trial_see_only_its_group(group: Any) -> None:
     import ray
 
@@ -127,7 +128,7 @@ def test_a_trial_has_the_stated_memory_and_is_refused_if_it_needs_more(cluster: 
     with trials.group_of({"CPU": 1.0, "memory": 2.0**28}) as group:
         trial = trials.trial_in(group)
         room = ray.get(trial.call.remote(Room.here))
-        assert (room.cores, room.memory_bytes) == (1, 2.0**28)
+        assert (room.group, room.cores, room.threads, room.memory_bytes) == (group, 1, 1, 2.0**28)
         with pytest.raises(
             ScenarioError, match=r"3 client actors need about 0\.3 GiB .*the trial's .* has 0\.2 GiB"
         ):

@@ -105,6 +105,7 @@ def test_a_run_fails_if_its_coordinator_dies_too_often(cluster: None, tmp_path: 
         RayBackend(packing=1).serve(rows(), once, listener=kill_at_once)
 
 
+@pytest.mark.slow  # test_sweeps_on_ray.py has simultaneous trials
 def test_two_simultaneous_simulations_match_inline_and_leave_no_process(cluster: None) -> None:
     from concurrent.futures import ThreadPoolExecutor
 

@@ -56,7 +56,8 @@ from raydr.robust import CoordinateMedian, NormBound, RobustRule, TrimmedMean
 
 CLIENTS, FEATURES = 5, 3
 PACKINGS = {"inline": 0, "ray-2": 2, "ray-per-client": CLIENTS}
-CARRIERS = [pytest.param(name, marks=pytest.mark.ray if actors else ()) for name, actors in PACKINGS.items()]
+MARKS = {"inline": (), "ray-2": pytest.mark.ray, "ray-per-client": (pytest.mark.ray, pytest.mark.slow)}
+CARRIERS = [pytest.param(name, marks=MARKS[name]) for name in PACKINGS]
 
 Make = Callable[..., Federation]
 
@@ -372,7 +373,7 @@ class TestProcessFailures:
         return federation_over(carrier, CLIENTS, seed=0, **options), carrier
 
     def test_client_whose_process_always_dies_is_an_error(self) -> None:
-        federation, carrier = self.federation()
+        federation, carrier = self.federation(policy=FailurePolicy(retries=0))
         with pytest.raises(ClientError, match="process died"):
             federation.sum(OddRequest(3, "exits"))
         assert federation.sum(OddRequest(-1, "none")).value[0] == CLIENTS  # type: ignore[index]

@@ -42,6 +42,7 @@ QUICK: dict[str, dict[str, Any]] = {
 }
 """Settings that make a map quick and change no message."""
 INLINE = {"runtime.federation": "inline", "runtime.checkpoint_every": 0, "metrics": ["npa_10"], "compare": []}
+QUICK_PRIVATE = {"method.early_iterations": 2, "method.iterations": 2, "method.placing_iterations": 2}
 SMALL = {"data.rows": 150}
 LEARNT = SMALL | {"method.rounds": 3, "method.landmarks": 20}
 NE = SMALL | {"method.rounds": 2, "method.hidden": [8, 8]}
@@ -89,9 +90,9 @@ def slow(name: str, changes: dict[str, Any]) -> Any:
 SHIPPED: list[Any] = [
     ("digits-fed-tsne", LEARNT),
     ("digits-fed-umap", SMALL),
-    ("digits-fed-spectral", SMALL | {"method.rounds": 3}),
+    slow("digits-fed-spectral", SMALL | {"method.rounds": 3}),
     slow("digits-fed-tsne-attacked", SMALL | {"method.rounds": 3}),
-    ("digits-fed-tsne-private-landmarks", SMALL),
+    slow("digits-fed-tsne-private-landmarks", SMALL),
     ("digits-sense", SMALL),
     ("digits-sense-anchors", SMALL),
     ("iris-sense-noisy-distances", {}),
@@ -138,7 +139,7 @@ AWKWARD: list[Any] = [
     ),
     ("digits-sense", SMALL | {"privacy": {"noise": {"on": "data", "level": 0.3}}, "method.anchors": 10}),
     slow("digits-fedne", NE | {"method.surrogate": "none"}),
-    ("digits-fedne", NE | {"method.surrogate": "mlp", "clients.participation": 0.5}),
+    slow("digits-fedne", NE | {"method.surrogate": "mlp", "clients.participation": 0.5}),
     slow("digits-fedne", NE | {"method.preset": "published"}),
     ("digits-fedne", NE | {"method.surrogate": "none", "method.prototypes": 10, "method.warm_steps": 2}),
     ("digits-fed-tsne", LEARNT | {"privacy": {"isometry_key": True}, "data.scale": "standard"}),
@@ -196,7 +197,7 @@ def test_plan_predicts_messages_bytes_and_epsilon_of_the_ledger(
 
 def test_private_map_plan_knows_epsilon_and_assumes_cells(tmp_path: Path) -> None:
     """The number of cells depends on the noise of the run; epsilon does not."""
-    scenario = quick("digits-private-map", {"data.rows": 200})
+    scenario = quick("digits-private-map", {"data.rows": 200, **QUICK_PRIVATE})
     plan = plan_of_scenario(scenario, capacity=ROOMY)
     recorded = json.loads((run(scenario, out=tmp_path / "run", report=False) / "privacy.json").read_text())
     assert plan.privacy is not None
@@ -346,10 +347,9 @@ def test_planned_memory_of_each_process_is_within_the_stated_factor(
 
 @dataclass(frozen=True)
 class FreshProcess:
-    """Results of a plan, a run and a plan for a missing cluster, in this order, in one new process."""
+    """Results of a plan and of a plan for a missing cluster, in this order, in one new process."""
 
     heavy_modules: list[str]
-    run: Path
     missing_cluster: int
     errors: str
 
@@ -357,27 +357,29 @@ class FreshProcess:
 @pytest.fixture(scope="module")
 def fresh_process(tmp_path_factory: pytest.TempPathFactory) -> FreshProcess:
     folder = tmp_path_factory.mktemp("process")
-    scenario, out = str(tiny_file(folder)), folder / "run"
-    small = ["--set", "data.rows=600", "--set", "method.iterations=2", "--set", "method.early_iterations=2"]
-    arguments = ["digits-fed-tsne", "--set", "runtime.federation=inline", "--set", "method.rounds=2", *small]
+    scenario = str(tiny_file(folder))
     program = f"""
 import json, sys
 from raydr.front.cli import status
 assert status(["plan", {scenario!r}]) == 0
 heavy = [name for name in ("ray", "torch", "numba", "matplotlib") if name in sys.modules]
-assert status(["run", *{arguments!r}, "--out", {str(out)!r}, "--quiet"]) == 0
 print(json.dumps([heavy, status(["plan", {scenario!r}, "--address", "localhost:1"])]))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     heavy_modules, missing_cluster = json.loads(done.stdout.splitlines()[-1])
-    return FreshProcess(heavy_modules, out, missing_cluster, done.stderr)
+    return FreshProcess(heavy_modules, missing_cluster, done.stderr)
 
 
-def test_planned_memory_of_an_inline_run_is_within_the_stated_factor(fresh_process: FreshProcess) -> None:
-    plan = plan_of_scenario(read(fresh_process.run / "scenario.yaml"), capacity=ROOMY)
-    (driver,) = plan.memory
-    peaks = json.loads((fresh_process.run / "environment.json").read_text())["peak_memory_bytes"]
+@pytest.mark.slow
+def test_planned_memory_of_an_inline_run_is_within_the_stated_factor(tmp_path: Path) -> None:
+    small = {"data.rows": 600, "method.iterations": 2, "method.early_iterations": 2, "method.rounds": 2}
+    scenario = read("digits-fed-tsne", {"runtime.federation": "inline", **small})
+    (tmp_path / "scenario.yaml").write_text(dump(scenario))
+    command = [sys.executable, "-m", "raydr", "run", str(tmp_path / "scenario.yaml"), "--quiet"]
+    subprocess.run([*command, "--out", str(tmp_path / "run")], check=True, capture_output=True)
+    (driver,) = plan_of_scenario(scenario, capacity=ROOMY).memory
+    peaks = json.loads((tmp_path / "run" / "environment.json").read_text())["peak_memory_bytes"]
     assert 1 / MEMORY_FACTOR < peaks["driver"] / driver.bytes < MEMORY_FACTOR
 
 
