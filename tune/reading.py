@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from raydr.data.codebook import read_codebook
 from raydr.errors import OutputError, ScenarioError
 from raydr.registry import extensions
 from raydr.runfolder.records import SWEEP
@@ -127,7 +128,7 @@ def read_sweep(
     }
     return checked.model_copy(
         update={
-            "base": paths_resolved(base, SCENARIO_ROOT),
+            "base": paths_resolved(_with_rows_of_codebook(base), SCENARIO_ROOT),
             "space": space,
             "search": search,
             "quick": None,
@@ -243,6 +244,15 @@ def _checked(where: str, content: Mapping[str, Any]) -> Sweep:
     if found:
         raise ScenarioError(f"{where} cannot be run: {'; '.join(found)}.")
     return checked
+
+
+def _with_rows_of_codebook(base: dict[str, Any]) -> dict[str, Any]:
+    """Return a base with the rows of its codebook instead of the path, so that trials and jobs need no file."""
+    data = base.get("data")
+    if not isinstance(data, Mapping) or not isinstance(data.get("codebook"), str):
+        return base
+    rows = read_codebook(Path(data["codebook"])).rows
+    return {**base, "data": {**data, "codebook": [row.model_dump(mode="json") for row in rows]}}
 
 
 def _base(sweep: Sweep, folder: Path) -> dict[str, Any]:

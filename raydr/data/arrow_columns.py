@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.arrays import Float64Array
+from raydr.arrays import Float64Array, FloatArray
 from raydr.data.arrow_cells import (
     Loaded,
     cells_of,
@@ -130,6 +130,9 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
             {column: coding for column, coding in layout.codings.items() if column not in strict}
         )
     matrix, strange, doubt = _matrix(loaded, tables, layout, strict)
+    if choice.layout is None:
+        for column in strict & strange.keys() & words.keys():
+            _refuse_misspelt(name, column, words[column], matrix[:, layout.places[column]], strange[column])
     return Columns(
         name=name,
         matrix=matrix,
@@ -396,6 +399,22 @@ def _matrix(
         del block, stored, converted
         pa.default_memory_pool().release_unused()
     return matrix, strange, doubts
+
+
+def _refuse_misspelt(
+    name: str, column: str, words: Sequence[str], found: FloatArray, others: Sequence[str]
+) -> None:
+    """Raise a DataError if no row has a word of the codebook, but rows have a similar one.
+
+    ``found`` (rows, words) has a 1 where a row has a word. ``others`` are the other words of the column.
+    """
+    unused = [word for word, there in zip(words, (found == 1).any(axis=0), strict=True) if not there]
+    odd = next((word for word in unused if did_you_mean(word, others)), None)
+    if odd is not None:
+        raise DataError(
+            f"{name}: no row has {odd!r} in the column {column!r}, a word in data.codebook"
+            f"{did_you_mean(odd, others)}. Correct or remove the word."
+        )
 
 
 def _coded(

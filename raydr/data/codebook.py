@@ -300,7 +300,10 @@ def _reasons(error: ValidationError) -> str:
 
 
 def written(rows: Sequence[ColumnSettings]) -> str:
-    """Return a codebook as CSV; :func:`read_codebook` reads it back."""
+    """Return a codebook as CSV; :func:`read_codebook` reads it back.
+
+    A byte order mark goes first if spreadsheets need it to find the encoding.
+    """
     file = io.StringIO()
     table = csv.DictWriter(file, _KEYS, lineterminator="\n")
     table.writeheader()
@@ -315,7 +318,8 @@ def written(rows: Sequence[ColumnSettings]) -> str:
                 **{key: _number(getattr(row, key)) for key in _NUMBERS},
             }
         )
-    return file.getvalue()
+    text = file.getvalue()
+    return text if text.isascii() else f"\ufeff{text}"
 
 
 def _joined(words: Sequence[str]) -> str:

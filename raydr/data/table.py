@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray, Int64Array
 from raydr.data.coding import Coding
+from raydr.data.layout import Layout
 from raydr.data.provenance import Source
 from raydr.data.spelling import Agreement
 from raydr.errors import DataError
@@ -134,6 +135,11 @@ class Table:
                 f"Table {self.name!r}: {field} must be codes from 0 to {len(names) - 1}; "
                 f"they run from {codes.min()} to {codes.max()}."
             )
+
+    @property
+    def layout(self) -> Layout:
+        """The columns of the source that are mapped, and how."""
+        return Layout.of(self.features, self.words, self.units, self.codings)
 
     @property
     def read_from(self) -> Source:

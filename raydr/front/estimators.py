@@ -165,7 +165,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             for place, each in enumerate(given.tables):
                 validate_data(self, each, reset=not place, skip_check_array=True)
             found = in_frame(as_arrow(given.tables), given.keys | given.names, codebook=book)
-            self._layout = Layout.of(found.features, found.words, found.units, found.codings)
+            self._layout = found.layout
             return found
         least = 2 if len(given.tables) == 1 else 1
         rows = [

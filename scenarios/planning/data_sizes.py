@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from raydr.arrays import FloatArray
-from raydr.data import Layout, census
+from raydr.data import census
 from raydr.data.site import laid_out
 from raydr.errors import DataError, ScenarioError
 from raydr.privacy.ledger import Entry
@@ -215,10 +215,8 @@ def _of_sites(scenario: Scenario) -> DataSizes:
         whole=rows.size <= SAMPLED_NUMBERS,
         labelled=first.labels is not None,
         agreement=agreement_on(files[0].layout.agreement, len(sites)) if files[0].layout is not None else (),
-        harmonizing=harmonizing_of(data, tables[0].features, tables[0].words, sorted(classes)),
-        words=Layout.of(tables[0].features, tables[0].words, {}, tables[0].codings).joint_columns(
-            data.joint_by
-        ),
+        harmonizing=harmonizing_of(data, tables[0].layout, sorted(classes)),
+        words=tables[0].layout.joint_columns(data.joint_by),
         names=names,
         nodes=nodes,
         unknown=(

@@ -322,14 +322,13 @@ def dealt_out(
     found = looks(table.rows) if looked else None
     # A table that was read here may be sorted in place.
     dealt = Dealt(table.rows, partition.client_of_row, partition.count, taken=given is None)
-    layout = Layout.of(table.features, table.words, table.units, table.codings)
     notices: tuple[str, ...] = ()
     if found is not None:
-        found = of_measurements(found, layout)
+        found = of_measurements(found, table.layout)
         found[common_looks([looks(part) for part in dealt.parts]) == ONE_VALUE] = ONE_VALUE
         notices = (*table.doubts, *of_columns(table.features, found, table.constant_features))
         if table.labels is None and given is None:
-            notices += of_label(layout.columns)
+            notices += of_label(table.layout.columns)
         if clients.partition.client_column is not None:
             notices += of_sites(partition.names)
     return ClientData(
@@ -350,9 +349,7 @@ def dealt_out(
         units=table.units,
         codings=table.codings,
         agreed=table.agreement,
-        harmonizing=harmonizing_of(
-            data, table.features, table.words, present(table.labels, table.label_names)
-        ),
+        harmonizing=harmonizing_of(data, table.layout, present(table.labels, table.label_names)),
         looks=found,
         notices=notices,
     )
@@ -417,12 +414,13 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
     """
     data, described = scenario.data, scenario.clients.sites
     files = [(site_file(data, site), site.node) for site in described]
-    layout = Layout(())
+    layout: Layout | None = None
     if files[0][0].needs_layout:
         layout = reader.lay_out_sites(files)
         files = [(replace(file, layout=layout), node) for file, node in files]
     censuses = reader.count_sites(files)
     first = censuses[0]
+    layout = layout or Layout(first.features)
     sources = [census.source for census in censuses]
     _require_excluded(data.exclude, first.features, sources)
     _require_excluded(Codebook(data.codebook).left_out, first.features, sources, "data.codebook")
@@ -472,14 +470,14 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
         units=layout.units,
         codings=layout.codings,
         agreed=layout.agreement,
-        harmonizing=harmonizing_of(data, first.features, layout.words, present(labels, label_names)),
+        harmonizing=harmonizing_of(data, layout, present(labels, label_names)),
         looks=found,
         notices=()
         if found is None
         else (
             *dict.fromkeys(doubt for census in censuses for doubt in census.doubts),
             *of_columns(first.features, found),
-            *(of_label(layout.columns or first.features) if first.labels is None else ()),
+            *(of_label(layout.columns) if first.labels is None else ()),
         ),
     )
 

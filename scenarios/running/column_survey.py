@@ -14,8 +14,8 @@ def agreement_on(agreement: Agreement | None, clients: int) -> tuple[Entry, ...]
         return ()
     survey = Entry(
         kind="ColumnSurvey",
-        what="what each column holds by a client's rows: numbers and their unit, text of few words, one word, an"
-        " identity, free text, dates or nothing",
+        what="what each column holds by a client's rows: numbers and their unit, angles, pairs, text of few words, one"
+        " word, an identity, free text, dates or nothing",
         direction="up",
         granularity=Granularity.AGGREGATE,
         seen_by=_ADDED_UP,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from raydr.arrays import Int64Array
-from raydr.data import Harmonized, Table
+from raydr.data import Harmonized, Layout, Table
 from raydr.data.columns import listing
 from raydr.errors import DataError, did_you_mean
 from raydr.scenarios.schema.data import LABEL, DataSettings
@@ -17,8 +17,7 @@ from raydr.statistics.site_effects import Covariates
 
 def harmonizing_of(
     data: DataSettings,
-    features: Sequence[str],
-    words: Mapping[str, Sequence[str]],
+    layout: Layout,
     classes: Sequence[str] | None,
 ) -> Harmonizing | None:
     """Return how to harmonize sites; None without data.harmonize.
@@ -27,10 +26,8 @@ def harmonizing_of(
     ----------
     data : DataSettings
         Data section of the scenario.
-    features : sequence of str
-        Names of the mapped features.
-    words : mapping of column to sequence of str
-        Words of text columns; each word is a feature of zeros and ones.
+    layout : Layout
+        The mapped columns and their features.
     classes : sequence of str or None
         Names of the classes; None if the data have no labels.
 
@@ -42,19 +39,21 @@ def harmonizing_of(
     if data.harmonize is None:
         return None
     columns: list[str] = []
+    features = layout.features
     for name in data.harmonize.keep:
-        if name in words:
+        if name in layout.columns:
+            parts = layout.names_of(name)
             # The first word is the reference level; with all words, each would follow from the others.
-            columns += [f"{name}={word}" for word in list(words[name])[min(1, len(words[name]) - 1) :]]
+            columns += parts[min(1, len(parts) - 1) :] if name in layout.words else parts
         elif name in features:
             columns.append(name)
         elif name not in (data.label, LABEL):
-            known = [*words, *features]
+            known = list(dict.fromkeys([*layout.columns, *features]))
             raise DataError(
                 f"data.harmonize.keep names {name!r}, which is neither a mapped column nor the label"
                 f"{did_you_mean(name, known)}. Mapped columns: {listing(known)}."
             )
-    kept = bool({data.label, LABEL} & set(data.harmonize.keep) - {*words, *features})
+    kept = bool({data.label, LABEL} & set(data.harmonize.keep) - {*layout.columns, *features})
     if kept and not classes:
         raise DataError(
             "data.harmonize.keep names the label, but the data have none: name its column in data.label."

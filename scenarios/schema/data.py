@@ -13,6 +13,7 @@ from raydr.data.codebook import ColumnSettings, read_codebook
 from raydr.data.layout import Categories
 from raydr.data.loading import Filling, Missing
 from raydr.data.spelling import DEFAULT_THRESHOLD, Threshold
+from raydr.errors import DataError
 from raydr.settings import LocalPath, PathMark, Settings
 from raydr.statistics.dissimilarity import AS_READ, BY_COLUMN, Metric
 from raydr.statistics.scaling import Scale
@@ -165,7 +166,12 @@ class DataSettings(Settings):
     @classmethod
     def _from_file(cls, codebook: Any) -> Any:
         """Read the file, so that a run folder needs no file."""
-        return read_codebook(Path(codebook)).rows if isinstance(codebook, str | PurePath) else codebook
+        if not isinstance(codebook, str | PurePath):
+            return codebook
+        try:
+            return read_codebook(Path(codebook)).rows
+        except DataError as error:
+            raise ValueError(str(error).rstrip(".")) from error  # a clause of the scenario's error
 
     @field_validator("harmonize", mode="before")
     @classmethod

@@ -190,6 +190,8 @@ def columns_that_no_row_decides(scenario: Sections) -> Problem | None:
         wanted.append("data.categories to error")
     if data.features is None and any(ending(PurePath(path)) in TABLES for path in paths):
         wanted.append("data.features to the columns of numbers to map")
+    if any(row.finds_words for row in data.codebook):
+        wanted.append("words of each column of words in data.codebook")
     if not wanted:
         return None
     return (

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from resumed import interrupted
 
 import raydr
 from raydr.data.codebook import BETWEEN, Codebook, ColumnSettings, read_codebook, written
@@ -21,13 +22,15 @@ from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status
 from raydr.front.own_data import held, own_rows
 from raydr.geometry.points import unheard
+from raydr.runfolder import read_run
 from raydr.scenarios.afterwards.joining import join
 from raydr.scenarios.afterwards.transforming import transform
 from raydr.scenarios.runner import run
-from raydr.scenarios.running.client_data import ClientData
+from raydr.scenarios.running.client_data import ClientData, dealt_out
 from raydr.scenarios.schema.reading import dump, read
 from raydr.statistics.preparing import Preparation
 from raydr.statistics.scaling import Scaling
+from raydr.tune.reading import read_sweep
 
 PAIN = ("none", "mild", "moderate", "severe")
 QUICK = {
@@ -222,6 +225,23 @@ def test_a_negative_count_and_roles_that_contradict_are_refused(data: Path, book
         read_rows(data, book)
 
 
+def test_a_misspelt_word_is_refused(tmp_path: Path) -> None:
+    data = write_table(tmp_path / "t.csv", {"x": list(range(40)), "sex": ["female", "male"] * 20})
+    book = tmp_path / "book.csv"
+    book.write_text("column,kind,words\nsex,words,femal | male\n")
+    with pytest.raises(DataError, match=r"no row has 'femal' in the column 'sex', .* \(did you mean female"):
+        read_rows(data, book)
+    book.write_text("column,kind,words\nsex,words,female | male | other\n")
+    assert read_rows(data, book).feature_names == ("x", "sex=female", "sex=male", "sex=other")
+
+
+def test_harmonizing_keeps_the_effect_of_a_circular_column(data: Path, book: Path) -> None:
+    keep = {"data.harmonize.kind": "center", "data.harmonize.keep": ["angle", "pain"]}
+    found = read_rows(data, book, **keep).harmonizing
+    assert found is not None
+    assert found.names == ("angle (sine)", "angle (cosine)", "pain")
+
+
 def test_a_scenario_names_the_columns_of_roles_itself(data: Path, book: Path) -> None:
     scenario = {
         "name": "x",
@@ -232,6 +252,27 @@ def test_a_scenario_names_the_columns_of_roles_itself(data: Path, book: Path) ->
     with pytest.raises(DataError, match=r"'dx' has the role label, but data.label does not name it"):
         held(read(scenario))
     assert held(read(scenario, {"data.label": "dx"})).rows == 60
+
+
+def test_a_strict_run_asks_no_row_for_words(data: Path) -> None:
+    """With all words in the codebook, nothing about the rows decides how they are read."""
+    scenario = {
+        "name": "x",
+        "data": {"path": str(data), "features": ["pain", "score"]},
+        "clients": {"partition": {"kind": "by-column", "column": "hospital"}},
+        "method": {"kind": "private-map", "epsilon": 1.0, "bounds": [0, 10]},
+        "privacy": {"strict": True},
+    }
+    codebook = [
+        {"column": "score", "kind": "number"},
+        {"column": "pain", "kind": "words", "words": [*PAIN, "unsure"]},
+    ]
+    assert read(scenario, {"data.codebook": codebook}).privacy.strict
+    client_data = dealt_out(read({**scenario, "privacy": {}}, {"data.codebook": codebook}), None)
+    assert client_data.agreed is None
+    del codebook[1]["words"]
+    with pytest.raises(ScenarioError, match="words of each column of words"):
+        read(scenario, {"data.codebook": codebook})
 
 
 class TestScales:
@@ -407,6 +448,29 @@ def test_new_rows_and_sites_are_read_by_the_codebook_of_the_run(
         )
     for mine, theirs in zip(*places, strict=True):
         assert mine.equals(theirs)
+
+
+def test_a_resumed_run_and_a_sweep_need_no_file(tmp_path: Path) -> None:
+    book = tmp_path / "codes.csv"
+    book.write_text("column,kind,low,missing\na,number,-9,0\nb,count,,\n")
+
+    def with_codebook(scenario: dict[str, Any]) -> None:
+        data = Path(scenario["data"]["path"])
+        data.write_text(data.read_text().replace(",-", ","))
+        scenario["data"] |= {"codebook": str(book), "missing": "median"}
+
+    kept = interrupted(tmp_path, with_codebook)
+    stored = kept / "scenario.yaml"
+    straight = run(read(stored), out=tmp_path / "whole", report=False)
+    sweep = {"name": "x", "base": parse_yaml(stored.read_text()), "space": {"method.landmarks": [5, 6]}}
+    sweep["base"]["data"]["codebook"] = str(book)
+    trials = read_sweep(sweep)
+    book.unlink()
+    resumed = raydr.resume(kept).folder
+    for name in ("embedding.parquet", "data.json", "model/model.json"):
+        assert (resumed / name).read_bytes() == (straight / name).read_bytes()
+    assert read(trials.base).data.codebook == read(resumed / "scenario.yaml").data.codebook
+    assert list(read_run(resumed).data.codings) == ["a", "b"]
 
 
 def test_sites_with_files_of_their_own_agree(data: Path, book: Path, tmp_path: Path) -> None:
