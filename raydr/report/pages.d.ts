@@ -108,6 +108,8 @@ interface Atlas {
   home: boolean;
   /** The axes shown. */
   pair: [number, number];
+  /** The rotation of turned maps of three dimensions: see turning.js. */
+  turned: number[][] | null;
   mode: Stroke["kind"];
   hovered: number;
   /** 1 for each selected row, in drawing order. */
@@ -126,16 +128,18 @@ interface Atlas {
   find(selector: string): any;
 }
 
-type Gesture = Stroke | { kind: "pinch"; line?: undefined };
+type Gesture = Stroke | { kind: "pinch"; line?: undefined; turned?: undefined };
 
 /** A drag with one pointer: a line around rows, or a moved view. */
 interface Stroke {
-  kind: "select" | "move" | "";
+  kind: "select" | "move" | "turn" | "";
   from: Place;
   view: View;
   adds: boolean;
   moved?: boolean;
   line?: [number, number][];
+  /** The rotation at the start of a drag that turns. */
+  turned?: number[][];
 }
 
 /** A position in pixels of a map, and on its axes. */

@@ -197,3 +197,38 @@ test("charts of a sweep", async (t) => {
     }
   });
 });
+
+const turning = load(["map/turning.js"], "diskOfBall, facing, turnedAxes, turnedBy");
+const near = (found, expected, what) => assert.ok(Math.abs(found - expected) < 1e-6, `${what}: ${found}, not ${expected}`);
+
+test("a map that is turned stays rigid, and inside its cube", () => {
+  const axes = [0, 1, 2].map(() => Float32Array.from({ length: 50 }, () => (chance() < 0.5 ? Math.round(chance()) : chance())));
+  axes[2][7] = NaN;
+  let turned = turning.facing([0, 2]);
+  for (let step = 0; step < 20; step++) {
+    turned = turning.turnedBy(turned, 6 * chance() - 3, 6 * chance() - 3);
+    for (const [k, one] of turned.entries()) {
+      for (const [l, other] of turned.entries()) near(one.reduce((sum, value, at) => sum + value * other[at], 0), Number(k === l), "product");
+    }
+    const [x, y] = turning.turnedAxes(axes, turned), z = turning.turnedAxes(axes, [turned[2], turned[0]])[0];
+    assert.ok(Number.isNaN(x[7]) && Number.isNaN(y[7]), "a row that is on no map stays away");
+    for (let i = 1; i < x.length; i++) {
+      if (i === 7) continue;
+      assert.ok(x[i] >= 0 && x[i] <= 1 && y[i] >= 0 && y[i] <= 1);
+      const before = Math.hypot(...axes.map((axis) => axis[i] - axis[0]));
+      near(Math.sqrt(3) * Math.hypot(x[i] - x[0], y[i] - y[0], z[i] - z[0]), before, "distance");
+    }
+  }
+});
+
+test("a drag moves what is near the reader with the pointer, and a face shows its axes", () => {
+  const point = (x, y, z) => [x, y, z].map((place) => Float32Array.of(place));
+  const [x, y] = turning.turnedAxes(point(0.5, 0.5, 1), turning.turnedBy(turning.facing([0, 1]), 0.3, 0));
+  assert.ok(x[0] > 0.5 && Math.abs(y[0] - 0.5) < 1e-6, "to the right");
+  assert.ok(turning.turnedAxes(point(0.5, 0.5, 1), turning.turnedBy(turning.facing([0, 1]), 0, 0.3))[1][0] < 0.5, "down");
+  const [a, b] = turning.turnedAxes(point(0.1, 0.9, 0.7), turning.facing([1, 2]));
+  near(a[0], 0.5 + 0.4 / Math.sqrt(3), "second axis");
+  near(b[0], 0.5 + 0.2 / Math.sqrt(3), "third axis");
+  assert.equal(turning.diskOfBall(null), null);
+  near(turning.diskOfBall({ middle: 0.5, radius: 0.45 }).radius, 0.45 / Math.sqrt(3), "ball");
+});

@@ -441,6 +441,31 @@ class TestReport:
             row = int(tab.points["federated"][:, 0].argmax())
             assert tab.hover(row)["row"] == str(row)
 
+    def test_a_three_dimensional_map_turns(self, browser: Any, tmp_path: Path) -> None:
+        """A drag turns it, a pair of axes brings it back, and rows are found where they are drawn."""
+        folder = write_run(tmp_path / "run", points=in_space(), labels=["a"] * ROWS)
+        with Tab(browser, write_report(folder), folder) as tab:
+            pane = tab.page.locator("#map-federated")
+            box = pane.bounding_box()
+            assert box is not None
+            middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+            before = tab.page.screenshot()
+            tab.page.mouse.move(*middle)
+            tab.page.mouse.down()
+            tab.page.mouse.move(middle[0] + 90, middle[1] + 40, steps=3)
+            tab.page.mouse.up()
+            tab.drawn()
+            assert tab.page.screenshot() != before
+            assert tab.page.locator("[name=axes]:checked").count() == 0
+            assert tab.page.locator(".status [role=status]").text_content() == "No rows selected"
+            tab.page.mouse.click(*middle)
+            pane.press("ArrowLeft")
+            tab.page.check("[name=axes][value='0,1']", force=True)
+            tab.drawn()
+            row = int(tab.points["federated"][:, 0].argmax())
+            assert tab.hover(row)["row"] == str(row)
+            assert tab.logged == []
+
     def test_disk_has_a_boundary(self, browser: Any, tmp_path: Path) -> None:
         method = {"kind": "sense", "embedder": "cosne", "anchors": 63}
         folder = write_run(tmp_path / "run", points=in_ball(2), method=method)

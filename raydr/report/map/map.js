@@ -11,7 +11,7 @@ class Atlas {
   constructor(root, header) {
     const order = drawingOrder(header.rows);
     Object.assign(this, {
-      root, header, order, drawn: drawnPlaces(order), columns: [], view: { x: 0.5, y: 0.5, zoom: 1 }, home: true, pair: [0, 1],
+      root, header, order, drawn: drawnPlaces(order), columns: [], view: { x: 0.5, y: 0.5, zoom: 1 }, home: true, pair: [0, 1], turned: null,
       mode: "select", hovered: -1, chosen: null, chosenCount: 0, way: header.ways[0], naming: null, reading: [], lookups: new Map(),
     });
     this.find = (selector) => root.querySelector(selector);
@@ -139,6 +139,31 @@ class Atlas {
   zoom(by, about = this.view) {
     const { view } = this, zoom = Math.max(0.5, Math.min(MOST_ZOOM, view.zoom * by)), part = 1 - view.zoom / zoom;
     this.look({ x: view.x + (about.x - view.x) * part, y: view.y + (about.y - view.y) * part, zoom });
+  }
+
+  // What the maps show, by name: a pair of axes, or a map that is turned.
+  get seen() { return this.turned ? "turned" : String(this.pair); }
+
+  get turnedNow() { return this.turned ?? facing(this.pair); }
+
+  // Turn maps of three dimensions from a rotation, by angles to the right and down.
+  turn(from, across, down) {
+    if (!this.turned) {
+      const axes = this.find("[name=axes]:checked");
+      if (axes) axes.checked = false;
+      this.view = { x: 0.5, y: 0.5, zoom: TURNED_ZOOM * (this.home ? 1 : this.view.zoom) };
+    }
+    this.turned = turnedBy(from, across, down);
+    for (const panel of this.panels) panel.places.clear();
+    this.look({});
+  }
+
+  // Show a pair of axes.
+  face(pair) {
+    if (this.turned) this.home = true;
+    Object.assign(this, { pair, turned: null });
+    if (this.home) this.reset();
+    this.redraw();
   }
 
   reset() {

@@ -22,8 +22,19 @@ class Panel {
     this.listen();
   }
 
-  get x() { return this.axes[this.atlas.pair[0]]; }
-  get y() { return this.axes[this.atlas.pair[1]]; }
+  get x() { return this.side[0]; }
+  get y() { return this.side[1]; }
+  get disk() { return this.atlas.turned ? diskOfBall(this.entry.disk) : this.entry.disk; }
+
+  // Coordinates to the right and up; of a turned map, for as long as it is turned this way.
+  /** @returns {Float32Array[]} */
+  get side() {
+    const { turned, pair } = this.atlas;
+    if (!turned) return [this.axes[pair[0]], this.axes[pair[1]]];
+    if (!this.places.has("side")) this.places.set("side", turnedAxes(this.axes, turned));
+    return this.places.get("side");
+  }
+
   get ready() { return this.axes !== null && this.width > 0; }
 
   async load() {
@@ -47,7 +58,7 @@ class Panel {
 
   // Extent of the rows in x and y, with a margin; for a disk, the whole disk.
   get extent() {
-    const { disk } = this.entry, key = `extent ${this.atlas.pair}`;
+    const { disk } = this, key = `extent ${this.atlas.seen}`;
     if (!this.places.has(key)) {
       const ends = [Infinity, -Infinity, Infinity, -Infinity];
       for (const [k, along] of [this.x, this.y].entries()) {
@@ -99,13 +110,13 @@ class Panel {
 
   drawOver() {
     if (!this.ready) return;
-    const { atlas, entry } = this, over = this.over.getContext("2d"), { left, top, scale } = this.at;
+    const { atlas, disk } = this, over = this.over.getContext("2d"), { left, top, scale } = this.at;
     over.clearRect(0, 0, this.width, this.height);
     over.lineWidth = 1.5 * this.ratio;
-    if (entry.disk) {
+    if (disk) {
       over.strokeStyle = atlas.header.boundary;
       over.beginPath();
-      over.arc(left + entry.disk.middle * scale, top - entry.disk.middle * scale, entry.disk.radius * scale, 0, 2 * Math.PI);
+      over.arc(left + disk.middle * scale, top - disk.middle * scale, disk.radius * scale, 0, 2 * Math.PI);
       over.stroke();
     }
     over.strokeStyle = atlas.inked;
@@ -136,7 +147,7 @@ class Panel {
     const { atlas } = this, named = atlas.named();
     this.names.hidden = !named;
     if (!named || !this.ready) return;
-    const { column, tally } = named, key = `${column.part} ${atlas.pair}`;
+    const { column, tally } = named, key = `${column.part} ${atlas.seen}`;
     if (!this.places.has(key)) this.places.set(key, densestPlaces(column.codes, column.names.length, this.x, this.y, atlas.header.rows));
     if (this.named !== key) {
       this.named = key;
@@ -168,7 +179,7 @@ class Panel {
   }
 
   nearest(place) {
-    const key = `grid ${this.atlas.pair}`;
+    const key = `grid ${this.atlas.seen}`;
     if (!this.places.has(key)) this.places.set(key, gridOf(this.x, this.y, this.atlas.header.rows));
     return nearestRow(this.places.get(key), this.x, this.y, place.x, place.y, WITHIN * this.ratio / this.at.scale);
   }
@@ -224,6 +235,7 @@ class Panel {
     const place = this.placeOf(event), { mode } = this.atlas;
     const kind = event.shiftKey ? (mode === "select" ? "move" : "select") : mode;
     this.gesture = { kind, from: place, view: { ...this.atlas.view }, adds: event.ctrlKey || event.metaKey };
+    if (kind === "turn") this.gesture.turned = this.atlas.turnedNow;
     if (kind === "select") this.gesture.line = [[place.x, place.y]];
   }
 
@@ -238,6 +250,9 @@ class Panel {
     if (gesture.kind === "move") {
       const { scale } = this.at;
       this.atlas.look({ x: gesture.view.x - (place.px - gesture.from.px) / scale, y: gesture.view.y + (place.py - gesture.from.py) / scale });
+    } else if (gesture.turned) {
+      const angle = Math.PI / Math.min(this.width, this.height);
+      this.atlas.turn(gesture.turned, (place.px - gesture.from.px) * angle, (place.py - gesture.from.py) * angle);
     } else if (gesture.line) {
       gesture.line.push([place.x, place.y]);
       this.drawOver();
@@ -276,12 +291,15 @@ class Panel {
 
   pressKey(event) {
     if (event.altKey || event.ctrlKey || event.metaKey || !this.ready) return;
-    const { view } = this.atlas, step = 0.12 / view.zoom;
+    const { view, mode } = this.atlas, step = 0.12 / view.zoom;
+    /** @type {(across: number, up: number) => () => void} */
+    const go = (across, up) => () => (mode === "turn" ? this.atlas.turn(this.atlas.turnedNow, 0.15 * across, -0.15 * up)
+      : this.atlas.look({ x: view.x + across * step, y: view.y + up * step }));
     const acts = {
-      ArrowLeft: () => this.atlas.look({ x: view.x - step }),
-      ArrowRight: () => this.atlas.look({ x: view.x + step }),
-      ArrowUp: () => this.atlas.look({ y: view.y + step }),
-      ArrowDown: () => this.atlas.look({ y: view.y - step }),
+      ArrowLeft: go(-1, 0),
+      ArrowRight: go(1, 0),
+      ArrowUp: go(0, 1),
+      ArrowDown: go(0, -1),
       "+": () => this.atlas.zoom(1.4),
       "=": () => this.atlas.zoom(1.4),
       "-": () => this.atlas.zoom(1 / 1.4),

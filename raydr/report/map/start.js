@@ -74,7 +74,7 @@ const joinControls = (atlas) => {
   const colour = find("[name=colour]");
   colour?.addEventListener("change", () => atlas.colourBy(Number(colour.value)));
   for (const input of root.querySelectorAll("[name=axes]")) {
-    input.addEventListener("change", () => { atlas.pair = input.value.split(",").map(Number); if (atlas.home) atlas.reset(); atlas.redraw(); });
+    input.addEventListener("change", () => atlas.face(input.value.split(",").map(Number)));
   }
   // A finger that moves over a map scrolls the page by default.
   if (matchMedia("(pointer: coarse)").matches) find("[name=drag][value='']").checked = true;
