@@ -93,7 +93,9 @@ def test_thousand_canaries_stay_just_below_the_claim(name: str) -> None:
     assert 0.6 * claim < audit(name, GaussianNoise).epsilon <= claim
 
 
-@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "embedding" else name for name in SCORES]
+)
 def test_half_the_noise_breaks_the_claim(name: str) -> None:
     assert audit(name, HalfTheNoise).epsilon > gaussian_epsilon(MULTIPLIER, DELTA)
 

@@ -161,9 +161,12 @@ def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("raydr.attacks.canary._TRIED", 1)
 
 
+@pytest.mark.parametrize("draws", ["few", pytest.param("all", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
-def test_honest_run_breaks_no_claim(name: str) -> None:
+def test_honest_run_breaks_no_claim(name: str, draws: str, request: pytest.FixtureRequest) -> None:
     """The bounds of each kind of release and of the whole run are below the claims and above a part of them."""
+    if draws == "few":
+        request.getfixturevalue("few_draws")
     *_, least, kinds = RUNS[name]
     found, charges = repetition(name), repetition(name).served.ledger.charges
     bounded = {one.variant: one for one in bounds(found.replay, DELTA)}
@@ -172,7 +175,7 @@ def test_honest_run_breaks_no_claim(name: str) -> None:
     for one in bounded.values():
         assert 0.0 < one.epsilon <= one.measured == one.claimed
     assert bounded[WHOLE].claimed == pytest.approx(epsilon_of(charges, DELTA), rel=1e-9)
-    assert bounded[WHOLE].epsilon > least * bounded[WHOLE].claimed
+    assert bounded[WHOLE].epsilon > least * bounded[WHOLE].claimed * (0.5 if draws == "few" else 1.0)
 
 
 @pytest.mark.usefixtures("few_draws", "few_candidates")

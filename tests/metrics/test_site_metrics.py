@@ -91,7 +91,7 @@ def test_one_site_or_unknown_sites_are_reported_as_reasons() -> None:
 
 
 def test_site_metrics_are_a_default_for_natural_sites_only(tmp_path: Path) -> None:
-    rows = np.column_stack([RANDOM.normal(size=(90, 3)), np.arange(90) % 3])
+    rows = np.column_stack([RANDOM.normal(size=(60, 3)), np.arange(60) % 3])
     path = tmp_path / "rows.csv"
     np.savetxt(path, rows, delimiter=",", header="a,b,c,site", comments="")
     scenario = tiny() | {"data": {"path": str(path)}, "compare": ["central"], "metrics": "default"}

@@ -248,12 +248,17 @@ def test_every_mechanism_is_measured() -> None:
     assert set(INSTANCES) == set(MECHANISMS)
 
 
+FEWER_SHAPES = ("pair gradient", "several steps")
+"""Releases that take seconds for all shapes."""
+
+
 @pytest.mark.parametrize("name", RELEASES)
 def test_declared_sensitivity_bounds_every_record(name: str) -> None:
     """Every table is compared with one without a record, and one with a replaced record."""
     release, farthest = RELEASES[name], 0.0
     quick = release.unit == "record"
-    for rows, features in SHAPES if quick else ((3, FEATURES), (33, FEATURES)):
+    shapes = SHAPES if name not in FEWER_SHAPES else SHAPES[::2]
+    for rows, features in shapes if quick else ((3, FEATURES), (33, FEATURES)):
         request = release.asked(features)
         declared = request.sensitivity(rows)
         others = dict(tables(rows, features, seed=1))
@@ -320,8 +325,20 @@ def released(federation: Federation, release: Release, request: Request[Any], pe
     return reported
 
 
-@pytest.mark.parametrize("per", ["client", "sum"])
-@pytest.mark.parametrize("name", RELEASES)
+SUMMED = ("mean embedding", "step", "change", "first moments")
+"""Releases whose sums cover every way to weigh clients."""
+LIKE_OTHERS = ("several steps", "cell sums of wide rows", "first moments of wide rows")
+"""Releases with the request type of another one."""
+
+
+@pytest.mark.parametrize(
+    ("name", "per"),
+    [
+        pytest.param(name, per, marks=() if fast else pytest.mark.slow)
+        for name in RELEASES
+        for per, fast in (("client", name not in LIKE_OTHERS), ("sum", name in SUMMED))
+    ],
+)
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_noise_has_the_charged_strength_and_is_independent(kind: str, name: str, per: str) -> None:
     release = RELEASES[name]

@@ -281,8 +281,20 @@ METHODS_THAT_READ: dict[str, dict[str, Any]] = {
 }
 
 
+def is_fast(reading: dict[str, Any]) -> bool:
+    """Return whether a reading is always tried: of harmonizing, each kind and each kept column once."""
+    ways = reading.get("harmonize")
+    return ways is None or (ways["kind"], *ways["keep"]) in {("center",), ("scale", "a"), ("combat", "label")}
+
+
 @pytest.mark.parametrize("method", METHODS_THAT_READ)
-@pytest.mark.parametrize("reading", list(readings()), ids=str)
+@pytest.mark.parametrize(
+    "reading",
+    [
+        pytest.param(reading, marks=() if is_fast(reading) else pytest.mark.slow, id=str(reading))
+        for reading in readings()
+    ],
+)
 def test_reading_data_reveals_only_charged_releases(
     tmp_path: Path, method: str, reading: dict[str, Any]
 ) -> None:

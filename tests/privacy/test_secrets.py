@@ -391,8 +391,9 @@ def test_checkpoint_and_run_folder_do_not_contain_the_secret(
 
 
 @pytest.mark.ray
+@pytest.mark.parametrize("crashes", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="memory of processes cannot be read here")
-def test_processes_hold_only_secrets_of_their_clients(cluster: None) -> None:
+def test_processes_hold_only_secrets_of_their_clients(cluster: None, crashes: int) -> None:
     """A host has its clients' secrets and the shared one; the coordinator has no secret and no row hash."""
     from raydr.actors.backend import RayBackend
 
@@ -412,7 +413,7 @@ def test_processes_hold_only_secrets_of_their_clients(cluster: None) -> None:
         faults=FaultPlan(
             stragglers=1.0,
             delay_s=2.0,  # clients still run in round 3 while their memory is searched
-            crashes=(Crash(client=1, round=1, moment="during"),),
+            crashes=(Crash(client=1, round=1, moment="during"),) * crashes,
         ),
     )
     secrets = derived_from(root, 2)[:4]

@@ -41,8 +41,11 @@ from raydr.scenarios.schema.reading import read
 SHORT: Mapping[str, dict[str, Any]] = {
     "fed-tsne": {"landmarks": 12, "rounds": 2, "early_iterations": 5, "iterations": 5},
     "fed-umap": {"landmarks": 12, "rounds": 2, "epochs": 5},
-    "fed-spectral": {"landmarks": 12, "rounds": 2, "clusters": 3},
-    "sense": {"anchors": 8},
+    "fed-spectral": {
+        "landmarks": 12, "rounds": 2, "clusters": 3,
+        "embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5},
+    },
+    "sense": {"anchors": 8, "embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5}},
     "dsne": {"early_iterations": 5, "iterations": 5},
     "fed-pca": {},
     "fedne": {"rounds": 2},
@@ -50,9 +53,9 @@ SHORT: Mapping[str, dict[str, Any]] = {
     "fedprox-ne": {"rounds": 2},
     "local-ne": {"rounds": 2},
     "global-ne": {"rounds": 2},
-    "landmark-ne": {},
-    "private-map": {"epsilon": 8, "bounds": [0, 8]},
-}
+    "landmark-ne": {"rounds": 5},
+    "private-map": {"epsilon": 8, "bounds": [0, 8], "early_iterations": 5, "iterations": 5},
+}  # fmt: skip
 SECRET = {"secure_aggregation": True}
 ON_DATA = {"noise": {"on": "data", "level": 0.1}}
 ON_UPDATE = {"on": "update", "multiplier": 1.0, "clip": 1.0}

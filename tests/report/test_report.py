@@ -416,7 +416,13 @@ class TestBrokenFolders:
         with pytest.raises(OutputError, match="cannot be written"):
             write_comparison([folder], tmp_path / "file" / "comparison.html")
 
-    @pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EACCES])
+    @pytest.mark.parametrize(
+        "number",
+        [
+            errno.ENOSPC,
+            *(pytest.param(other, marks=pytest.mark.slow) for other in (errno.EROFS, errno.EACCES)),
+        ],
+    )
     def test_full_file_system_is_named_and_no_file_left(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
     ) -> None:
@@ -574,17 +580,31 @@ class TestPicture:
     @pytest.mark.parametrize(
         "labels",
         [
-            ["$25k_to_$50k", "$x_$", "$$", r"$\frac{1}{$"],
-            ["_hidden", "__init__", "_"],
-            ["", " ", "\t"],
-            ["two\nlines", "two\r\nlines", "\x1b[2J", "\u2028"],
-            ["long " * 2000, "longer " * 2000],
-            ["🙂", "名前", "\u062b\u0645\u0646", "\u202egnol", "e\u0301"],
-            ["7" * 5000, "8" * 5000, "site " + "9" * 5000],
+            [
+                "$25k_to_$50k",
+                r"$\frac{1}{$",
+                "_hidden",
+                "_",
+                "",
+                "\t",
+                "two\r\nlines",
+                "\x1b[2J",
+                "\u202egnol",
+            ],
+            pytest.param(["$25k_to_$50k", "$x_$", "$$", r"$\frac{1}{$"], marks=pytest.mark.slow),
+            pytest.param(["_hidden", "__init__", "_"], marks=pytest.mark.slow),
+            pytest.param(["", " ", "\t"], marks=pytest.mark.slow),
+            pytest.param(["two\nlines", "two\r\nlines", "\x1b[2J", "\u2028"], marks=pytest.mark.slow),
+            pytest.param(["long " * 2000, "longer " * 2000], marks=pytest.mark.slow),
+            pytest.param(
+                ["🙂", "名前", "\u062b\u0645\u0646", "\u202egnol", "e\u0301"], marks=pytest.mark.slow
+            ),
+            pytest.param(["7" * 5000, "8" * 5000, "site " + "9" * 5000], marks=pytest.mark.slow),
             [*(str(10.0**power) for power in range(-300, 300, 20)), "1e308", "-1e308"],
             [f"$_{number}$" for number in range(50)],
         ],
         ids=[
+            "mixed",
             "dollars",
             "underscores",
             "blanks",

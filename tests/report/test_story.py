@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from browsers import CHROMIUM, FLAGS
+from browsers import CHROMIUM, FLAGS, content_after
 from places import ROOT
 from run_pages import ROWS, message, read_page, write_run
 from tiny import tiny_run, tiny_run_with_report
@@ -310,8 +310,7 @@ def test_page_prints_on_two_sheets(tmp_path: Path, audited: Path, case: str) -> 
     assert pages(report) == 2
 
 
-@needs_browser
-def test_printed_page_has_a_picture_and_no_folded_parts(audited: Path) -> None:
+def test_printed_page_has_a_picture_and_no_folded_parts(browser: Any, audited: Path) -> None:
     """The test shows the print styles on the screen."""
     asked = "body:has(.on-paper) :is(.maps, details)"
     page = audited / "asked.html"
@@ -325,12 +324,11 @@ def test_printed_page_has_a_picture_and_no_folded_parts(audited: Path) -> None:
     });</script></body>"""
     page.write_text(raw.replace("</body>", script), encoding="utf-8")
     assert asked in raw
-    assert 'data-shown="0 0 2 0 0"' in chromium(page, "--dump-dom")
+    assert 'data-shown="0 0 2 0 0"' in content_after(browser, page.as_uri(), "[data-shown]")
 
 
-@needs_browser
 @pytest.mark.parametrize("allowed", [True, False])
-def test_scenario_is_copied_with_and_without_permission(audited: Path, allowed: bool) -> None:
+def test_scenario_is_copied_with_and_without_permission(browser: Any, audited: Path, allowed: bool) -> None:
     page = audited / f"copied-{allowed}.html"
     stub = f"""<script>
       const write = async (text) => {{
@@ -345,7 +343,7 @@ def test_scenario_is_copied_with_and_without_permission(audited: Path, allowed: 
     </script></body>"""
     raw = (audited / "report.html").read_text(encoding="utf-8")
     page.write_text(raw.replace("</body>", stub), encoding="utf-8")
-    found = chromium(page, "--dump-dom")
+    found = content_after(browser, page.as_uri(), "[data-said]")
     assert 'data-said="Copied"' in found
     copied = re.search(r'data-copied="([^"]*)"', found)
     assert copied is not None
@@ -353,29 +351,22 @@ def test_scenario_is_copied_with_and_without_permission(audited: Path, allowed: 
     assert yaml.safe_load(html.unescape(copied.group(1))) == kept
 
 
-@needs_browser
 @pytest.mark.parametrize(("width", "folded"), [(390, True), (1280, False)])
-def test_phone_page_is_folded_and_fits_the_width(audited: Path, width: int, folded: bool) -> None:
-    frame = audited / f"frame-{width}.html"
-    frame.write_text(
-        f"""<iframe src="report.html" width="{width}" height="844" style="border:0"></iframe><script>
-        addEventListener("load", () => setTimeout(() => {{
-          const page = document.querySelector("iframe").contentDocument, root = page.documentElement;
-          const top = page.getElementById("faithful").getBoundingClientRect().top;
-          Object.assign(document.body.dataset, {{
-            open: page.querySelectorAll("details[open]").length,
-            overflow: root.scrollWidth - {width},
-            height: Math.round(page.querySelector("footer").getBoundingClientRect().bottom - top),
-          }});
-        }}, 500));</script>""",
-        encoding="utf-8",
-    )
-    found: dict[str, Any] = {
-        name: int(value)
-        for name, value in re.findall(
-            r'data-(open|overflow|height)="(-?\d+)"', chromium(frame, "--dump-dom", "--window-size=1400,900")
-        )
-    }
+def test_phone_page_is_folded_and_fits_the_width(
+    browser: Any, audited: Path, width: int, folded: bool
+) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 844}, offline=True)
+    page = context.new_page()
+    page.goto((audited / "report.html").as_uri())
+    found = page.evaluate("""() => {
+      const top = document.getElementById("faithful").getBoundingClientRect().top;
+      return {
+        open: document.querySelectorAll("details[open]").length,
+        overflow: document.documentElement.scrollWidth - innerWidth,
+        height: Math.round(document.querySelector("footer").getBoundingClientRect().bottom - top),
+      };
+    }""")
+    context.close()
     assert (found["open"] == 0) is folded
     assert found["overflow"] <= 0
     assert found["height"] < 3600 or not folded

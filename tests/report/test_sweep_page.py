@@ -9,7 +9,6 @@ import json
 import math
 import random
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean, stdev
@@ -20,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from browsers import CHROMIUM, FLAGS
+from browsers import content_after
 from damages import damages, outcome
 from run_pages import ROWS, SCRIPT, external_loads, read_page, write_run
 from sweep_folders import OBJECTIVES, Tried, best_of, made_up, write_sweep
@@ -511,21 +510,11 @@ class TestCourses:
         )
 
 
-def opened(page: Path, profile: Path, fragment: str = "") -> str:
+def opened(browser: Any, page: Path, fragment: str = "") -> str:
     """Return a page's HTML after its scripts ran in a browser."""
-    assert CHROMIUM is not None
-    flags = [
-        "--headless", *FLAGS, "--window-size=1300,900",
-        f"--user-data-dir={profile}", "--virtual-time-budget=5000", "--enable-logging=stderr", "--dump-dom",
-    ]  # fmt: skip
-    done = subprocess.run(
-        [CHROMIUM, *flags, page.as_uri() + fragment], capture_output=True, text=True, timeout=200, check=True
-    )
-    assert "CONSOLE" not in done.stderr, done.stderr[-3000:]  # errors, or content refused by the policy
-    return done.stdout
+    return content_after(browser, page.as_uri() + fragment, "[data-ready=true]")
 
 
-@pytest.mark.usefixtures("chromium")
 class TestInABrowser:
     @pytest.mark.parametrize(
         "objectives",
@@ -535,11 +524,13 @@ class TestInABrowser:
         ],
         ids="-".join,
     )
-    def test_front_has_only_undominated_points(self, tmp_path: Path, objectives: dict[str, str]) -> None:
+    def test_front_has_only_undominated_points(
+        self, browser: Any, tmp_path: Path, objectives: dict[str, str]
+    ) -> None:
         """The first objective is on the vertical axis, the second on the horizontal one."""
         trials = made_up(60, 2)
         folder = write_sweep(tmp_path / "sweep", trials, objectives=objectives)
-        content = opened(write_sweep_report(folder), tmp_path / "profile")
+        content = opened(browser, write_sweep_report(folder))
         assert 'data-ready="true"' in content
         points = read_sweep(folder).points
         costs = [
@@ -554,22 +545,20 @@ class TestInABrowser:
         assert front == " ".join(str(points[place].point) for place in best_of(costs))
         assert len(front.split()) > 1
 
-    def test_point_in_the_address_is_marked_everywhere(self, tmp_path: Path) -> None:
+    def test_point_in_the_address_is_marked_everywhere(self, browser: Any, tmp_path: Path) -> None:
         folder = TestMaps().write(tmp_path / "sweep")
-        content = opened(write_sweep_report(folder), tmp_path / "profile", "#point=1")
+        content = opened(browser, write_sweep_report(folder), "#point=1")
         assert re.search(r'<aside id="chosen" aria-label', content)  # not hidden
         assert content.count('class="chosen"') == 2  # its row and its map
         assert html.unescape(re.findall(r'id="chosen-settings">([^<]*)', content)[0]) == "seed 1"
 
-    def test_point_details_match_the_table(self, tmp_path: Path) -> None:
+    def test_point_details_match_the_table(self, browser: Any, tmp_path: Path) -> None:
         trials = [
             Tried(point, repeat, {"seed": point}, {"federated.npa_10": 0.5, "seconds": seconds + repeat})
             for point, seconds in enumerate((185.0, 7500.0))
             for repeat in range(2)
         ]
-        content = opened(
-            write_sweep_report(write_sweep(tmp_path / "sweep", trials)), tmp_path / "profile", "#point=0"
-        )
+        content = opened(browser, write_sweep_report(write_sweep(tmp_path / "sweep", trials)), "#point=0")
         message = html.unescape(re.findall(r'id="chosen-measures"[^>]*>([^<]*)', content)[0]).split(" · ")
         spelt = f"{wording.duration(185.5)} ± {wording.duration(2**-0.5)}"
         assert message[1] == f"Time {spelt}"
@@ -577,6 +566,6 @@ class TestInABrowser:
 
     @pytest.mark.parametrize("case", ODD)
     @pytest.mark.slow
-    def test_unusual_sweeps_are_drawn(self, tmp_path: Path, case: str) -> None:
+    def test_unusual_sweeps_are_drawn(self, browser: Any, tmp_path: Path, case: str) -> None:
         folder = write_sweep(tmp_path / "sweep", ODD[case])
-        assert 'data-ready="true"' in opened(write_sweep_report(folder), tmp_path / "profile")
+        assert 'data-ready="true"' in opened(browser, write_sweep_report(folder))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from inline_federations import federate
 from sklearn.metrics import pairwise_distances
@@ -32,6 +32,7 @@ def scaled(parts: list[Float64Array], scale: str, words: list[tuple[int, int]]) 
     return np.asarray(found, np.float64)
 
 
+@settings(max_examples=25)
 @given(st.integers(2, 12), st.integers(0, 99))
 def test_a_column_of_words_has_variance_1_whatever_their_number(count: int, seed: int) -> None:
     random = np.random.default_rng(seed)

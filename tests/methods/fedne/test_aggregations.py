@@ -13,6 +13,7 @@ from raydr.arrays import FloatArray
 from raydr.errors import ScenarioError
 from raydr.federation import Federation
 from raydr.methods import METHODS
+from raydr.methods.fedne import field
 from raydr.methods.fedne.surrogates import REACHES, DensityRequest
 
 CLIENTS = 7
@@ -107,9 +108,12 @@ def test_every_method_that_aggregates_is_covered() -> None:
     assert tried == {name for name in METHODS if {"aggregation", "learning"} & fields[name].keys()}
 
 
-@pytest.mark.parametrize("sent", [pytest.param(-1.0, marks=pytest.mark.slow), 0.0])
+@pytest.mark.parametrize(
+    ("sent", "most"),
+    [(0.0, 128), *(pytest.param(sent, field.MOST_NODES, marks=pytest.mark.slow) for sent in (-1.0, 0.0))],
+)
 def test_client_voting_for_no_grid_size_cannot_exhaust_memory(
-    sent: float, monkeypatch: pytest.MonkeyPatch
+    sent: float, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of seven clients votes for no size under the plain mean: the grid becomes coarse, not large."""
     from raydr.methods.fedne import surrogates
@@ -125,10 +129,11 @@ def test_client_voting_for_no_grid_size_cannot_exhaust_memory(
         return reply
 
     monkeypatch.setattr(DensityRequest, "client_part", staticmethod(deny))
+    monkeypatch.setattr(field, "MOST_NODES", most)
     scenario = tiny_scenario(method=METHODS_THAT_AGGREGATE["fedne, field"], clients__count=CLIENTS)
     outcome = METHODS["fedne"].serve(federate(parts()), scenario.method)
     assert np.isfinite(outcome.embedding).all()
-    assert max(seen) == 1024
+    assert max(seen) == most
 
 
 @pytest.mark.parametrize(

@@ -415,8 +415,9 @@ class TestCanaries:
     def test_canary_audit_is_near_but_below_the_claim(self, name: str, least: float) -> None:
         assert least * CLAIM < audit(name, GaussianNoise).epsilon <= CLAIM
 
+    @pytest.mark.slow
     def test_canary_audit_detects_half_the_noise(self) -> None:
-        """For clients; tests/attacks/test_run_canaries.py has pairs and all releases of a run."""
+        """For clients; tests/attacks/test_run_canaries.py has all releases of a run, in every run of the tests."""
         assert audit("clients", HalfTheNoise).epsilon > CLAIM
 
     def test_canary_audit_detects_a_wrong_sensitivity(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -439,6 +440,8 @@ RUNS: list[tuple[dict[str, Any], dict[str, Any], dict[str, int]]] = [
         {"MeanAndLength": 1, "PairGradient": 3},
     ),
     ({"kind": "fedne"}, {"unit": "client", "per": "sum"}, {"SecondMoments": 1, "Density": 3, "Change": 3}),
+]
+MORE_RUNS: list[tuple[dict[str, Any], dict[str, Any], dict[str, int]]] = [
     ({"kind": "fedne", "surrogate": "none"}, {"unit": "client"}, {"SecondMoments": 1, "Change": 3}),
     ({"kind": "fedprox-ne"}, {"unit": "client"}, {"MeanAndLength": 1, "Change": 3}),
 ]
@@ -446,7 +449,9 @@ RUNS: list[tuple[dict[str, Any], dict[str, Any], dict[str, int]]] = [
 
 class TestRuns:
     @pytest.mark.parametrize(
-        ("method", "noise", "kinds"), RUNS, ids=lambda value: "-".join(map(str, value.values()))
+        ("method", "noise", "kinds"),
+        [*RUNS, *(pytest.param(*more, marks=pytest.mark.slow) for more in MORE_RUNS)],
+        ids=lambda value: "-".join(map(str, value.values())),
     )
     def test_all_releases_except_positions_add_up_to_the_claim(
         self, method: dict[str, Any], noise: dict[str, Any], kinds: dict[str, int], tmp_path: Path

@@ -145,7 +145,7 @@ def test_network_learns_the_mean_repulsion() -> None:
     queries = query_grid(positions, 0.3, 3.0)
     values = targets(queries, positions, 200, random)
     untrained = initial_surrogate(random)
-    learnt = fit_surrogate(untrained, queries, values, epochs=150, learning_rate=1e-2, random=random)
+    learnt = fit_surrogate(untrained, queries, values, epochs=80, learning_rate=1e-2, random=random)
     at = some_points(300, seed=1).astype(np.float32)
     exact = targets(at, positions, 500, random)
 
@@ -159,6 +159,6 @@ def test_network_learns_the_mean_repulsion() -> None:
 
 def test_queries_cover_the_map_and_its_margin() -> None:
     positions = np.array([[0.0, 0.0], [1.0, 2.0]], np.float32)
-    queries = query_grid(positions, 0.5, 3.0)
+    queries = query_grid(positions, 0.3, 3.0)
     assert queries.min(axis=0).tolist() == [-3.0, -3.0]
     assert (queries.max(axis=0) >= [4.0, 5.0]).all()

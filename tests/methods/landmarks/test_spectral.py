@@ -517,7 +517,7 @@ def test_run_folder_has_clusters_in_table_order(tmp_path: Path) -> None:
 
 
 def test_clustering_metrics_are_a_default_only_with_clusters(tmp_path: Path) -> None:
-    by_default = read_run(tiny_run(tmp_path / "default", metrics="default")).measures
+    by_default = read_run(tiny_run(tmp_path / "default", metrics="default", data__rows=60)).measures
     assert not [name for name in [*by_default.federated, *by_default.not_computed] if "clustering" in name]
     asked = read_run(tiny_run(tmp_path / "asked", metrics=["clustering_nmi"])).measures
     assert asked.not_computed == {"clustering_nmi": "the method makes no clusters of its own"}

@@ -53,7 +53,12 @@ ANCHORED = tuple(name for name, metric in METRICS.items() if "lift" in metric.ne
 They are not in `metrics: default`."""
 
 
-INVARIANT = tuple(METRICS.keys() - set(ANCHORED))
+INVARIANT = tuple(
+    name
+    for name in METRICS
+    if name not in ANCHORED and not name.endswith(("steadiness_all", "cohesiveness_all"))
+)
+"""Metrics under test. Those of groups of all rows are the ones of a sample with another sample."""
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +81,9 @@ def judged() -> tuple[Evidence, dict[str, float]]:
     return evidence, evaluate(INVARIANT, evidence).values
 
 
-@pytest.mark.parametrize("name", VARIED)
+@pytest.mark.parametrize(
+    "name", [pytest.param("offset 1e9", marks=pytest.mark.slow), "small unit", "one column"]
+)
 def test_metrics_are_invariant(name: str, judged: tuple[Evidence, dict[str, float]]) -> None:
     rows, scale = VARIED[name]
     evidence, before = judged

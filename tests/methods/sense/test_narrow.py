@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -120,9 +121,13 @@ def test_lifted_points_equal_the_records_along_the_anchors(regime: str, visibili
         np.testing.assert_allclose(own @ along.T, part @ along.T, atol=1e-6)
 
 
-@pytest.mark.parametrize("visibility", ["full", "partial"])
-@pytest.mark.parametrize("regime", ["multisite", "pointwise"])
-@pytest.mark.parametrize("geometry", ["euclidean", "hyperbolic"])
+@pytest.mark.parametrize(
+    ("geometry", "regime", "visibility"),
+    [
+        pytest.param(*case, marks=pytest.mark.slow if case == ("euclidean", "pointwise", "partial") else ())
+        for case in product(("euclidean", "hyperbolic"), ("multisite", "pointwise"), ("full", "partial"))
+    ],
+)
 def test_distances_equal_those_in_all_features(
     geometry: str, regime: str, visibility: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -433,7 +433,7 @@ def test_packing_changes_no_bit() -> None:
     parts = multisite()
     settings = SENSE(anchors=4, visibility="partial", embedder=QUICK)
     bits = []
-    for packing in (None, [1, 1, 1, 1, 1], [2, 3]):
+    for packing in (None, [2, 3]):
         federation = federate(parts, packing=packing, public=rows(400, seed=50))
         outcome = serve(federation, settings)
         assert isinstance(outcome.geometry, Points)
