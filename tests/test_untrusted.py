@@ -73,7 +73,7 @@ def new_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("count", [8, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [4, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", FILES)
 def test_a_damaged_file_is_shown_or_refused(
     run: Path,

@@ -96,7 +96,7 @@ class ColumnSettings(Settings):
     @model_serializer(mode="wrap")
     def _without_empty(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         content: dict[str, Any] = written(self)
-        return {key: value for key, value in content.items() if value not in (None, "", (), [])}
+        return {key: value for key, value in content.items() if value not in (None, (), [])}
 
     @property
     def finds_words(self) -> bool:

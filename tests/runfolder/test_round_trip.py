@@ -48,6 +48,9 @@ COMPANIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("data.source", {"data.path": "/a.csv"}),
     ("data.path", {"data.source": None}),
     ("data.graph", {"data.source": None}),
+    ("data.codebook", {"data.source": None, "data.path": "/a.csv"}),
+    ("data.codebook", {"data.source": None, "data.path": "/a.csv", "data.codebook.kind": "number"}),
+    ("data.codebook", {"data.source": None, "data.path": "/a.csv", "data.codebook.kind": "circular"}),
     ("data.dimensions", {"data.source": None, "data.graph": "/tree.csv"}),
     ("data.harmonize", {"clients.partition": {"kind": "by-column", "column": "site"}, "clients.count": None}),
     ("data.words", {"data.categories": "one-hot"}),
@@ -243,8 +246,9 @@ def put(content: dict[str, Any], path: str, value: Any) -> None:
     *parents, last = path.split(".")
     inner = content
     for parent in parents:
-        inner[parent] = dict(inner.get(parent) or {})
-        inner = inner[parent]
+        below = inner.get(parent) or {}
+        inner[parent] = [dict(below[0])] if isinstance(below, list) else dict(below)
+        inner = inner[parent][0] if isinstance(below, list) else inner[parent]
     inner[last] = value
 
 
@@ -393,7 +397,7 @@ def test_every_path_key_is_marked_as_a_path() -> None:
     marked = {name for name, is_path in strings(Scenario) if is_path}
     assert marked == {"path", "graph", "anchor_path", "reference_path", "secret"}
     plain = {name for name, is_path in strings(Scenario) if not is_path}
-    assert plain == {"name", "source", "matrix", "label", "id", "column", "value", "node"}
+    assert plain == {"name", "source", "matrix", "label", "id", "column", "value", "node", "unit"}
 
 
 def test_relative_paths_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from places import DOCS
 from sklearn.datasets import load_iris
-from tiny import Wards, tiny, tiny_file, tiny_run_with_report, tiny_scenario
+from tiny import Wards, tiny, tiny_file, tiny_run, tiny_run_with_report, tiny_scenario
 
 import raydr
 from raydr.errors import OutputError, ScenarioError
@@ -105,7 +105,7 @@ def test_mixed_clients_give_the_map_of_clients_in_blocks(tmp_path: Path, what: s
     found = []
     for name, wards in (("mixed", mixed), ("blocks", mixed.in_blocks)):
         settings = wards.written(tmp_path / f"{name}.csv")
-        folder = tiny_run_with_report(tmp_path / name, **settings, **MIXED[what])
+        folder = tiny_run(tmp_path / name, **settings, **MIXED[what])
         table = pq.read_table(folder / "embedding.parquet")
         assert table["row"].to_pylist() == wards.ids.tolist()
         assert table["client"].to_pylist() == wards.wards.tolist()
@@ -194,21 +194,21 @@ def test_mean_row_faithfulness_equals_the_metric(whole: Path) -> None:
 
 
 def test_run_without_neighbour_metrics_has_no_faithfulness(tmp_path: Path) -> None:
-    run = tiny_run_with_report(tmp_path / "run", metrics=["trustworthiness"])
+    run = tiny_run(tmp_path / "run", metrics=["trustworthiness"])
     assert pq.read_table(run / "embedding.parquet").column_names == ["row", "client", "x", "y", "label"]
     assert read_run(run).faithfulness is None
 
 
 def test_shown_columns_are_stored_and_change_no_bit(whole: Path, tmp_path: Path) -> None:
     names = ["petal width (cm)", "sepal length (cm)"]
-    run = tiny_run_with_report(tmp_path / "run", compare=["central"], show=names, data__scale="standard")
+    run = tiny_run(tmp_path / "run", compare=["central"], show=names, data__scale="standard")
     table = load_iris(as_frame=True).frame
     shown = pq.read_table(run / "shown.parquet")
     assert shown.column_names == ["row", *(f"column.{name}" for name in names)]
     for name in names:
         np.testing.assert_allclose(shown[f"column.{name}"].to_numpy(), table[name].to_numpy())
         np.testing.assert_allclose(read_run(run).shown[name], table[name].to_numpy())
-    plain = tiny_run_with_report(tmp_path / "plain", compare=["central"], data__scale="standard")
+    plain = tiny_run(tmp_path / "plain", compare=["central"], data__scale="standard")
     assert embedding(plain) == embedding(run)
     assert not (plain / "shown.parquet").exists()
 
@@ -252,7 +252,7 @@ def test_python_and_command_line_give_equal_runs(whole: Path, tmp_path: Path) ->
 
 
 def test_another_seed_changes_the_run(whole: Path, tmp_path: Path) -> None:
-    other = tiny_run_with_report(tmp_path / "other", seed=1)
+    other = tiny_run(tmp_path / "other", seed=1)
     assert embedding(other) != embedding(whole)
     clients = [pq.read_table(folder / "embedding.parquet")["client"] for folder in (other, whole)]
     assert clients[0] != clients[1]
@@ -294,7 +294,9 @@ def test_failed_run_leaves_no_folder(tmp_path: Path, stage: str, error: type[Bas
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("stage", ["landmarks", "neighbours", "run folder"])
+@pytest.mark.parametrize(
+    "stage", ["landmarks", pytest.param("neighbours", marks=pytest.mark.slow), "run folder"]
+)
 def test_resumed_run_equals_the_uninterrupted_run(whole: Path, tmp_path: Path, stage: str) -> None:
     def listen(event: Event) -> None:
         if event == StageEnded(stage, getattr(event, "seconds", 0.0)):
@@ -348,8 +350,9 @@ def test_picture_is_drawn_after_the_folder_is_complete(tmp_path: Path) -> None:
     assert seen == [FILES - {"report.html", "embedding.png"}]
 
 
-@pytest.mark.parametrize("checkpoint_every", [0, 1])
-@pytest.mark.parametrize(("failing", "other"), [("picture", "report.html"), ("report", "embedding.png")])
+@pytest.mark.parametrize(
+    ("failing", "other", "checkpoint_every"), [("picture", "report.html", 0), ("report", "embedding.png", 1)]
+)
 def test_failed_picture_keeps_the_run(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -530,7 +533,7 @@ def test_interrupted_run_does_not_block_its_name(tmp_path: Path) -> None:
 # --- refused before any work ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("federation", ["inline", "ray"])
+@pytest.mark.parametrize("federation", ["inline", pytest.param("ray", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fast import fast_only
 from tiny import tiny_run_with_report, tiny_scenario
 
 import raydr
@@ -39,7 +40,7 @@ def run_of(folder: Path, kind: str, **sections: Any) -> Path:
     return tiny_run_with_report(folder, data=data, method=METHODS[kind], clients__count=3, **sections)
 
 
-@pytest.fixture(scope="module", params=METHODS)
+@pytest.fixture(scope="module", params=fast_only(lambda kind: kind == "fed-tsne", METHODS))
 def keyed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return an audited, keyed run of a method."""
     folder = tmp_path_factory.mktemp("keyed") / request.param

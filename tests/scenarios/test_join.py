@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from fast import fast_only
 from placed import CASES, folder_of, irises
 from places import DOCS
 from tiny import tiny_run
@@ -67,7 +68,21 @@ def run(tmp_path: Path, root: Path) -> Path:
     return Path(shutil.copytree(folder_of("fed-tsne", root), tmp_path / "run"))
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case != "fed-tsne, noisy"])
+FAST = (
+    "fed-tsne",
+    "fed-tsne, keyed",
+    "sense",
+    "sense, pointwise",
+    "sense, noisy distances",
+    "fedne",
+    "fed-pca",
+)
+"""A case of each family and of each kind of message of a joining site."""
+
+
+@pytest.mark.parametrize(
+    "case", fast_only(lambda case: case in FAST, [case for case in CASES if case != "fed-tsne, noisy"])
+)
 @pytest.mark.usefixtures("no_report")
 def test_joining_site_does_not_move_the_map(case: str, root: Path, tmp_path: Path) -> None:
     """The site sends what the method's clients send, and its rows are placed like new rows."""

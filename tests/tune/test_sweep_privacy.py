@@ -21,13 +21,14 @@ from raydr.tune.reading import read_sweep
 from raydr.tune.sweeping import resume, sweep
 
 DELTA = 1e-5
+SHORT = {"early_iterations": 2, "iterations": 2, "placing_iterations": 2}
 
 
 def private(**more: Any) -> Any:
     """Return a sweep of two private runs, at epsilon 1 and 2."""
     base = tiny() | {
         "data": {"source": "iris", "scale": "none"},
-        "method": {"kind": "private-map", "epsilon": 1.0, "clip": 10.0, "per": "client", "iterations": 5},
+        "method": {"kind": "private-map", "epsilon": 1.0, "clip": 10.0, "per": "client", **SHORT},
         "privacy": {"strict": True},
     }
     content = {
