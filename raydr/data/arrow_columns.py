@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -26,16 +27,21 @@ from raydr.data.categories import (
     Kind,
     Survey,
     agree,
-    are_compact_dates,
     are_few,
     common_words,
     indicators,
+    kind_of_codes,
+    kind_of_numbers,
     kind_of_texts,
     kind_of_words,
-    named_as_numbering,
-    numbers_rows,
 )
 from raydr.data.coding import Coding, recognised
+from raydr.data.column_names import (
+    named_as_categories,
+    named_as_identity,
+    named_as_numbering,
+    named_as_time,
+)
 from raydr.data.columns import (
     EXCLUDED,
     LEFT_OUT,
@@ -52,10 +58,12 @@ from raydr.data.columns import (
     require,
 )
 from raydr.data.layout import Layout
-from raydr.data.scales import is_circular, period_named
-from raydr.data.written_numbers import mark_of, writing_of
+from raydr.data.scales import period_named
+from raydr.data.written_numbers import are_padded, mark_of, writing_of
 from raydr.errors import DataError, did_you_mean
 from raydr.memory import lacking_memory
+
+_NUMBERED = re.compile(r"[^\W\d]{1,8}[ _-]?\d{1,2}|\d{1,2}[.):] .*|[IVX]{1,4}")
 
 
 def columns_of(loaded: Loaded, choice: Choice) -> Columns:
@@ -120,6 +128,7 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
     del table
     if choice.alike is None:
         doubts += _numbers_among_words(words)
+        doubts += _doubtful_words({column: each for column, each in words.items() if column not in strict})
         doubts += [
             f"{column!r}: {reason}, so it is left out. To map it, give it the kind number in a codebook: `raydr init"
             " --codebook FILE`."
@@ -213,6 +222,7 @@ def _surveys(loaded: Loaded, table: Any, features: Sequence[str], choice: Choice
             counts = Counter() if texts is None else Counter(texts[rows].tolist())
             del counts[""]
             kind = kind_of_words(counts) if whole in WORDS else whole
+            kind = kind_of_codes(counts) if whole == "code" else kind
             if unit is not None and counts:
                 if unit and sum(counts.values()) < threshold.rows:  # few rows reveal no text of theirs
                     kind = "few"
@@ -256,26 +266,23 @@ def _kind(loaded: Loaded, feature: str, stored: Any) -> tuple[Kind, NDArray[np.s
         del counts[""]
         marks = sum(bool(mark_of(text)) for text in counts)  # few words can be classes, such as <18 and >65
         marked = 2 * marks < len(counts) and not are_few(counts)
-        writing = writing_of(counts, decimal=loaded.decimal, marked=marked)
+        codes = are_padded(counts) and not named_as_time(feature)
+        writing = None if codes else writing_of(counts, decimal=loaded.decimal, marked=marked)
         if writing is None:
             return kind_of_texts(counts), known, None
         values = np.array([writing.read(text) for text in counts])
-        found = _kind_of_numbers(feature, values[np.isfinite(values)])
-        alone = found != "numbering" or max(counts.values()) == 1
-        return found if alone else "number", known, writing.unit
-    if named_as_numbering(feature) or period_named(feature) is not None or _can_be_dates(stored):
+        values = np.repeat(values, list(counts.values()))
+        found = kind_of_numbers(feature, values[np.isfinite(values)])
+        return found, known, None if found == "code" else writing.unit
+    named = named_as_identity(feature) or named_as_numbering(feature) or named_as_categories(feature)
+    if named or period_named(feature) is not None or _can_be_dates(stored):
         values, missing = cells_of(loaded.name, feature, stored)
-        return _kind_of_numbers(feature, values[~missing]), None, None
+        found = kind_of_numbers(feature, values[~missing])
+        if found == "code":
+            texts, missing = texts_of(loaded.name, feature, stored, loaded.nulls)
+            return found, np.where(missing, "", texts), None
+        return found, None, None
     return "number", None, None
-
-
-def _kind_of_numbers(feature: str, values: NDArray[Any]) -> Kind:
-    """Return what a column of numbers (rows,) holds, by its name and them."""
-    if named_as_numbering(feature) and numbers_rows(values):
-        return "numbering"
-    if is_circular(feature, values):
-        return "circular"
-    return "compact date" if are_compact_dates(values) else "number"
 
 
 def _can_be_dates(stored: Any) -> bool:
@@ -297,6 +304,28 @@ def _numbers_among_words(words: Mapping[str, Sequence[str]]) -> list[str]:
     return [
         f"{listing(half)}: numbers and words, all read as words. If they are numbers, correct the other cells."
     ]
+
+
+def _doubtful_words(words: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return sentences on columns of words that could be numbers, or that are numbered, such as F0, F1 and F2."""
+    codes = [
+        column
+        for column, each in words.items()
+        if named_as_categories(column) and all(map(str.isdigit, each)) and not are_padded(each)
+    ]
+    numbered = [
+        column
+        for column, each in words.items()
+        if len(each) > 2 and all(_NUMBERED.fullmatch(word) for word in each)
+    ]
+    change = "in a codebook: `raydr init --codebook FILE`."
+    return [
+        f"{listing(codes)}: whole numbers, read as words, since they are named like categories. If they are quantities,"
+        f" give them the kind number {change}"
+    ] * bool(codes) + [
+        f"{listing(numbered)}: words with numbers, read without an order. If the numbers are an order, give them the"
+        f" kind ordinal {change}"
+    ] * bool(numbered)
 
 
 def _refuse_text(

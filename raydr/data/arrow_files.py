@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,11 +15,12 @@ from typing import Any
 from raydr.data.arrow_cells import Loaded
 from raydr.data.arrow_columns import columns_of, survey_of
 from raydr.data.categories import Survey
+from raydr.data.column_names import named_as_time
 from raydr.data.columns import Choice, Columns, listing
 from raydr.data.dialect import Dialect
 from raydr.data.header import TOTALS, distinct_names, looks_like_row
 from raydr.data.text_tables import read_text_table, within_memory
-from raydr.data.written_numbers import is_code
+from raydr.data.written_numbers import are_padded, is_code
 from raydr.errors import DataError
 from raydr.geometry.points import Progress, unheard
 from raydr.memory import lacking_memory, size
@@ -26,6 +28,7 @@ from raydr.parquet_files import is_text, open_parquet
 
 _LOGGER = logging.getLogger(__name__)
 
+_LEADING_ZERO = re.compile(rb"[,;\t|\n\"]0\d\d+[,;\t|\r\n\"]")
 _SEEN = 100  # rows that show whether the header is a row
 _BLOCK_CELLS = 2**23
 """Cells per block of a Parquet file."""
@@ -56,7 +59,14 @@ def _csv(path: Path, choice: Choice, progress: Progress = unheard) -> Loaded:
         _LOGGER.warning("%s is not UTF-8 text. It is read as cp1252 (Western Europe)", path.name)
 
     try:
-        table = read_text_table(path, dialect, progress, _codes(path, dialect, choice))
+        codes = _codes(path, dialect, choice)
+        table = read_text_table(path, dialect, progress, codes)
+        if (
+            choice.layout is None
+            and choice.categories != "error"
+            and (late := _late_codes(path, dialect, table))
+        ):
+            table = read_text_table(path, dialect, progress, [*codes, *late])
     except (pa.ArrowException, UnicodeError) as error:
         raise DataError(_why_not_csv(path, dialect, error)) from error
     spelt = list(map(_name, table.column_names))
@@ -120,10 +130,22 @@ def _codes(path: Path, dialect: Dialect, choice: Choice) -> list[int]:
     return named + [
         place
         for place, column in enumerate(columns)
-        if place not in named
-        and any(map(is_code, column))
-        and all(not cell.strip() or cell.strip().isdigit() for cell in column)
+        if place not in named and are_padded(column) and not named_as_time(_name(records[0][place]))
     ]
+
+
+def _late_codes(path: Path, dialect: Dialect, table: Any) -> list[int]:
+    """Return the columns of whole numbers that have a leading zero such as 00501 somewhere in the file."""
+    import pyarrow as pa
+
+    whole = {place for place, column in enumerate(table.columns) if pa.types.is_integer(column.type)}
+    found: set[int] = set()
+    for line in dialect.lines_with(path, _LEADING_ZERO) if whole else ():
+        cells = next(csv.reader([line], delimiter=dialect.separator), [])
+        found |= {place for place in whole if place < len(cells) and is_code(cells[place])}
+        if found == whole:
+            break
+    return sorted(found)
 
 
 def _true_rows(table: Any) -> tuple[int, str | None]:

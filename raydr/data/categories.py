@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from raydr.arrays import BoolArray, Float64Array
 from raydr.data.codebook import Codebook
 from raydr.data.coding import Coding
+from raydr.data.column_names import named_as_categories, named_as_identity, named_as_numbering
 from raydr.data.columns import reads_as_number, refuse_repeats, require
 from raydr.data.layout import Categories, Layout
-from raydr.data.scales import ordered, period_named
+from raydr.data.scales import is_circular, ordered, period_named
 from raydr.data.spelling import Agreement, Threshold, spell_out
-from raydr.data.written_numbers import has_unit, is_code, is_pair
+from raydr.data.written_numbers import are_padded, has_unit, is_code, is_pair
 from raydr.errors import DataError
 
 Kind: TypeAlias = Literal[
@@ -31,10 +32,14 @@ Kind: TypeAlias = Literal[
     "numbering",
     "circular",
     "compact date",
+    "code",
+    "two codes",
+    "many codes",
     "text",
     "one word",
     "identity",
     "much text",
+    "sentences",
     "pairs",
     "units",
     "mixture",
@@ -47,21 +52,29 @@ MOST_WORDS = 50
 """Maximum words of a column that becomes 0/1 columns. A column with more is an identity or free text."""
 _FEW_WORDS = 12  # different values of a column of words, even if most are digits
 _LONGEST = 100  # bytes of a word, beyond which it is free text
+_SENTENCE = re.compile(r"(\S+\s+){3,}\S*[.!?]")
+_MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
 _DATE = re.compile(
     r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(:\d{2})?|(0?[1-9]|1[0-2])/(\d{2}|\d{4})"
+    rf"|{_MONTH}[- ](\d{{1,2}},?[- ])?\d{{4}}|\d{{1,2}}[- ]{_MONTH}[- ](\d{{2}}|\d{{4}})"
+    r"|\d{4}[- ]?q[1-4]|q[1-4][- ]?\d{4}|\d{4}-?w\d{2}",
+    re.IGNORECASE,
 )
 _FEW_DATES = 3  # different days that show a column of dates
 _DAYS = np.array([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
-_NUMBERING = re.compile(r"(^|[_\W])(id|ids|uid|uuid|guid|mrn|nr|no|number|index|row|identifier)$")
-WORDS = frozenset[Kind]({"text", "one word", "identity", "much text"})
+_FEWEST_NUMBERED = 20  # rows, below which whole numbers can be distinct by chance
+WORDS = frozenset[Kind]({"text", "one word", "identity", "much text", "sentences"})
 """Kinds of a column of text, which differ from site to site."""
+_CODES = frozenset[Kind]({"code", "two codes", "many codes"})
 _TEXTS = WORDS | {"pairs", "units", "mixture"}
 
 WHY: Mapping[Kind, str] = {
-    "numbering": "whole numbers that differ in every row, and an identity by its name",
+    "numbering": "whole numbers, and an identity by its name",
+    "many codes": f"codes by its name, with more than {MOST_WORDS} different values or few rows of each",
     "date": "dates or times",
     "compact date": "dates such as 20210305",
     "identity": "text with more than one value for every two rows: an identity or free text",
+    "sentences": "sentences: free text",
     "much text": f"text of more than {MOST_WORDS} different values: an identity or free text",
     "units": "numbers with different units or in different writings: write all in the same way",
     "mixture": "partly numbers, partly other text: correct the cells, or make two columns of it",
@@ -102,7 +115,7 @@ def kind_of_texts(counts: Mapping[str, int]) -> Kind:
         return "empty"
     rows = sum(counts.values())
     numbers = sum(count for text, count in counts.items() if reads_as_number(text))
-    if any(map(is_code, counts)):
+    if any(map(is_code, counts)) or are_padded(counts):
         return kind_of_words(counts)
     if all(_DATE.fullmatch(text) for text in counts):
         return "date"
@@ -129,29 +142,54 @@ def kind_of_words(counts: Mapping[str, int]) -> Kind:
         return "much text"
     if len(counts) == 1:
         return "one word"
+    if 2 * sum(_SENTENCE.fullmatch(text) is not None for text in counts) > len(counts):
+        return "sentences"
     return "identity" if 2 * len(counts) > sum(counts.values()) else "text"
 
 
 def common_words(counts: Mapping[str, int], kind: Kind, threshold: Threshold) -> tuple[str, ...]:
     """Return the words of a text column that a site may reveal: those that enough of its rows have."""
-    if kind not in ("text", "one word"):
+    if kind not in ("text", "one word", "code", "two codes"):
         return ()
     return tuple(sorted(word for word, rows in counts.items() if rows >= threshold.rows))
 
 
-def named_as_numbering(column: str) -> bool:
-    """Whether a column's name is that of an identity.
+def kind_of_numbers(column: str, values: NDArray[Any]) -> Kind:
+    """Return what a column of numbers (rows,) holds, by its name and them.
 
-    >>> [named_as_numbering(name) for name in ("patient_id", "Row", "fluid")]
-    [True, True, False]
+    Whole numbers that the name calls an identity are one, even if they repeat. Two values, as of a yes or no, are a
+    number.
+
+    >>> kind_of_numbers("patient_id", np.array([1, 1, 2, 3])), kind_of_numbers("race", np.array([1, 2, 3, 2, 1]))
+    ('numbering', 'code')
     """
-    return _NUMBERING.search(column.casefold()) is not None
-
-
-def numbers_rows(values: NDArray[Any]) -> bool:
-    """Whether numbers identify rows: whole and distinct."""
     whole = bool(np.all(np.isfinite(values)) and np.all(values == np.floor(values)))
-    return len(values) > 1 and whole and len(np.unique(values)) == len(values)
+    different = len(np.unique(values))
+    if whole and len(values) > 1:
+        alone = different == len(values)
+        if named_as_identity(column) and (alone or different > 2):
+            return "numbering"
+        if named_as_numbering(column) and alone and (len(values) >= _FEWEST_NUMBERED or _counts(values)):
+            return "numbering"
+    if is_circular(column, values):
+        return "circular"
+    if len(values) and are_compact_dates(values):
+        return "compact date"
+    return "code" if whole and len(values) and values.min() >= 0 and named_as_categories(column) else "number"
+
+
+def kind_of_codes(counts: Mapping[str, int]) -> Kind:
+    """Return what a column of codes holds in one site's rows."""
+    if not counts:
+        return "empty"
+    if len(counts) <= 2:
+        return "two codes"
+    return "many codes" if len(counts) > MOST_WORDS or 2 * len(counts) > sum(counts.values()) else "code"
+
+
+def _counts(values: NDArray[Any]) -> bool:
+    """Whether distinct numbers are a count such as 1, 2, 3, in any order."""
+    return bool(values.max() - values.min() == len(values) - 1)
 
 
 def are_compact_dates(values: NDArray[Any]) -> bool:
@@ -229,13 +267,14 @@ def agree(
             continue
         kinds = [survey.kinds.get(column, "empty") for survey in surveys]
         kind = "number" if categories == "error" else _common(kinds, column, where)
+        if kind == "code" and categories != "one-hot":
+            kind = "number"
         if column in known:
             kind = "text"
         elif listed is not None:
-            kind = (
-                "number" if kind in ("numbering", "compact date") else "text" if kind == "one word" else kind
-            )
-        if kind == "text" and (categories == "one-hot" or column in known):
+            plain = ("numbering", "compact date", "code", "many codes")
+            kind = "number" if kind in plain else "text" if kind == "one word" else kind
+        if kind in ("text", "code") and (categories == "one-hot" or column in known):
             least = min(threshold.sites, len(surveys))
             spelt = spell_out([survey.words.get(column, ()) for survey in surveys], least)
             calls, votes = max(calls, spelt.calls), votes + spelt.votes
@@ -281,9 +320,13 @@ def _common(kinds: Iterable[Kind], column: str, where: str) -> Kind:
     kinds = list(kinds)
     votes = [kind for kind in kinds if kind not in ("empty", "few")]
     there = set(votes)
+    if there == {"two codes"}:
+        return "number"
     if len(there) <= 1:
         return next(iter(there), "few" if "few" in kinds else "empty")
-    if there <= {"number", "numbering", "circular", "compact date"}:
+    if there <= _CODES:
+        return "many codes" if "many codes" in there else "code"
+    if there <= {"number", "numbering", "circular", "compact date"} | _CODES:
         return "number"
     if "date" in there:
         return "date"
@@ -292,8 +335,9 @@ def _common(kinds: Iterable[Kind], column: str, where: str) -> Kind:
             f"{where}: the column {column!r} is text in some files and numbers in others. Write it the same way in all"
             " files, or name it in data.exclude."
         )
-    if "much text" in there:
-        return "much text"
+    for free in ("much text", "sentences"):
+        if free in there:
+            return free
     return "identity" if 2 * votes.count("identity") > len(votes) else "text"
 
 
@@ -318,6 +362,9 @@ def indicators(
     texts: NDArray[Any], missing: BoolArray, words: Sequence[str]
 ) -> tuple[Float64Array, tuple[str, ...]]:
     """Return zeros and ones (rows, words), NaN where a cell is empty, and the column's other words."""
+    floats = {f"{word}.0": word for word in words if word.isdigit()}  # codes of a file that writes 1 as 1.0
+    if floats:
+        texts = np.array([floats.get(text, text) for text in texts.tolist()], np.str_)
     columns = np.stack([texts == word for word in words], axis=1).astype(np.float64)
     columns[missing] = np.nan
     strange = sorted(set(texts[~missing].tolist()) - set(words))

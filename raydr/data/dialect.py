@@ -31,6 +31,7 @@ _OTHERS = {
 LONGEST_LINE = 2**26
 """Maximum bytes of a line. A reader takes no more text at once."""
 _SEEN, _LEAST_SEEN, _SEEN_CELLS = 500, 10, 2**18  # records used to detect the header and the decimal mark
+_MOST_FOUND = 10_000  # lines that are looked at closely
 _COMMA, _POINT = re.compile(r"[-+]?\d+,\d+"), re.compile(r"[-+]?\d+\.\d+")
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+")
 
@@ -83,8 +84,10 @@ class Dialect:
             raise DataError(f"{path} is empty. A CSV file needs a header line and at least two rows.")
         separators = sorted(SEPARATORS, key=first.count, reverse=True)
         likely = [replace(plain, separator=separator) for separator in separators]
-        headers = ((dialect, dialect._header(path)) for dialect in likely)
-        found = next((replace(each, header=header) for each, header in headers if header), likely[0])
+        found = max(
+            likely, key=lambda dialect: dialect._regularity(path)
+        )  # the first of equally regular ones
+        found = replace(found, header=found._header(path) or Header())
         decimal, certain = found._decimal(path)
         return replace(found, decimal=decimal, certain=certain)
 
@@ -124,6 +127,27 @@ class Dialect:
                     yield line, record
                 line = reader.line_num + 1
 
+    def lines_with(self, path: Path, pattern: re.Pattern[bytes]) -> Iterator[str]:
+        """Yield the first lines with a match of the pattern."""
+        found, rest = 0, b""
+        with _bytes(path, self.packed) as file:
+            while block := file.read(2**22):
+                block = rest + block
+                stop = block.rfind(b"\n") + 1
+                block, rest = block[:stop], block[stop:]
+                at = 0
+                while found < _MOST_FOUND and (match := pattern.search(block, max(at - 1, 0))):
+                    start, at = (
+                        block.rfind(b"\n", 0, match.start() + 1) + 1,
+                        block.find(b"\n", match.end() - 1) + 1,
+                    )
+                    found += 1
+                    yield block[start:at].decode(self.encoding, errors="replace").rstrip("\r\n")
+                if found == _MOST_FOUND:
+                    return
+        if pattern.search(rest + b"\n"):
+            yield rest.decode(self.encoding, errors="replace")
+
     def head(self, path: Path, rows: int = _SEEN) -> Iterator[tuple[int, list[str]]]:
         """Yield the first :meth:`records`, fewer than ``rows`` in a wide table."""
         cells = 0
@@ -139,6 +163,14 @@ class Dialect:
             return find_header(list(self.head(path)))
         except csv.Error:
             return None
+
+    def _regularity(self, path: Path) -> float:
+        """Return the share of the rows that are as wide as the names in this format, or -1 if it has no names."""
+        header = self._header(path)
+        if header is None:
+            return -1.0
+        (_, names), *rows = replace(self, header=header).head(path)
+        return sum(len(row) == len(names) for _, row in rows) / max(len(rows), 1)
 
     def _decimal(self, path: Path) -> tuple[str, bool]:
         """Return the decimal mark, and whether no other is possible.

@@ -18,12 +18,16 @@ LABELS = {
     *(
         "class",
         "classes",
+        "death",
         "diagnosis",
+        "died",
         "dx",
+        "event",
         "group",
         "label",
         "outcome",
         "species",
+        "status",
         "subtype",
         "survived",
         "target",
@@ -159,15 +163,24 @@ def of_columns(features: Sequence[str], found: Int64Array, constant: Sequence[st
     return tuple(warnings)
 
 
+def classes_among(columns: Sequence[str]) -> list[str]:
+    """Return the columns that are named like a class.
+
+    >>> classes_among(["age", "Species"]), classes_among(["x", "y"])
+    (['Species'], [])
+    """
+    lower = {column.casefold() for column in columns}
+    names = LABELS - {"y"} if "x" in lower else LABELS  # coordinates are no classes
+    return [column for column in columns if column.casefold() in names]
+
+
 def of_label(columns: Sequence[str]) -> tuple[str, ...]:
     """Return a warning if a mapped column has the name of a class, for data without a label.
 
     >>> len(of_label(["age", "Species"]))
     1
     """
-    lower = {column.casefold() for column in columns}
-    names = LABELS - {"y"} if "x" in lower else LABELS  # coordinates are no classes
-    classes = [column for column in columns if column.casefold() in names]
+    classes = classes_among(columns)
     if not classes:
         return ()
     return (

@@ -162,6 +162,19 @@ def is_code(text: str) -> bool:
     return _CODE.fullmatch(text.strip()) is not None
 
 
+def are_padded(texts: Iterable[str]) -> bool:
+    """Return whether digits are codes, since some have a leading zero: all of one length, or one of three or more.
+
+    >>> are_padded(["01", "12"]), are_padded(["01", "9"]), are_padded(["01", ""]), are_padded(["00501", "501"])
+    (True, False, True, True)
+    """
+    cells = [text.strip() for text in texts if text.strip()]
+    if not all(map(str.isdigit, cells)):
+        return False
+    padded = len(set(map(len, cells))) == 1 and any(len(cell) > 1 and cell[0] == "0" for cell in cells)
+    return padded or any(map(is_code, cells))
+
+
 def is_pair(text: str) -> bool:
     """Return whether a cell has two numbers, such as a blood pressure.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from raydr.data.codebook import ColumnSettings, written
 from raydr.data.coding import Coding, Kind
-from raydr.data.notices import CODES, MISSING_CODES, MOSTLY_EMPTY, NUMBERING, ONE_VALUE
+from raydr.data.notices import CODES, MISSING_CODES, MOSTLY_EMPTY, NUMBERING, ONE_VALUE, classes_among
 from raydr.plain import listed
 from raydr.report.run.mapped import FEW_COLUMNS, Fact
 from raydr.scenarios.running.client_data import ClientData
@@ -67,7 +67,7 @@ class ColumnReading:
     low, high : float or None
         Least and largest number.
     looks_like : str or None
-        What a column of numbers could be instead of a measurement. Its notice says what to do.
+        What a column could be instead of a measurement, or ``class``. Its notice says what to do.
     reason : str or None
         Why a column is left out.
     """
@@ -93,6 +93,7 @@ def readings(scenario: Scenario, client_data: ClientData) -> tuple[ColumnReading
     rows, layout = client_data.pooled(), client_data.layout
     lacking = np.isnan(rows).sum(axis=0)
     low, high = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)
+    classes = set(classes_among(layout.columns)) if client_data.labels is None else set()
     found = []
     for column, place in layout.places.items():
         at, words, coding = place.start, layout.words.get(column, ()), layout.codings.get(column, _PLAIN)
@@ -113,7 +114,7 @@ def readings(scenario: Scenario, client_data: ClientData) -> tuple[ColumnReading
                 missing=int(lacking[at]),
                 low=float(low[at]) if is_number else coding.low,
                 high=float(high[at]) if is_number else coding.high,
-                looks_like=None if look is None else _LOOKS.get(look),
+                looks_like="class" if column in classes else None if look is None else _LOOKS.get(look),
             )
         )
     others = {column: reason for source in client_data.sources for column, reason in source.left_out.items()}

@@ -83,7 +83,7 @@ def test_table_settings_are_detected(patients: Path) -> None:
     assert facts["Columns mapped"] == MAPPED
     assert facts["Text as zeros and ones"] == "smoker (former, no, yes)"
     assert facts["Columns left out"] == (
-        "diagnosis (the label), hospital (the client), patient_id (whole numbers that differ in every row,"
+        "diagnosis (the label), hospital (the client), patient_id (whole numbers,"
         " and an identity by its name), admitted (dates or times)"
     )
     assert facts["Missing values filled in"] == (

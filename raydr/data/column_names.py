@@ -1,0 +1,66 @@
+"""Kinds of numbers that follow from the name of a column: identities of rows, and codes of categories."""
+
+from __future__ import annotations
+
+import re
+
+from raydr.data.columns import letters
+
+_IDENTITY = re.compile(
+    r"(^|[_\W])(id|ids|uid|uuid|guid|mrn|identifier)$"
+    r"|(patient|subject|person|participant|case|family|household|customer|user|sample|town|record)[_\W]?ids?$"
+    r"|^(patient|subject|subj|person|participant|individual|respondent)$"
+)
+_MIXED_CASE = re.compile(r"[a-z]I[Dd]$")  # PassengerId, StoreID
+_NUMBERING = re.compile(r"(^|[_\W])(nr|no|number|index|row|pid|pidnum|seqno)$")
+_TIMES = frozenset(
+    ("year", "yr", "month", "mnth", "day", "hour", "hr", "minute", "min", "second", "sec", "week", "age")
+)
+_CATEGORIES = frozenset(
+    """
+    arm|arms|breed|centre|center|city|client|clinic|commune|country|county|dayofweek|department|district|ethnic
+    |ethnicgroup|ethnicity|facility|fips|flight|group|herd|hospital|inst|institution|mode|municipality|nationality
+    |occupation|occupationhusb|origin|postcode|profession|province|race|region|religion|season|site|species|state
+    |station|status|store|strain|town|transportmode|travelmode|treatment|village|ward|weekday|zip|zipcode
+    """.replace("\n", "")
+    .replace(" ", "")
+    .split("|")
+)
+"""Names of categories, by their letters. A name that ends in "code" is one too."""
+
+
+def named_as_identity(column: str) -> bool:
+    """Whether a column's name is that of an identity, which can repeat, as a patient does with each visit.
+
+    >>> [named_as_identity(name) for name in ("patient_id", "StoreID", "subject", "fluid", "covid", "row")]
+    [True, True, True, False, False, False]
+    """
+    return bool(_IDENTITY.search(column.casefold()) or _MIXED_CASE.search(column))
+
+
+def named_as_numbering(column: str) -> bool:
+    """Whether a column's name is that of a number of rows.
+
+    >>> [named_as_numbering(name) for name in ("case_no", "Row", "patient_id", "casino")]
+    [True, True, False, False]
+    """
+    return _NUMBERING.search(column.casefold()) is not None
+
+
+def named_as_time(column: str) -> bool:
+    """Whether a column's name is that of a part of a date, whose digits are numbers even if written as 05.
+
+    >>> named_as_time("start_day"), named_as_time("holiday")
+    (True, False)
+    """
+    return bool(_TIMES & set(re.split(r"[_\W]+", column.casefold())))
+
+
+def named_as_categories(column: str) -> bool:
+    """Whether a column's name is that of categories, so that its whole numbers are codes.
+
+    >>> [named_as_categories(name) for name in ("Zip code", "race", "cowcode2", "age_group", "state_income")]
+    [True, True, True, False, False]
+    """
+    plain = letters(column).rstrip("0123456789")
+    return plain in _CATEGORIES or plain.endswith(("code", "codes"))

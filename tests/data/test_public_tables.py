@@ -1,0 +1,146 @@
+"""The survey of small tables with the structure of public ones: docs/background/public-tables.md has the files."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from raydr.data.categories import kind_of_numbers
+from raydr.data.dialect import Dialect
+from raydr.data.loading import load
+from raydr.data.scales import in_order, ordered
+from raydr.data.site import SiteFile, laid_out
+from raydr.front.columns import survey_as_json
+from raydr.front.own_data import own_rows
+
+ROWS = 60
+
+
+def cycled(*cells: Any) -> list[Any]:
+    return [cells[row % len(cells)] for row in range(ROWS)]
+
+
+def write_table(path: Path, columns: dict[str, list[Any]]) -> Path:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([list(columns), *zip(*columns.values(), strict=True)])
+    return path
+
+
+def surveyed(path: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Return the record of each column, by its name, and the notices."""
+    own, client_data = own_rows(
+        path,
+        site=None,
+        label=None,
+        codebook=None,
+        method=None,
+        overrides=None,
+        site_needed=False,
+        progress=lambda done, total: None,
+    )
+    content = survey_as_json(own.scenario, client_data)
+    return {column["name"]: column for column in content["columns"]}, content["notices"]
+
+
+COLUMNS: dict[str, tuple[list[Any], str, str]] = {
+    # name: cells, kind or a part of the reason, a part of its notice
+    "age": ([31.5 + row * 7 % 40 for row in range(ROWS)], "number", ""),
+    "patient_id": ([100 + row // 3 for row in range(ROWS)], "an identity", ""),
+    "StoreID": (cycled(3, 5, 9), "an identity", ""),
+    "race": (cycled(1, 2, 3), "words", "named like categories"),
+    "arm": (cycled(0, 1), "number", ""),
+    "cowcode2": (list(range(ROWS)), "codes by its name", ""),
+    "county": (cycled("01", "09", "23"), "words", ""),
+    "start_day": (cycled("01", "09", "23"), "number", "a few small whole numbers"),
+    "mechanism": (cycled("None", "Some", "Marked"), "ordinal", "None < Some < Marked"),
+    "opinion": (cycled("StronglyAgree", "Disagree", "Agree"), "ordinal", "Disagree < Agree < StronglyAgree"),
+    "dose": (cycled("0-39g/day", "40-79", "80-119", "120+"), "ordinal", "40-79 < 80-119 < 120+"),
+    "mnth": (cycled("Jan", "March", "Sept", "Oct"), "circular", "circular"),
+    "form": (cycled("F0", "F1", "F2"), "words", "words with numbers"),
+    "grade": (cycled("I", "II", "III"), "words", "words with numbers"),
+    "tumour": (cycled("2. Glioma", "1. Other", "3. None"), "words", "words with numbers"),
+    "colour": (cycled("red", "blue", "green"), "words", ""),
+    "quarter": (cycled("1974Q1", "1974Q2", "Q32010"), "dates", ""),
+    "listed": (cycled("Aug 1 2004", "12 March 1999", "Oct 2001"), "dates", ""),
+    "remark": (cycled("Not enough blood for the test.", "Nest was never seen in full.", ""), "free text", ""),
+    "status": (cycled(1, 2), "number", "named like a class"),
+    "income": ([900, 1200.5, 1100, -999] * 15, "number", "a code for missing"),
+}
+
+
+def test_each_kind_of_column_is_read_or_doubted(tmp_path: Path) -> None:
+    found, notices = surveyed(
+        write_table(tmp_path / "t.csv", {name: each[0] for name, each in COLUMNS.items()})
+    )
+    for name, (_, expected, doubt) in COLUMNS.items():
+        own = [notice for notice in notices if f"'{name}'" in notice]
+        kind, reason = found[name]["kind"], found[name]["reason"]
+        assert kind == expected if kind else expected in reason, name
+        assert any(doubt in notice for notice in own) if doubt else not own, (name, own)
+    assert found["race"]["words"] == ("1", "2", "3")
+    assert found["status"]["looks_like"] == "class"
+
+
+def test_few_rows_show_no_numbering() -> None:
+    few, many = np.array([126.0, 908.0, 913.0]), np.arange(20.0) ** 2
+    assert [kind_of_numbers("cancer_no", each) for each in (few, many)] == ["number", "numbering"]
+    assert kind_of_numbers("case_no", np.array([3.0, 1.0, 2.0])) == "numbering"
+
+
+@pytest.mark.parametrize(
+    "words", [["10-20", "15-30", "40+"], ["4", "6", "8"], ["1-2", "x", "3-4"], ["2 kg", "3 kg", "4 kg"]]
+)
+def test_ranges_that_overlap_or_are_none_have_no_order(words: list[str]) -> None:
+    assert in_order(words) is None
+
+
+def test_ranges_without_an_end_are_in_order() -> None:
+    assert in_order(["65+", "18-64", "<18"]) == ("<18", "18-64", "65+")
+
+
+def test_months_are_spelt_as_in_the_column() -> None:
+    found = ordered("month", ["June", "Apr", "Sept"])
+    assert found is not None
+    assert found.words[3:9] == ("Apr", "May", "June", "July", "August", "Sept")
+    assert ordered("month", ["Jun", "June", "May"]) is None
+
+
+def test_leading_zero_is_found_in_any_row(tmp_path: Path) -> None:
+    rows = [f"{10000 + row % 3},{row % 7}" for row in range(900)]
+    path = tmp_path / "zip.csv"
+    path.write_text("\n".join(["area,x", *rows, *["00501,1"] * 9]) + "\n")
+    assert surveyed(path)[0]["area"]["words"] == ("00501", "10000", "10001", "10002")
+    found = list(Dialect.of(path).lines_with(path, re.compile(rb"[\n,]0050\d,")))
+    assert found == ["00501,1"] * 9
+
+
+@pytest.mark.parametrize("title", ["Ward 3, spring, final", "Ward 3, a, b, c, d, e", "Ward 3"])
+def test_title_with_commas_does_not_decide_the_separator(tmp_path: Path, title: str) -> None:
+    path = tmp_path / "t.csv"
+    rows = [f"{row},5;2{row},1;f" for row in range(9)]
+    path.write_text("\n".join([title, "age;bmi;sex", *rows]) + "\n")
+    dialect = Dialect.of(path)
+    assert (dialect.separator, dialect.decimal, dialect.header.line) == (";", ",", 2)
+
+
+def test_sites_agree_on_codes(tmp_path: Path) -> None:
+    """One site has two of the codes, and one writes them as 1.0."""
+    cells = [[1, 2] * 10, [1, 2, 3, 1] * 5, ["1.0", "2.0", "3.0", ""] * 5]
+    files = [
+        SiteFile(
+            path=str(write_table(tmp_path / f"{site}.csv", {"race": own, "x": list(range(20))})),
+            categories="one-hot",
+        )
+        for site, own in enumerate(cells)
+    ]
+    layout = laid_out(files[0], [file.survey() for file in files])
+    assert layout.features == ("race=1", "race=2", "race=3", "x")
+    rows = [load(path=file.path, layout=layout, missing="mean").rows[:, :3] for file in files]
+    np.testing.assert_array_equal([np.nansum(each) for each in rows], [20, 20, 15])
+    two = laid_out(files[0], [files[0].survey()])
+    assert two.features == ("race", "x")
