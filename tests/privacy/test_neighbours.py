@@ -260,6 +260,10 @@ def readings() -> Iterator[dict[str, Any]]:
         yield {"harmonize": {"kind": kind, "keep": keep}}
     yield {"features": ["a", "word"], "categories": "one-hot"}
     yield {"features": None, "categories": "leave-out"}
+    known = {"column": "word", "kind": "words", "words": ["red", "green"]}
+    limits = {"column": "a", "kind": "number", "low": -1, "high": 1}
+    yield {"features": ["a", "word"], "codebook": [limits, known]}
+    yield {"features": ["a", "word"], "codebook": [limits, {"column": "word", "kind": "words"}]}
 
 
 ON_RECORDS = {"on": "data", "stage": "all", "clip": 6.0, "multiplier": 0.1}
