@@ -584,7 +584,7 @@ class TestPicture:
                 "$25k_to_$50k",
                 r"$\frac{1}{$",
                 "_hidden",
-                "_",
+                "long " * 2000,
                 "",
                 "\t",
                 "two\r\nlines",

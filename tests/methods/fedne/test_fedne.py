@@ -510,8 +510,8 @@ def test_download_grows_with_clients_for_networks_but_not_field() -> None:
             / clients
         )
 
-    assert down("mlp", 20) > 1.5 * down("mlp", 5)
-    assert down("field", 20) < 1.3 * down("field", 5)
+    assert down("mlp", 12) > 1.5 * down("mlp", 3)
+    assert down("field", 12) < 1.3 * down("field", 3)
 
 
 # Participation and dropout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from torch import Tensor
 from raydr.geometry.prototypes import prototype_count, prototypes
 from raydr.methods.fedne.clients import LONGEST_STEP
 from raydr.methods.fedne.edges import local_neighbors, schedule, steps_of
-from raydr.methods.fedne.encoder import Architecture, initial_weights, place
+from raydr.methods.fedne.encoder import Architecture, initial_weights, one_torch_thread, place
 from raydr.methods.fedne.fedne import FedNE
 from raydr.methods.fedne.loss import SOFTENING, attraction, repulsion, squared_distance
 from raydr.methods.fedne.optimizer import (
@@ -27,6 +28,13 @@ from raydr.methods.fedne.training import FLOOR, Batches, Local, Objective, Train
 from raydr.methods.fedne.warm_start import warm_start
 
 ONE = np.ones(1, np.float32)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Train as clients do, on one thread: more are slower for such small networks."""
+    with one_torch_thread():
+        yield
 
 
 def some_rows(count: int = 60, features: int = 5, seed: int = 0) -> np.ndarray:

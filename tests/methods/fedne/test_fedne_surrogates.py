@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
 
 from raydr.arrays import Float64Array
+from raydr.methods.fedne.encoder import one_torch_thread
 from raydr.methods.fedne.field import Grid, as_field, deposit, interpolated, repulsion_field
 from raydr.methods.fedne.loss import SOFTENING, repulsion, squared_distance
 from raydr.methods.fedne.networks import (
@@ -18,6 +21,13 @@ from raydr.methods.fedne.networks import (
     targets,
     together,
 )
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Train as clients do, on one thread: more are slower for such small networks."""
+    with one_torch_thread():
+        yield
 
 
 def some_points(count: int = 200, seed: int = 0) -> Float64Array:
