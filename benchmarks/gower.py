@@ -3,10 +3,10 @@
     python -m benchmarks.gower [--quick] [--json FILE] [TABLE ...]
 
 Tables are heart disease (``heart_disease.csv`` in the folder ``RAYDR_DATA``) and those given: CSV files of
-numbers and words, with a header line. docs/distances.md has german credit (UCI Statlog, 20 columns) and
-titanic (891 passengers of Kaggle's training file, or the 887 of Stanford's, without names and survival).
-Missing cells are filled in first, by the median or the most frequent word. Whole numbers of heart disease
-that are codes are written as words. Rows without a column ``site`` are dealt to five sites.
+numbers and words, with a header line. docs/distances.md has German credit (UCI Statlog, ``german.data``
+without the class) and titanic (887 passengers, without names and survival; classes are words). Missing cells
+are filled in first, by the median or the most frequent word. Codes of heart disease are written as words.
+Rows without a column ``site`` are dealt to five sites.
 
 ``recovered`` is the share of the ten nearest neighbours in the server's geometry that are at most as far by
 Gower's distance as the tenth. ``map`` is the same for neighbours on the map, also for that of umap-learn on

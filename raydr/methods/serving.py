@@ -148,6 +148,8 @@ class Rehearsed:
         Every message that the run will send, with its cost, up to the point where the run will fail.
     rounds : int
         Number of rehearsed rounds.
+    features : int
+        Number of features of rows as the method sees them, which some metrics widen.
     efforts : dict of stage to Effort
         Effort of each stage.
     guesses : dict of message type's name to str
@@ -160,6 +162,7 @@ class Rehearsed:
 
     ledger: Ledger
     rounds: int
+    features: int
     whole: bool
     efforts: dict[str, Effort]
     guesses: dict[str, str]
@@ -190,6 +193,7 @@ def rehearse(clients: RehearsalClients, plan: Plan) -> Rehearsed:
     return Rehearsed(
         ledger=ledger,
         rounds=rehearsal.round,
+        features=rehearsal.features,
         whole=whole,
         efforts=rehearsal.efforts,
         guesses=rehearsal.guesses,

@@ -213,7 +213,8 @@ def plan_of_data(scenario: Scenario, data: DataSizes, capacity: Capacity) -> Run
     ledger = rehearsed.ledger if rehearsed is not None else Ledger()
     for entry in data.agreement if rehearsed is not None else ():
         ledger.record(entry)
-    load = _load(scenario, data, clients, seats.actors, ledger, capacity.machines[0])
+    features = rehearsed.features if rehearsed is not None else data.features
+    load = _load(scenario, data, features, clients, seats.actors, ledger, capacity.machines[0])
     nodes = needs_of(load, _hosted(seats.actors, data.nodes, capacity), capacity) if data.known else ()
     efforts = rehearsed.efforts if rehearsed is not None else {}
     stages: tuple[StageTime, ...] = ()
@@ -224,7 +225,7 @@ def plan_of_data(scenario: Scenario, data: DataSizes, capacity: Capacity) -> Run
             scenario.method,
             capacity.cores,
             capacity.machines[0].cores,
-            scenario.method.central_operations(data.rows, data.features),
+            scenario.method.central_operations(data.rows, features),
         )
     short = any(not node.fits for node in nodes)
     return RunPlan(
@@ -288,6 +289,7 @@ def _rehearsed(scenario: Scenario, data: DataSizes, actors: int) -> Rehearsed | 
 def _load(
     scenario: Scenario,
     data: DataSizes,
+    features: int,
     clients: int,
     actors: int,
     ledger: Ledger,
@@ -306,7 +308,7 @@ def _load(
         metrics = default_metrics()
     return Load(
         rows=data.rows,
-        features=data.features,
+        features=features,
         itemsize=data.itemsize,
         clients=clients,
         largest=max(data.sizes, default=0),
@@ -322,7 +324,7 @@ def _load(
         read=data.read * data.features * data.itemsize,
         held_out=data.held_out,
         copies=scenario.method.coordinate_copies,
-        server=scenario.method.server_bytes(data.rows, data.features, clients) if data.known else 0,
+        server=scenario.method.server_bytes(data.rows, features, clients) if data.known else 0,
     )
 
 

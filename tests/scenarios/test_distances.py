@@ -81,7 +81,9 @@ def test_a_plan_sends_what_the_run_sends(tmp_path: Path) -> None:
     for metric in METRICS:
         wanted = scenario(table(tmp_path), metric, metrics=[])
         ledger = {entry["kind"]: entry["bytes"] for entry in run(wanted, out=tmp_path / metric).ledger}
-        planned = {message.kind: message.bytes for message in plan_of_scenario(read(wanted)).messages}
+        found = plan_of_scenario(read(wanted))
+        assert found.features == 7
+        planned = {message.kind: message.bytes for message in found.messages}
         for kind in ("TransformRows", "Distances", "Within"):
             assert planned.get(kind) == ledger.get(kind), (metric, kind)
 
@@ -126,3 +128,11 @@ def test_hamming_refuses_measurements_by_name(tmp_path: Path) -> None:
         run(scenario(table(tmp_path, more="999,2,3,4,red\n"), "hamming"), out=tmp_path / "run")
     with pytest.raises(ScenarioError, match="hamming compares columns as they are read"):
         run(scenario(table(tmp_path), "hamming"), data__scale="standard", out=tmp_path / "run")
+
+
+def test_a_plan_counts_the_memory_of_wide_rows(tmp_path: Path) -> None:
+    """Gower's thermometers make rows of seven features hundreds wide."""
+    path = table(tmp_path, rows=2000)
+    of = {metric: plan_of_scenario(read(scenario(path, metric))).memory for metric in ("euclidean", "gower")}
+    largest = {metric: max(each.bytes for each in found) for metric, found in of.items()}
+    assert largest["gower"] > largest["euclidean"] + 2000 * 500 * 4
