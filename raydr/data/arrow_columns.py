@@ -84,9 +84,9 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
     features = choice.pick_features(name, available, default)
     layout, codebook = choice.layout, choice.codebook
     if codebook is not None:
-        codebook.require_roles(choice.named, choice.features)
         if layout is None:
             codebook.require_columns(available, name)
+        codebook.require_roles(available, choice.named, choice.features)
     if layout is None and choice.surveyed:
         if not table.num_rows:
             raise DataError(f"{name} has column names but no rows. A map needs at least 2 rows.")
@@ -180,7 +180,7 @@ def survey_of(loaded: Loaded, choice: Choice) -> Survey:
     if not choice.surveyed:  # then the rows do not decide which columns are mapped
         return Survey(dict.fromkeys(candidates, "number"))
     if choice.codebook is not None:
-        choice.codebook.require_roles(choice.named, choice.features)
+        choice.codebook.require_roles(loaded.table.column_names, choice.named, choice.features)
     (found,) = _surveys(loaded, loaded.table, candidates, choice)
     return found
 

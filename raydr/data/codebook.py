@@ -176,28 +176,36 @@ class Codebook:
 
         If ``mapped``, only mapped columns are required.
         """
+        there = set(available)
         for column, row in self.by_name.items():
-            if column not in available and not (mapped and row.role != "mapped"):
+            if column not in there and not (mapped and row.role != "mapped"):
                 shown = ", ".join(map(repr, available[:12])) + (", ..." if len(available) > 12 else "")
                 raise DataError(
                     f"{where} has no column {column!r}, which {self.where(column)} names"
                     f"{did_you_mean(column, available)}. Its columns are {shown}. Correct the name, or delete that row."
                 )
 
-    def require_roles(self, named: Mapping[str, str], features: Sequence[str] | None) -> None:
-        """Raise a DataError if the scenario uses a column in another way.
+    def require_roles(
+        self, available: Sequence[str], named: Mapping[str, str], features: Sequence[str] | None
+    ) -> None:
+        """Raise a DataError if the scenario uses a column of the data in another way.
 
         Parameters
         ----------
+        available : sequence of str
+            Columns of the data.
         named : mapping of str to str
             Columns that keys of the scenario name.
         features : sequence of str or None
             Columns of data.features.
         """
+        there = set(available)
         uses = {column: knob for knob, column in named.items()} | dict.fromkeys(
             features or (), "data.features"
         )
         for column, row in self.by_name.items():
+            if column not in there:
+                continue
             knob, use = KNOBS.get(row.role), uses.get(column)
             if row.role == "mapped" and use not in (None, "data.features"):
                 remedy = f"{use} names it. Change its role, or name another column there"
@@ -261,12 +269,18 @@ def read_codebook(path: Path) -> Codebook:
         text = stored.decode("cp1252", errors="replace")
     first = next((line for line in text.splitlines() if line.strip()), "")
     separator = max(",;\t", key=first.count)
-    names, *records = [
-        [cell.strip() for cell in record] for record in csv.reader(io.StringIO(text), delimiter=separator)
-    ] or [[]]
+    try:
+        read = list(csv.reader(io.StringIO(text), delimiter=separator))
+    except csv.Error as error:
+        raise DataError(f"The codebook {path} is not a CSV file: {error}.") from error
+    names, *records = [[cell.strip() for cell in record] for record in read] or [[]]
     odd = next((name for name in names if name and name not in _KEYS), None)
     if odd is not None or "column" not in names:
-        fault = f"has the column {odd!r}{did_you_mean(odd, _KEYS)}" if odd else "has no column named 'column'"
+        fault = (
+            f"has the column {odd[:60]!r}{did_you_mean(odd, _KEYS)}"
+            if odd
+            else "has no column named 'column'"
+        )
         raise DataError(f"The codebook {path} {fault}. Its first line must name some of {', '.join(_KEYS)}.")
     rows = []
     for place, record in enumerate(records, start=2):

@@ -112,10 +112,10 @@ def common_looks(of_sites: Sequence[Int64Array]) -> Int64Array:
 
 def of_measurements(found: Int64Array, layout: Layout) -> Int64Array:
     """Return what columns look like (features,), without guesses about columns of a known kind."""
-    kept = found.copy()
+    kept, places = found.copy(), layout.places
     for column, coding in layout.codings.items():
         if coding.kind != "number":
-            part = kept[layout.places[column]]
+            part = kept[places[column]]
             part[np.isin(part, (NUMBERING, CODES, MISSING_CODES))] = PLAIN
     return kept
 

@@ -11,6 +11,7 @@ import numpy as np
 from raydr.data.codebook import ColumnSettings, written
 from raydr.data.coding import Coding, Kind
 from raydr.data.notices import CODES, MISSING_CODES, MOSTLY_EMPTY, NUMBERING, ONE_VALUE, classes_among
+from raydr.errors import FeatureError
 from raydr.plain import listed
 from raydr.report.run.mapped import FEW_COLUMNS, Fact
 from raydr.scenarios.running.client_data import ClientData
@@ -36,7 +37,8 @@ _LOOKS = {
 
 
 _PLAIN = Coding(kind="number")
-_MOST_ROWS = 2_000  # that Gower's distance, whose rows are wide, is looked at with
+_MOST_NUMBERS, _MOST_ROWS = 20_000_000, 2_000
+"""Numbers of a table of whose rows all are looked at, and rows for Gower's distance, whose rows are wide."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,9 +129,14 @@ def readings(scenario: Scenario, client_data: ClientData) -> tuple[ColumnReading
 def variance_shares(scenario: Scenario, client_data: ClientData) -> dict[str, float]:
     """Return the share of each mapped column in the variance of all columns; empty if nothing varies.
 
-    The rows are filled in, scaled and transformed for the metric as in the run, by statistics of all rows. Sites are
-    not harmonized. The mean squared distance of two rows is twice the variance, so this is also the column's share
-    in it.
+    The rows are filled in, scaled and transformed for the metric as in the run, by statistics of all rows, or of every
+    n-th row of a large table. Sites are not harmonized. The mean squared distance of two rows is twice the variance, so
+    this is also the column's share in it.
+
+    Raises
+    ------
+    DataError
+        If the metric does not suit a column.
     """
     rows, layout, data = client_data.pooled(), client_data.layout, scenario.data
     joint = layout.joint_columns(data.joint_by)
@@ -137,14 +144,18 @@ def variance_shares(scenario: Scenario, client_data: ClientData) -> dict[str, fl
         middle = np.nanmean if client_data.filling == "mean" else np.nanmedian
         rows = filled(rows, middle(rows, axis=0).astype(np.float64))
     ends = rows.min(axis=0).astype(np.float64), rows.max(axis=0).astype(np.float64)
-    transformation = Transformation.of_columns(data.metric, *ends, joint)
+    try:
+        transformation = Transformation.of_columns(data.metric, *ends, joint)
+    except FeatureError as error:
+        raise error.of(client_data.feature_names) from None
     parts = np.maximum(transformation.cells[2], 1).astype(np.int64)  # features that a feature becomes
     if parts.size:
         variance = transformation.applied(rows[:: len(rows) // _MOST_ROWS + 1]).var(axis=0, dtype=np.float64)
         variance = np.add.reduceat(variance, np.cumsum([0, *parts[:-1]]))
     else:
         plain = Preparation(Scaling(np.zeros(1), np.ones(1)), transformation=transformation)
-        variance = plain.without_harmonizing(rows, data.scale, joint).var(axis=0, dtype=np.float64)
+        scaled = plain.without_harmonizing(rows[:: rows.size // _MOST_NUMBERS + 1], data.scale, joint)
+        variance = scaled.var(axis=0, dtype=np.float64)
     total = float(variance.sum())
     if not total:
         return {}

@@ -225,6 +225,14 @@ def test_a_negative_count_and_roles_that_contradict_are_refused(data: Path, book
         read_rows(data, book)
 
 
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"PK\x03\x04\x00\xff", b"column\n" + b"x" * 200_000])
+def test_other_files_are_no_codebooks(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "book.csv"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"The codebook .*book.csv"):
+        read_codebook(path)
+
+
 def test_a_misspelt_word_is_refused(tmp_path: Path) -> None:
     data = write_table(tmp_path / "t.csv", {"x": list(range(40)), "sex": ["female", "male"] * 20})
     book = tmp_path / "book.csv"
@@ -483,11 +491,11 @@ def test_sites_with_files_of_their_own_agree(data: Path, book: Path, tmp_path: P
         }
         write_table(tmp_path / "sites" / f"{site}.csv", columns)
     one = read_rows(data, book)
-    many = read_rows(tmp_path / "sites", changed(book, "hospital,site,,,,,,,\n", ""))
+    many = read_rows(tmp_path / "sites", book)  # whose column of sites no file has
     assert many.feature_names == one.feature_names
     order = np.argsort(one.client_of_row, kind="stable")
     assert np.array_equal(many.pooled(), one.pooled()[order], equal_nan=True)
-    with pytest.raises(DataError, match=r"has no column 'dose2', which row 7 of --codebook names"):
+    with pytest.raises(DataError, match=r"has no column 'dose2', which row 8 of --codebook names"):
         read_rows(tmp_path / "sites", changed(book, "dose,", "dose2,"))
     with pytest.raises(DataError, match=r"no column 'nota', which --codebook names"):
         read_rows(tmp_path / "sites", changed(changed(book, "dose2,", "dose,"), "note,", "nota,"))
