@@ -497,6 +497,7 @@ UNREACHED = {
     "audit": "repeats the run: tests of its own",
     "clients.sites": "are another source of data",
     "data.dimensions": "of a graph",
+    "data.exclude": "goes without data.features, which chooses columns as well",
     "data.graph": "is another source of data",
     "data.harmonize": "is of sites, and settled before any noise",
     "data.matrix": "of an .h5ad file",
@@ -544,7 +545,7 @@ def alternatives(annotation: Any, value: Any, folder: Path) -> Iterator[Any]:
         parts = ((value or 1.0) * 0.6, (value or 1.0) * 1.5, 0.05, 0.2, 0.5, 2.0, 30.0)
         yield from (each for each in parts if each != value)
     elif annotation is str:
-        yield from ("number", "site", str(folder / "other.csv"), str(folder / "other"))
+        yield from ("number", "site", "f1", str(folder / "other.csv"), str(folder / "other"))
     elif origin is tuple:
         yield [f"f{column}" for column in range(FEATURES - 1)]
         yield [-30.0, 30.0]
