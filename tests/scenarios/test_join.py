@@ -71,6 +71,7 @@ def run(tmp_path: Path, root: Path) -> Path:
 FAST = (
     "fed-tsne",
     "fed-tsne, keyed",
+    "fed-spectral",
     "sense",
     "sense, pointwise",
     "sense, noisy distances",

@@ -92,7 +92,7 @@ SHIPPED: list[Any] = [
     ("digits-fed-umap", SMALL),
     slow("digits-fed-spectral", SMALL | {"method.rounds": 3}),
     slow("digits-fed-tsne-attacked", SMALL | {"method.rounds": 3}),
-    slow("digits-fed-tsne-private-landmarks", SMALL),
+    ("digits-fed-tsne-private-landmarks", SMALL),
     ("digits-sense", SMALL),
     ("digits-sense-anchors", SMALL),
     ("iris-sense-noisy-distances", {}),
