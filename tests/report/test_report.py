@@ -684,10 +684,11 @@ class TestComparison:
             ({"sha256": "1" * 64}, "the SHA-256 of its data differs"),
             ({"columns": ["a", "c"]}, "it mapped c as well and no b"),
             ({"scaling": "standard"}, "its columns were scaled by standard, not by none"),
+            ({"metric": "cosine"}, "its rows were compared by cosine, not by euclidean"),
             ({"label": "stage"}, "its classes are from stage, not from an unnamed column"),
             ({"rows": True}, "it mapped other rows"),
         ],
-        ids=["source", "sha256", "columns", "scaling", "label", "rows"],
+        ids=["source", "sha256", "columns", "scaling", "metric", "label", "rows"],
     )
     def test_runs_of_different_tables_are_marked_without_a_best(
         self, tmp_path: Path, change: dict[str, Any], sentence: str
@@ -699,7 +700,7 @@ class TestComparison:
         (folders[1] / "metrics.json").write_text(json.dumps(metrics))
         data = json.loads((folders[1] / "data.json").read_text())
         data["sources"][0] |= change.get("sources", {})
-        data |= {key: change[key] for key in ("columns", "scaling") if key in change}
+        data |= {key: change[key] for key in ("columns", "scaling", "metric") if key in change}
         (folders[1] / "data.json").write_text(json.dumps(data))
         known = {
             "name": data["sources"][0]["name"],

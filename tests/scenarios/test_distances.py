@@ -11,6 +11,7 @@ import pytest
 
 from raydr.errors import DataError, ScenarioError
 from raydr.front.api import audit, join, run, transform
+from raydr.front.own_data import own_data
 from raydr.scenarios.planning.plan import plan_of_scenario
 from raydr.scenarios.schema.reading import read
 
@@ -136,3 +137,14 @@ def test_a_plan_counts_the_memory_of_wide_rows(tmp_path: Path) -> None:
     of = {metric: plan_of_scenario(read(scenario(path, metric))).memory for metric in ("euclidean", "gower")}
     largest = {metric: max(each.bytes for each in found) for metric, found in of.items()}
     assert largest["gower"] > largest["euclidean"] + 2000 * 500 * 4
+
+
+def test_a_table_of_ones_own_is_not_scaled_for_metrics_of_columns_as_read(tmp_path: Path) -> None:
+    """By default raydr map scales columns; the page and data.json name the metric."""
+    path = table(tmp_path)
+    for metric, scale in (("gower", "none"), ("hamming", "none"), ("cosine", "standard")):
+        taken = own_data(path, overrides={"data.metric": metric}, site_needed=False)
+        assert (taken.scenario.data.scale, taken.scenario.data.metric) == (scale, metric)
+        assert any(fact.name == "Metric" and fact.text.startswith(metric) for fact in taken.facts)
+    with pytest.raises(ScenarioError, match="leave scale out"):
+        own_data(path, overrides={"data.metric": "gower", "data.scale": "minmax"}, site_needed=False)
