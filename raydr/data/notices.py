@@ -111,12 +111,15 @@ def common_looks(of_sites: Sequence[Int64Array]) -> Int64Array:
 
 
 def of_measurements(found: Int64Array, layout: Layout) -> Int64Array:
-    """Return what columns look like (features,), without guesses about columns of a known kind."""
+    """Return what columns look like (features,), without guesses that contradict a known kind.
+
+    A code for missing values among numbers is no such guess.
+    """
     kept, places = found.copy(), layout.places
     for column, coding in layout.codings.items():
-        if coding.kind != "number":
-            part = kept[places[column]]
-            part[np.isin(part, (NUMBERING, CODES, MISSING_CODES))] = PLAIN
+        guesses = (NUMBERING, CODES) if coding.kind == "number" else (NUMBERING, CODES, MISSING_CODES)
+        part = kept[places[column]]
+        part[np.isin(part, guesses)] = PLAIN
     return kept
 
 
@@ -140,13 +143,14 @@ def of_columns(features: Sequence[str], found: Int64Array, constant: Sequence[st
     if codes and not (len(codes) > _MANY and 2 * len(codes) > len(features)):
         warnings.append(
             f"{listing(codes)}: a few small whole numbers. If they are codes of categories, and not grades or counts,"
-            " their differences mean nothing. Write them as words and set data.categories: one-hot to make 0/1 columns,"
-            " or name them in data.exclude."
+            " their differences mean nothing. Give them the kind words in a codebook (`raydr init --codebook FILE`) to"
+            " make 0/1 columns, or name them in data.exclude. If they are not, give them the kind number."
         )
     if missing:
         warnings.append(
             f"{listing(missing)}: a number such as 999 or -99, far from all others, which can be a code for missing"
-            " values. If it is one, it decides distances: empty these cells."
+            " values. If it is one, it decides distances: empty these cells, or list it in missing of a codebook"
+            " (`raydr init --codebook FILE`)."
         )
     if empty:
         warnings.append(

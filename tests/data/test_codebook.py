@@ -283,6 +283,18 @@ def test_a_strict_run_asks_no_row_for_words(data: Path) -> None:
         read(scenario, {"data.codebook": codebook})
 
 
+def test_the_kind_in_a_codebook_ends_guesses(tmp_path: Path) -> None:
+    columns = {"grade": [row % 5 for row in range(40)], "form": [1 + row % 4 for row in range(40)]}
+    columns["level"] = [999 if row == 5 else row / 3 for row in range(40)]  # type: ignore[misc]
+    data = write_table(tmp_path / "t.csv", columns)
+    assert any("'grade', 'form': a few small whole numbers" in each for each in read_rows(data).notices)
+    (tmp_path / "book.csv").write_text("column,kind,missing\ngrade,number,\nform,words,\nlevel,number,999\n")
+    found = read_rows(data, tmp_path / "book.csv")
+    assert found.notices == ()
+    assert found.feature_names == ("grade", *(f"form={form}" for form in range(1, 5)), "level")
+    assert np.isnan(found.pooled()[5, -1])
+
+
 class TestScales:
     def test_a_clear_scale_is_read_in_order_and_said(self, tmp_path: Path) -> None:
         words = ["Severe", "None", "Moderate", "Mild"]
