@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -52,18 +51,17 @@ from raydr.data.columns import (
     encode,
     first_text,
     identify,
+    letters,
     listing,
-    reads_as_number,
     refuse_repeats,
     require,
 )
+from raydr.data.doubtful_words import of_words
 from raydr.data.layout import Layout
 from raydr.data.scales import period_named
 from raydr.data.written_numbers import are_padded, mark_of, writing_of
 from raydr.errors import DataError, did_you_mean
 from raydr.memory import lacking_memory
-
-_NUMBERED = re.compile(r"[^\W\d]{1,8}[ _-]?\d{1,2}|\d{1,2}[.):] .*|[IVX]{1,4}")
 
 
 def columns_of(loaded: Loaded, choice: Choice) -> Columns:
@@ -127,8 +125,7 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
     tables = [table]
     del table
     if choice.alike is None:
-        doubts += _numbers_among_words(words)
-        doubts += _doubtful_words({column: each for column, each in words.items() if column not in strict})
+        doubts += of_words(words, strict)
         doubts += [
             f"{column!r}: {reason}, so it is left out. To map it, give it the kind number in a codebook: `raydr init"
             " --codebook FILE`."
@@ -269,7 +266,7 @@ def _kind(loaded: Loaded, feature: str, stored: Any) -> tuple[Kind, NDArray[np.s
         codes = are_padded(counts) and not named_as_time(feature)
         writing = None if codes else writing_of(counts, decimal=loaded.decimal, marked=marked)
         if writing is None:
-            return kind_of_texts(counts), known, None
+            return _kind_of_texts(feature, counts), known, None
         values = np.array([writing.read(text) for text in counts])
         values = np.repeat(values, list(counts.values()))
         found = kind_of_numbers(feature, values[np.isfinite(values)])
@@ -285,6 +282,15 @@ def _kind(loaded: Loaded, feature: str, stored: Any) -> tuple[Kind, NDArray[np.s
     return "number", None, None
 
 
+def _kind_of_texts(feature: str, counts: Mapping[str, int]) -> Kind:
+    """Return what a column of text holds, by its name and the number of rows with each value."""
+    kind = kind_of_texts(counts)
+    if kind not in ("number", "mixture", "text") or len(counts) <= 2 or not named_as_identity(feature):
+        return kind
+    # A patient or a person can be a kind of one. An id is none.
+    return "numbering" if kind != "text" or letters(feature).endswith(("id", "ids")) else kind
+
+
 def _can_be_dates(stored: Any) -> bool:
     """Return whether the least and largest of a column's whole numbers are such as 20210305."""
     import pyarrow as pa
@@ -294,38 +300,6 @@ def _can_be_dates(stored: Any) -> bool:
         return False
     ends = compute.min_max(stored).as_py()
     return bool(ends["min"] >= 19_000_101 and ends["max"] <= 21_001_231)
-
-
-def _numbers_among_words(words: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return a sentence on columns of words some of which are numbers, which could be numbers with typing errors."""
-    half = [column for column, each in words.items() if 0 < sum(map(reads_as_number, each)) < len(each)]
-    if not half:
-        return []
-    return [
-        f"{listing(half)}: numbers and words, all read as words. If they are numbers, correct the other cells."
-    ]
-
-
-def _doubtful_words(words: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return sentences on columns of words that could be numbers, or that are numbered, such as F0, F1 and F2."""
-    codes = [
-        column
-        for column, each in words.items()
-        if named_as_categories(column) and all(map(str.isdigit, each)) and not are_padded(each)
-    ]
-    numbered = [
-        column
-        for column, each in words.items()
-        if len(each) > 2 and all(_NUMBERED.fullmatch(word) for word in each)
-    ]
-    change = "in a codebook: `raydr init --codebook FILE`."
-    return [
-        f"{listing(codes)}: whole numbers, read as words, since they are named like categories. If they are quantities,"
-        f" give them the kind number {change}"
-    ] * bool(codes) + [
-        f"{listing(numbered)}: words with numbers, read without an order. If the numbers are an order, give them the"
-        f" kind ordinal {change}"
-    ] * bool(numbered)
 
 
 def _refuse_text(

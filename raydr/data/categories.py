@@ -69,7 +69,7 @@ _CODES = frozenset[Kind]({"code", "two codes", "many codes"})
 _TEXTS = WORDS | {"pairs", "units", "mixture"}
 
 WHY: Mapping[Kind, str] = {
-    "numbering": "whole numbers, and an identity by its name",
+    "numbering": "an identity by its name",
     "many codes": f"codes by its name, with more than {MOST_WORDS} different values or few rows of each",
     "date": "dates or times",
     "compact date": "dates such as 20210305",
@@ -330,6 +330,8 @@ def _common(kinds: Iterable[Kind], column: str, where: str) -> Kind:
         return "number"
     if "date" in there:
         return "date"
+    if "numbering" in there and there <= _TEXTS | {"numbering"}:
+        return "numbering"
     if not there <= _TEXTS:
         raise DataError(
             f"{where}: the column {column!r} is text in some files and numbers in others. Write it the same way in all"

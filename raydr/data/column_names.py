@@ -9,7 +9,7 @@ from raydr.data.columns import letters
 _IDENTITY = re.compile(
     r"(^|[_\W])(id|ids|uid|uuid|guid|mrn|identifier)$"
     r"|(patient|subject|person|participant|case|family|household|customer|user|sample|town|record)[_\W]?ids?$"
-    r"|^(patient|subject|subj|person|participant|individual|respondent)$"
+    r"|^(patient|subject|subj|person|participant|individual|respondent|nr)$"
 )
 _MIXED_CASE = re.compile(r"[a-z]I[Dd]$")  # PassengerId, StoreID
 _NUMBERING = re.compile(r"(^|[_\W])(nr|no|number|index|row|pid|pidnum|seqno)$")
@@ -18,10 +18,11 @@ _TIMES = frozenset(
 )
 _CATEGORIES = frozenset(
     """
-    arm|arms|breed|centre|center|city|client|clinic|commune|country|county|dayofweek|department|district|ethnic
-    |ethnicgroup|ethnicity|facility|fips|flight|group|herd|hospital|inst|institution|mode|municipality|nationality
-    |occupation|occupationhusb|origin|postcode|profession|province|race|region|religion|season|site|species|state
-    |station|status|store|strain|town|transportmode|travelmode|treatment|village|ward|weekday|zip|zipcode
+    arm|arms|batch|block|breed|brood|cage|center|centre|city|client|clinic|cluster|commune|country|county|dayofweek
+    |department|district|ethnic|ethnicgroup|ethnicity|facility|fips|flight|group|herd|hospital|inst|institution
+    |location|mode|municipality|nationality|occupation|occupationhusb|origin|plot|postcode|profession|province|race
+    |region|religion|season|site|species|state|station|status|store|strain|strata|town|transportmode|travelmode
+    |treatment|village|ward|weekday|zip|zipcode
     """.replace("\n", "")
     .replace(" ", "")
     .split("|")
@@ -63,4 +64,4 @@ def named_as_categories(column: str) -> bool:
     [True, True, True, False, False]
     """
     plain = letters(column).rstrip("0123456789")
-    return plain in _CATEGORIES or plain.endswith(("code", "codes"))
+    return plain in _CATEGORIES or plain.endswith(("code", "codes", "stratum"))

@@ -14,7 +14,8 @@ from raydr.data.columns import letters
 
 _LEAST = 3  # words of a column that show a scale
 _RANGE = re.compile(
-    r"(?P<below>[<\u2264]=?|under |up to )?(?P<low>\d+(\.\d+)?)( ?(-|to|\u2013) ?(?P<high>\d+(\.\d+)?)|\+)?[^\d]{0,12}"
+    r"((?P<below>[<\u2264]=?|under |up to )|(?P<above>[>\u2265]=? ?|over ))?(?P<low>\d+(\.\d+)?)"
+    r"( ?(-|to|\u2013) ?(?P<high>\d+(\.\d+)?)|(?P<more>\+))?[^\d]{0,12}"
 )
 _SCALES = tuple(
     tuple(frozenset(map(letters, rank.split("/"))) for rank in scale.split(" < "))
@@ -63,6 +64,16 @@ def in_order(words: Sequence[str]) -> tuple[str, ...] | None:
     return None
 
 
+def is_partly_in_order(words: Sequence[str]) -> bool:
+    """Return whether some words, but not all, are different ranks of one scale.
+
+    >>> is_partly_in_order(["Fair", "Good", "Ideal"]), is_partly_in_order(["good", "red", "blue"])
+    (True, False)
+    """
+    plain = set(map(letters, words))
+    return any(1 < sum(bool(rank & plain) for rank in scale) < len(words) for scale in _SCALES)
+
+
 def _ranges(words: Sequence[str]) -> tuple[str, ...] | None:
     """Return ranges of numbers from low to high if they do not overlap, else None."""
     found = []
@@ -71,7 +82,8 @@ def _ranges(words: Sequence[str]) -> tuple[str, ...] | None:
         if parts is None:
             return None
         low = float(parts["low"])
-        ends = (-np.inf, low) if parts["below"] else (low, float(parts["high"]) if parts["high"] else low)
+        high = np.inf if parts["above"] or parts["more"] else float(parts["high"] or low)
+        ends = (-np.inf, low) if parts["below"] else (low, high)
         found.append((*ends, word))
     found.sort()
     ranges = [(low, high) for low, high, _ in found]

@@ -82,7 +82,7 @@ def patients(path: Path) -> Path:
 LEFT_OUT = {
     "diagnosis": "the label",
     "hospital": "the client",
-    "patient_id": "whole numbers, and an identity by its name",
+    "patient_id": "an identity by its name",
     "visit": "dates or times",
     "remark": "text with more than one value for every two rows: an identity or free text",
     "spare": "no value at all",

@@ -83,8 +83,8 @@ def test_table_settings_are_detected(patients: Path) -> None:
     assert facts["Columns mapped"] == MAPPED
     assert facts["Text as zeros and ones"] == "smoker (former, no, yes)"
     assert facts["Columns left out"] == (
-        "diagnosis (the label), hospital (the client), patient_id (whole numbers,"
-        " and an identity by its name), admitted (dates or times)"
+        "diagnosis (the label), hospital (the client), patient_id (an identity"
+        " by its name), admitted (dates or times)"
     )
     assert facts["Missing values filled in"] == (
         "9 by the median of all clients: bmi 9 (east 3, north 3, west 3)"

@@ -52,6 +52,9 @@ COLUMNS: dict[str, tuple[list[Any], str, str]] = {
     "age": ([31.5 + row * 7 % 40 for row in range(ROWS)], "number", ""),
     "patient_id": ([100 + row // 3 for row in range(ROWS)], "an identity", ""),
     "StoreID": (cycled(3, 5, 9), "an identity", ""),
+    "nr": ([row // 4 for row in range(ROWS)], "an identity", ""),
+    "subject": ([f"{100 + row // 3}{'a' if row > 57 else ''}" for row in range(ROWS)], "an identity", ""),
+    "ID": (cycled("X03", "X04", "Y11"), "an identity", ""),
     "race": (cycled(1, 2, 3), "words", "named like categories"),
     "arm": (cycled(0, 1), "number", ""),
     "cowcode2": (list(range(ROWS)), "codes by its name", ""),
@@ -64,6 +67,7 @@ COLUMNS: dict[str, tuple[list[Any], str, str]] = {
     "form": (cycled("F0", "F1", "F2"), "words", "words with numbers"),
     "grade": (cycled("I", "II", "III"), "words", "words with numbers"),
     "tumour": (cycled("2. Glioma", "1. Other", "3. None"), "words", "words with numbers"),
+    "cut": (cycled("Fair", "Ideal", "Good"), "words", "some of the words are a scale"),
     "colour": (cycled("red", "blue", "green"), "words", ""),
     "quarter": (cycled("1974Q1", "1974Q2", "Q32010"), "dates", ""),
     "listed": (cycled("Aug 1 2004", "12 March 1999", "Oct 2001"), "dates", ""),
@@ -101,6 +105,8 @@ def test_ranges_that_overlap_or_are_none_have_no_order(words: list[str]) -> None
 
 def test_ranges_without_an_end_are_in_order() -> None:
     assert in_order(["65+", "18-64", "<18"]) == ("<18", "18-64", "65+")
+    schooling = ["9-11years", "12years", "13-15years", "16years", ">16years"]
+    assert in_order(sorted(schooling)) == tuple(schooling)
 
 
 def test_months_are_spelt_as_in_the_column() -> None:
