@@ -388,8 +388,8 @@ class TestRecognised:
             "age": ["<18", "18", ">65", "65"] * 10,
         }
         found = read_rows(write_table(tmp_path / "t.csv", columns))
-        ages = tuple(f"age={word}" for word in sorted(set(columns["age"])))
-        assert found.feature_names == ("crp", "change", *ages), "few words that repeat stay words"
+        assert found.feature_names == ("crp", "change", "age")
+        assert found.pooled()[:4, 2].tolist() == [0, 1, 3, 2], "few words that repeat are no numbers"
         assert found.pooled()[:2, 0].tolist() == [0.5, 90]
         assert found.pooled()[0, 1] == -1200
         said = "\n".join(found.notices)
