@@ -201,6 +201,18 @@ def columns_that_no_row_decides(scenario: Sections) -> Problem | None:
 
 
 @rule
+def distances_that_no_row_refuses(scenario: Sections) -> Problem | None:
+    """Refuse metrics of counts or categories in a strict run: one row that does not suit them ends the run."""
+    metric = scenario.data.metric
+    if not scenario.privacy.strict or metric not in AS_READ:
+        return None
+    return (
+        "privacy.strict requires noise on every message, but a single row that is not suited to data.metric"
+        f" {metric} ends the run: choose another metric"
+    )
+
+
+@rule
 def rows_that_can_be_keyed(scenario: Sections) -> Problem | None:
     """Refuse an isometry key that another message would reveal, or that the method does not support."""
     reason = _why_rows_cannot_be_keyed(scenario) if scenario.privacy.isometry_key else None

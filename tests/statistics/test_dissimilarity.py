@@ -252,6 +252,15 @@ def test_unit_is_another_name_of_cosine() -> None:
             },
             "compares counts, and permanent noise on records changes them",
         ),
+        (
+            {
+                "data.metric": "hamming",
+                "privacy.strict": "sums",
+                "method.landmarks_from": "learnt",
+                "privacy.noise": {"on": "gradient", "sigma": 1.0},
+            },
+            "a single row that is not suited to data.metric hamming",
+        ),
     ],
 )
 def test_combinations_that_cannot_work_are_refused(keys: dict[str, Any], message: str) -> None:
