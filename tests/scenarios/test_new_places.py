@@ -61,7 +61,7 @@ def test_model_stores_no_mapped_row(case: str, root: Path) -> None:
     model = read_model(folder)
     ids = raydr.Result(folder).to_frame("pyarrow")["row"].to_numpy()
     rows = irises().take(ids).rows
-    scaled = rows if KEYED in model.arrays else scale_rows(rows, Scaling.of(model.arrays, "none"))
+    scaled = rows if KEYED in model.arrays else scale_rows(rows, Scaling.of(model.arrays))
     for name, values in model.arrays.items():
         if values.ndim == 2 and values.shape[1] == rows.shape[1]:
             assert not equal_rows(values, np.concatenate([rows, scaled])), name

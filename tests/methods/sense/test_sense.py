@@ -27,7 +27,6 @@ from raydr.methods.serving import Plan
 from raydr.methods.serving import serve as run_plan
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.mechanism import Coverage
-from raydr.statistics.scaling import scale_rows
 
 QUICK: dict[str, Any] = {"kind": "tsne", "early_iterations": 10, "iterations": 10}
 
@@ -348,8 +347,10 @@ class TestAnchors:
             serve(federated(multisite(), public=public), SENSE(anchors=5, embedder=QUICK))
 
 
-@pytest.mark.parametrize("scale", ["standard", "minmax", "unit"])
-def test_public_rows_are_scaled_like_client_rows(scale: Any) -> None:
+@pytest.mark.parametrize(
+    ("scale", "metric"), [("standard", "euclidean"), ("minmax", "euclidean"), ("none", "cosine")]
+)
+def test_public_rows_are_scaled_like_client_rows(scale: Any, metric: Any) -> None:
     parts, public = multisite(), 7.0 + 3.0 * rows(30, seed=50)
     hosts = [
         ClientHost(
@@ -357,9 +358,9 @@ def test_public_rows_are_scaled_like_client_rows(scale: Any) -> None:
         )
     ]
     settings = SENSE(anchors=5, embedder=QUICK)
-    plan = Plan(method="sense", settings=settings, scale=scale, seed=0, public=public)
+    plan = Plan(method="sense", settings=settings, scale=scale, metric=metric, seed=0, public=public)
     served = run_plan(InlineTransport(hosts), len(parts), plan, journal=Journal())
-    expected = scale_rows(public, served.prepared.scaling)[:5]
+    expected = served.prepared.applied(public)[:5]
     assert np.abs(expected - public[:5]).max() > 0.1
     np.testing.assert_array_equal(served.outcome.model["anchors"], expected)
 
