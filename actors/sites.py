@@ -14,8 +14,8 @@ from raydr.actors.resources import Room
 from raydr.actors.streaming import own
 from raydr.arrays import FloatArray
 from raydr.data import Census, Layout, Site, SiteFile, census
-from raydr.data.categories import Survey
 from raydr.data.site import laid_out
+from raydr.data.survey.categories import Survey
 from raydr.errors import ScenarioError
 
 

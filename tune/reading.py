@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from raydr.data.codebook import read_codebook
+from raydr.data.survey.codebook import read_codebook
 from raydr.errors import OutputError, ScenarioError
 from raydr.registry import extensions
 from raydr.runfolder.records import SWEEP

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import Int64Array
-from raydr.data.arrow_files import read_parquet_blocks
-from raydr.data.columns import Alike, Choice, Columns, IdColumn, listing
+from raydr.data.files.arrow_files import read_parquet_blocks
 from raydr.data.loading import (
     FILLINGS,
     Missing,
@@ -23,6 +22,7 @@ from raydr.data.loading import (
     source_of,
     table_of,
 )
+from raydr.data.survey.columns import Alike, Choice, Columns, IdColumn, listing
 from raydr.data.table import Table
 from raydr.errors import DataError
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 from raydr.data.bundled import read_bundled
-from raydr.data.columns import Choice, Columns
 from raydr.data.datasets import Dataset
 from raydr.data.fetching import kept, public_copy
-from raydr.data.numpy_files import from_arrays, read_npz
+from raydr.data.files.numpy_files import from_arrays, read_npz
+from raydr.data.survey.columns import Choice, Columns
 from raydr.errors import DataError, did_you_mean
 
 DATA_VARIABLE = "RAYDR_DATA"

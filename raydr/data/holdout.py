@@ -8,8 +8,8 @@ from math import ceil
 import numpy as np
 
 from raydr.arrays import Int64Array
-from raydr.data.columns import listing
 from raydr.data.sampling import sample_rows
+from raydr.data.survey.columns import listing
 from raydr.data.table import Table
 from raydr.errors import DataError, did_you_mean
 from raydr.settings import share_of

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.data.arrow_cells import Loaded
-from raydr.data.arrow_columns import columns_of
 from raydr.data.catalogue import IN_MEMORY
-from raydr.data.codebook import Codebook
-from raydr.data.columns import Alike, Choice
-from raydr.data.layout import Layout
+from raydr.data.files.arrow_cells import Loaded
+from raydr.data.files.arrow_columns import columns_of
+from raydr.data.files.numpy_files import from_arrays
 from raydr.data.loading import checked, complete_rows, with_a_class_for_none
-from raydr.data.numpy_files import from_arrays
+from raydr.data.survey.codebook import Codebook
+from raydr.data.survey.columns import Alike, Choice
+from raydr.data.survey.layout import Layout
 from raydr.data.table import Table
 
 
@@ -27,7 +27,7 @@ def in_memory(arrays: Mapping[str, NDArray[Any]], *, for_map: bool = True) -> Ta
     ----------
     arrays : mapping
         ``X`` (rows, features), and optionally ``feature_names``, ``y`` for labels, ``client`` for the owners
-        and ``id`` for the identities of rows: see :func:`raydr.data.numpy_files.from_arrays`.
+        and ``id`` for the identities of rows: see :func:`raydr.data.files.numpy_files.from_arrays`.
     for_map : bool
         Whether these rows will be mapped, which takes two rows that differ.
 

@@ -14,17 +14,17 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 import numpy as np
 
 from raydr.arrays import BoolArray, Int64Array
-from raydr.data.arrow_files import read_csv, read_parquet, survey_csv, survey_parquet
 from raydr.data.catalogue import find, read_builtin
-from raydr.data.categories import Survey
-from raydr.data.codebook import Codebook
-from raydr.data.columns import Choice, Columns, Key, listing
-from raydr.data.h5ad_files import read_h5ad
-from raydr.data.layout import Categories, Layout
-from raydr.data.numpy_files import read_npy, read_npz
+from raydr.data.files.arrow_files import read_csv, read_parquet, survey_csv, survey_parquet
+from raydr.data.files.h5ad_files import read_h5ad
+from raydr.data.files.numpy_files import read_npy, read_npz
 from raydr.data.provenance import Source, sha256_of_arrays, sha256_of_file
 from raydr.data.sampling import sample_rows
-from raydr.data.spelling import DEFAULT_THRESHOLD, Threshold
+from raydr.data.survey.categories import Survey
+from raydr.data.survey.codebook import Codebook
+from raydr.data.survey.columns import Choice, Columns, Key, listing
+from raydr.data.survey.layout import Categories, Layout
+from raydr.data.survey.spelling import DEFAULT_THRESHOLD, Threshold
 from raydr.data.table import Table
 from raydr.errors import DataError, did_you_mean
 from raydr.geometry.points import Progress, unheard

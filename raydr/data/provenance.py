@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.data.coding import Coding
+from raydr.data.survey.coding import Coding
 
 
 @dataclass(kw_only=True, frozen=True)

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray, Int64Array, fingerprint
-from raydr.data.categories import Survey, agree
-from raydr.data.codebook import Codebook
-from raydr.data.columns import Choice, letters, listing
-from raydr.data.layout import Categories, Layout
 from raydr.data.loading import ENDINGS, FILLINGS, OTHER_FILES, Missing, ending, load, survey
-from raydr.data.notices import looks
 from raydr.data.provenance import Source
-from raydr.data.spelling import DEFAULT_THRESHOLD, Threshold
+from raydr.data.survey.categories import Survey, agree
+from raydr.data.survey.codebook import Codebook
+from raydr.data.survey.columns import Choice, letters, listing
+from raydr.data.survey.layout import Categories, Layout
+from raydr.data.survey.notices import looks
+from raydr.data.survey.spelling import DEFAULT_THRESHOLD, Threshold
 from raydr.data.table import Table
 from raydr.errors import DataError
 
@@ -83,7 +83,7 @@ def laid_out(file: SiteFile, surveys: Sequence[Survey]) -> Layout:
     Raises
     ------
     DataError
-        As in :func:`raydr.data.categories.agree`. Also if a column is spelt differently in another file, or
+        As in :func:`raydr.data.survey.categories.agree`. Also if a column is spelt differently in another file, or
         if a file shares no column with the others.
     """
     where = "The sites' data"
@@ -150,7 +150,7 @@ class Census:
     gaps : (features,) int64
         Number of missing values of each feature.
     looks : (features,) int64
-        What each feature looks like: see :func:`raydr.data.notices.looks`.
+        What each feature looks like: see :func:`raydr.data.survey.notices.looks`.
     doubts : tuple of str
         Sentences on columns that could be read in another way.
     """

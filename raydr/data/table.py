@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray, Int64Array
-from raydr.data.coding import Coding
-from raydr.data.layout import Layout
 from raydr.data.provenance import Source
-from raydr.data.spelling import Agreement
+from raydr.data.survey.coding import Coding
+from raydr.data.survey.layout import Layout
+from raydr.data.survey.spelling import Agreement
 from raydr.errors import DataError
 
 

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from raydr.data.codebook import ColumnSettings, written
-from raydr.data.coding import Coding, Kind
-from raydr.data.notices import CODES, MISSING_CODES, MOSTLY_EMPTY, NUMBERING, ONE_VALUE, classes_among
+from raydr.data.survey.codebook import ColumnSettings, written
+from raydr.data.survey.coding import Coding, Kind
+from raydr.data.survey.notices import CODES, MISSING_CODES, MOSTLY_EMPTY, NUMBERING, ONE_VALUE, classes_among
 from raydr.errors import FeatureError
 from raydr.plain import listed
 from raydr.report.run.mapped import FEW_COLUMNS, Fact
@@ -52,7 +52,7 @@ class ColumnReading:
     role : str
         Use of the column.
     kind : str or None
-        What a mapped column holds: see :class:`raydr.data.coding.Coding`.
+        What a mapped column holds: see :class:`raydr.data.survey.coding.Coding`.
     unit : str or None
         Unit of numbers that are written with one.
     words : tuple of str

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from raydr.arrays import FloatArray, Int64Array
 from raydr.data import IN_MEMORY, Layout, Table, in_frame, in_memory
-from raydr.data.codebook import Codebook, codebook_of
+from raydr.data.survey.codebook import Codebook, codebook_of
 from raydr.errors import DataError, ScenarioError, did_you_mean
 from raydr.front.fitted import FittedRun, temporary_place
 from raydr.front.parameters import (

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from raydr.data.codebook import Codebook, read_codebook
-from raydr.data.columns import Choice, listing
-from raydr.data.dialect import Dialect
+from raydr.data.files.dialect import Dialect
 from raydr.data.loading import ENDINGS, NO_LABEL, SHEETS, TABLES, TEXTS, ending, read_file, survey
 from raydr.data.site import files_of
+from raydr.data.survey.codebook import Codebook, read_codebook
+from raydr.data.survey.columns import Choice, listing
 from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.extras import require_packages
 from raydr.geometry.points import Progress, unheard

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from raydr.data.columns import listing
+from raydr.data.survey.columns import listing
 from raydr.data.table import Table
 from raydr.errors import DataError
 from raydr.partition.dealing import Dealing, partition

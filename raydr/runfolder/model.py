@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from raydr.array_files import ArrayArchive, write_array_archive
 from raydr.arrays import FloatArray
-from raydr.data.coding import Coding
 from raydr.data.provenance import Provenance, sha256_of_arrays, sha256_of_file
+from raydr.data.survey.coding import Coding
 from raydr.errors import OutputError
 from raydr.files import open_private
 from raydr.runfolder import records

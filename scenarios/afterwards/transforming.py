@@ -13,10 +13,10 @@ import numpy as np
 
 from raydr.arrays import FloatArray, Int64Array, UInt8Array
 from raydr.data import Alike, Harmonized, Layout, Table, blocks_alike, load_alike
-from raydr.data.arrow_files import rows_of_parquet
-from raydr.data.columns import listing
+from raydr.data.files.arrow_files import rows_of_parquet
 from raydr.data.loading import ending
 from raydr.data.site import files_of
+from raydr.data.survey.columns import listing
 from raydr.errors import DataError, FeatureError, OutputError, RaydrError, ScenarioError, did_you_mean
 from raydr.extras import require_packages
 from raydr.files import whole

@@ -25,13 +25,21 @@ from raydr.data import (
     load_graph,
     set_apart,
 )
-from raydr.data.codebook import Codebook
-from raydr.data.coding import Coding
-from raydr.data.columns import require
 from raydr.data.loading import refuse_empty
-from raydr.data.notices import ONE_VALUE, common_looks, looks, of_columns, of_label, of_measurements, of_sites
 from raydr.data.site import gaps_of
-from raydr.data.spelling import Agreement
+from raydr.data.survey.codebook import Codebook
+from raydr.data.survey.coding import Coding
+from raydr.data.survey.columns import require
+from raydr.data.survey.notices import (
+    ONE_VALUE,
+    common_looks,
+    looks,
+    of_columns,
+    of_label,
+    of_measurements,
+    of_sites,
+)
+from raydr.data.survey.spelling import Agreement
 from raydr.errors import DataError, FeatureError
 from raydr.geometry.points import Progress, unheard
 from raydr.privacy.ledger import Entry, Granularity
@@ -165,8 +173,8 @@ class ClientData:
     harmonizing : Harmonizing or None
         How sites are adjusted to each other; None if they are not.
     looks : (features,) int64 or None
-        What each feature looks like (:func:`raydr.data.notices.looks`). None if nothing may depend on the values of
-        columns, not even the notices.
+        What each feature looks like (:func:`raydr.data.survey.notices.looks`). None if nothing may depend on the values
+        of columns, not even the notices.
     notices : tuple of str
         Warnings about columns for the user.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raydr.data.spelling import Agreement
+from raydr.data.survey.spelling import Agreement
 from raydr.privacy.ledger import Entry, Granularity
 
 _ADDED_UP = "server, which sums what each client sends"

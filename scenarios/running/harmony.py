@@ -8,7 +8,7 @@ import numpy as np
 
 from raydr.arrays import Int64Array
 from raydr.data import Harmonized, Layout, Table
-from raydr.data.columns import listing
+from raydr.data.survey.columns import listing
 from raydr.errors import DataError, did_you_mean
 from raydr.scenarios.schema.data import LABEL, DataSettings
 from raydr.statistics.harmonizing import Harmonizing

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from raydr.arrays import Float64Array
 from raydr.data import Provenance, Table
-from raydr.data.notices import of_spreads
+from raydr.data.survey.notices import of_spreads
 from raydr.errors import FeatureError, named
 from raydr.federation.client import HostSecrets
 from raydr.federation.failures import ClientError

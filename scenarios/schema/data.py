@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from raydr.data.catalogue import IN_MEMORY
-from raydr.data.codebook import ColumnSettings, read_codebook
-from raydr.data.layout import Categories
 from raydr.data.loading import Filling, Missing
-from raydr.data.spelling import DEFAULT_THRESHOLD, Threshold
+from raydr.data.survey.codebook import ColumnSettings, read_codebook
+from raydr.data.survey.layout import Categories
+from raydr.data.survey.spelling import DEFAULT_THRESHOLD, Threshold
 from raydr.errors import DataError
 from raydr.settings import LocalPath, PathMark, Settings
 from raydr.statistics.dissimilarity import AS_READ, BY_COLUMN, Metric

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic import Field, field_validator
 
-from raydr.data.columns import listing
+from raydr.data.survey.columns import listing
 from raydr.errors import ScenarioError, did_you_mean
 from raydr.federation.secure import SecureSums
 from raydr.federation.simulated import attackers

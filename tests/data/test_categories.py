@@ -17,9 +17,9 @@ from tiny import tiny_run, tiny_scenario
 
 import raydr
 from raydr.data import load
-from raydr.data.categories import MOST_WORDS
-from raydr.data.layout import Layout
-from raydr.data.spelling import spell_out, votes
+from raydr.data.survey.categories import MOST_WORDS
+from raydr.data.survey.layout import Layout
+from raydr.data.survey.spelling import spell_out, votes
 from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status
 from raydr.front.own_data import own_data

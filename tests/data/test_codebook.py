@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from resumed import interrupted
 
 import raydr
-from raydr.data.codebook import BETWEEN, Codebook, ColumnSettings, codebook_of, read_codebook, written
-from raydr.data.scales import in_order, is_circular
+from raydr.data.survey.codebook import BETWEEN, Codebook, ColumnSettings, codebook_of, read_codebook, written
+from raydr.data.survey.scales import in_order, is_circular
 from raydr.documents import parse_yaml
 from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status

@@ -18,8 +18,9 @@ import pyarrow.parquet as parquet
 import pytest
 
 from raydr.array_files import ArrayArchive, write_array_archive
-from raydr.data import dialect, load, text_tables
-from raydr.data.dialect import Dialect
+from raydr.data import load
+from raydr.data.files import dialect, text_tables
+from raydr.data.files.dialect import Dialect
 from raydr.errors import DataError
 
 WriteText = Callable[[str], Path]

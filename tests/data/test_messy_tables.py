@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raydr.data import Alike, Layout, Table, blocks_alike, load, load_alike
-from raydr.data.header import find_header, looks_like_row
+from raydr.data.files.header import find_header, looks_like_row
 from raydr.data.site import SiteFile, laid_out
-from raydr.data.written_numbers import writing_of
+from raydr.data.survey.written_numbers import writing_of
 from raydr.errors import DataError
 from raydr.front.own_data import own_data
 

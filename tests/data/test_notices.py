@@ -13,7 +13,7 @@ from tiny import tiny, tiny_run, tiny_scenario
 
 import raydr
 from raydr.arrays import Float64Array, Int64Array
-from raydr.data.notices import (
+from raydr.data.survey.notices import (
     CODES,
     MISSING_CODES,
     MOSTLY_EMPTY,

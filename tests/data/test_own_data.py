@@ -22,7 +22,7 @@ import yaml
 
 import raydr
 from raydr.data import load, loading
-from raydr.data.dialect import Dialect
+from raydr.data.files.dialect import Dialect
 from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status
 from raydr.front.own_data import commented, is_data, own_data

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raydr.data.categories import kind_of_numbers
-from raydr.data.dialect import Dialect
+from raydr.data.files.dialect import Dialect
 from raydr.data.loading import load
-from raydr.data.scales import in_order, ordered
 from raydr.data.site import SiteFile, laid_out
+from raydr.data.survey.categories import kind_of_numbers
+from raydr.data.survey.scales import in_order, ordered
 from raydr.front.columns import survey_as_json
 from raydr.front.own_data import own_rows
 

@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import tiny_run_with_report, tiny_scenario
 
-from raydr.data import categories, load
-from raydr.data.categories import common_words, kind_of_texts
+from raydr.data import load
 from raydr.data.site import SiteFile, laid_out
-from raydr.data.spelling import Threshold
+from raydr.data.survey import categories
+from raydr.data.survey.categories import common_words, kind_of_texts
+from raydr.data.survey.spelling import Threshold
 from raydr.errors import ScenarioError
 from raydr.front.cli import status
 from raydr.front.own_data import own_data

@@ -310,7 +310,7 @@ def test_estimator_prints_only_if_verbose(capsys: pytest.CaptureFixture[str]) ->
 def test_reading_a_large_file_reports_progress(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool
 ) -> None:
-    monkeypatch.setattr("raydr.data.watching._LOOK_S", 0.0)
+    monkeypatch.setattr("raydr.data.files.watching._LOOK_S", 0.0)
     text = "a,b\n" + "".join(f"{i},{i * i % 977}.5\n" for i in range(50_000))
     path = tmp_path / ("rows.csv.gz" if packed else "rows.csv")
     path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())

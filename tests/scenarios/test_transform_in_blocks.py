@@ -15,7 +15,7 @@ import pytest
 from tiny import tiny_run
 
 import raydr
-from raydr.data import arrow_files
+from raydr.data.files import arrow_files
 from raydr.errors import DataError
 from raydr.journal import Event, Progress
 

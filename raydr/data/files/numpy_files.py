@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.array_files import ArrayArchive, ArrayFileError, read_array_file
-from raydr.data.columns import (
+from raydr.data.survey.columns import (
     NOT_LISTED,
     Choice,
     Columns,

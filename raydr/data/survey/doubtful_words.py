@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from raydr.data.column_names import named_as_categories
-from raydr.data.columns import listing, reads_as_number
-from raydr.data.scales import is_partly_in_order
-from raydr.data.written_numbers import are_padded
+from raydr.data.survey.column_names import named_as_categories
+from raydr.data.survey.columns import listing, reads_as_number
+from raydr.data.survey.scales import is_partly_in_order
+from raydr.data.survey.written_numbers import are_padded
 
 _NUMBERED = re.compile(r"[^\W\d]{1,8}[ _-]?\d{1,2}|\d{1,2}[.):] .*|[IVX]{1,4}")
 _LEAST = 3  # words that can have an order

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
-from raydr.data.columns import letters, listing
-from raydr.data.layout import Layout
+from raydr.data.survey.columns import letters, listing
+from raydr.data.survey.layout import Layout
 
 PLAIN, NUMBERING, CODES, MISSING_CODES, MOSTLY_EMPTY, ONE_VALUE = range(6)
 """Appearance of a column of numbers: nothing special, an identity, codes of categories, a code for missing values,

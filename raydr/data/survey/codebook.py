@@ -23,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from raydr.data.coding import Coding, Kind
+from raydr.data.survey.coding import Coding, Kind
 from raydr.errors import DataError, did_you_mean
 from raydr.settings import Settings
 

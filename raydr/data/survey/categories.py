@@ -2,7 +2,7 @@
 
 Each site first surveys its own columns. It reports what each column holds, and for a column of few words, the
 words that enough of its rows have. It reports no word of an identity. Such a column becomes one 0/1 column
-for each word that enough sites have (:mod:`raydr.data.spelling`). A row with any other word has only zeros
+for each word that enough sites have (:mod:`raydr.data.survey.spelling`). A row with any other word has only zeros
 there.
 """
 
@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Float64Array
-from raydr.data.codebook import Codebook
-from raydr.data.coding import Coding
-from raydr.data.column_names import named_as_categories, named_as_identity, named_as_numbering
-from raydr.data.columns import reads_as_number, refuse_repeats, require
-from raydr.data.layout import Categories, Layout
-from raydr.data.scales import is_circular, ordered, period_named
-from raydr.data.spelling import Agreement, Threshold, spell_out
-from raydr.data.written_numbers import are_padded, has_unit, is_code, is_pair
+from raydr.data.survey.codebook import Codebook
+from raydr.data.survey.coding import Coding
+from raydr.data.survey.column_names import named_as_categories, named_as_identity, named_as_numbering
+from raydr.data.survey.columns import reads_as_number, refuse_repeats, require
+from raydr.data.survey.layout import Categories, Layout
+from raydr.data.survey.scales import is_circular, ordered, period_named
+from raydr.data.survey.spelling import Agreement, Threshold, spell_out
+from raydr.data.survey.written_numbers import are_padded, has_unit, is_code, is_pair
 from raydr.errors import DataError
 
 Kind: TypeAlias = Literal[

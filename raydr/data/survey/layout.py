@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from raydr.arrays import IntArray
-from raydr.data.coding import Coding
-from raydr.data.spelling import Agreement
+from raydr.data.survey.coding import Coding
+from raydr.data.survey.spelling import Agreement
 
 Categories: TypeAlias = Literal["error", "leave-out", "one-hot"]
 """How columns of text are treated: refused, left out, or turned into a 0/1 column per word."""
@@ -29,9 +29,9 @@ class Layout:
     left_out : mapping of column to str
         Columns that are not features, with the reason.
     units : mapping of column to str
-        Columns of numbers that some file spells as text, with their unit (:mod:`raydr.data.written_numbers`).
+        Columns of numbers that some file spells as text, with their unit (:mod:`raydr.data.survey.written_numbers`).
     codings : mapping of column to Coding
-        How columns are read that are more than numbers or words (:mod:`raydr.data.codebook`).
+        How columns are read that are more than numbers or words (:mod:`raydr.data.survey.codebook`).
     agreement : Agreement or None
         What sites reported to agree on the layout, or None if they were not asked.
     """

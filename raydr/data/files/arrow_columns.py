@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.data.arrow_cells import (
+from raydr.data.files.arrow_cells import (
     Loaded,
     cells_of,
     is_number,
@@ -20,7 +20,7 @@ from raydr.data.arrow_cells import (
     texts_of,
     with_numbers,
 )
-from raydr.data.categories import (
+from raydr.data.survey.categories import (
     WHY,
     WORDS,
     Kind,
@@ -34,14 +34,14 @@ from raydr.data.categories import (
     kind_of_texts,
     kind_of_words,
 )
-from raydr.data.coding import Coding, recognised
-from raydr.data.column_names import (
+from raydr.data.survey.coding import Coding, recognised
+from raydr.data.survey.column_names import (
     named_as_categories,
     named_as_identity,
     named_as_numbering,
     named_as_time,
 )
-from raydr.data.columns import (
+from raydr.data.survey.columns import (
     EXCLUDED,
     LEFT_OUT,
     NAMELESS,
@@ -56,10 +56,10 @@ from raydr.data.columns import (
     refuse_repeats,
     require,
 )
-from raydr.data.doubtful_words import of_words
-from raydr.data.layout import Layout
-from raydr.data.scales import period_named
-from raydr.data.written_numbers import are_padded, mark_of, writing_of
+from raydr.data.survey.doubtful_words import of_words
+from raydr.data.survey.layout import Layout
+from raydr.data.survey.scales import period_named
+from raydr.data.survey.written_numbers import are_padded, mark_of, writing_of
 from raydr.errors import DataError, did_you_mean
 from raydr.memory import lacking_memory
 

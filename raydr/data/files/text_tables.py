@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from raydr.data.dialect import LONGEST_LINE, Dialect
-from raydr.data.watching import read_watched
+from raydr.data.files.dialect import LONGEST_LINE, Dialect
+from raydr.data.files.watching import read_watched
 from raydr.errors import DataError
 from raydr.geometry.points import Progress, unheard
 from raydr.memory import available_memory_bytes, size

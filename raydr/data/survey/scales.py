@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 
 from raydr.arrays import Float64Array
-from raydr.data.coding import Coding
-from raydr.data.columns import letters
+from raydr.data.survey.coding import Coding
+from raydr.data.survey.columns import letters
 
 _LEAST = 3  # words of a column that show a scale
 _RANGE = re.compile(

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Float64Array
-from raydr.data.coding import Coding
-from raydr.data.columns import cells, spell
-from raydr.data.written_numbers import MISSING_WORDS, Writing, mark_of, writing_of
+from raydr.data.survey.coding import Coding
+from raydr.data.survey.columns import cells, spell
+from raydr.data.survey.written_numbers import MISSING_WORDS, Writing, mark_of, writing_of
 from raydr.errors import DataError
 from raydr.memory import lacking_memory
 from raydr.parquet_files import is_text

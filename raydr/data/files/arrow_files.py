@@ -12,15 +12,15 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from raydr.data.arrow_cells import Loaded
-from raydr.data.arrow_columns import columns_of, survey_of
-from raydr.data.categories import Survey
-from raydr.data.column_names import named_as_time
-from raydr.data.columns import Choice, Columns, listing
-from raydr.data.dialect import Dialect
-from raydr.data.header import TOTALS, distinct_names, looks_like_row
-from raydr.data.text_tables import read_text_table, within_memory
-from raydr.data.written_numbers import are_padded, is_code
+from raydr.data.files.arrow_cells import Loaded
+from raydr.data.files.arrow_columns import columns_of, survey_of
+from raydr.data.files.dialect import Dialect
+from raydr.data.files.header import TOTALS, distinct_names, looks_like_row
+from raydr.data.files.text_tables import read_text_table, within_memory
+from raydr.data.survey.categories import Survey
+from raydr.data.survey.column_names import named_as_time
+from raydr.data.survey.columns import Choice, Columns, listing
+from raydr.data.survey.written_numbers import are_padded, is_code
 from raydr.errors import DataError
 from raydr.geometry.points import Progress, unheard
 from raydr.memory import lacking_memory, size

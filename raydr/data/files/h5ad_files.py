@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.data.columns import Choice, Columns, listing
-from raydr.data.numpy_files import from_arrays
+from raydr.data.files.numpy_files import from_arrays
+from raydr.data.survey.columns import Choice, Columns, listing
 from raydr.errors import DataError, did_you_mean
 from raydr.extras import lacking as lacking_package
 from raydr.memory import lacking_memory, size

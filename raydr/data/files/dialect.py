@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TextIO
 
-from raydr.data.header import Header, find_header
+from raydr.data.files.header import Header, find_header
 from raydr.errors import DataError
 from raydr.memory import size
 

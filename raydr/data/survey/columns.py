@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Int64Array
-from raydr.data.codebook import Codebook
-from raydr.data.coding import Coding
-from raydr.data.layout import Categories, Layout
-from raydr.data.spelling import DEFAULT_THRESHOLD, Agreement, Threshold
+from raydr.data.survey.codebook import Codebook
+from raydr.data.survey.coding import Coding
+from raydr.data.survey.layout import Categories, Layout
+from raydr.data.survey.spelling import DEFAULT_THRESHOLD, Agreement, Threshold
 from raydr.errors import DataError, did_you_mean
 
 NAMELESS = "(no name)"

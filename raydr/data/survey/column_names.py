@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from raydr.data.columns import letters
+from raydr.data.survey.columns import letters
 
 _IDENTITY = re.compile(
     r"(^|[_\W])(id|ids|uid|uuid|guid|mrn|identifier)$"

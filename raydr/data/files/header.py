@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
-from raydr.data.columns import reads_as_number
-from raydr.data.written_numbers import MISSING_WORDS, has_unit
+from raydr.data.survey.columns import reads_as_number
+from raydr.data.survey.written_numbers import MISSING_WORDS, has_unit
 
 Record: TypeAlias = tuple[int, list[str]]
 """The number of a record's first line, from 1, and its cells."""

@@ -1,0 +1,1 @@
+"""Files with a table: dialect, header and cells of texts, Parquet, NumPy and AnnData files."""
