@@ -162,10 +162,15 @@ def _interrupted(error: BaseException) -> int:
 
 
 def _interruption_behind(error: BaseException) -> KeyboardInterrupt | None:
-    """Return the KeyboardInterrupt that Python wrapped in another error, as it does in class bodies; else None."""
+    """Return the KeyboardInterrupt that became another error; None without one.
+
+    Python wraps it in class bodies. pydantic keeps only its name and signal, if it comes while a schema is built.
+    """
     cause = error.__cause__
     while cause is not None and not isinstance(cause, KeyboardInterrupt):
         cause = cause.__cause__
+    if cause is None and type(error).__name__ == "SchemaError" and "KeyboardInterrupt: " in str(error):
+        return KeyboardInterrupt()
     return cause
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from commands import LONG, Command
 from processes import wait_until_heeded
+from pydantic_core import SchemaError
 from tiny import tiny, tiny_file
 
 import raydr
@@ -254,6 +255,18 @@ def test_an_interruption_behind_another_error_is_an_interruption(
             raise RuntimeError("Error calling __set_name__") from interruption
 
     assert process.status(making_a_class) == 130
+    assert capsys.readouterr().err == INTERRUPTED
+
+
+def test_an_interruption_while_a_schema_is_built_is_an_interruption(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Only the text of pydantic's error has the interruption, which it meets while it runs Python's handlers."""
+
+    def building_a_model() -> None:
+        raise SchemaError('Error building "literal" validator:\n  KeyboardInterrupt: 15')
+
+    assert process.status(building_a_model) == 130
     assert capsys.readouterr().err == INTERRUPTED
 
 

@@ -73,10 +73,14 @@ def _to(work: SweepWork, trial: Trial) -> Callable[[Packed], None]:
 
 
 def table(folder: Path, name: str = "trials.parquet") -> list[Mapping[str, Any]]:
-    """Return the rows of a table of a sweep, without the measures that differ between equal runs."""
+    """Return the rows of a table of a sweep, without the measures that differ between equal runs.
+
+    A sweep under way may replace the file between two times that it is opened.
+    """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found = pq.read_table(folder / name).to_pylist()
+    found = pq.read_table(pa.BufferReader((folder / name).read_bytes())).to_pylist()
     return [
         {key: value for key, value in row.items() if key.removesuffix(".sd") not in TIMED} for row in found
     ]
