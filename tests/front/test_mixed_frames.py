@@ -89,6 +89,7 @@ def test_polars_and_lists_of_frames_are_read_alike() -> None:
         label="ill", landmarks=20, rounds=2, scale="standard", federation="inline", metrics=()
     )
     assert model.fit(parts).embedding_.shape == (90, 2)
+    assert list(model.feature_names_in_) == list(parts[0].columns.drop("ill"))
     assert len(set(model.clients_)) == 3
 
 
