@@ -13,7 +13,8 @@ the training rows. All methods use the same encoder, seed, rounds and learning r
 batches in a round, and global-ne has as many as all clients together, but at most an epoch. With ``.epochs``
 and for ``fedne.published``, a round uses all batches at P2's learning rates. Clients run in two actors.
 
-``--quick`` uses 3,000 training and 1,000 test rows, 10 rounds, and only the overhead of the field.
+``--quick`` uses 1,000 training and 500 test rows, 5 rounds, and only the overhead of the field. Clients
+then run in this process, except for the edges per second: processes take longer to start than the rounds take.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.partitions import DEALINGS
-from raydr.actors.backend import RayBackend, ray_backend
+from raydr.actors.backend import ray_backend
 from raydr.arrays import Float32Array, FloatArray, Int64Array, IntArray
 from raydr.partition import Dealing
+from raydr.scenarios.running.backend import Backend, InlineBackend
 from raydr.threads import cores
 
 ACTORS = 2
@@ -149,7 +151,7 @@ def settings_of(setting: Setting, **options: Any) -> Any:
 
 
 def served(
-    backend: RayBackend, rows: Rows, setting: Setting, seed: int = 0, **options: Any
+    backend: Backend, rows: Rows, setting: Setting, seed: int = 0, **options: Any
 ) -> tuple[Any, list[Any], list[Int64Array]]:
     """Return the outcome, rounds and partition of one federated run."""
     from raydr.journal import Journal
@@ -178,7 +180,7 @@ def knn_accuracy(mapped: FloatArray, labels: IntArray, placed: FloatArray, new_l
     return evaluate(("knn_accuracy",), evidence).values["knn_accuracy"]
 
 
-def judged(backend: RayBackend, rows: Rows, setting: Setting, rounds: int, seed: int) -> dict[str, float]:
+def judged(backend: Backend, rows: Rows, setting: Setting, rounds: int, seed: int) -> dict[str, float]:
     """Measure one method."""
     from raydr.metrics import Evidence, evaluate
 
@@ -225,7 +227,7 @@ def alone(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
 
 
 def overheads(
-    backend: RayBackend, rows: Rows, clients: int, rounds: int, names: Sequence[str]
+    backend: Backend, rows: Rows, clients: int, rounds: int, names: Sequence[str]
 ) -> dict[str, float]:
     """Measure the median seconds of a round, and the ratio to FedAvg with the same number of batches.
 
@@ -284,7 +286,7 @@ def plain_edges_per_second(rows: FloatArray, epochs: int) -> float:
     return epochs * len(edges) / (time.perf_counter() - started)
 
 
-def speeds(backend: RayBackend, rows: Rows, rounds: int) -> dict[str, float]:
+def speeds(backend: Backend, rows: Rows, rounds: int) -> dict[str, float]:
     """Measure edges per second of federated rounds and of the plain loop, in turns."""
     ours, plain = [], []
     for _ in range(REPEATS):
@@ -331,9 +333,9 @@ def main() -> None:
     parser.add_argument("--only", help=f"any of {', '.join(SETTINGS)}, speed, overhead, separated by commas")
     parser.add_argument("--json")
     options = parser.parse_args()
-    rows = rows_of(options.data, *((3_000, 1_000) if options.quick else (None, None)))
+    rows = rows_of(options.data, *((1_000, 500) if options.quick else (None, None)))
     rows = replace(rows, dealing=DEALINGS[options.partition])
-    rounds = options.rounds or (10 if options.quick else 200)
+    rounds = options.rounds or (5 if options.quick else 200)
     chosen = (
         options.only.split(",")
         if options.only
@@ -352,13 +354,14 @@ def main() -> None:
             print(f"{name:<44}{value:12.4g}", flush=True)
 
     counts = (20,) if options.quick else tuple(map(int, options.clients.split(",")))
-    with ray_backend(None, ACTORS, 3600.0) as backend:
+    with ray_backend(None, ACTORS, 3600.0) as on_ray:
+        backend = InlineBackend() if options.quick else on_ray
         for name in chosen:
             if name in SETTINGS:
                 found = judged(backend, rows, SETTINGS[name], rounds, options.seed)
                 tell({f"{metric}.{name}": value for metric, value in found.items()})
         if "speed" in chosen:
-            tell(speeds(backend, rows, 4))
+            tell(speeds(on_ray, rows, 4))
         for count in counts if "overhead" in chosen else ():
             # With mlp, each client evaluates every other's network at every head of every batch, so it is for
             # few clients.

@@ -8,7 +8,8 @@
 (``faiss-cpu``: HNSW graphs and inverted files, the latter with the same numbers of lists and probes as cells)
 and usearch, on the same number of threads, with the settings of their documentation. All get the same rows in
 memory, in separate processes, in turns. Recall is measured on 500 rows that are compared with all rows.
-Packages that are not installed are skipped and listed. ``--quick`` uses 20,000 rows.
+Packages that are not installed are skipped and listed. ``--quick`` uses 10,000 rows and pynndescent alone. One
+process then takes all turns, because pynndescent compiles for half a minute in each process.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -127,27 +128,28 @@ WAYS: dict[str, tuple[str, Callable[[FloatArray, int], tuple[Int64Array, float]]
 """Algorithms by name, with the package that each needs."""
 
 
-def judged(way: str, data: str, rows: int, k: int) -> dict[str, float]:
-    """Measure seconds and recall of one algorithm."""
+def judged(ways: Sequence[str], data: str, rows: int, k: int, repeats: int) -> Iterator[dict[str, Any]]:
+    """Measure seconds and recall of algorithms, in turns."""
     table = rows_of(data, rows)
-    search = WAYS[way][1]
-    search(table[: 3 * CELL_ROWS], k)  # compile first, outside the clock
-    began = time.perf_counter()
-    indices, measure = search(table, k)
-    seconds = measure if way == "faiss IVF" else time.perf_counter() - began
     own = np.sort(np.random.default_rng(0).choice(len(table), JUDGED, replace=False))
     true = search_rows(Points(table), own, k, 512)[0][:, :k]
-    kept = [len(np.intersect1d(indices[row], nearest)) for row, nearest in zip(own, true, strict=True)]
-    figures = {"s": seconds, "recall": float(np.mean(kept)) / k}
-    return figures | ({"looked_at": measure} if way == "cells" else {})
+    for way in ways:
+        WAYS[way][1](table[: 3 * CELL_ROWS], k)  # compile first, outside the clock
+    for way in [*ways] * repeats:
+        began = time.perf_counter()
+        indices, measure = WAYS[way][1](table, k)
+        seconds = measure if way == "faiss IVF" else time.perf_counter() - began
+        kept = [len(np.intersect1d(indices[row], nearest)) for row, nearest in zip(own, true, strict=True)]
+        figures = {"way": way, "s": seconds, "recall": float(np.mean(kept)) / k}
+        yield figures | ({"looked_at": measure} if way == "cells" else {})
 
 
-def measured(way: str, data: str, rows: int, k: int) -> dict[str, float]:
-    """Measure one algorithm in a separate process, with its peak memory."""
-    arguments = ["--side", way, "--data", data, "--rows", str(rows), "--k", str(k)]
-    lines = list(printed_lines("benchmarks.neighbors", *arguments, timeout_s=LIMIT_S, interval_s=1.0))
-    figures: dict[str, float] = json.loads(lines[-1][0])
-    return figures | {"memory_mb": max(memory for _, memory in lines)}
+def measured(ways: Sequence[str], data: str, rows: int, k: int, repeats: int) -> Iterator[dict[str, Any]]:
+    """Measure algorithms in a separate process, with its peak memory."""
+    arguments = ["--side", "--ways", *ways, "--data", data, "--rows", str(rows), "--k", str(k)]
+    arguments += ["--repeats", str(repeats)]
+    for line, memory in printed_lines("benchmarks.neighbors", *arguments, timeout_s=LIMIT_S, interval_s=1.0):
+        yield json.loads(line) | {"memory_mb": memory}
 
 
 def main() -> None:
@@ -157,20 +159,21 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--quick", action="store_true", help="20,000 rows, once")
+    parser.add_argument("--quick", action="store_true", help="10,000 rows")
     parser.add_argument("--data", nargs="+", choices=["mixture", "mnist"], default=["mixture"])
     parser.add_argument("--rows", type=int, default=300_000)
     parser.add_argument("--k", type=int, default=15)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    parser.add_argument("--side", help=argparse.SUPPRESS)
+    parser.add_argument("--side", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
-        print(json.dumps(judged(options.side, options.data[0], options.rows, options.k)))
+        for turn in judged(options.ways, options.data[0], options.rows, options.k, options.repeats):
+            print(json.dumps(turn), flush=True)
         return
     if options.quick:
-        options.rows, options.repeats, options.ways = 20_000, 1, ["exact", "cells", "pynndescent"]
+        options.rows, options.ways = 10_000, ["exact", "cells", "pynndescent"]
     there = [way for way in options.ways if importlib.util.find_spec(WAYS[way][0])]
     absent = sorted({WAYS[way][0] for way in options.ways} - {WAYS[way][0] for way in there})
     if absent:
@@ -179,9 +182,12 @@ def main() -> None:
     ratios: dict[str, float] = {}
     for data in options.data:
         runs: dict[str, list[dict[str, float]]] = {way: [] for way in there}
-        for _ in range(options.repeats):
-            for way in there:
-                runs[way].append(measured(way, data, options.rows, options.k))
+        processes = (
+            [(there, options.repeats)] if options.quick else [([way], 1) for way in there] * options.repeats
+        )
+        for ways, turns in processes:
+            for run in measured(ways, data, options.rows, options.k, turns):
+                runs[run.pop("way")].append(run)
         print(
             f"{data}, {options.rows:,} rows, k = {options.k}, {cores()} threads, medians of {options.repeats}"
         )
