@@ -18,6 +18,7 @@ from raydr.data.survey.codebook import Codebook
 from raydr.data.survey.columns import Alike, Choice
 from raydr.data.survey.layout import Layout
 from raydr.data.table import Table
+from raydr.errors import DataError
 
 
 def in_memory(arrays: Mapping[str, NDArray[Any]], *, for_map: bool = True) -> Table:
@@ -48,6 +49,7 @@ def in_memory(arrays: Mapping[str, NDArray[Any]], *, for_map: bool = True) -> Ta
     """
     owner, identity = (name if name in arrays else None for name in ("client", "id"))
     columns = from_arrays(IN_MEMORY, arrays, Choice(client=owner, id=identity))
+    columns = replace(columns, label=with_a_class_for_none(columns.label))
     kept = complete_rows(columns, "error", remedy="Fill them in, or drop those rows.")
     return checked(columns, kept, for_map=for_map)
 
@@ -88,13 +90,12 @@ def in_frame(
         while sites in frame.column_names:
             sites += "_"
         frame = frame.append_column(sites, [np.asarray(arrays["client"])])
-    alike = None if layout is None else Alike("the data that were mapped", layout.columns, True, layout, True)
+    alike = None if layout is None else Alike("the data that were mapped", layout.columns, True, layout)
     choice = Choice(
         client=sites,
         categories="error" if layout else "one-hot",
         layout=layout,
         alike=alike,
-        absent=True,
         codebook=None if codebook is None else codebook.of_features(frame.column_names),
     )
     found = columns_of(
@@ -110,6 +111,11 @@ def in_frame(
         identity=keyed.identity,
         unread=left_out,
     )
+    if columns.client is not None and (unowned := columns.client.codes < 0).any():
+        raise DataError(
+            f"X has {unowned.sum()} rows without a site; the first is {_locate(int(np.flatnonzero(unowned)[0]))}. Each"
+            " row needs a place on the map: give these rows a site, or drop them."
+        )
     gaps = bool(np.isnan(found.matrix).any())
     kept = complete_rows(columns, "median" if gaps else "error", remedy="Fill them in, or drop those rows.")
     return checked(columns, kept, gaps=gaps, for_map=for_map)

@@ -42,13 +42,13 @@ from raydr.front.table_inputs import (
     features_of,
     gathered,
     is_frame,
-    is_mixed,
     owners_of,
     tables_of,
 )
 from raydr.methods import METHODS
 from raydr.methods.method import Method
 from raydr.registry import ExtensionError
+from raydr.statistics.dissimilarity import AS_READ, BY_COLUMN
 
 
 class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -57,17 +57,19 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     _kind: str
     _parameters: tuple[str, ...]
     _codebook: Codebook | None = None
+    _layout: Layout | None = None
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> FederatedMap:
         """Run the federation on rows in memory and keep its map.
 
         Parameters
         ----------
-        X : (rows, features) array, DataFrame or AnnData, or a list of them
-            Finite numbers. A DataFrame may also have words and missing values, which are read as by ``raydr map``. A
-            list has one table per site, all with the same features.
+        X : (rows, features) array, DataFrame, pyarrow.Table or AnnData, or a list of them
+            Finite numbers. The columns of a DataFrame may also have words and missing values: they are read as by
+            ``raydr map``. A list has one table per site, all with the same features.
         y : (rows,) array, optional
-            Classes, only for colours and metrics; no method sees them. Numbers that are not classes are ignored.
+            Classes, only for colours and metrics; no method sees them. Some may be missing. Numbers that are not
+            classes are ignored.
         sites : (rows,) array, or str, optional
             Site of each row, or the column that names it. Default: the tables of a list are the sites, and the rows of
             one table are dealt to ``n_clients`` at random.
@@ -157,14 +159,17 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _table(self, given: Given) -> Table:
         """Return the rows of all sites in one table, checked by scikit-learn and by raydr."""
-        self._layout: Layout | None = None
+        self._layout = None
         self._codebook = book = None if self.codebook is None else codebook_of(self.codebook)
-        if book is not None and not all(map(is_frame, given.tables)):
+        if book is not None and not given.surveyed:
             raise DataError("codebook names columns, but X has no column names: give a data frame.")
-        if book is not None or any(map(is_mixed, given.tables)):
+        if given.surveyed:
             for place, each in enumerate(given.tables):
                 validate_data(self, each, reset=not place, skip_check_array=True)
-            found = in_frame(as_arrow(given.tables), given.keys | given.names, codebook=book)
+            frame = as_arrow(given.tables)
+            check_consistent_length(frame, *given.keys.values())
+            self._names = tuple(frame.column_names)
+            found = in_frame(frame, given.keys | given.names, codebook=book)
             self._layout = found.layout
             return found
         least = 2 if len(given.tables) == 1 else 1
@@ -208,6 +213,13 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 value = also
         return value
 
+    def _scaling(self) -> str:
+        """Return the scaling: by default that of ``raydr map`` for data frames, and none for arrays."""
+        if self.scale is not None:
+            return str(self.scale)
+        as_read = self._layout is None or self.metric in (*AS_READ, *BY_COLUMN)
+        return "none" if as_read else "standard"
+
     def _content(self, table: Table, seed: int) -> dict[str, Any]:
         """Return the scenario of the parameters."""
         settings = METHODS[self._kind].settings.model_fields
@@ -230,7 +242,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             "data": {
                 "source": IN_MEMORY,
                 "rows": len(table.rows),
-                "scale": self.scale,
+                "scale": self._scaling(),
                 "metric": self.metric,
                 "harmonize": self.harmonize
                 if isinstance(self.harmonize, str)
@@ -260,7 +272,8 @@ class PlacingMap(FederatedMap):
         Parameters
         ----------
         X : (rows, features) array, DataFrame or AnnData, or a list of them
-            New rows with the features of :meth:`fit`.
+            New rows with the features of :meth:`fit`. Columns of a DataFrame are found by name, and others are
+            ignored.
         sites : (rows,) array, or str, optional
             Site of each row, as in :meth:`fit`. Needed only if sites are harmonized.
 
@@ -273,7 +286,7 @@ class PlacingMap(FederatedMap):
         raydr.errors.ScenarioError
             If maps with these settings take no new rows.
         raydr.errors.DataError
-            If the values of a row are too large for a place on the map.
+            If a mapped column is absent. If the values of a row are too large for a place on the map.
         """
         from raydr.scenarios.afterwards.transforming import place
 
@@ -284,9 +297,13 @@ class PlacingMap(FederatedMap):
         """Return new rows with the features of :meth:`fit`, and their sites."""
         check_is_fitted(self)
         known = getattr(self, "feature_names_in_", None)
-        frames = [features_of(table, known) for table in tables_of(X)[0]]
         if self._layout is not None:
-            return in_frame(as_arrow(frames), owners_of(X, sites), layout=self._layout, for_map=False)
+            for table in tables_of(X)[0]:
+                if not is_frame(table):  # then only the number of columns can be checked
+                    validate_data(self, table, reset=False, dtype=None, ensure_all_finite=False)
+            frame = as_arrow(tables_of(X)[0], self._names)
+            return in_frame(frame, owners_of(X, sites), layout=self._layout, for_map=False)
+        frames = [features_of(table, known) for table in tables_of(X)[0]]
         tables = [validate_data(self, frame, reset=False, dtype="numeric") for frame in frames]
         arrays = {"X": np.concatenate(tables)} | owners_of(X, sites)
         check_consistent_length(arrays["X"], *([arrays["client"]] if "client" in arrays else []))

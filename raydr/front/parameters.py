@@ -26,7 +26,12 @@ COMMON: Mapping[str, tuple[Any, str, str]] = types.MappingProxyType(
             f"number of clients for rows without sites, which are dealt at random; default: {CLIENTS}, or fewer so that"
             f" each has {LEAST_ROWS} rows",
         ),
-        "scale": ("none", '{"none", "standard", "minmax"}', "federated scaling of the features"),
+        "scale": (
+            None,
+            '{"none", "standard", "minmax"}, optional',
+            "federated scaling of the features; default: standard for data frames, as in ``raydr map``, unless the"
+            " metric compares columns as they are read, and none for arrays",
+        ),
         "metric": (
             "euclidean",
             '{"euclidean", "cosine", "correlation", "hellinger", "hamming", "gower"}',

@@ -10,16 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import type_of_target
 
+from raydr.data.survey.columns import refuse_repeats
 from raydr.errors import DataError
 
 
 @dataclass(frozen=True)
 class Given:
-    """Feature tables, one or one for each site, with keys (clients, classes, ids) and names for all rows."""
+    """Feature tables, one or one for each site, with keys (clients, classes, ids) and names for all rows.
+
+    If the tables are data frames, their columns are ``surveyed`` as those of a file.
+    """
 
     tables: list[Any]
     keys: dict[str, NDArray[Any]]
     names: dict[str, NDArray[Any]]
+    surveyed: bool
 
 
 def gathered(X: Any, y: Any, sites: Any, label: str | None) -> Given:
@@ -34,9 +39,10 @@ def gathered(X: Any, y: Any, sites: Any, label: str | None) -> Given:
         keys["y"] = np.concatenate([_key(_column(table, label, "label")) for table in tables])
     elif y is not None:
         parts = y if several and isinstance(y, list | tuple) and np.ndim(y[0]) == 1 else [y]
-        classes = np.concatenate([np.asarray(part) for part in parts])
-        if classes.dtype.kind not in "biuf" or type_of_target(classes) in ("binary", "multiclass"):
-            keys["y"] = _key(classes)
+        classes = np.concatenate([_key(part) for part in parts])
+        known = classes[~np.isnan(classes)] if classes.dtype.kind == "f" else classes
+        if classes.dtype.kind not in "biuf" or type_of_target(known) in ("binary", "multiclass"):
+            keys["y"] = classes
     names = owners_of(X, sites)
     if "client" in names:
         keys["client"] = names.pop("client")
@@ -44,7 +50,9 @@ def gathered(X: Any, y: Any, sites: Any, label: str | None) -> Given:
     if ids is not None:
         keys["id"] = ids
     dropped = [name for name in (label, sites) if isinstance(name, str)]
-    return Given([_without(table, dropped) for table in tables], keys, names)
+    return Given(
+        [_without(table, dropped) for table in tables], keys, names, surveyed=all(map(is_frame, tables))
+    )
 
 
 def owners_of(X: Any, sites: Any) -> dict[str, NDArray[Any]]:
@@ -76,10 +84,15 @@ def _obs(table: Any) -> Any:
 
 
 def _column(table: Any, name: str, knob: str) -> Any:
-    columns = list(getattr(_obs(table), "columns", ()))
+    columns = names_of(_obs(table))
     if name not in columns:
         raise DataError(f"{knob} is {name!r}, but X has no such column: choose one of {columns[:12]}.")
     return _obs(table)[name]
+
+
+def names_of(table: Any) -> list[Any]:
+    """Return the names of a table's columns; none if it is an array."""
+    return list(table.column_names if _is_of(table, "pyarrow") else getattr(table, "columns", ()))
 
 
 def _key(values: Any) -> NDArray[Any]:
@@ -101,37 +114,47 @@ def _without(table: Any, names: Sequence[str]) -> Any:
     """Return a table without the named columns."""
     if _is_anndata(table):
         return table.to_df()
-    return table.drop(names) if _is_polars(table) else table.drop(columns=names) if names else table
-
-
-def is_mixed(table: Any) -> bool:
-    """Return whether a data frame has columns that are not numbers, or missing values.
-
-    >>> import pandas as pd
-    >>> is_mixed(pd.DataFrame({"age": [61, 44], "sex": ["f", "m"]})), is_mixed(np.eye(2))
-    (True, False)
-    """
-    if _is_polars(table):
-        return not all(kind.is_numeric() for kind in table.dtypes) or bool(sum(table.null_count().row(0)))
-    if not is_frame(table):
-        return False
-    return any(kind.kind not in "biuf" for kind in table.dtypes) or bool(table.isna().to_numpy().any())
+    if not names:
+        return table
+    if _is_of(table, "pyarrow"):
+        return table.drop_columns(names)
+    return table.drop(names) if _is_of(table, "polars") else table.drop(columns=names)
 
 
 def is_frame(table: Any) -> bool:
-    """Return whether a table is a data frame, of pandas or polars."""
-    return hasattr(table, "columns") and hasattr(table, "dtypes")
+    """Return whether a table is a data frame, of pandas or polars, or a table of pyarrow."""
+    return hasattr(table, "columns") and (hasattr(table, "dtypes") or _is_of(table, "pyarrow"))
 
 
-def as_arrow(tables: Sequence[Any]) -> Any:
-    """Return data frames, one below the other, as one Arrow table."""
+def as_arrow(tables: Sequence[Any], names: Sequence[str] = ()) -> Any:
+    """Return tables, one below the other, as one Arrow table. Columns of arrays get ``names``.
+
+    Raises
+    ------
+    DataError
+        If two columns have one name. If a column has values that are neither numbers nor text, or other values in
+        another table.
+    """
     import pyarrow as pa
 
-    parts = [
-        table.to_arrow() if _is_polars(table) else pa.Table.from_pandas(_plain(table), preserve_index=False)
-        for table in tables
-    ]
-    return pa.concat_tables(parts, promote_options="permissive")
+    for table in tables:
+        refuse_repeats(list(map(str, names_of(table))), where="X", remedy="give every column its own name")
+    try:
+        return pa.concat_tables([_arrow(table, names) for table in tables], promote_options="permissive")
+    except pa.ArrowException as error:
+        raise DataError(f"X cannot be read as one table of numbers and text: {error.args[-1]}.") from error
+
+
+def _arrow(table: Any, names: Sequence[str]) -> Any:
+    import pyarrow as pa
+
+    if _is_of(table, "pyarrow"):
+        return table
+    if _is_of(table, "polars"):
+        return table.to_arrow()
+    if not is_frame(table):
+        return pa.table(dict(zip(names, map(pa.array, np.asarray(table).T), strict=True)))
+    return pa.Table.from_pandas(_plain(table), preserve_index=False)
 
 
 def _plain(table: Any) -> Any:
@@ -146,12 +169,12 @@ def _plain(table: Any) -> Any:
 def features_of(table: Any, known: NDArray[Any] | None) -> Any:
     """Return the known features of a table that may have other columns; all columns if it has no names."""
     table = table.to_df() if _is_anndata(table) else table
-    there = set(getattr(table, "columns", ()))
+    there = set(names_of(table))
     return table[list(known)] if known is not None and there.issuperset(known) else table
 
 
-def _is_polars(table: Any) -> bool:
-    return type(table).__module__.partition(".")[0] == "polars"
+def _is_of(table: Any, package: str) -> bool:
+    return type(table).__module__.partition(".")[0] == package
 
 
 def _names_of_rows(tables: Sequence[Any]) -> NDArray[Any] | None:

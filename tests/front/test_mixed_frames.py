@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -93,12 +94,106 @@ def test_polars_and_lists_of_frames_are_read_alike() -> None:
     assert len(set(model.clients_)) == 3
 
 
-def test_frames_of_complete_numbers_are_read_as_arrays() -> None:
-    table = patients()[["age", "hospital"]].dropna()
-    table["other"] = np.arange(len(table)) % 7
-    numbers = table[["age", "other"]]
-    model = raydr.FedTSNE(landmarks=20, rounds=2, federation="inline", metrics=())
-    np.testing.assert_array_equal(
-        model.fit(numbers, sites=table["hospital"]).embedding_,
-        model.fit(numbers.to_numpy(), sites=table["hospital"].to_numpy()).embedding_,
-    )
+def numbers(rows: int = 60) -> pd.DataFrame:
+    random = np.random.default_rng(1)
+    return pd.DataFrame(random.normal(size=(rows, 3)), columns=["age", "data.label", "seed"])
+
+
+def quick(**settings: Any) -> Any:
+    return raydr.FedTSNE(landmarks=12, rounds=2, federation="inline", metrics=(), **settings)
+
+
+def test_complete_numbers_of_a_frame_are_surveyed_and_scaled() -> None:
+    table = numbers()
+    model = quick().fit(table.assign(patient_id=np.arange(60), hour=np.arange(60) % 24))
+    assert model.result_.scenario["data"]["scale"] == "standard"
+    assert model._layout.columns == ("age", "data.label", "seed", "hour")
+    assert model._layout.codings["hour"].kind == "circular"
+    read = read_run(model.result_.folder).data
+    assert read.sources[0].left_out["patient_id"] == "an identity by its name"
+    assert any("'hour': read as circular" in notice for notice in read.notices)
+    bare = quick(scale="standard").fit(table.to_numpy()).embedding_
+    np.testing.assert_array_equal(quick().fit(table).embedding_, bare)
+    assert quick(metric="hamming").fit(table.round()).result_.scenario["data"]["scale"] == "none"
+
+
+@pytest.mark.parametrize(
+    "gap", [lambda y: np.where(np.arange(60) < 5, np.nan, y), lambda y: [None, *map(str, y[1:])]]
+)
+@pytest.mark.parametrize("rows", [numbers, lambda: numbers().to_numpy()])
+def test_labels_may_be_partly_missing(gap: Any, rows: Any) -> None:
+    found = quick().fit(rows(), gap(np.arange(60) % 2)).to_frame()["label"]
+    assert set(found) == {"0", "1", "(none)"}
+    assert found[0] == "(none)"
+
+
+def test_rows_without_a_site_are_refused() -> None:
+    sites = pd.Series(np.where(np.arange(60) % 2, "north", "south")).mask(lambda _: np.arange(60) == 7)
+    with pytest.raises(DataError, match="1 rows without a site; the first is row 7"):
+        quick().fit(numbers().assign(age=lambda table: table["age"].where(table.index > 3)), sites=sites)
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("float16", lambda value: value.astype(np.float16)),
+        ("int8", lambda value: (9 * value).astype(np.int8)),
+        ("bool", lambda value: value > 0),
+        ("object numbers", lambda value: pd.Series(value.round(2).tolist(), dtype=object)),
+        ("object words", lambda value: np.where(value > 0, "f", "m").astype(object)),
+        ("object mixed", lambda value: [None if each > 1 else each > 0 for each in value]),
+        ("Int64", lambda value: pd.array(np.where(value > 1, None, (9 * value).round()), dtype="Int64")),
+        ("Float64", lambda value: pd.array(np.where(value > 1, None, value), dtype="Float64")),
+        ("boolean", lambda value: pd.array(np.where(value > 1, None, value > 0), dtype="boolean")),
+        ("string", lambda value: pd.array(np.where(value > 0, "f", "m"), dtype="string")),
+        ("category", lambda value: pd.Categorical(np.where(value > 0, "f", "m"))),
+        ("category of numbers", lambda value: pd.Categorical((3 * value).round())),
+        ("Decimal", lambda value: pd.Series([Decimal(str(round(each, 2))) for each in value])),
+        ("arrow", lambda value: pd.array(value, dtype="double[pyarrow]")),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_every_type_of_column_is_mapped(name: str, cells: Any) -> None:
+    table = numbers()
+    table[name] = cells(table["age"].to_numpy())
+    model = quick().fit(table)
+    assert name in model._layout.columns
+    assert model.transform(table.head(3)).shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [pd.date_range("2026-01-01", periods=60), pd.to_timedelta(np.arange(60), unit="h")],
+    ids=["dates", "durations"],
+)
+def test_dates_are_left_out_with_the_reason(cells: Any) -> None:
+    model = quick().fit(numbers().assign(seen=cells))
+    assert read_run(model.result_.folder).data.sources[0].left_out["seen"] == "dates or times"
+
+
+@pytest.mark.parametrize(
+    ("cells", "fault"),
+    [
+        (lambda: np.where(np.arange(60) == 4, np.inf, 1.5), "inf in 'odd' on row 4"),
+        (lambda: np.arange(60) * 1j, "column odd with type complex128"),
+    ],
+    ids=["infinite", "complex"],
+)
+def test_other_columns_are_refused_by_name(cells: Any, fault: str) -> None:
+    with pytest.raises(DataError, match=fault):
+        quick().fit(numbers().assign(odd=cells()))
+
+
+def test_columns_of_new_rows_are_matched_by_name() -> None:
+    table = numbers().assign(sex=np.where(np.arange(60) % 3, "f", "m"))
+    model = quick().fit(table)
+    placed = model.transform(table)
+    np.testing.assert_array_equal(model.transform(table[table.columns[::-1]].assign(more=1)), placed)
+    with pytest.raises(DataError, match=r"1 of the 4 columns.*'seed'.*did you mean seeds"):
+        model.transform(table.rename(columns={"seed": "seeds"}))
+    with pytest.raises(DataError, match="more than one column named 'age'"):
+        model.transform(table.rename(columns={"seed": "age"}))
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        np.testing.assert_array_equal(model.transform(table.to_numpy(dtype=object)), placed)
+    with pytest.raises(ValueError, match="X has 3 features, but FedTSNE is expecting 4"):
+        model.transform(numbers().to_numpy())
