@@ -8,6 +8,9 @@ INSTALLED := $(VENV)/.installed
 SOME_TESTS := $(addprefix tests/, embedding/test_embedding.py front/test_estimators.py data/test_data_files.py front/test_finished.py metrics/test_metrics.py \
   data/test_own_data.py methods/fedne/test_fedne_numerics.py privacy/test_accounting.py tune/test_sweeps.py report/test_report.py methods/test_methods.py)
 
+# pytest keeps the tests that it has rewritten, or each of its processes rewrites all: half of the time of collecting them.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test fast slow mutants docs lowest dist setup clean
 
 demo: setup
@@ -20,7 +23,7 @@ test: setup
 	$(BIN)/codespell
 	$(BIN)/mypy raydr benchmarks  # raydr links to actors, scenarios and tune
 	$(BIN)/lint-imports
-	$(BIN)/python -m compileall -q raydr tests  # each of the many processes would compile what it imports, if it may not write
+	$(BIN)/python -m compileall -q raydr tests  # once, and not in each of the processes that start together
 	$(BIN)/python -m pytest
 
 # The tests that need no Ray, no browser and no data.
