@@ -182,15 +182,20 @@ def survey_as_json(scenario: Scenario, client_data: ClientData) -> dict[str, Any
 
 
 def written_codebook(scenario: Scenario, client_data: ClientData) -> str:
-    """Return the codebook of a table as CSV: what the survey found, to be corrected by hand."""
+    """Return the codebook of a table as CSV: what the survey found, to be corrected by hand.
+
+    Limits of numbers are only those of the codebook that the scenario has. Everybody knows a codebook, and the least
+    and largest number of the rows are values of two of them.
+    """
+    known = client_data.layout.codings
     rows = [
         ColumnSettings(
             column=found.name,
             role=found.role,
             kind=found.kind,
             unit=found.unit,
-            low=found.low,
-            high=found.high,
+            low=known.get(found.name, _PLAIN).low,
+            high=known.get(found.name, _PLAIN).high,
             words=found.words,
             missing=found.missing_codes,
             period=found.period,

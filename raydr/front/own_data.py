@@ -22,6 +22,7 @@ from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.extras import require_packages
 from raydr.geometry.points import Progress, unheard
 from raydr.plain import listed, plain
+from raydr.report.colouring import colouring
 from raydr.report.run.mapped import Fact, facts, hashes
 from raydr.runfolder.records import SCENARIO
 from raydr.scenarios.running.backend import InlineBackend
@@ -205,13 +206,14 @@ def described(scenario: Scenario, client_data: ClientData) -> tuple[Fact, ...]:
         found.append(Fact("Label", "none, so the map is coloured by site"))
     else:
         name = scenario.data.label or "the data's own"
-        counts = np.bincount(client_data.labels, minlength=len(client_data.label_names))
-        classes = [
-            f"{label} {count:,}"
-            for label, count in zip(client_data.label_names, counts, strict=True)
-            if count
-        ]
-        found.append(Fact("Label", f"{name}: {listed(classes, _MOST_SITES)}"))
+        way = colouring("label", [client_data.label_names[code] for code in client_data.labels.tolist()])
+        if way.kind == "values":
+            low, high = way.ends
+            text = f"a quantity from {low:g} to {high:g}, so the map is coloured by its values"
+        else:
+            classes = [f"{label} {count:,}" for label, count in zip(way.names, way.counts, strict=True)]
+            text = listed(classes, _MOST_SITES)
+        found.append(Fact("Label", f"{name}: {text}"))
     if client_data.words:
         words = [f"{column} ({listed(each, 6)})" for column, each in client_data.words.items()]
         found.append(Fact("Text as zeros and ones", listed(words, _MOST_SITES)))

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array
+from raydr.data.loading import NO_LABEL as NO_CLASS
 from raydr.runfolder.maps import NO_LABEL
 from raydr.runfolder.reading import RunFolder
 
@@ -33,6 +34,8 @@ RAMP = ("#2f6ae0", "#8b54d4", "#c0429e", "#d9445d", "#d5601e", "#bb8017")
 """Stops of the ramp for numbers, and for more categories than colours. It runs from blue to yellow, which deuteranopes
 and protanopes can distinguish, and gets slightly lighter within a contrast of 3 on both pages."""
 
+UNLABELLED = (NO_CLASS, NO_LABEL)
+"""Labels of rows without a label: mapped rows, and rows that came later."""
 GREY = "#858585"
 """Rows without a label, or without a value."""
 
@@ -100,7 +103,7 @@ def colouring(by: Literal["label", "cluster", "client"], values: Sequence[str]) 
     names = tuple(sorted(set(values), key=_natural))
     position = {name: code for code, name in enumerate(names)}
     codes = np.fromiter(map(position.__getitem__, values), dtype=np.int64, count=len(values))
-    labelled = [name for name in names if by != "label" or name != NO_LABEL]
+    labelled = [name for name in names if by != "label" or name not in UNLABELLED]
     kind: Literal["categories", "order", "values"]
     finite = [number for number in map(_number, labelled) if number is not None]
     numeric = len(finite) == len(labelled)
@@ -131,7 +134,7 @@ def extended(way: Colouring, later: Sequence[str]) -> Colouring:
     free = iter([colour for colour in CATEGORIES if colour not in way.colours])
     for name in both.names:
         if name not in known:
-            known[name] = GREY if name == NO_LABEL else next(free)
+            known[name] = GREY if name in UNLABELLED else next(free)
     places = {name: code for code, name in enumerate(known)}
     codes = np.array([*way.codes.tolist(), *(places[name] for name in later)], dtype=np.int64)
     return Colouring(way.by, way.kind, tuple(known), tuple(known.values()), codes)
@@ -177,6 +180,6 @@ def _natural(name: str) -> tuple[bool, float, list[tuple[bool, int, str]]]:
     # Compare by the number of digits first, which works for numbers of any length.
     return (
         True,
-        float(name == NO_LABEL),
+        float(name in UNLABELLED),
         [(digits, len(part) if digits else 0, part) for digits, part in parts],
     )

@@ -20,7 +20,8 @@ from raydr.data.survey.scales import in_order, is_circular
 from raydr.documents import parse_yaml
 from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status
-from raydr.front.own_data import held, own_rows
+from raydr.front.columns import written_codebook
+from raydr.front.own_data import held, own_data, own_rows
 from raydr.geometry.points import unheard
 from raydr.runfolder import read_run
 from raydr.scenarios.afterwards.joining import join
@@ -147,11 +148,28 @@ def test_the_written_codebook_reads_the_table_as_before(data: Path, tmp_path: Pa
     assert after.feature_names == before.feature_names
     assert np.array_equal(after.pooled(), before.pooled(), equal_nan=True)
     assert after.pooled().dtype == before.pooled().dtype
+    assert not any(row.low or row.high for row in read_codebook(path).rows), "rows decide no public limits"
     scenario = read(tmp_path / "own.yaml")
     assert scenario.data.codebook == read_codebook(path).rows
     assert scenario.data.missing == "median", "codes that are added later can be missing values"
     assert status(["init", *arguments, "--out", str(tmp_path / "again.yaml")]) == 0, "an existing one is used"
     assert read(tmp_path / "again.yaml").data.codebook == scenario.data.codebook
+
+
+def test_the_written_codebook_keeps_limits_that_were_given(data: Path, book: Path) -> None:
+    scenario = own_data(data, codebook=book, overrides=QUICK).scenario
+    again = written_codebook(scenario, read_rows(data, book))
+    book.write_text(again)
+    assert read_codebook(book).by_name["score"].high == 10
+
+
+def test_limits_of_a_codebook_are_no_bounds_of_a_private_map(data: Path, book: Path) -> None:
+    limits = [
+        ColumnSettings(column="score", kind="number", low=0, high=1, missing=("-99", "98")).model_dump()
+    ]
+    private = {"data.codebook": limits, "method": {"kind": "private-map", "epsilon": 2.0}}
+    with pytest.raises(ScenarioError, match="set bounds"):
+        own_data(data, overrides=QUICK | private, site_needed=False)
 
 
 text = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1)

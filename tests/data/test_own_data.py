@@ -478,3 +478,12 @@ finally:
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stderr.split()[-1]) < 4 * path.stat().st_size
+
+
+def test_many_numbers_as_label_are_a_quantity(patients: Path) -> None:
+    facts = {fact.name: fact.text for fact in own_data(patients, site="hospital", label="bmi").facts}
+    assert re.fullmatch(
+        r"bmi: a quantity from [\d.]+ to [\d.]+, so the map is coloured by its values", facts["Label"]
+    )
+    facts = {fact.name: fact.text for fact in own_data(patients, site="hospital", label="smoker").facts}
+    assert facts["Label"] == "smoker: former 18, no 21, yes 21"
