@@ -110,6 +110,7 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
             f"{name} has only numbers, but others have {listing([*choice.layout.words, *lacking])}. Add columns"
             " of numbers with these names, NaN where they are missing, and leave text columns out of data.features."
         )
+    listed = set(features)
     if len(features) < len(names) or features != names:
         position = {feature: column for column, feature in enumerate(names)}
         matrix = matrix[:, [position[feature] for feature in features]]
@@ -132,7 +133,7 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
         if choice.marks is None
         else _key(name, arrays, choice.marks, "data.holdout.column", len(matrix)),
         named=named,
-        unread={name: NOT_LISTED for name in names if name not in features}
+        unread={name: NOT_LISTED for name in names if name not in listed}
         # An array of names gives the words for another array. It is not a column.
         | {
             name: "an array next to X"

@@ -80,6 +80,8 @@ class Layout:
         joint = set(self.words)
         if scale != "minmax":
             joint |= {column for column, coding in self.codings.items() if coding.kind == "circular"}
+        if not joint:
+            return ()
         return tuple((place.start, place.stop) for column, place in self.places.items() if column in joint)
 
     def by_column(self, counts: IntArray) -> dict[str, int]:
