@@ -358,12 +358,12 @@ class TestPriorOfAllRecords:
         ]
         assert 0.0 < moved[0] < moved[1] / 10
 
-    def test_too_wide_covariance_is_not_fitted(self) -> None:
+    def test_covariance_is_fitted_unless_it_is_too_wide(self, monkeypatch: pytest.MonkeyPatch) -> None:
         _, frames, inside, prior = self.records(5)
-        assert prior.fitted(frames, [found[0] for found in inside]).covariance is not prior.covariance
-        wide = Prior(np.zeros(2_000), np.eye(2_000))
-        frame = AffineFrame(np.random.default_rng(0).normal(size=(600, 2_000)))
-        assert wide.fitted([frame] * 3, [np.zeros(599)] * 3) is wide
+        needed = 5 * len(prior.mean) ** 2 * frames[0].rank
+        for effort, fitted in ((needed, True), (needed - 1, False)):
+            monkeypatch.setattr("raydr.methods.sense.prior._EFFORT", effort)
+            assert (prior.fitted(frames, [found[0] for found in inside]) is not prior) is fitted
 
     def test_distances_to_anchors_and_from_their_span_are_kept(self) -> None:
         rows, frames, inside, prior = self.records(20)
