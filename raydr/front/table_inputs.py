@@ -107,6 +107,7 @@ def _key(values: Any) -> NDArray[Any]:
     return np.array(["" if repr(cell) in _EMPTY else str(cell) for cell in array.tolist()], np.str_)
 
 
+_LISTS = (list, tuple, np.ndarray)
 _EMPTY = ("None", "nan", "<NA>", "NaT")
 
 
@@ -158,10 +159,12 @@ def _arrow(table: Any, names: Sequence[str]) -> Any:
 
 
 def _plain(table: Any) -> Any:
-    """Return a pandas frame with names of text, and text for cells of a column of objects that are not text."""
+    """Return a pandas frame with names of text, and text for cells of a column of objects, except lists."""
     table = table.rename(columns=str)
     for name in table.columns:
-        if table[name].dtype == object:
+        if table[name].dtype == object and not any(
+            isinstance(cell, _LISTS) for cell in table[name].head(100)
+        ):
             table[name] = [None if repr(cell) in _EMPTY else str(cell) for cell in table[name]]
     return table
 

@@ -217,6 +217,11 @@ def cells_of(name: str, column: str, stored: Any) -> tuple[NDArray[Any], BoolArr
         try:
             text = compute.cast(stored, pa.string())
         except pa.ArrowException as error:
+            if pa.types.is_nested(stored.type):
+                raise DataError(
+                    f"{name}: the column {column!r} holds {stored.type} values. Only lists of numbers can be mapped, if"
+                    " all have the same length. Change them, or name the column in data.exclude."
+                ) from error
             raise DataError(
                 f"{name}: the column {column!r} holds {stored.type} values that cannot be read as text "
                 f"({error}). Use numbers or UTF-8 text."

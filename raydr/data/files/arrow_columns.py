@@ -20,6 +20,7 @@ from raydr.data.files.arrow_cells import (
     texts_of,
     with_numbers,
 )
+from raydr.data.files.list_cells import unfold_lists
 from raydr.data.survey.categories import (
     WHY,
     WORDS,
@@ -72,6 +73,7 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
     DataError
         If its columns cannot be used as ``choice`` asks.
     """
+    unfold_lists(loaded, _whole(choice))
     name, default, nulls, table = loaded.name, loaded.default, loaded.nulls, loaded.let_go()
     available = list(table.column_names)
     refuse_repeats(
@@ -173,6 +175,7 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
 
 def survey_of(loaded: Loaded, choice: Choice) -> Survey:
     """Return what the candidate feature columns of a table hold. Listed columns that it does not have are skipped."""
+    unfold_lists(loaded, _whole(choice))
     candidates = _candidates(loaded.name, loaded.table, choice, loaded.default)
     if not choice.surveyed:  # then the rows do not decide which columns are mapped
         return Survey(dict.fromkeys(candidates, "number"))
@@ -180,6 +183,12 @@ def survey_of(loaded: Loaded, choice: Choice) -> Survey:
         choice.codebook.require_roles(loaded.table.column_names, choice.named, choice.features)
     (found,) = _surveys(loaded, loaded.table, candidates, choice)
     return found
+
+
+def _whole(choice: Choice) -> set[str]:
+    """Return the columns whose lists are not unfolded, because something else is known about them."""
+    book = () if choice.codebook is None else choice.codebook.by_name
+    return {*choice.named.values(), *choice.exclude, *book}
 
 
 def _candidates(name: str, table: Any, choice: Choice, default: Sequence[str]) -> list[str]:
