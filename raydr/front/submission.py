@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,10 @@ def submission(file: str, overrides: Mapping[str, Any], data_dir: Path | None) -
     scenarios = _known(sweep) if sweep is not None else [read(file, overrides)]
     gathered = _Gathered()
     sent = {path: name for scenario in scenarios for path, name in gathered.files_of(scenario)}
+    # A scenario has the rows of its codebook, so only the axis names the file.
+    axes = sweep.space.get(_CODEBOOK, ()) if sweep is not None else ()
+    books = [value for axis in axes for value in axis.grid or axis.choice or () if isinstance(value, str)]
+    sent |= dict(gathered.named((_CODEBOOK, book, False) for book in books))
     data_sets = [gathered.data_set(scenario, data_dir) for scenario in scenarios]
     work = dict(gathered.work)
     if sweep is None:
@@ -102,6 +106,9 @@ def _known(sweep: Sweep) -> list[Scenario]:
     return [point.scenario(0) for point in points if point is not None]
 
 
+_CODEBOOK = "data.codebook"
+
+
 class _Gathered:
     """Collects files for a job's working directory, up to the size limit."""
 
@@ -113,7 +120,13 @@ class _Gathered:
 
     def files_of(self, scenario: Scenario) -> Iterator[tuple[str, str]]:
         """Add the files that a scenario names; yield the absolute path and the new name of each."""
-        for key, text, secret in _paths(scenario.resolved()):
+        yield from self.named(_paths(scenario.resolved()))
+        if scenario.clients.sites:
+            self._remark("the files of clients.sites were not sent: the cluster's nodes must have them")
+
+    def named(self, paths: Iterable[tuple[str, str, bool]]) -> Iterator[tuple[str, str]]:
+        """Add files, by their keys and whether they are secret; yield as :meth:`files_of`."""
+        for key, text, secret in paths:
             if text not in self._seen:
                 # Keep the file's own name, because the run folder mentions it.
                 name = f"files/{len(self.work)}/{Path(text).name}"
@@ -124,8 +137,6 @@ class _Gathered:
             known = self._seen[text]
             if known is not None:
                 yield text, known
-        if scenario.clients.sites:
-            self._remark("the files of clients.sites were not sent: the cluster's nodes must have them")
 
     def _remark(self, text: str) -> None:
         if text not in self.remarks:

@@ -22,6 +22,7 @@ from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status
 from raydr.front.columns import written_codebook
 from raydr.front.own_data import held, own_data, own_rows
+from raydr.front.submission import submission
 from raydr.geometry.points import unheard
 from raydr.runfolder import read_run
 from raydr.scenarios.afterwards.joining import join
@@ -509,6 +510,20 @@ def test_a_resumed_run_and_a_sweep_need_no_file(tmp_path: Path) -> None:
         assert (resumed / name).read_bytes() == (straight / name).read_bytes()
     assert read(trials.base).data.codebook == read(resumed / "scenario.yaml").data.codebook
     assert list(read_run(resumed).data.codings) == ["a", "b"]
+
+
+def test_a_submitted_sweep_over_codebooks_takes_them_along(data: Path, book: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.csv"
+    other.write_text(book.read_text().replace("ordinal", "words"))
+    own = own_data(data, site="hospital", label="dx", overrides=QUICK)
+    base = {**own.content, "data": {**own.content["data"], "codebook": str(book)}}
+    sweep = {"name": "x", "base": base, "space": {"data.codebook": [str(book), str(other)]}}
+    (tmp_path / "sweep.yaml").write_text(json.dumps(sweep))
+    sent = submission(str(tmp_path / "sweep.yaml"), {}, None)
+    (axis,) = parse_yaml(bytes(sent.work["sweep.yaml"]).decode())["space"]["data.codebook"]
+    assert [Path(name).name for name in axis["grid"]] == ["book.csv", "other.csv"]
+    assert [sent.work[name] for name in axis["grid"]] == [book, other]
+    assert not sent.remarks
 
 
 def test_sites_with_files_of_their_own_agree(data: Path, book: Path, tmp_path: Path) -> None:
