@@ -26,6 +26,7 @@ from raydr.methods.outcome import Placed
 from raydr.plain import as_cell
 from raydr.privacy.secrets import RootedRun
 from raydr.runfolder.manifest import require_unchanged
+from raydr.runfolder.maps import FARTHEST
 from raydr.runfolder.model import KEYED, Model, preparation_of, read_model
 from raydr.runfolder.reading import read_run
 from raydr.runfolder.records import ARRAYS, CARD, ENCODER, MODEL, SCENARIO
@@ -285,7 +286,7 @@ def _require_filling(folder: Path, scenario: Scenario, model: Model) -> None:
 
 def require_positions(table: Table, places: FloatArray) -> None:
     """Raise DataError if a row of a table has no place."""
-    nowhere = np.flatnonzero(~np.isfinite(places).all(axis=1))
+    nowhere = np.flatnonzero(~(np.abs(places) <= FARTHEST).all(axis=1))  # so written, NaN is no place either
     if nowhere.size:
         raise DataError(
             f"{table.name}: {nowhere.size} rows have no place on the map, first row {table.ids[nowhere[0]]!s}. Their"

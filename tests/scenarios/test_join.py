@@ -298,6 +298,14 @@ def test_site_of_another_map_is_detected(run: Path, tmp_path: Path) -> None:
         read_joined(run)
 
 
+def test_places_that_no_page_can_draw_are_refused(root: Path, tmp_path: Path) -> None:
+    """The folder could not be read again."""
+    folder = Path(shutil.copytree(folder_of("fed-pca", root), tmp_path / "run"))
+    rows = irises().rows[::10].astype(np.float64)
+    rows[3] = 1e37
+    assert "1 rows have no place on the map, first row 3" in refused(folder, site_of(tmp_path, rows=rows))
+
+
 def test_error_types_are_as_documented(run: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError):
         raydr.join(run, tmp_path / "nowhere.csv")

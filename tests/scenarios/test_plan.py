@@ -457,6 +457,18 @@ def test_a_cluster_is_planned_node_by_node() -> None:
     assert [node.fits for node in plan.nodes] == [True, False]
 
 
+def test_clients_are_planned_on_their_nodes_and_the_others_spread() -> None:
+    machines = (
+        Machine("head", 4, 64 * GIGABYTE),
+        Machine("worker", 4, 64 * GIGABYTE, driver=False, labels=frozenset({"b"})),
+        Machine("other", 4, 64 * GIGABYTE, driver=False),
+    )
+    scenario = tiny_scenario(runtime__federation="ray", runtime__actors=22, clients__count=22)
+    data = replace(data_sizes(2_200, 8, 22), nodes=("b",) * 3 + (None,) * 19)
+    plan = plan_of_data(scenario, data, Capacity(machines, cluster=True))
+    assert [node.actors for node in plan.nodes] == [7, 9, 6]
+
+
 def test_capacity_of_a_running_cluster_comes_from_its_nodes(cluster: None) -> None:
     capacity = capacity_at("auto")
     assert capacity.cluster

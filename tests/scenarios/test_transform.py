@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from placed import irises
 from tiny import tiny_run
 
 import raydr
@@ -25,6 +26,7 @@ from raydr.data.provenance import sha256_of_file
 from raydr.errors import DataError, OutputError, RaydrError
 from raydr.front.cli import status
 from raydr.runfolder.model import digest_of, read_model
+from raydr.scenarios.afterwards.transforming import require_positions
 
 FEATURES = ("age", "glucose", "bmi", "insulin", "3")
 SHORT: dict[str, Any] = {"early_iterations": 5, "iterations": 5}
@@ -249,6 +251,16 @@ def test_overflowing_rows_are_refused(tmp_path: Path) -> None:
     names = load(source="iris").features
     far = write_csv(tmp_path / "far.csv", {name: [1.0, 1e308] for name in names})
     assert "no place on the map, first row 1" in refusal(folder, far)
+
+
+def test_a_row_has_a_place_if_all_its_coordinates_can_be_drawn() -> None:
+    table = irises().take(np.arange(10, 14))
+    places = np.zeros((4, 2))
+    require_positions(table, places)
+    for strange in (np.nan, np.inf, -1e31):
+        places[2, 1] = strange
+        with pytest.raises(DataError, match="1 rows have no place on the map, first row 12"):
+            require_positions(table, places)
 
 
 # --- what is written ------------------------------------------------------------------------------------------------

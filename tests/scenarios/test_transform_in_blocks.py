@@ -112,6 +112,14 @@ def test_folder_has_a_file_per_site(run: Path, tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "pattern.parquet")["client"].to_pylist() == ["north"] * 4
 
 
+def test_unknown_columns_are_named_once(run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = parquet(tmp_path / "new.parquet", new_rows(), ward=np.arange(float(ROWS)))
+    raydr.transform(run, data, out=tmp_path / "out.parquet")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{data}: columns that the run did not have are ignored: 'ward'"
+    ]
+
+
 def test_file_without_rows_gives_no_places(run: Path, tmp_path: Path) -> None:
     raydr.transform(run, parquet(tmp_path / "none.parquet", new_rows(0)), out=tmp_path / "out.parquet")
     assert pq.read_table(tmp_path / "out.parquet").num_rows == 0
