@@ -72,6 +72,9 @@ COLUMNS: dict[str, tuple[list[Any], str, str]] = {
     "quarter": (cycled("1974Q1", "1974Q2", "Q32010"), "dates", ""),
     "listed": (cycled("Aug 1 2004", "12 March 1999", "Oct 2001"), "dates", ""),
     "remark": (cycled("Not enough blood for the test.", "Nest was never seen in full.", ""), "free text", ""),
+    "year": ([1990 + row * 7 % 35 for row in range(ROWS)], "number", "mapped as a quantity"),
+    "years_of_schooling": (cycled(8.5, 9, 11, 12.5), "number", ""),
+    "admission_date": ([43_000 + row * 31 % 1900 for row in range(ROWS)], "number", "days of a spreadsheet"),
     "status": (cycled(1, 2), "number", "named like a class"),
     "income": ([900, 1200.5, 1100, -999] * 15, "number", "a code for missing"),
 }

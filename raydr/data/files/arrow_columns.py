@@ -37,6 +37,7 @@ from raydr.data.survey.categories import (
 )
 from raydr.data.survey.coding import Coding, recognised
 from raydr.data.survey.column_names import (
+    days_or_years,
     named_as_categories,
     named_as_identity,
     named_as_numbering,
@@ -128,6 +129,7 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
     del table
     if choice.alike is None:
         doubts += of_words(words, strict)
+        doubts += _doubts_of_days(tables[0], numbers) if choice.surveyed else []
         doubts += [
             f"{column!r}: {reason}, so it is left out. To map it, give it the kind number in a codebook: `raydr init"
             " --codebook FILE`."
@@ -298,6 +300,21 @@ def _kind_of_texts(feature: str, counts: Mapping[str, int]) -> Kind:
         return kind
     # A patient or a person can be a kind of one. An id is none.
     return "numbering" if kind != "text" or letters(feature).endswith(("id", "ids")) else kind
+
+
+def _doubts_of_days(table: Any, columns: Sequence[str]) -> list[str]:
+    """Return sentences on columns of whole numbers that are days of a spreadsheet, or years."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    found = []
+    for column in columns:
+        stored = table[column]
+        if not pa.types.is_integer(stored.type) or stored.null_count == len(stored):
+            continue
+        ends = compute.min_max(stored).as_py()
+        found.append(days_or_years(column, ends["min"], ends["max"]))
+    return [sentence for sentence in found if sentence is not None]
 
 
 def _can_be_dates(stored: Any) -> bool:

@@ -65,3 +65,23 @@ def named_as_categories(column: str) -> bool:
     """
     plain = letters(column).rstrip("0123456789")
     return plain in _CATEGORIES or plain.endswith(("code", "codes", "stratum"))
+
+
+def days_or_years(column: str, low: float, high: float) -> str | None:
+    """Return a sentence on whole numbers that are days of a spreadsheet or years, by the name and the range; else None.
+
+    >>> [days_or_years(*each) is None for each in (("date", 43101, 45000), ("year", 1990, 2024), ("years", 1, 30))]
+    [False, False, True]
+    """
+    parts = set(re.split(r"[_\W\d]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", column).casefold()))
+    if parts & {"date", "datum", "dob"} and low >= 20_000 and high <= 60_000:
+        return (
+            f"{column!r}: whole numbers such as the days of a spreadsheet, where 45000 is 15 March 2023. They are"
+            " mapped as numbers, and dates would be left out: name the column in data.exclude."
+        )
+    if parts & {"year", "yr"} and low >= 1_800 and high <= 2_100:
+        return (
+            f"{column!r}: years, mapped as a quantity: years apart are rows apart. If they only say when a row was"
+            " recorded, name the column in data.exclude."
+        )
+    return None
