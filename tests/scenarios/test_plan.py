@@ -21,7 +21,8 @@ from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status
 from raydr.scenarios.planning.data_sizes import DataSizes, sampled
 from raydr.scenarios.planning.plan import RunPlan, plan_of_data, plan_of_scenario
-from raydr.scenarios.planning.run_memory import Load, _of_evaluation
+from raydr.scenarios.planning.run_memory import Load, _of_evaluation, node_bytes
+from raydr.scenarios.planning.run_time import METRICS_S, _metrics
 from raydr.scenarios.runner import run
 from raydr.scenarios.schema.reading import dump, read
 from raydr.scenarios.schema.scenario import Scenario
@@ -595,31 +596,53 @@ def test_plan_of_an_extension_without_declared_messages_covers_the_rest(tmp_path
     assert plan["fits"]
 
 
+def load_of(rows: int) -> Load:
+    return Load(
+        rows=rows,
+        features=4,
+        itemsize=8,
+        clients=1,
+        largest=rows,
+        actors=0,
+        posted=0,
+        message=0,
+        embedder=None,
+        neighbours=0,
+        torch=False,
+        central=False,
+        metrics=("steadiness",),
+        held_out=rows,
+    )
+
+
 @pytest.mark.parametrize("name", ["cohesiveness_all", "new_cohesiveness_all"])
 def test_cohesiveness_memory_grows_with_pairs_of_rows(name: str) -> None:
     """Beyond 20,000 rows the metric is not computed and needs no memory."""
 
     def more(rows: int) -> int:
-        load = Load(
-            rows=rows,
-            features=4,
-            itemsize=8,
-            clients=1,
-            largest=rows,
-            actors=0,
-            posted=0,
-            message=0,
-            embedder=None,
-            neighbours=0,
-            torch=False,
-            central=False,
-            metrics=("steadiness",),
-            held_out=rows,
-        )
+        load = load_of(rows)
         return _of_evaluation(replace(load, metrics=("steadiness", name))) - _of_evaluation(load)
 
     assert more(10_000) > 4 * more(5_000) > 0
     assert more(30_000) == 0
+
+
+def test_clients_are_shared_among_actors_in_whole_numbers() -> None:
+    load = replace(load_of(70), clients=7, largest=10)
+    assert [replace(load, actors=actors).rows_of_actor for actors in (7, 2, 1)] == [10, 40, 70]
+
+
+def test_server_and_evaluation_need_memory_one_after_the_other() -> None:
+    load = replace(load_of(10_000), actors=1)
+    assert node_bytes(load, 0, driver=True) == node_bytes(replace(load, message=1_000), 0, driver=True)
+    grown = replace(load, held_out=2 * load.held_out)
+    assert node_bytes(grown, 0, driver=True) > node_bytes(load, 0, driver=True)
+
+
+def test_metrics_of_a_pooled_map_take_as_long_again() -> None:
+    load = load_of(1_000)
+    once, twice = (_metrics(replace(load, central=central), 1) - METRICS_S for central in (False, True))
+    assert twice == pytest.approx(2.0 * once)
 
 
 def test_plan_for_more_rows_equals_plan_of_a_longer_table(tmp_path: Path) -> None:

@@ -177,6 +177,9 @@ class TestOptuna:
     def test_proposals_do_not_depend_on_the_order_of_results(self) -> None:
         assert self.all(self.proposed()) == self.all(self.proposed(), order=reversed)
 
+    def test_proposals_depend_on_the_seed_of_the_sweep(self) -> None:
+        assert self.all(self.proposed(4)) != self.all(self.proposed(4, seed=1))
+
     def test_a_resumed_search_proposes_the_same_points(self) -> None:
         whole = self.all(self.proposed())
         measured = {number: self.measure(each) for number, each in enumerate(whole[:12])}
