@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
 import ray
 from ray.exceptions import RayTaskError
 
@@ -17,6 +16,7 @@ from raydr.data import Census, Layout, Site, SiteFile, census
 from raydr.data.site import laid_out
 from raydr.data.survey.categories import Survey
 from raydr.errors import ScenarioError
+from raydr.sparse_rows import stacked
 
 
 def pinned(node: str | None, room: Room) -> dict[str, Any]:
@@ -129,7 +129,8 @@ class PooledSites:
 
     def __call__(self) -> FloatArray:
         """Fetch and join the rows, client by client."""
-        return np.concatenate(ray.get(list(self.parts)))
+        rows: FloatArray = stacked(ray.get(list(self.parts)))
+        return rows
 
 
 def pool(sites: Sequence[Site]) -> PooledSites:

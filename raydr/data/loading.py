@@ -9,14 +9,16 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Int64Array
 from raydr.data.catalogue import find, read_builtin
 from raydr.data.files.arrow_files import read_csv, read_parquet, survey_csv, survey_parquet
 from raydr.data.files.h5ad_files import read_h5ad
+from raydr.data.files.matrix_market import read_mtx
 from raydr.data.files.numpy_files import read_npy, read_npz
 from raydr.data.provenance import Source, sha256_of_arrays, sha256_of_file
 from raydr.data.sampling import sample_rows
@@ -30,6 +32,7 @@ from raydr.errors import DataError, did_you_mean
 from raydr.geometry.points import Progress, unheard
 from raydr.memory import available_memory_bytes
 from raydr.memory import size as file_size
+from raydr.sparse_rows import SparseRows, rows_taken
 
 Read = TypeVar("Read")
 Filling: TypeAlias = Literal["mean", "median"]
@@ -51,6 +54,8 @@ _READERS = {
     ".csv.gz": read_csv,
     ".tsv.gz": read_csv,
     ".h5ad": read_h5ad,
+    ".mtx": read_mtx,
+    ".mtx.gz": read_mtx,
     ".txt": read_csv,
     ".data": read_csv,
 }
@@ -83,6 +88,7 @@ def load(
     seed: int = 0,
     data_dir: Path | None = None,
     for_map: bool = True,
+    sparse: bool = False,
     progress: Progress = unheard,
 ) -> Table:
     """Read a built-in data set or a file, check it, and sub-sample it when asked.
@@ -92,8 +98,8 @@ def load(
     source : str, optional
         A built-in name (`raydr.data.DATASETS`). Exactly one of ``source`` and ``path`` is given.
     path : str or Path, optional
-        A .csv or .tsv file (with a header line, optionally packed as .csv.gz), or a .parquet, .npy, .npz or
-        .h5ad file. The path is relative to the current directory.
+        A .csv or .tsv file (with a header line, optionally packed as .csv.gz), or a .parquet, .npy, .npz,
+        .h5ad or .mtx (also .mtx.gz) file. The path is relative to the current directory.
     label : str, optional
         The column of class labels. Built-in data sets and .npz files with ``y`` or ``label`` have a default.
     features : sequence of str, optional
@@ -134,6 +140,8 @@ def load(
         The folder with built-in data sets as NAME.npz. Default: the folder in ``RAYDR_DATA``.
     for_map : bool
         Whether these rows will be mapped, which takes two rows that differ.
+    sparse : bool
+        Whether a sparse matrix stays so (`raydr.sparse_rows.SparseRows`); by default rows are dense.
     progress : callable
         Called as ``progress(done, total)`` while a text file is read, in bytes.
 
@@ -190,7 +198,7 @@ def load(
     table = checked(columns, kept, rows=rows, seed=seed, path=path, gaps=gaps, for_map=for_map)
     if path is not None and _stamp(path) != stamp:
         raise DataError(f"{path} changed while it was read. Try again when nothing writes to it.")
-    return table
+    return table if sparse else table.made_dense("this step takes dense rows")
 
 
 def _stamp(path: str | Path) -> tuple[int, int] | None:
@@ -227,7 +235,9 @@ def checked(
     table = table_of(columns, kept, origin, gaps=gaps)
     if for_map:
         if table.gaps:
-            refuse_empty(table.features, np.asarray(np.isnan(table.rows).all(axis=0)), table.name)
+            cells = table.rows
+            empty = cells.gaps == len(cells) if isinstance(cells, SparseRows) else np.isnan(cells).all(axis=0)
+            refuse_empty(table.features, np.asarray(empty), table.name)
         _refuse_equal_rows(table)
     return table
 
@@ -376,9 +386,15 @@ def _rows_without_gap(
         owned = np.ones(len(columns.matrix), np.bool_)
     gaps: dict[str, BoolArray] = {}
     if features and columns.matrix.dtype.kind == "f":
-        empty = np.isnan(columns.matrix)
+        matrix = columns.matrix
+        some: NDArray[Any] | SparseRows = matrix
+        places = np.arange(matrix.shape[1])
+        if isinstance(matrix, SparseRows):  # look only at the columns with a gap
+            places = np.unique(matrix.indices[np.isnan(matrix.data)])
+            some = matrix[:, places]
+        empty = np.isnan(some)
         for column in np.flatnonzero(empty.any(axis=0)):
-            gaps[columns.features[column]] = empty[:, column]
+            gaps[columns.features[places[column]]] = empty[:, column]
     for key in columns.keys:
         if (lacking := owned & (key.codes < 0)).any():
             gaps[key.column] = lacking
@@ -412,7 +428,12 @@ def _clients_of_dropped(columns: Columns, kept: Int64Array) -> dict[str, int]:
 def _refuse_infinite(columns: Columns, kept: Int64Array) -> None:
     if columns.matrix.dtype.kind != "f":
         return
-    infinite = kept[np.isinf(columns.matrix).any(axis=1)[kept]]
+    matrix = columns.matrix
+    if isinstance(matrix, SparseRows):
+        having = np.isin(np.arange(len(matrix)), _rows_of_stored(matrix, np.isinf(matrix.data)))
+    else:
+        having = np.isinf(matrix).any(axis=1)
+    infinite = kept[having[kept]]
     if infinite.size:
         row = int(infinite[0])
         column = int(np.flatnonzero(np.isinf(columns.matrix[row]))[0])
@@ -421,6 +442,11 @@ def _refuse_infinite(columns: Columns, kept: Int64Array) -> None:
             f"first is {columns.matrix[row, column]} in {columns.features[column]!r} on {columns.locate(row)}. "
             f"Distances to such a row are not numbers. Correct it, or empty the cell and set data.missing: drop."
         )
+
+
+def _rows_of_stored(matrix: SparseRows, which: BoolArray) -> Int64Array:
+    """Return the rows of the stored numbers that are flagged."""
+    return np.searchsorted(matrix.starts, np.flatnonzero(which), side="right") - 1
 
 
 def _refuse_duplicate_ids(columns: Columns, kept: Int64Array) -> None:
@@ -460,10 +486,16 @@ def table_of(
     """Return the table of the columns' rows ``kept``. With ``gaps``, values can be missing."""
     stored = columns.matrix.dtype
     exact_in_float32 = stored.itemsize <= (4 if stored.kind == "f" else 2)
-    taken = columns.matrix if len(kept) == len(columns.matrix) else columns.matrix[kept]
+    taken: Any = columns.matrix if len(kept) == len(columns.matrix) else rows_taken(columns.matrix, kept)
+    dtype = np.float32 if exact_in_float32 else np.float64
+    rows: Any = (
+        taken.astype(dtype, copy=False)
+        if isinstance(taken, SparseRows)
+        else np.ascontiguousarray(taken, dtype=dtype)
+    )
     return Table(
         name=columns.name,
-        rows=np.ascontiguousarray(taken, dtype=np.float32 if exact_in_float32 else np.float64),
+        rows=rows,
         features=columns.features,
         ids=columns.first + kept if columns.identity is None else columns.identity.values[kept],
         labels=None if columns.label is None else columns.label.codes[kept],

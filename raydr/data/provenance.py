@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.data.survey.coding import Coding
+from raydr.sparse_rows import SparseRows
 
 
 @dataclass(kw_only=True, frozen=True)
@@ -208,5 +209,6 @@ def sha256_of_arrays(arrays: Iterable[NDArray[Any]]) -> str:
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(f"{array.shape} {array.dtype.str} ".encode())
-        digest.update(np.ascontiguousarray(array).data)
+        for block in array.blocks() if isinstance(array, SparseRows) else [array]:
+            digest.update(np.ascontiguousarray(block).data)
     return digest.hexdigest()

@@ -22,6 +22,7 @@ from raydr.data.survey.notices import looks
 from raydr.data.survey.spelling import DEFAULT_THRESHOLD, Threshold
 from raydr.data.table import Table
 from raydr.errors import DataError
+from raydr.sparse_rows import SparseRows
 
 
 @dataclass(kw_only=True, frozen=True)
@@ -39,6 +40,7 @@ class SiteFile:
     matrix: str | None = None
     exclude: tuple[str, ...] = ()
     codebook: Codebook | None = None
+    sparse: bool = False
 
     def read(self) -> Table:
         """Read the file, on the machine that has it."""
@@ -54,6 +56,7 @@ class SiteFile:
             exclude=self.exclude,
             codebook=self.codebook,
             for_map=False,  # a site can have a single row
+            sparse=self.sparse,
         )
 
     def survey(self) -> Survey:
@@ -183,6 +186,8 @@ def census(file: SiteFile) -> Census:
 
 def gaps_of(rows: FloatArray) -> Int64Array:
     """Count the missing values of each feature in rows (rows, features)."""
+    if isinstance(rows, SparseRows):
+        return rows.gaps
     return np.asarray(np.isnan(rows).sum(axis=0, dtype=np.int64))
 
 

@@ -15,6 +15,8 @@ from raydr.data.survey.coding import Coding
 from raydr.data.survey.layout import Layout
 from raydr.data.survey.spelling import Agreement
 from raydr.errors import DataError
+from raydr.memory import lacking_memory
+from raydr.sparse_rows import SparseRows, rows_taken
 
 
 @dataclass(kw_only=True, frozen=True, eq=False)
@@ -26,7 +28,8 @@ class Table:
     name : str
         The built-in name or the file name, for error messages and reports.
     rows : (rows, features) float32 or float64 array, C-contiguous
-        float32 if that holds every value of the source exactly, or else float64.
+        float32 if that holds every value of the source exactly, or else float64. A `SparseRows` if the source is
+        sparse and was read so.
     features : tuple of str
         One distinct name per column of ``rows``.
     ids : (rows,) int64 or str array
@@ -95,9 +98,10 @@ class Table:
                 f"Table {self.name!r}: rows must be a (rows, features) float32 or float64 array; "
                 f"got shape {self.rows.shape}, {self.rows.dtype}."
             )
-        if not self.rows.flags.c_contiguous:
+        values = self.rows.data if isinstance(self.rows, SparseRows) else self.rows
+        if isinstance(values, np.ndarray) and not values.flags.c_contiguous:
             raise DataError(f"Table {self.name!r}: rows must be C-contiguous. Use numpy.ascontiguousarray.")
-        if not (np.isfinite(self.rows) if not self.gaps else ~np.isinf(self.rows)).all():
+        if not (np.isfinite(values) if not self.gaps else ~np.isinf(values)).all():
             raise DataError(
                 f"Table {self.name!r}: rows have missing or infinite values, but all must be finite."
             )
@@ -151,8 +155,31 @@ class Table:
     @property
     def constant_features(self) -> tuple[str, ...]:
         """Names of the features with one value in all rows, which add no distance."""
-        constant = np.fmin.reduce(self.rows, axis=0) == np.fmax.reduce(self.rows, axis=0)
+        rows = self.rows
+        if isinstance(rows, SparseRows):
+            constant = rows.min(axis=0) == rows.max(axis=0)
+        else:
+            constant = np.fmin.reduce(rows, axis=0) == np.fmax.reduce(rows, axis=0)
         return tuple(name for name, same in zip(self.features, constant, strict=True) if same)
+
+    def made_dense(self, why: str) -> Table:
+        """Return the table with dense rows, because of ``why``, a clause; the same if they are dense.
+
+        Raises
+        ------
+        DataError
+            If the free memory is too small for them.
+        """
+        if not isinstance(self.rows, SparseRows):
+            return self
+        lacking = lacking_memory(self.rows.dense_bytes)
+        if lacking is not None:
+            lacking = lacking[0].upper() + lacking[1:]
+            raise DataError(
+                f"{self.name} is stored sparse and must be made dense, because {why}. {lacking}."
+                " Otherwise map fewer rows or columns."
+            )
+        return replace(self, rows=np.asarray(self.rows))
 
     def take(self, index: Int64Array) -> Table:
         """Return the table of the rows ``index``, in that order, under the same names.
@@ -164,7 +191,7 @@ class Table:
         """
         return replace(
             self,
-            rows=self.rows[index],
+            rows=rows_taken(self.rows, index),
             ids=self.ids[index],
             labels=None if self.labels is None else self.labels[index],
             client_keys=None if self.client_keys is None else self.client_keys[index],

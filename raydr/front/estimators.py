@@ -48,6 +48,7 @@ from raydr.front.table_inputs import (
 from raydr.methods import METHODS
 from raydr.methods.method import Method
 from raydr.registry import ExtensionError
+from raydr.sparse_rows import SparseRows, is_sparse, stacked
 from raydr.statistics.dissimilarity import AS_READ, BY_COLUMN
 
 
@@ -64,9 +65,10 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         Parameters
         ----------
-        X : (rows, features) array, DataFrame, pyarrow.Table or AnnData, or a list of them
-            Finite numbers. The columns of a DataFrame may also have words and missing values: they are read as by
-            ``raydr map``. A list has one table per site, all with the same features.
+        X : (rows, features) array, sparse matrix, DataFrame, pyarrow.Table or AnnData, or a list of them
+            Finite numbers. A sparse matrix stays sparse if the method and the scaling permit it (docs/sparse.md). The
+            columns of a DataFrame may also have words and missing values: they are read as by ``raydr map``. A list
+            has one table per site, all with the same features.
         y : (rows,) array, optional
             Classes, only for colours and metrics; no method sees them. Some may be missing. Numbers that are not
             classes are ignored.
@@ -151,6 +153,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = []  # the method decides the dtype of the map
         drawn = METHODS[self._kind].settings.noise_of_its_own or bool(self.privacy)
         # Keys and noise come from the system's random source, unless privacy.secret names a file.
@@ -174,10 +177,10 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             return found
         least = 2 if len(given.tables) == 1 else 1
         rows = [
-            validate_data(self, table, reset=not place, ensure_min_samples=least, dtype="numeric")
+            _checked(self, table, reset=not place, ensure_min_samples=least)
             for place, table in enumerate(given.tables)
         ]
-        arrays = {"X": np.concatenate(rows) if len(rows) > 1 else rows[0]} | given.keys | given.names
+        arrays = {"X": stacked(rows) if len(rows) > 1 else rows[0]} | given.keys | given.names
         check_consistent_length(arrays["X"], *given.keys.values())
         if hasattr(self, "feature_names_in_"):
             arrays["feature_names"] = np.asarray(self.feature_names_in_, np.str_)
@@ -271,7 +274,7 @@ class PlacingMap(FederatedMap):
 
         Parameters
         ----------
-        X : (rows, features) array, DataFrame or AnnData, or a list of them
+        X : (rows, features) array, sparse matrix, DataFrame or AnnData, or a list of them
             New rows with the features of :meth:`fit`. Columns of a DataFrame are found by name, and others are
             ignored.
         sites : (rows,) array, or str, optional
@@ -304,10 +307,16 @@ class PlacingMap(FederatedMap):
             frame = as_arrow(tables_of(X)[0], self._names)
             return in_frame(frame, owners_of(X, sites), layout=self._layout, for_map=False)
         frames = [features_of(table, known) for table in tables_of(X)[0]]
-        tables = [validate_data(self, frame, reset=False, dtype="numeric") for frame in frames]
-        arrays = {"X": np.concatenate(tables)} | owners_of(X, sites)
+        tables = [_checked(self, frame, reset=False) for frame in frames]
+        arrays = {"X": stacked(tables)} | owners_of(X, sites)
         check_consistent_length(arrays["X"], *([arrays["client"]] if "client" in arrays else []))
-        return in_memory(arrays, for_map=False)
+        return in_memory(arrays, for_map=False).made_dense("new rows are placed by dense blocks")
+
+
+def _checked(estimator: FederatedMap, table: Any, **checks: Any) -> Any:
+    """Return a table as scikit-learn checks it; a sparse one in raydr's form."""
+    found = validate_data(estimator, table, accept_sparse="csr", dtype="numeric", **checks)
+    return SparseRows.of(found) if is_sparse(found) else found
 
 
 class PredictingMap(PlacingMap):

@@ -240,7 +240,7 @@ def commented(taken: OwnData) -> str:
     sections = {name: reading.dump_yaml({name: content.pop(name)}) for name in list(content)}
     remarks = {
         "data": "# features: [...] maps only these columns; missing: error, drop, mean or median;\n"
-        "# categories: one-hot or leave-out; scale: none, standard or minmax; holdout: 0.2 holds out a fifth;\n"
+        "# categories: one-hot or leave-out; scale: none, standard, minmax or maxabs; holdout: 0.2 holds out a fifth;\n"
         "# metric: cosine, correlation, hellinger, hamming or gower;\n"
         "# harmonize: center, scale or combat removes differences between sites, also real ones.\n",
         "clients": "# How rows are dealt to clients: by a column, or sites: a list of files, one for each.\n",

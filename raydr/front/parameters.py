@@ -28,9 +28,9 @@ COMMON: Mapping[str, tuple[Any, str, str]] = types.MappingProxyType(
         ),
         "scale": (
             None,
-            '{"none", "standard", "minmax"}, optional',
+            '{"none", "standard", "minmax", "maxabs"}, optional',
             "federated scaling of the features; default: standard for data frames, as in ``raydr map``, unless the"
-            " metric compares columns as they are read, and none for arrays",
+            " metric compares columns as they are read, and none for arrays and sparse matrices",
         ),
         "metric": (
             "euclidean",

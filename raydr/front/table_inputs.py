@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from raydr.data.survey.columns import refuse_repeats
 from raydr.errors import DataError
+from raydr.sparse_rows import is_sparse
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,13 @@ def gathered(X: Any, y: Any, sites: Any, label: str | None) -> Given:
     names = owners_of(X, sites)
     if "client" in names:
         keys["client"] = names.pop("client")
+    if all(_is_anndata(table) and is_sparse(table.X) for table in tables):
+        first = np.asarray(tables[0].var_names, np.str_)
+        if not all(np.array_equal(first, np.asarray(table.var_names, np.str_)) for table in tables):
+            raise DataError(
+                "The tables have different var_names, or in a different order: give the same genes in all."
+            )
+        names["feature_names"] = first
     ids = _names_of_rows(tables)
     if ids is not None:
         keys["id"] = ids
@@ -114,12 +122,17 @@ _EMPTY = ("None", "nan", "<NA>", "NaT")
 def _without(table: Any, names: Sequence[str]) -> Any:
     """Return a table without the named columns."""
     if _is_anndata(table):
-        return table.to_df()
+        return _features_of_anndata(table)
     if not names:
         return table
     if _is_of(table, "pyarrow"):
         return table.drop_columns(names)
     return table.drop(names) if _is_of(table, "polars") else table.drop(columns=names)
+
+
+def _features_of_anndata(table: Any) -> Any:
+    """Return the features with their names, or a sparse matrix without them."""
+    return table.X if is_sparse(table.X) else table.to_df()
 
 
 def is_frame(table: Any) -> bool:
@@ -171,7 +184,7 @@ def _plain(table: Any) -> Any:
 
 def features_of(table: Any, known: NDArray[Any] | None) -> Any:
     """Return the known features of a table that may have other columns; all columns if it has no names."""
-    table = table.to_df() if _is_anndata(table) else table
+    table = _features_of_anndata(table) if _is_anndata(table) else table
     there = set(names_of(table))
     return table[list(known)] if known is not None and there.issuperset(known) else table
 

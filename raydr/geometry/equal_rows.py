@@ -8,6 +8,7 @@ import numpy as np
 
 from raydr.arrays import Int64Array
 from raydr.geometry.points import Points
+from raydr.geometry.sparse_points import SparsePoints
 
 _SAMPLE = 1_000
 """Number of rows whose medians are the median row."""
@@ -36,7 +37,7 @@ class EqualRows:
         return len(self.group_of_row) - len(self.first)
 
 
-def equal_rows(points: Points) -> EqualRows | None:
+def equal_rows(points: Points | SparsePoints) -> EqualRows | None:
     """Return the groups of equal rows; None if all rows differ.
 
     Rows are equal if they lie in the same cell of a grid. Its cells are as wide as the square root of the unit

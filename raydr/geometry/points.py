@@ -16,6 +16,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.device import ArrayDevice, workplace
 from raydr.errors import DataError
+from raydr.sparse_rows import SparseRows
 from raydr.threads import cores, one_blas_thread
 
 Result = TypeVar("Result")
@@ -139,7 +140,7 @@ def squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
     Parameters
     ----------
     a, b
-        (rows_a, features) and (rows_b, features).
+        (rows_a, features) and (rows_b, features). ``a`` can be a `SparseRows`, which is taken by blocks of rows.
 
     Returns
     -------
@@ -156,6 +157,8 @@ def squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
     >>> squared_distances(np.array([[1e6, 0.0]]), np.array([[1e6, 2.0], [1e6 + 1.0, 0.0]]))
     array([[4., 1.]])
     """
+    if isinstance(a, SparseRows):
+        return np.concatenate([squared_distances(block, b) for block in a.blocks()])
     a, b = float_table(a, "the first table"), float_table(b, "the second table")
     if a.shape[1] != b.shape[1]:
         raise DataError(

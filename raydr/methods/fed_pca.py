@@ -13,8 +13,9 @@ rows over clients.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -41,6 +42,7 @@ from raydr.methods.method import MethodSettings, method
 from raydr.methods.outcome import Note, Outcome, Pooled
 from raydr.privacy import Mechanism
 from raydr.settings import require_in_order
+from raydr.sparse_rows import SparseRows
 from raydr.statistics.converged_axes import BLOCK, Converged, converged_axes, leading_axes
 from raydr.statistics.moments import Spread
 from raydr.statistics.principal_axes import CovarianceProduct, CovarianceRequest, PrincipalAxes
@@ -97,19 +99,30 @@ class FedPCA(MethodSettings):
         """Return why rows may not be rotated: bounds limit the original features."""
         return self.frame.why_no_key()
 
+    @property
+    def takes_sparse(self) -> bool:
+        """Yes: sums over rows take one block of rows at a time."""
+        return True
+
     def central(
         self, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
     ) -> Pooled:
         """Return the principal components of pooled rows (rows, features)."""
         with journal.stage("embedding"):
             mean = rows.mean(axis=0, dtype=np.float64)
-            seen = rows.astype(np.float64) - mean
-            # A mean far from 0 has been rounded.
-            mean, seen = mean + seen.mean(axis=0), seen - seen.mean(axis=0)
+            blocks: Callable[[], Iterable[Float64Array]]
+            if isinstance(rows, SparseRows):
+                table, middle = rows, mean
+                blocks = lambda: (block - middle for block in table.blocks())  # noqa: E731
+            else:
+                seen = rows.astype(np.float64) - mean
+                # A mean far from 0 has been rounded.
+                mean, seen = mean + seen.mean(axis=0), seen - seen.mean(axis=0)
+                blocks = lambda: [seen]  # noqa: E731
 
             def product(directions: Float64Array) -> Float64Array:
                 with one_blas_thread():
-                    return np.asarray(seen.T @ (seen @ directions) / len(seen))
+                    return reduce(np.add, (part.T @ (part @ directions) for part in blocks())) / len(rows)
 
             found = leading_axes(product, rows.shape[1], self.dimensions)
             axes = padded(found.axes.directions, self.dimensions)
@@ -223,6 +236,8 @@ def keep_components(client: Client, request: ComponentsAtHomeRequest) -> Compone
 def projected(rows: FloatArray, mean: Float64Array, axes: Float64Array) -> Float64Array:
     """Return positions (rows, dimensions) of rows (rows, features), in float64."""
     with one_blas_thread():
+        if isinstance(rows, SparseRows):
+            return np.concatenate([(block.astype(np.float64) - mean) @ axes for block in rows.blocks()])
         return np.asarray((rows.astype(np.float64) - mean) @ axes)
 
 

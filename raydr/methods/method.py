@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal, TypeVar
 from raydr.arrays import FloatArray, Int64Array
 from raydr.embedding import Embedder
 from raydr.federation import Federation, Rehearsal
-from raydr.geometry.points import Geometry, Points
+from raydr.geometry.points import Geometry
+from raydr.geometry.sparse_points import points_of
 from raydr.journal import Journal
 from raydr.methods.outcome import Outcome, Placed, Pooled, draw_map
 from raydr.methods.references import placed_by_rows, references
@@ -64,6 +65,11 @@ class MethodSettings(Settings):
         named: Embedder | None = getattr(self, "embedder", None)
         return self if named is None and isinstance(self, Embedder) else named
 
+    @property
+    def takes_sparse(self) -> bool:
+        """Whether client parts take rows as :class:`raydr.sparse_rows.SparseRows` and never make all of them dense."""
+        return False
+
     # What the evaluation compares the map with.
 
     def truth(self, rows: FloatArray) -> Geometry | None:
@@ -86,7 +92,7 @@ class MethodSettings(Settings):
             raise NotImplementedError(f"method.kind {self.kind!r} has no central map: override central")
         dimensions = getattr(self, "dimensions", 2)  # a field of the methods that draw maps of 3 dimensions
         embedding = draw_map(
-            Points(rows), rows, self.drawn_by, dimensions=dimensions, seed=seed, journal=journal
+            points_of(rows), rows, self.drawn_by, dimensions=dimensions, seed=seed, journal=journal
         ).embedding
         return Pooled(
             embedding, place=lambda new: placed_by_rows(references(embedding, rows, lambda means: means), new)

@@ -13,7 +13,9 @@ from raydr.geometry.cells import find_neighbors
 from raydr.geometry.equal_rows import EqualRows, equal_rows
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Geometry, Points
+from raydr.geometry.sparse_points import SparsePoints
 from raydr.journal import Journal
+from raydr.sparse_rows import rows_taken
 from raydr.threads import cores
 
 EQUAL_ROWS = (
@@ -147,7 +149,7 @@ def draw_map(
     """
     equal = _equal_rows(geometry, embedder)
     if equal is not None:
-        geometry, coordinates = geometry.take(equal.first), coordinates[equal.first]
+        geometry, coordinates = geometry.take(equal.first), rows_taken(coordinates, equal.first)
     # The bits depend on no thread count (docs/determinism.md), so use every core.
     with journal.stage("neighbours"):
         needed = embedder.neighbors_needed(geometry.rows)
@@ -170,7 +172,7 @@ def draw_map(
 
 def _equal_rows(geometry: Geometry, embedder: Embedder) -> EqualRows | None:
     """Return the groups of equal rows; None if all differ or too few for the embedder do."""
-    equal = equal_rows(geometry) if isinstance(geometry, Points) else None
+    equal = equal_rows(geometry) if isinstance(geometry, Points | SparsePoints) else None
     if equal is None:
         return None
     try:

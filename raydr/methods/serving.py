@@ -39,7 +39,7 @@ class Plan(Context):
         A name of :data:`raydr.methods.METHODS`.
     settings : MethodSettings
         That method's settings.
-    scale : {"none", "standard", "minmax"}
+    scale : {"none", "standard", "minmax", "maxabs"}
         See :func:`raydr.statistics.scaling.fit_scaling`.
     metric : Metric
         See :mod:`raydr.statistics.dissimilarity`.

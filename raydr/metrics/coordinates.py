@@ -21,6 +21,7 @@ import numpy as np
 from raydr.arrays import Float64Array
 from raydr.geometry.points import Points, map_threaded, row_blocks
 from raydr.geometry.procrustes import factors
+from raydr.geometry.sparse_points import SparsePoints
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric
 from raydr.threads import one_blas_thread
@@ -80,7 +81,7 @@ def _aligned(examination: Examination) -> _Agreement:
     truth, recovered = examination.truth, examination.recovered
     if not isinstance(recovered, Points):
         raise UnmeasurableError("the recovered geometry has no Euclidean coordinates")
-    if not isinstance(truth, Points):
+    if not isinstance(truth, Points | SparsePoints):
         raise UnmeasurableError(
             "the true geometry is not Euclidean, so no rotation brings coordinates onto it"
         )
@@ -120,14 +121,16 @@ def _aligned(examination: Examination) -> _Agreement:
     return _Agreement(fsum(part.cosines for part in parts), fsum(part.error for part in parts), total)
 
 
-def _centred(points: Points, *, whole: bool) -> tuple[Callable[[slice], Float64Array], Float64Array]:
+def _centred(
+    points: Points | SparsePoints, *, whole: bool
+) -> tuple[Callable[[slice], Float64Array], Float64Array]:
     """Return a reader of rows in float64, and their mean.
 
     Rows are nearly centred already, so this is exact at any offset.
 
     If ``whole``, it holds all rows. Otherwise it reads a block at a time.
     """
-    if whole:
+    if whole and isinstance(points, Points):
         table = np.asarray(points.centred(slice(None)), dtype=np.float64)
         return table.__getitem__, table.mean(axis=0)
 

@@ -32,12 +32,15 @@ from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import FeatureError
 from raydr.federation import Client, Federation, Request, answers
 from raydr.geometry.points import value_blocks
+from raydr.sparse_rows import SparseRows
 from raydr.statistics.moments import column_extremes
 from raydr.statistics.scaling import Done, WordColumns, column_spans
 
 Metric: TypeAlias = Literal["euclidean", "cosine", "correlation", "hellinger", "hamming", "gower"]
 RowMetric: TypeAlias = Literal["euclidean", "cosine", "correlation", "hellinger"]
 """Metrics whose transformation needs no other row."""
+KEEP_ZEROS: frozenset[Metric] = frozenset({"euclidean", "cosine", "hellinger"})
+"""Metrics whose transformation keeps zeros, so that a sparse table stays sparse."""
 BY_COLUMN: frozenset[Metric] = frozenset({"hamming", "gower"})
 """Metrics whose transformation needs the least and largest value of each column."""
 AS_READ: frozenset[Metric] = frozenset({"hellinger", "hamming"})
@@ -154,6 +157,10 @@ class Transformation:
         if self.metric == "euclidean":
             return rows
         require_suited(self.metric, rows, known=True)
+        if isinstance(rows, SparseRows):
+            return rows.changed(
+                lambda block: _directions(self.metric, block.astype(np.float64)).astype(rows.dtype)
+            )
         made = np.empty((len(rows), self.width(rows.shape[1])), rows.dtype)
         for start, stop in value_blocks(*made.shape):
             block = rows[start:stop].astype(np.float64)
@@ -221,7 +228,8 @@ def require_suited(metric: Metric, rows: FloatArray, words: WordColumns = (), *,
     Categories that are new (``known``) differ from all others, so only those that a run learns must be whole numbers.
     """
     if metric == "hellinger":
-        negative = (rows < 0).any(axis=0)
+        least = rows.min(axis=0)[None] if isinstance(rows, SparseRows) else rows
+        negative = (least < 0).any(axis=0)
         if negative.any():
             raise FeatureError(
                 "data.metric hellinger compares counts, and {feature} has values below 0. Name it in data.exclude, or"

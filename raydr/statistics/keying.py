@@ -318,11 +318,11 @@ def keyed_scale(scale: Scale) -> KeyedScale:
     Raises
     ------
     ScenarioError
-        For minmax, because extremes are not sums.
+        For minmax and maxabs, because extremes are not sums.
     """
-    if scale == "minmax":
+    if scale == "minmax" or scale == "maxabs":
         raise ScenarioError(
-            "privacy.isometry_key does not work with data.scale minmax: the server would learn the extremes of"
+            f"privacy.isometry_key does not work with data.scale {scale}: the server would learn the extremes of"
             " each feature, which are not sums. Set data.scale to standard or none."
         )
     return scale

@@ -16,8 +16,9 @@ from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError, FeatureError
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.geometry.points import squared_distances
+from raydr.sparse_rows import SparseRows
 
-Quantity = Literal["exponent", "maximum", "minimum"]
+Quantity = Literal["exponent", "maximum", "minimum", "magnitude"]
 
 _SIGN = np.int64(np.iinfo(np.int64).max)
 _LEAST_EXPONENT, _MOST_EXPONENT = -1075, 1024  # exponents of frexp; the least stands for a column of zeros
@@ -67,8 +68,9 @@ def column_keys(rows: FloatArray, quantity: Quantity, centre: Float64Array) -> I
     ----------
     rows : (rows, features)
         At least one row; missing values, NaN, are ignored.
-    quantity : {"exponent", "maximum", "minimum"}
-        Binary exponent of the largest distance from the centre; largest value; negative of the smallest value.
+    quantity : {"exponent", "maximum", "minimum", "magnitude"}
+        Binary exponent of the largest distance from the centre; largest value; negative of the smallest value;
+        largest absolute value.
     centre : (features,) float64
         Origin of the distances.
 
@@ -85,6 +87,8 @@ def column_keys(rows: FloatArray, quantity: Quantity, centre: Float64Array) -> I
             return ordered(_largest(rows))
         case "minimum":
             return ordered(_largest(rows, negated=True))
+        case "magnitude":
+            return ordered(np.maximum(_largest(rows), _largest(rows, negated=True)))
 
 
 def _largest(rows: FloatArray, *, negated: bool = False) -> FloatArray:
@@ -145,6 +149,11 @@ def column_extremes(federation: Federation) -> tuple[Float64Array, Float64Array]
     return minimum, maximum
 
 
+def column_sizes(federation: Federation) -> Float64Array:
+    """Return the exact largest absolute value of each feature over all clients."""
+    return unordered(largest_key(federation, "magnitude"))
+
+
 @dataclass(frozen=True)
 class Moment(
     Reply,
@@ -173,8 +182,13 @@ class MomentRequest(Request[Moment], what="the common mean so far and the range 
 @answers(MomentRequest)
 def moment(client: Client, request: MomentRequest) -> Moment:
     """Client part of a moment, in float64."""
-    deviations = client.rows - request.centre
-    return Moment((deviations**request.power).mean(axis=0))
+
+    def power(rows: FloatArray) -> Float64Array:
+        return np.asarray((rows - request.centre) ** request.power)
+
+    if isinstance(client.rows, SparseRows):
+        return Moment(client.rows.column_sums(power) / len(client.rows))
+    return Moment(power(client.rows).mean(axis=0))
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,8 @@ class Preparation:
             width = np.sqrt(beyond_rounding(rows.var(axis=0, dtype=np.float64), shift))
         elif scale == "minmax":
             shift, width = rows.min(axis=0).astype(np.float64), np.ptp(rows, axis=0).astype(np.float64)
+        elif scale == "maxabs":
+            width = np.abs(rows).max(axis=0).astype(np.float64)
         scaled = scale_rows(rows, Scaling(shift, inverse(column_width(width, scale, words))))
         least, most = scaled.min(axis=0).astype(np.float64), scaled.max(axis=0).astype(np.float64)
         return Transformation.of_columns(self.transformation.metric, least, most, words).applied(scaled)

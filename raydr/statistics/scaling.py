@@ -12,9 +12,10 @@ from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import DataError, FeatureError
 from raydr.federation import Client, Federation, Granularity, Public, Range, Reply, Request, answers
 from raydr.geometry.points import value_blocks
-from raydr.statistics.moments import column_extremes, spread
+from raydr.sparse_rows import SparseRows
+from raydr.statistics.moments import column_extremes, column_sizes, spread
 
-Scale: TypeAlias = Literal["none", "standard", "minmax"]
+Scale: TypeAlias = Literal["none", "standard", "minmax", "maxabs"]
 WordColumns: TypeAlias = Sequence[tuple[int, int]]
 """For each column of words, its first feature and the one after its last: one feature of 0 and 1 per word."""
 
@@ -90,6 +91,12 @@ def scale_rows(rows: FloatArray, scaling: Scaling, *, single: bool = False) -> F
         rows = filled(rows, scaling.fill)
     if not (scaling.shift.any() or (scaling.factor != 1.0).any()):
         return rows.astype(dtype, copy=False)
+    if isinstance(rows, SparseRows):
+        if scaling.shift.any():
+            raise DataError(
+                "A scaling with a shift makes a table dense that is stored sparse. Set data.scale to maxabs or none."
+            )
+        return rows.changed(lambda block: (block * scaling.factor).astype(dtype))
     # By blocks of rows in float64: whole tables would need two float64 copies in addition to the result.
     scaled = np.empty(rows.shape, dtype)
     for start, stop in value_blocks(*rows.shape):
@@ -99,6 +106,8 @@ def scale_rows(rows: FloatArray, scaling: Scaling, *, single: bool = False) -> F
 
 def filled(rows: FloatArray, values: Float64Array) -> FloatArray:
     """Return rows with ``values`` (features,) for missing ones, in their own precision; the same rows if complete."""
+    if isinstance(rows, SparseRows):
+        return rows  # always complete
     missing = np.isnan(rows)
     return np.where(missing, values, rows).astype(rows.dtype) if missing.any() else rows
 
@@ -110,9 +119,9 @@ def fit_scaling(federation: Federation, scale: Scale, words: WordColumns = ()) -
     ----------
     federation : Federation
         All clients, with their rows as read.
-    scale : {"none", "standard", "minmax"}
-        Nothing; mean 0 and standard deviation 1 of each feature; each feature from 0 to 1. Constant
-        features become 0 under ``standard`` and ``minmax``.
+    scale : {"none", "standard", "minmax", "maxabs"}
+        Nothing; mean 0 and standard deviation 1 of each feature; each feature from 0 to 1; largest absolute value
+        1, which keeps zeros. Constant features become 0 under ``standard`` and ``minmax``.
     words : sequence of (int, int)
         Columns of words, which count as one column each: see :func:`column_width`.
 
@@ -129,6 +138,8 @@ def fit_scaling(federation: Federation, scale: Scale, words: WordColumns = ()) -
         case "minmax":
             minimum, maximum = column_extremes(federation)
             shift, factor = minimum, inverse(column_width(column_spans(minimum, maximum), scale, words))
+        case "maxabs":
+            factor = inverse(column_width(column_sizes(federation), scale, words))
         case "none":
             pass
     scaling = Scaling(shift, factor)
@@ -162,8 +173,9 @@ def column_width(width: Float64Array, scale: Scale, words: WordColumns) -> Float
 
     Under ``standard``, ``width`` is the standard deviation. The words of a column share
     :math:`(\sum_w \sigma_w^2)^{1/2}`, so that the column has variance 1, as a column of numbers. Under ``minmax``,
-    ``width`` is the range. It is multiplied by :math:`\sqrt 2`, so that two different words have distance 1, like the
-    least and the largest number. This is the squared contribution of a column to Gower's distance.
+    ``width`` is the range, and under ``maxabs`` the largest absolute value. Both are multiplied by :math:`\sqrt 2`, so
+    that two different words have distance 1, like the least and the largest number. This is the squared contribution
+    of a column to Gower's distance.
 
     >>> column_width(np.array([3.0, 0.3, 0.4]), "standard", [(1, 3)]).tolist()
     [3.0, 0.5, 0.5]

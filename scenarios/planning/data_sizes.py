@@ -15,7 +15,9 @@ from raydr.privacy.ledger import Entry
 from raydr.scenarios.running.client_data import dealt_out, present, site_file, with_public_file
 from raydr.scenarios.running.column_survey import agreement_on
 from raydr.scenarios.running.harmony import harmonizing_of
+from raydr.scenarios.running.sparsity import why_dense
 from raydr.scenarios.schema.scenario import Scenario
+from raydr.sparse_rows import SparseRows, stacked
 from raydr.statistics.harmonizing import Harmonizing
 from raydr.statistics.scaling import WordColumns
 
@@ -162,11 +164,15 @@ def sampled(rows: FloatArray, seed: int) -> FloatArray:
     The two rows keep the ranges that messages declare. Their effect on means of thousands of rows is negligible.
     """
     if rows.size <= SAMPLED_NUMBERS:
-        return rows
+        return np.asarray(rows)
     chosen = np.random.default_rng(seed).choice(
         len(rows), SAMPLED_NUMBERS // rows.shape[1] + 1, replace=False
     )
-    return np.concatenate([rows[np.sort(chosen)], np.fmin.reduce(rows)[None], np.fmax.reduce(rows)[None]])
+    if isinstance(rows, SparseRows):
+        extremes = rows.min(), rows.max()
+    else:
+        extremes = np.fmin.reduce(rows), np.fmax.reduce(rows)
+    return np.concatenate([rows[np.sort(chosen)], *(each[None] for each in extremes)])
 
 
 def _of_sites(scenario: Scenario) -> DataSizes:
@@ -193,7 +199,7 @@ def _of_sites(scenario: Scenario) -> DataSizes:
             nodes=nodes,
             unknown=unknown,
         )
-    files = [site_file(data, site) for site in sites]
+    files = [replace(site_file(data, site), sparse=why_dense(scenario) is None) for site in sites]
     if files[0].needs_layout:
         layout = laid_out(files[0], [file.survey() for file in files])
         files = [replace(file, layout=layout) for file in files]
@@ -204,7 +210,7 @@ def _of_sites(scenario: Scenario) -> DataSizes:
             raise DataError(
                 f"{site.path} and {sites[0].path} have different features: name the common ones in data.features."
             )
-    rows = np.concatenate([table.rows for table in tables])
+    rows = stacked([table.rows for table in tables])
     classes = {name for table in tables for name in present(table.labels, table.label_names)}
     scenario.method.check(len(rows), rows.shape[1])
     return DataSizes(

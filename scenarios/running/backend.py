@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
-
 from raydr.arrays import FloatArray
 from raydr.data import Census, Layout, Site, SiteFile, census
 from raydr.data.site import laid_out
@@ -20,6 +18,7 @@ from raydr.journal import Journal, Listener
 from raydr.methods.serving import Plan, Served, serve
 from raydr.privacy.secrets import Secret
 from raydr.scenarios.running.client_data import PooledRows
+from raydr.sparse_rows import stacked
 
 
 class Backend(Protocol):
@@ -124,7 +123,7 @@ class InlineBackend:
 
     def pool(self, sites: Sequence[Site]) -> Callable[[], FloatArray]:
         """Read the files again in this process."""
-        return PooledRows(np.concatenate([site.file.read().rows for site in sites]))
+        return PooledRows(stacked([site.file.read().rows for site in sites]))
 
     def evaluate(self, work: Callable[..., Any], *arguments: Any, listener: Listener) -> Any:
         """Call ``work`` in this process."""

@@ -45,9 +45,11 @@ from raydr.geometry.points import Progress, unheard
 from raydr.privacy.ledger import Entry, Granularity
 from raydr.scenarios.running.column_survey import agreement_on
 from raydr.scenarios.running.harmony import harmonized_of, harmonizing_of, notices_of_sites, owners_of
+from raydr.scenarios.running.sparsity import in_form, why_dense
 from raydr.scenarios.schema.clients import SiteSettings
 from raydr.scenarios.schema.data import DataSettings
 from raydr.scenarios.schema.scenario import Scenario
+from raydr.sparse_rows import SparseRows, rows_taken
 from raydr.statistics.dissimilarity import Metric, require_suited
 from raydr.statistics.harmonizing import Harmonizing
 
@@ -103,28 +105,31 @@ class Dealt:
     ) -> None:
         self._by_client = _by_client(client_of_row)
         self._ends = np.cumsum(np.bincount(client_of_row, minlength=clients))[:-1]
-        if taken:
+        self._sparse = isinstance(table, SparseRows)
+        if taken and not self._sparse:
             for column in range(0, table.shape[1], _AT_ONCE):
                 part = slice(column, column + _AT_ONCE)
                 table[:, part] = table[self._by_client, part]
-        self._rows = _read_only(table if taken else table[self._by_client])
+            self._rows = _read_only(table)
+        else:
+            self._rows = _read_only(rows_taken(table, self._by_client))
         self._pooled = False
 
     @property
     def parts(self) -> tuple[FloatArray, ...]:
         """Rows of each client."""
-        rows = _read_only(self._rows[self._by_client]) if self._pooled else self._rows
-        return tuple(np.split(rows, self._ends))
+        rows = _read_only(rows_taken(self._rows, self._by_client)) if self._pooled else self._rows
+        return tuple(rows.split(self._ends) if isinstance(rows, SparseRows) else np.split(rows, self._ends))
 
     def __call__(self) -> FloatArray:
         """Return all rows in the table's order."""
         if not self._pooled:
-            self._rows, self._pooled = _read_only(self._rows[np.argsort(self._by_client)]), True
+            self._rows, self._pooled = _read_only(rows_taken(self._rows, np.argsort(self._by_client))), True
         return self._rows
 
 
 def _read_only(rows: FloatArray) -> FloatArray:
-    rows.flags.writeable = False
+    (rows.data if isinstance(rows, SparseRows) else rows).flags.writeable = False
     return rows
 
 
@@ -307,6 +312,7 @@ def dealt_out(
         if given is not None
         else read_table(scenario, data_dir, None if from_all else data.rows, progress)
     )
+    table, made_dense = in_form(scenario, table)
     if given is None:
         _require_excluded(data.exclude, table.features, [table.read_from])
     try:
@@ -330,11 +336,11 @@ def dealt_out(
     found = looks(table.rows) if looked else None
     # A table that was read here may be sorted in place.
     dealt = Dealt(table.rows, partition.client_of_row, partition.count, taken=given is None)
-    notices: tuple[str, ...] = ()
+    notices: tuple[str, ...] = made_dense
     if found is not None:
         found = of_measurements(found, table.layout)
         found[common_looks([looks(part) for part in dealt.parts]) == ONE_VALUE] = ONE_VALUE
-        notices = (*table.doubts, *of_columns(table.features, found, table.constant_features))
+        notices += (*table.doubts, *of_columns(table.features, found, table.constant_features))
         if table.labels is None and given is None:
             notices += of_label(table.layout.columns)
         if clients.partition.client_column is not None:
@@ -393,6 +399,7 @@ def read_table(
         codebook=codebook_of_data(data),
         seed=scenario.seed,
         data_dir=data_dir,
+        sparse=True,
         progress=progress,
     )
 
@@ -421,7 +428,8 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
         If the files differ in their features, or only some have labels.
     """
     data, described = scenario.data, scenario.clients.sites
-    files = [(site_file(data, site), site.node) for site in described]
+    sparse = why_dense(scenario) is None
+    files = [(replace(site_file(data, site), sparse=sparse), site.node) for site in described]
     layout: Layout | None = None
     if files[0][0].needs_layout:
         layout = reader.lay_out_sites(files)

@@ -11,10 +11,12 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError
 from raydr.geometry.points import Geometry, variances
+from raydr.geometry.sparse_points import SparsePoints
 from raydr.journal import IncidentEvent, Journal, Listener, within
 from raydr.methods import MethodSettings, Outcome, Pooled
 from raydr.metrics import Evidence, Scores, SharedGraph, evaluate, graph_size, metric_named
 from raydr.metrics.sites import separation
+from raydr.sparse_rows import SparseRows, rows_taken
 from raydr.statistics.preparing import Preparation
 from raydr.statistics.scaling import Scale, WordColumns
 from raydr.threads import cores, one_blas_thread
@@ -189,6 +191,8 @@ def examine(question: Question, *, listener: Listener) -> Findings:
             compared = [name for name in question.metrics if "recovered" not in metric_named(name).needs]
             scored_along = [name for name in question.metrics if "new" not in metric_named(name).needs]
             truth = method.truth(rows)
+            if truth is None and isinstance(rows, SparseRows):
+                truth = SparsePoints(rows)
             graph = SharedGraph(
                 rows if truth is None else truth, neighbors=graph_size(question.metrics), threads=cores()
             )
@@ -273,6 +277,8 @@ def _placed(
         with np.errstate(over="ignore", invalid="ignore"):
             places = place()
         truth = method.truth(scaled)
+        if truth is None and isinstance(scaled, SparseRows):
+            truth = SparsePoints(scaled)
         mapped = method.mapped(places)
         return Evidence(
             rows=scaled, embedding=places, labels=labels, seed=question.seed, truth=truth, mapped=mapped
@@ -288,7 +294,7 @@ def _sights(question: Question, rows: FloatArray, journal: Journal) -> Iterator[
     if not question.method.offers("redraw"):
         return
     owners = question.client_of_row
-    parts = [rows[owners == client] for client in range(int(owners.max()) + 1)]
+    parts = [rows_taken(rows, np.flatnonzero(owners == client)) for client in range(int(owners.max()) + 1)]
     order = np.argsort(np.argsort(owners, kind="stable"))
     for done, (round, snapshot) in enumerate(question.snapshots.items()):
         journal.progress(done, len(question.snapshots))

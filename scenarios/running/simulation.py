@@ -47,6 +47,7 @@ from raydr.scenarios.running.evaluation import Findings, NewRows, Question, exam
 from raydr.scenarios.running.federation_plan import plan_of, with_public, with_scaling
 from raydr.scenarios.running.start import StartedRun, begin, held_by
 from raydr.scenarios.schema.scenario import Scenario
+from raydr.sparse_rows import SparseRows
 from raydr.statistics.keying import keyed_metric, keyed_rows
 
 
@@ -164,7 +165,7 @@ def _served(
         unseen = scenario.data.as_read and _summed_deviation(scenario, served) is None
         own = client_data.parts if unseen and isinstance(client_data.held, Dealt) else ()
         return served, Findings.of_parts(
-            [part for part in own if isinstance(part, np.ndarray)], served.prepared
+            [part for part in own if isinstance(part, np.ndarray | SparseRows)], served.prepared
         )
     findings = backend.evaluate(examine, question, listener=journal.tell)
     served.ledger.record(

@@ -92,7 +92,7 @@ class DataSettings(Settings):
 
     source: str | None = Field(None, description="a built-in name: raydr list datasets")
     path: LocalPath | None = Field(
-        None, description="a .csv, .tsv (also .gz), .parquet, .npy, .npz or .h5ad file"
+        None, description="a .csv, .tsv (also .gz), .parquet, .npy, .npz, .h5ad or .mtx (also .gz) file"
     )
     graph: LocalPath | None = Field(
         None, description="a .csv or .npz edge list. Its nodes are placed in hyperbolic space"
@@ -112,8 +112,9 @@ class DataSettings(Settings):
     )
     scale: Scale = Field(
         "none",
-        description="federated scaling of the columns. Under standard and minmax, a column of words counts as much as a"
-        " column of numbers, however many words it has. unit is another name of metric: cosine",
+        description="federated scaling of the columns. maxabs divides by the largest absolute value, which keeps zeros."
+        " Except under none, a column of words counts as much as a column of numbers, however many words it has. unit"
+        " is another name of metric: cosine",
     )
     metric: Metric = Field(
         "euclidean",

@@ -221,8 +221,8 @@ def rows_that_can_be_keyed(scenario: Sections) -> Problem | None:
 
 def _why_rows_cannot_be_keyed(scenario: Sections) -> Problem | None:
     data, noise = scenario.data, scenario.privacy.noise
-    if data.scale == "minmax":
-        return "data.scale minmax would reveal the extremes of features: set data.scale to standard or none"
+    if data.scale in ("minmax", "maxabs"):
+        return f"data.scale {data.scale} would reveal the extremes of features: set data.scale to standard or none"
     if data.metric in BY_COLUMN:
         return f"data.metric {data.metric} would reveal the extremes of features: choose another metric"
     if data.harmonize is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,13 @@ from raydr.data.survey.columns import Choice, Columns, listing
 from raydr.errors import DataError, did_you_mean
 from raydr.extras import lacking as lacking_package
 from raydr.memory import lacking_memory, size
+from raydr.sparse_rows import SparseRows
 
 
 def read_h5ad(path: Path, choice: Choice) -> Columns:
     """Read an .h5ad file. ``choice.matrix`` picks the matrix. Any column of ``obs`` can be a label, client or id.
 
-    Sparse matrices become dense. The names of the rows are the column ``obs_names``.
+    Sparse matrices stay sparse. The names of the rows are the column ``obs_names``.
 
     Raises
     ------
@@ -53,21 +53,19 @@ def read_h5ad(path: Path, choice: Choice) -> Columns:
 
 
 def _unpacked_bytes(path: Path) -> int:
-    """Return the bytes of all arrays of a file, plus its largest sparse matrix as a dense one."""
+    """Return the bytes of all arrays of a file."""
     import h5py
 
-    stored, full = 0, 0
+    stored = 0
 
     def count(_: str, item: Any) -> None:
-        nonlocal stored, full
+        nonlocal stored
         if isinstance(item, h5py.Dataset):
             stored += item.nbytes
-        elif "shape" in item.attrs and "data" in item:  # a sparse matrix
-            full = max(full, math.prod(map(int, item.attrs["shape"])) * item["data"].dtype.itemsize)
 
     with h5py.File(path, "r") as file:
         file.visititems(count)
-    return stored + full
+    return stored
 
 
 def _matrix(path: Path, content: Any, which: str) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -83,7 +81,7 @@ def _matrix(path: Path, content: Any, which: str) -> tuple[NDArray[Any], NDArray
     found = places[which]
     if hasattr(found, "columns"):  # a data frame
         return np.asarray(found), np.array([str(column) for column in found.columns])
-    full = np.asarray(found.toarray() if hasattr(found, "toarray") else found)
+    full: Any = SparseRows.of(found) if hasattr(found, "tocsr") else np.asarray(found)
     if which.startswith("obsm/"):
         return full, np.array([f"{which.removeprefix('obsm/')}{column}" for column in range(full.shape[1])])
     return full, np.asarray(content.var_names, np.str_)

@@ -24,6 +24,7 @@ from raydr.data.survey.columns import (
     refuse_repeats,
 )
 from raydr.errors import DataError, did_you_mean
+from raydr.sparse_rows import SparseRows
 
 _ARCHIVE, _ARRAY, _PICKLE = b"PK", b"\x93NUMPY", b"\x80"
 """First bytes of an .npz file, of a .npy file, and of a pickle."""
@@ -78,9 +79,9 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
     name : str
         The name of the source in error messages.
     arrays : mapping
-        ``X`` (rows, features) numbers. Optional: ``feature_names`` (features,), by default "x0", "x1", ...;
-        ``y``, ``label`` or ``labels`` (rows,), the label unless ``choice`` names another; any other (rows,)
-        array, to use as label, client, mark or id. If there is an array ``key_names``, it gives the names of
+        ``X`` (rows, features) numbers, dense or a `SparseRows`. Optional: ``feature_names`` (features,), by default
+        "x0", "x1", ...; ``y``, ``label`` or ``labels`` (rows,), the label unless ``choice`` names another; any other
+        (rows,) array, to use as label, client, mark or id. If there is an array ``key_names``, it gives the names of
         the codes from 0 in the array ``key``. For ``y`` it is ``class_names``.
     choice : Choice
         The columns that the user named.
@@ -113,7 +114,8 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
     listed = set(features)
     if len(features) < len(names) or features != names:
         position = {feature: column for column, feature in enumerate(names)}
-        matrix = matrix[:, [position[feature] for feature in features]]
+        places = [position[feature] for feature in features]
+        matrix = matrix.of_columns(places) if isinstance(matrix, SparseRows) else matrix[:, places]
     _refuse_text(name, matrix, features)
 
     label = choice.label

@@ -10,6 +10,8 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.data.survey.columns import letters, listing
 from raydr.data.survey.layout import Layout
+from raydr.geometry.points import row_blocks
+from raydr.sparse_rows import SparseRows
 
 PLAIN, NUMBERING, CODES, MISSING_CODES, MOSTLY_EMPTY, ONE_VALUE = range(6)
 """Appearance of a column of numbers: nothing special, an identity, codes of categories, a code for missing values,
@@ -59,6 +61,9 @@ def looks(rows: FloatArray) -> Int64Array:
     found = np.full(rows.shape[1], PLAIN, np.int64)
     if len(rows) < _LEAST_ROWS:
         return found
+    if isinstance(rows, SparseRows):
+        parts = row_blocks(rows.columns, max(1, (1 << 20) // len(rows)))
+        return np.concatenate([looks(rows[:, first:last]) for first, last in parts])
     with np.errstate(invalid="ignore"):
         # The first rows rule out most columns of measurements.
         first = rows[:_LEAST_ROWS]

@@ -94,6 +94,11 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
     ) -> FloatArray:
         """See :meth:`raydr.embedding.Embedder.embed`."""
 
+    @property
+    def takes_sparse(self) -> bool:
+        """Yes: clients send distances to landmarks, which need one block of rows at a time."""
+        return True
+
     def check(self, rows: int, features: int) -> None:
         """Check that there are enough rows for landmarks and neighbours, and enough landmarks for a rank."""
         if self.origin in ("learnt", "k-means"):

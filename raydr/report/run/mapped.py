@@ -17,6 +17,7 @@ SCALINGS = {
     "none": "none: columns are unchanged",
     "standard": "standard: each column, of numbers or words, has mean 0 and variance 1",
     "minmax": "minmax: each column ranges from 0 to 1",
+    "maxabs": "maxabs: the largest absolute value of each column is 1",
 }
 
 METRICS = {
