@@ -116,6 +116,8 @@ class SparseRows:
         """Return dense rows; of a pair, dense rows of some columns."""
         if isinstance(key, tuple):
             rows, columns = key
+            if isinstance(rows, int | np.integer):
+                return np.asarray(self[rows][columns])
             if isinstance(columns, int | np.integer):
                 return np.asarray(self.taken(rows).of_columns([int(columns)])[:][:, 0])
             return self.taken(rows).of_columns(columns)[:]

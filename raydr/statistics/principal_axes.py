@@ -6,11 +6,10 @@ The covariance of 10,000 features takes 800 MB. Its product with a few direction
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 
-from raydr.arrays import Float64Array, FloatArray, shaped
+from raydr.arrays import Float64Array, shaped
 from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
 from raydr.sparse_rows import SparseRows
 from raydr.threads import one_blas_thread
@@ -53,17 +52,24 @@ def covariance_product(client: Client, request: CovarianceRequest) -> Covariance
     """Client part, in float64."""
     if client.rows.shape[0] == 0:
         return CovarianceProduct(np.zeros(request.directions.shape))
+    if isinstance(client.rows, SparseRows):
+        return CovarianceProduct(_sparse_product(client.rows, request) / len(client.rows))
+    rows = client.rows.astype(np.float64)
+    if request.centre is not None:
+        rows -= request.centre
+    product = rows.T @ (rows @ request.directions)
+    product /= len(rows)
+    return CovarianceProduct(product)
 
-    def product(rows: FloatArray) -> Float64Array:
-        rows = rows.astype(np.float64)
-        if request.centre is not None:
-            rows -= request.centre
-        return np.asarray(rows.T @ (rows @ request.directions))
 
-    rows = client.rows
-    found = reduce(np.add, map(product, rows.blocks())) if isinstance(rows, SparseRows) else product(rows)
-    found /= len(rows)
-    return CovarianceProduct(found)
+def _sparse_product(rows: SparseRows, request: CovarianceRequest) -> Float64Array:
+    """Return the sum of x x^T q by products with the nonzero numbers alone; equal to the dense one up to rounding."""
+    table = rows.astype(np.float64).csr
+    seen = table @ request.directions
+    if request.centre is None:
+        return np.asarray(table.T @ seen)
+    seen -= request.centre @ request.directions
+    return np.asarray(table.T @ seen - np.outer(request.centre, seen.sum(axis=0)))
 
 
 @dataclass(frozen=True)

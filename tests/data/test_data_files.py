@@ -610,9 +610,7 @@ class TestFilesThatUnpackToMore:
             "the longest cell of the column 'note' has 1000000 bytes, and each of its 3000 cells" in message
         )
 
-    def test_empty_single_cell_matrix_is_refused(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_empty_single_cell_matrix_is_refused(self, tmp_path: Path) -> None:
         pytest.importorskip("anndata")
         import h5py
 
@@ -622,11 +620,6 @@ class TestFilesThatUnpackToMore:
         assert "is larger than the free memory when unpacked: 72.76 TiB of memory is needed" in refusal(
             path=path
         )
-        with h5py.File(path, "w") as file:
-            matrix = file.create_group("X")
-            matrix.attrs["shape"] = (10**7, 10**6)
-            matrix.create_dataset("data", (1,), "f4")
-        assert "when unpacked: 36.38 TiB of memory is needed" in refusal(path=path)
 
 
 def test_written_archive_is_readable_by_numpy(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from raydr.statistics.scaling import (
     scale_rows,
 )
 
-SCALES: tuple[Scale, ...] = ("standard", "minmax")
+SCALES: tuple[Scale, ...] = ("standard", "minmax", "maxabs")
 Partitioner = Callable[[FloatArray, Int64Array], list[FloatArray]]
 PARTITIONS: dict[str, Partitioner] = {
     "one client": lambda rows, labels: [rows],
@@ -44,9 +44,9 @@ PARTITIONS: dict[str, Partitioner] = {
 
 
 def scikit_learn(scale: Scale) -> Any:
-    from sklearn.preprocessing import MinMaxScaler, StandardScaler
+    from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
-    return {"standard": StandardScaler(), "minmax": MinMaxScaler()}[scale]
+    return {"standard": StandardScaler(), "minmax": MinMaxScaler(), "maxabs": MaxAbsScaler()}[scale]
 
 
 @pytest.fixture(scope="module", params=["wine", "digits", "far"])

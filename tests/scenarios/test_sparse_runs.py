@@ -1,0 +1,187 @@
+"""Sparse tables from files and in memory: the same maps as dense ones, and what cannot stay sparse."""
+
+from __future__ import annotations
+
+import gzip
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.io import mmwrite
+from scipy.sparse import csr_array, csr_matrix
+
+import raydr
+from raydr import memory
+from raydr.arrays import FloatArray
+from raydr.data import load
+from raydr.data.loading import read_file
+from raydr.data.survey.columns import Choice
+from raydr.errors import DataError
+from raydr.scenarios.running.client_data import dealt_out
+from raydr.scenarios.running.sparsity import why_dense
+from raydr.scenarios.schema.reading import read
+from raydr.sparse_rows import SparseRows
+
+assert_close = partial(assert_allclose, rtol=1e-9, atol=1e-9)
+METHODS: dict[str, dict[str, Any]] = {
+    "FedPCA": {},
+    "FedUMAP": {"epochs": 20, "landmarks": 20, "rounds": 3, "landmarks_from": "learnt"},
+    "FedTSNE": {"perplexity": 5, "iterations": 20, "landmarks_from": "k-means", "landmarks": 10},
+}
+SETTINGS: list[tuple[str, str]] = [("none", "euclidean"), ("maxabs", "cosine"), ("none", "hellinger")]
+
+
+@pytest.fixture(scope="module")
+def counts() -> FloatArray:
+    """Return counts of genes in cells of three kinds."""
+    random = np.random.default_rng(0)
+    kinds = random.gamma(0.3, 2.0, (3, 40))
+    return random.poisson(kinds[np.arange(60) % 3] * 0.4).astype(np.float32)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("scale", "metric"), SETTINGS)
+def test_the_map_of_a_sparse_table_is_that_of_the_dense_one(
+    counts: FloatArray, method: str, scale: str, metric: str
+) -> None:
+    def fitted(X: Any) -> Any:
+        estimator = getattr(raydr, method)(
+            n_clients=3,
+            federation="inline",
+            metric=metric,
+            scale=scale,
+            metrics=["trustworthiness"],
+            **METHODS[method],
+        )
+        return estimator.fit(X)
+
+    dense, sparse = fitted(counts), fitted(csr_matrix(counts))
+    same = assert_close if method == "FedPCA" else assert_array_equal  # its axes are sums of sparse products
+    same(dense.embedding_, sparse.embedding_)
+    scores = [each.metrics_["federated"]["trustworthiness"] for each in (dense, sparse)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-12)
+    sent = [
+        [one for one in each.ledger_ if one["direction"] != "simulation-only"] for each in (dense, sparse)
+    ]
+    assert sent[0] == sent[1]
+    same(dense.transform(counts[:5]), sparse.transform(csr_array(counts[:5])))
+
+
+def test_tables_of_sites_can_be_sparse(counts: FloatArray) -> None:
+    def places(parts: list[Any]) -> FloatArray:
+        found: FloatArray = raydr.FedPCA(federation="inline", metrics=[]).fit_transform(parts)
+        return found
+
+    cut = [counts[:20], counts[20:]]
+    assert_close(places(cut), places([csr_matrix(part) for part in cut]))
+
+
+@pytest.mark.parametrize("name", ["cells.mtx", "cells.mtx.gz"])
+def test_matrix_market_files_stay_sparse(tmp_path: Path, counts: FloatArray, name: str) -> None:
+    path = tmp_path / name
+    with gzip.open(path, "wb") if name.endswith("gz") else path.open("wb") as file:
+        mmwrite(file, csr_matrix(counts.astype(np.float64)), precision=17)
+    clients, method = {"count": 2}, {"kind": "fed-pca"}
+    scenario = read({"name": "cells", "data": {"path": str(path)}, "clients": clients, "method": method})
+    data = dealt_out(scenario, None)
+    assert all(isinstance(part, SparseRows) for part in data.parts)
+    assert np.array_equal(np.asarray(data.pooled()), counts)
+    assert np.array_equal(load(path=path).rows, counts)
+
+
+def test_h5ad_files_stay_sparse(tmp_path: Path, counts: FloatArray) -> None:
+    anndata, pandas = pytest.importorskip("anndata"), pytest.importorskip("pandas")
+    obs, var = (
+        pandas.DataFrame(
+            index=pandas.Index([f"n{place}" for place in range(size)], dtype=object)
+        )  # always writable
+        for size in counts.shape
+    )
+    for form in (csr_matrix(counts), csr_matrix(counts).tocsc()):
+        anndata.AnnData(form, obs=obs, var=var).write_h5ad(tmp_path / "cells.h5ad")
+        table = load(path=tmp_path / "cells.h5ad", sparse=True)
+        assert isinstance(table.rows, SparseRows)
+        assert np.array_equal(np.asarray(table.rows), counts)
+        assert isinstance(load(path=tmp_path / "cells.h5ad").rows, np.ndarray)
+
+
+def test_anndata_in_memory_stays_sparse(counts: FloatArray) -> None:
+    anndata = pytest.importorskip("anndata")
+    estimator = raydr.FedPCA(federation="inline", n_clients=2, metrics=[])
+    places = estimator.fit_transform(anndata.AnnData(csr_matrix(counts)))
+    assert_close(places, estimator.fit_transform(counts))
+
+
+NEEDS_DENSE = [
+    ({"scale": "standard"}, {}, "set data.scale to maxabs"),
+    ({"metric": "correlation"}, {}, "set data.metric to"),
+    ({"missing": "mean"}, {}, "set data.missing to"),
+    ({}, {"method": {"kind": "sense"}}, "choose fed-umap"),
+]
+
+
+@pytest.mark.parametrize(("data", "rest", "remedy"), NEEDS_DENSE)
+def test_what_needs_dense_rows_says_so_and_what_to_do(
+    tmp_path: Path,
+    counts: FloatArray,
+    monkeypatch: pytest.MonkeyPatch,
+    data: dict[str, Any],
+    rest: dict[str, Any],
+    remedy: str,
+) -> None:
+    mmwrite(tmp_path / "cells.mtx", csr_matrix(counts))
+    path = {"path": str(tmp_path / "cells.mtx")}
+    base = {"name": "cells", "clients": {"count": 2}, "method": {"kind": "fed-pca"}, "metrics": []}
+    scenario = read(base | {"data": path | data} | rest)
+    assert remedy in str(why_dense(scenario))
+    made = dealt_out(scenario, None)
+    assert not any(isinstance(part, SparseRows) for part in made.parts)
+    assert any("was made dense" in notice and remedy in notice for notice in made.notices)
+    monkeypatch.setattr(memory, "available_memory_bytes", lambda: 0)
+    with pytest.raises(DataError, match=remedy.replace(".", r"\.")):
+        in_small_memory(scenario, counts)
+
+
+def in_small_memory(scenario: Any, counts: FloatArray) -> None:
+    from raydr.data.in_memory import in_memory
+
+    dealt_out(scenario, None, in_memory({"X": SparseRows.of(csr_matrix(counts))}))  # type: ignore[dict-item]
+
+
+def test_gaps_and_infinities_of_sparse_tables_are_named(counts: FloatArray, tmp_path: Path) -> None:
+    from raydr.data.in_memory import in_memory
+
+    for value, words in ((np.nan, "missing value"), (np.inf, "infinite value")):
+        broken = counts.copy()
+        broken[4, 7] = value
+        with pytest.raises(DataError, match=words) as error:
+            in_memory({"X": SparseRows.of(csr_matrix(broken))})  # type: ignore[dict-item]
+        assert "'x7' on row 4" in str(error.value)
+
+
+def test_a_matrix_market_file_that_claims_too_much_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "large.mtx"
+    path.write_text("%%MatrixMarket matrix array real general\n1000000000 1000000\n1\n")
+    with pytest.raises(DataError, match="memory is needed"):
+        read_file(path, Choice())
+    path.write_text("no matrix\n")
+    with pytest.raises(DataError, match=r"cannot be read as a MatrixMarket file.*mmwrite"):
+        read_file(path, Choice())
+
+
+def test_sums_of_wide_tables_use_nonzero_numbers_alone() -> None:
+    from raydr.federation import Client
+    from raydr.statistics.principal_axes import CovarianceRequest, covariance_product
+
+    random = np.random.default_rng(0)
+    dense = np.where(random.random((50, 300)) < 0.05, 1.0 + random.random((50, 300)), 0.0)
+    for centre in (None, dense.mean(axis=0)):
+        request = CovarianceRequest(random.normal(size=(300, 4)), np.full(300, 2.0), centre)
+        found, expected = (
+            covariance_product(Client(index=0, rows=rows, seed=0), request).product
+            for rows in (SparseRows.of(csr_matrix(dense)), dense)
+        )
+        assert np.allclose(found, expected, rtol=1e-12, atol=1e-13)
