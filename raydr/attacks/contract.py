@@ -23,6 +23,7 @@ from raydr.errors import RaydrError
 from raydr.federation.messages import Reply
 from raydr.federation.replay import Replay
 from raydr.federation.transcript import Transcript
+from raydr.methods.fedne.projection import Projection, ProjectRows
 from raydr.registry import Registry
 from raydr.statistics.scaling import ScaleRows, Scaling, scale_rows
 
@@ -106,13 +107,22 @@ class View:
             )
         return Scaling(last.shift, last.factor)
 
+    @cached_property
+    def projection(self) -> Projection | None:
+        """The random projection of the scaled rows that the method requested, or None."""
+        requests = (seen.request for seen in self.transcript)
+        return next((each.projection for each in requests if isinstance(each, ProjectRows)), None)
+
     def fed(self, rows: FloatArray) -> Float64Array:
         """Convert rows from the run's units to those of the method's client code."""
         scaled = np.asarray(rows, np.float64)
-        return scaled if self.own_scaling is None else np.asarray(scale_rows(scaled, self.own_scaling))
+        scaled = scaled if self.own_scaling is None else np.asarray(scale_rows(scaled, self.own_scaling))
+        return scaled if self.projection is None else self.projection.project(scaled).astype(np.float64)
 
     def unfed(self, rows: Float64Array) -> Float64Array:
         """Convert rows from the units of the method's client code to the run's units."""
+        if self.projection is not None:
+            rows = self.projection.lift(rows)
         if self.own_scaling is None:
             return rows
         factor = self.own_scaling.factor

@@ -22,6 +22,7 @@ import numpy as np
 from raydr.arrays import Float64Array
 from raydr.attacks.contract import NotApplicableError, Side, Unordered, View, attack
 from raydr.methods.fedne.clients import Change, TrainRequest
+from raydr.methods.fedne.projection import WIDTH
 from raydr.methods.landmarks.learning import Step, StepRequest
 
 MOST_RECORDS = 8
@@ -171,7 +172,8 @@ def _from_encoder(
     if not isinstance(request, TrainRequest) or not isinstance(reply, Change):
         return None
     gradient = reply.control if reply.control.size else reply.weights
-    features, hidden = len(guess), request.training.hidden
+    features = len(guess) if view.projection is None else WIDTH
+    hidden = request.training.hidden
     if not hidden or not np.any(gradient):
         return None
     weights = np.asarray(gradient[: features * hidden[0]], np.float64).reshape(features, hidden[0])

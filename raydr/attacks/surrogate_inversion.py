@@ -48,7 +48,10 @@ def surrogate_inversion(view: View, side: Side) -> Iterator[Unordered]:
             if id(weights) not in shown:
                 shown[id(weights)] = positions_of(fed.astype(np.float32), weights, hidden).astype(np.float64)
             places = _places(by_client[client], view.sizes[client], side.seed)
-            parts[client] = view.unfed(_rows_at(places, shown[id(weights)], fed))
+            if view.projection is None:
+                parts[client] = view.unfed(_rows_at(places, shown[id(weights)], fed))
+            else:  # the mean of public rows has all columns, which the projection loses
+                parts[client] = _rows_at(places, shown[id(weights)], np.asarray(public, np.float64))
         if parts:
             found_any = True
             yield Unordered(

@@ -104,13 +104,13 @@ def principal_axes(
     centre : (features,) float64, optional
         Mean of all rows; default: 0.
     """
-    count = min(count, federation.features)
+    count = min(count, len(reach))
 
     def product(directions: Float64Array) -> Float64Array:
         return federation.mean(CovarianceRequest(directions, reach, centre), weights="rows").product
 
     # Keep no reference to intermediate results: 500 directions of 20,000 features take 80 MB.
-    directions = _spanning(federation.stream("principal axes").standard_normal((federation.features, count)))
+    directions = _spanning(federation.stream("principal axes").standard_normal((len(reach), count)))
     for _ in range(ITERATIONS - 1):
         directions = _spanning(product(directions))
     image = product(directions)
@@ -132,7 +132,7 @@ def rehearse_axes(
     federation: Rehearsal, reach: Float64Array, count: int, centre: Float64Array | None = None
 ) -> None:
     """Send the requests of :func:`principal_axes`."""
-    directions = shaped((federation.features, min(count, federation.features)))
+    directions = shaped((len(reach), min(count, len(reach))))
     for _ in range(ITERATIONS):
         federation.mean(CovarianceRequest(directions, reach, centre), weights="rows")
 

@@ -15,6 +15,7 @@ from raydr.federation import Federation, Rehearsal, average
 from raydr.methods.fedne.clients import PrototypeRequest, Training, TrainRequest, kept_size
 from raydr.methods.fedne.dp_costs import density_noise, noise_on_updates, weighting
 from raydr.methods.fedne.flops import step_operations
+from raydr.methods.fedne.projection import input_width
 from raydr.methods.fedne.round_state import ControlVariates, RoundState
 from raydr.methods.fedne.server import AveragedMap, first_axes, serve
 from raydr.methods.fedne.settings import SCHEDULE
@@ -239,7 +240,8 @@ class FedNE(AveragedMap):
         from raydr.methods.fedne.encoder import Architecture, principal_weights
         from raydr.methods.fedne.warm_start import warm_start
 
-        architecture = Architecture(federation.features, self.hidden)
+        width = input_width(self, federation.rows, federation.features)
+        architecture = Architecture(width, self.hidden)
         if self.starts_at_axes:
             axes = axes or principal_axes(federation, reach, first_axes(self))
             random = federation.stream("encoder")
@@ -248,7 +250,7 @@ class FedNE(AveragedMap):
             weights = super().first_weights(federation, reach, axes)
         if self.prototypes is None:
             return weights
-        replies = federation.ask(PrototypeRequest(self.prototypes, federation.features))
+        replies = federation.ask(PrototypeRequest(self.prototypes, width))
         means = np.concatenate([reply.means for reply in replies])
         random = federation.stream("warm start")
         return warm_start(
@@ -262,8 +264,9 @@ class FedNE(AveragedMap):
         if axes is None and self.starts_at_axes:
             rehearse_axes(federation, reach, first_axes(self))
         if self.prototypes is not None:
-            federation.ask(PrototypeRequest(self.prototypes, federation.features))
-            federation.add_operations(at_server=self.warm_steps * step_operations(self, federation.features))
+            width = input_width(self, federation.rows, federation.features)
+            federation.ask(PrototypeRequest(self.prototypes, width))
+            federation.add_operations(at_server=self.warm_steps * step_operations(self, width))
 
     def first_control_variates(self, federation: Federation, parameters: int) -> ControlVariates:
         """Return zeros, or nothing without control variates.

@@ -53,6 +53,7 @@ from raydr.methods.fedne.optimizer import adam_step
 from raydr.methods.fedne.pairs import DIRECTIONS, PairRequest
 from raydr.methods.fedne.pooled import SharedEncoder
 from raydr.methods.fedne.positions import PlaceAtHome, PositionRequest
+from raydr.methods.fedne.projection import input_width, projected
 from raydr.methods.fedne.round_state import ControlVariates, RoundState
 from raydr.methods.fedne.settings import AveragedEncoder, ContrastiveEncoder
 from raydr.methods.outcome import Outcome
@@ -111,7 +112,8 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
         """Run step 1: random weights (parameters,); ``reach`` bounds each feature, and ``axes`` may be known."""
         from raydr.methods.fedne.encoder import Architecture, initial_weights
 
-        return initial_weights(Architecture(federation.features, self.hidden), federation.stream("encoder"))
+        width = input_width(self, federation.rows, federation.features)
+        return initial_weights(Architecture(width, self.hidden), federation.stream("encoder"))
 
     def rehearse_first_weights(
         self, federation: Rehearsal, reach: Float64Array, axes: PrincipalAxes | None
@@ -185,13 +187,16 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
         """Ask what :func:`serve` asks, for a map of the planned reach."""
         from raydr.methods.fedne.encoder import Architecture
 
-        parameters = Architecture(federation.features, self.hidden).parameters
+        width = input_width(self, federation.rows, federation.features)
+        parameters = Architecture(width, self.hidden).parameters
         controls = self.first_control_variates(federation, parameters)
         noise, reach, axes = noise_on_updates(federation), np.zeros(0), None
         with federation.stage("input scale"):
             if self.bounds is None:
                 with federation.by_sample():
                     _, reach = scaled(federation, self)
+                    projection = projected(federation, self)
+                    reach = reach if projection is None else projection.reach(reach)
             else:
                 rehearse_scaled(federation, self)
                 axes = planned_axes(federation, self)
@@ -214,8 +219,8 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
                     average(federation, request, self.aggregation, weights=weighting(noise))
                     present = [federation.sizes[client] for client in federation.answered]
                     trained = [self.trained_rows(rows) for rows in present]
-                    operations = training_operations(self, trained, federation.features)
-                    operations += mixing_operations(self, present, federation.features)
+                    operations = training_operations(self, trained, width)
+                    operations += mixing_operations(self, present, width)
                 federation.add_operations(at_clients=operations)
         with federation.stage("map"):
             places_of(federation, self, weights)
@@ -235,16 +240,18 @@ def serve(federation: Federation, settings: AveragedMap) -> Outcome:
     from raydr.methods.fedne.encoder import Architecture
     from raydr.methods.fedne.optimizer import server_step
 
-    architecture = Architecture(federation.features, settings.hidden)
+    width = input_width(settings, federation.rows, federation.features)
+    architecture = Architecture(width, settings.hidden)
     controls = settings.first_control_variates(federation, architecture.parameters)
     noise = noise_on_updates(federation)
     with federation.stage("input scale"):
         if settings.bounds is None:
             scaling, reach = scaled(federation, settings)
-            axes = None
+            projection, axes = projected(federation, settings), None
+            reach = reach if projection is None else projection.reach(reach)
         else:
             within = scaled_within_bounds(federation, settings, first_axes(settings))
-            scaling, axes, reach = within.scaling, within.axes, np.zeros(0)
+            scaling, axes, reach, projection = within.scaling, within.axes, np.zeros(0), None
     with federation.stage("first encoder"):
         weights = settings.first_weights(federation, reach, axes)
     loop = Loop(RoundState.first(weights, controls))
@@ -273,14 +280,16 @@ def serve(federation: Federation, settings: AveragedMap) -> Outcome:
     weights = loop.state.weights
     with federation.stage("map"):
         places = places_of(federation, settings, weights)
+
+    def model(flat: Float32Array) -> dict[str, FloatArray]:
+        wide = flat if projection is None else projection.of_columns(flat, settings.hidden)
+        return model_of(Architecture(federation.features, settings.hidden).layers(wide), scaling)
+
     return Outcome(
         embedding=places,
         geometry=None,
-        model=model_of(architecture.layers(weights), scaling),
-        snapshots={
-            round: model_of(architecture.layers(earlier), scaling)
-            for round, earlier in loop.snapshots.items()
-        },
+        model=model(weights),
+        snapshots={round: model(earlier) for round, earlier in loop.snapshots.items()},
         published=not settings.keeps_places,
     )
 

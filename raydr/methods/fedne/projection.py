@@ -1,0 +1,121 @@
+"""Random projection of wide rows before an encoder: seconds and messages then no longer grow with the columns.
+
+An encoder's first layer has a weight for each column. Training, Adam's moments, control variates and messages
+all follow from it. Where columns exceed :data:`MOST_COLUMNS` and the rows of all clients, every client projects
+its rows to :data:`WIDTH` numbers (Johnson & Lindenstrauss 1984). The projection z = P^T x is sparse: each column
+goes to :data:`_PARTS` of the numbers, with random signs (Kane & Nelson 2014). It follows from a seed of the
+server, so nothing leaves a client for it. Neighbours are still those of all columns.
+
+The first layer W of the trained encoder becomes P W, which takes columns. Models, new rows and sites that join
+need not know that rows were projected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from raydr.arrays import Float32Array, Float64Array, FloatArray
+from raydr.federation import Client, Federation, Request, answers
+from raydr.geometry.points import value_blocks
+from raydr.methods.fedne.clients import neighbors_of
+from raydr.methods.fedne.encoder import Architecture
+from raydr.methods.fedne.settings import AveragedEncoder
+from raydr.statistics.scaling import Done
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+MOST_COLUMNS = 1000
+WIDTH = 512
+_PARTS = 8
+_ROUNDING = 1.0 + 1e-5
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A sparse random projection of rows (rows, columns) to :data:`WIDTH` numbers.
+
+    Attributes
+    ----------
+    columns : int
+        Columns of the rows.
+    seed : int
+        Seed of the matrix.
+    """
+
+    columns: int
+    seed: int
+
+    def matrix(self) -> csr_array:
+        """Return P (columns, WIDTH) float64, scaled to keep the mean variance of a column."""
+        from scipy.sparse import csr_array
+
+        random = np.random.default_rng(self.seed)
+        shape, part = (self.columns, _PARTS), WIDTH // _PARTS
+        places = random.integers(part, size=shape) + part * np.arange(_PARTS)
+        size = np.sqrt(WIDTH / (self.columns * _PARTS))
+        values = np.where(random.integers(2, size=shape), size, -size)
+        starts = np.arange(0, self.columns * _PARTS + 1, _PARTS)
+        return csr_array((values.ravel(), places.ravel(), starts), shape=(self.columns, WIDTH))
+
+    def project(self, rows: FloatArray) -> Float32Array:
+        """Return P^T x for rows (rows, columns), as (rows, WIDTH) float32."""
+        turned = self.matrix().T
+        found = np.empty((len(rows), WIDTH), np.float32)
+        for start, stop in value_blocks(*rows.shape):
+            found[start:stop] = (turned @ rows[start:stop].T.astype(np.float64)).T
+        return found
+
+    def lift(self, projected: Float64Array) -> Float64Array:
+        """Return the shortest rows (rows, columns) with these projections (rows, WIDTH)."""
+        matrix = self.matrix()
+        gram = (matrix.T @ matrix).toarray()
+        return np.asarray(matrix @ np.linalg.lstsq(gram, projected.T, rcond=None)[0]).T
+
+    def reach(self, reach: Float64Array) -> Float64Array:
+        """Bound the projected values (WIDTH,) of rows whose absolute values ``reach`` (columns,) bounds."""
+        return np.asarray(abs(self.matrix()).T @ reach) * _ROUNDING
+
+    def of_columns(self, weights: Float32Array, hidden: tuple[int, ...]) -> Float32Array:
+        """Convert an encoder's weights (parameters,) for projected rows into weights for all columns."""
+        first, *others = Architecture(WIDTH, hidden).parts(weights)
+        wide = (self.matrix() @ first.astype(np.float64)).astype(np.float32)
+        return np.concatenate([wide.ravel(), *(part.ravel() for part in others)])
+
+
+@dataclass(frozen=True)
+class ProjectRows(Request[Done], what="the seed of a random projection of the rows", sets_state=True):
+    """Sent to every client once; its rows are then projected. It first finds ``neighbors`` by all columns."""
+
+    projection: Projection
+    neighbors: int
+
+
+@answers(ProjectRows)
+def project_client(client: Client, request: ProjectRows) -> Done:
+    """Client part: replace the partition with its projection."""
+    neighbors_of(client, request.neighbors)
+    client.rows = request.projection.project(client.rows)
+    return Done()
+
+
+def input_width(settings: AveragedEncoder, rows: int, columns: int) -> int:
+    """Return the width of the encoder's input.
+
+    Noise on updates needs the bounds of single columns, and unscaled rows stay as they are (P2).
+    """
+    applies = settings.standardise and settings.bounds is None
+    return WIDTH if applies and columns > max(MOST_COLUMNS, rows) else columns
+
+
+def projected(federation: Federation, settings: AveragedEncoder) -> Projection | None:
+    """Have clients project their scaled rows; None if they stay as they are."""
+    if input_width(settings, federation.rows, federation.features) == federation.features:
+        return None
+    seed = int(federation.stream("projection").integers(2**62))
+    projection = Projection(federation.features, seed)
+    federation.ask(ProjectRows(projection, settings.own_neighbors))
+    return projection

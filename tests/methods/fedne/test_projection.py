@@ -1,0 +1,73 @@
+"""Projection of wide rows before FedNE's encoder: geometry, the model over all columns, and which tables change."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from inline_federations import federate
+
+from raydr.methods import METHODS
+from raydr.methods.fedne.encoder import Architecture, initial_weights, place
+from raydr.methods.fedne.fedne import FedNE
+from raydr.methods.fedne.projection import MOST_COLUMNS, WIDTH, Projection, input_width
+
+PROJECTION = Projection(columns=3_000, seed=7)
+
+
+def rows_of(count: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(count, PROJECTION.columns))
+
+
+def test_projected_lengths_are_those_of_rows_per_column() -> None:
+    rows = rows_of(200)
+    lengths = (PROJECTION.project(rows) ** 2).mean(axis=1) / (rows**2).mean(axis=1)
+    # The variance of a squared length is 2 / WIDTH (Johnson & Lindenstrauss).
+    assert lengths.mean() == pytest.approx(1.0, abs=5 * np.sqrt(2 / WIDTH / 200))
+    assert lengths.std() == pytest.approx(np.sqrt(2 / WIDTH), rel=0.2)
+
+
+def test_encoder_of_columns_places_rows_as_the_encoder_of_projected_rows() -> None:
+    rows, hidden = rows_of(20), (16, 8)
+    weights = initial_weights(Architecture(WIDTH, hidden), np.random.default_rng(1))
+    wide = PROJECTION.of_columns(weights, hidden)
+    expected = place(Architecture(WIDTH, hidden), weights, PROJECTION.project(rows))
+    found = place(Architecture(PROJECTION.columns, hidden), wide, rows)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_reach_bounds_projected_rows_and_is_attained() -> None:
+    reach = np.abs(rows_of(1)[0])
+    bound = PROJECTION.reach(reach)
+    worst = reach * np.sign(PROJECTION.matrix().toarray()[:, 0])
+    first = PROJECTION.project(worst[None])[0]
+    assert (np.abs(first) <= bound).all()
+    assert first[0] == pytest.approx(bound[0], rel=1e-4)
+
+
+def test_lifted_rows_have_the_same_projection() -> None:
+    projected = PROJECTION.project(rows_of(3)).astype(np.float64)
+    lifted = PROJECTION.lift(projected)
+    np.testing.assert_allclose(PROJECTION.project(lifted), projected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "rows", "columns", "width"),
+    [
+        (FedNE(), 25, MOST_COLUMNS + 1, WIDTH),
+        (FedNE(), 25, MOST_COLUMNS, MOST_COLUMNS),
+        (FedNE(), 2_000, 2_000, 2_000),
+        (FedNE(preset="published"), 25, 5_000, 5_000),
+        (FedNE(bounds=(0.0, 1.0)), 25, 5_000, 5_000),
+    ],
+)
+def test_only_tables_with_more_columns_than_the_bound_and_than_rows_are_projected(
+    settings: FedNE, rows: int, columns: int, width: int
+) -> None:
+    assert input_width(settings, rows, columns) == width
+
+
+def test_new_rows_of_a_wide_table_lie_where_the_run_put_them() -> None:
+    table = np.random.default_rng(2).normal(size=(24, MOST_COLUMNS + 50)).astype(np.float32)
+    settings = FedNE(rounds=2, hidden=(8,))
+    found = METHODS["fedne"].serve(federate([table[:10], table[10:]]), settings)
+    np.testing.assert_allclose(settings.transform(found.model, table), found.embedding, atol=1e-4)
