@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -23,9 +23,11 @@ from raydr.errors import RaydrError
 from raydr.federation.messages import Reply
 from raydr.federation.replay import Replay
 from raydr.federation.transcript import Transcript
-from raydr.methods.fedne.projection import Projection, ProjectRows
 from raydr.registry import Registry
 from raydr.statistics.scaling import ScaleRows, Scaling, scale_rows
+
+if TYPE_CHECKING:
+    from raydr.methods.fedne.projection import Projection
 
 EXACT = 1e-3
 """Maximum error of an exactly recovered record, in units of the record's distance from the mean."""
@@ -110,6 +112,8 @@ class View:
     @cached_property
     def projection(self) -> Projection | None:
         """The random projection of the scaled rows that the method requested, or None."""
+        from raydr.methods.fedne.projection import ProjectRows  # registers FedNE before other methods
+
         requests = (seen.request for seen in self.transcript)
         return next((each.projection for each in requests if isinstance(each, ProjectRows)), None)
 

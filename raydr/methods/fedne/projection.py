@@ -21,7 +21,6 @@ from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.federation import Client, Federation, Request, answers
 from raydr.geometry.points import value_blocks
 from raydr.methods.fedne.clients import neighbors_of
-from raydr.methods.fedne.encoder import Architecture
 from raydr.methods.fedne.settings import AveragedEncoder
 from raydr.statistics.scaling import Done
 
@@ -81,6 +80,8 @@ class Projection:
 
     def of_columns(self, weights: Float32Array, hidden: tuple[int, ...]) -> Float32Array:
         """Convert an encoder's weights (parameters,) for projected rows into weights for all columns."""
+        from raydr.methods.fedne.encoder import Architecture  # loads torch
+
         first, *others = Architecture(WIDTH, hidden).parts(weights)
         wide = (self.matrix() @ first.astype(np.float64)).astype(np.float32)
         return np.concatenate([wide.ravel(), *(part.ravel() for part in others)])
