@@ -137,6 +137,7 @@ def own_rows(
     if "data.scale" not in given and content["data"].get("metric") in (*AS_READ, *BY_COLUMN):
         del content["data"]["scale"]  # these metrics compare columns as they are read
     dealt = [key for key in given if key == "clients" or key.startswith(_DEALING)]
+    column: str | None = ""
     if files is None and not dealt:
         site = site or book.with_role("site")
         with _options_in_errors():
@@ -158,7 +159,10 @@ def own_rows(
     scenario = reading.read(content)
     scenario.method.check(client_data.rows, client_data.features)
     client_data = replace(client_data, filling=scenario.data.filling)
-    return OwnData(scenario, content, described(scenario, client_data)), client_data
+    facts = described(scenario, client_data)
+    if column is None:
+        facts = (Fact("Site of each row", "no column names it, so `raydr map` needs `--site COLUMN`"), *facts)
+    return OwnData(scenario, content, facts), client_data
 
 
 @contextmanager

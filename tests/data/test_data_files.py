@@ -240,7 +240,7 @@ class TestFeatureFaults:
         assert cells[0] in message
 
     def test_nested_and_complex_values_are_refused(self, tmp_path: Path) -> None:
-        parquet.write_table(pa.table({"a": [1, 2], "b": [[1], [2]]}), tmp_path / "x.parquet")
+        parquet.write_table(pa.table({"a": [1, 2], "b": [[1], [2, 3]]}), tmp_path / "x.parquet")
         assert "'b'" in refusal(path=tmp_path / "x.parquet")
         np.save(tmp_path / "x.npy", np.eye(2) * 1j)
         assert "complex" in refusal(path=tmp_path / "x.npy")

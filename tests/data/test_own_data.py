@@ -239,7 +239,11 @@ def test_check_reads_everything_and_starts_nothing(
 def test_check_needs_no_site(patients: Path, capsys: pytest.CaptureFixture[str]) -> None:
     patients.write_text(patients.read_text().replace("hospital,", "ward,", 1))
     assert status(["check", "patients.csv"]) == 0
-    assert "Sites: 3, by partition iid" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "Site of each row: no column names it, so `raydr map` needs `--site COLUMN`" in said
+    assert "Sites: 3, by partition iid" in said
+    assert status(["check", "patients.csv", "--site", "ward"]) == 0
+    assert "Site of each row" not in capsys.readouterr().out
 
 
 def test_init_writes_the_scenario_of_map(patients: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -87,8 +87,8 @@ def map_(
 ) -> None:
     """Map DATA, a table of yours, without a scenario.
 
-    DATA is a .csv, .tsv, .parquet, .npy, .npz or .h5ad file. For one file per site, give a folder or a quoted pattern
-    such as 'data/*.csv'. The run folder keeps the scenario of the run as scenario.yaml.
+    DATA is a .csv, .tsv, .parquet, .npy, .npz, .h5ad or .mtx file. For one file per site, give a folder or a quoted
+    pattern such as 'data/*.csv'. The run folder keeps the scenario of the run as scenario.yaml.
     """
     from raydr.front.own_data import own_data
     from raydr.front.progress_bars import heard_on_terminal, reading_on_terminal
