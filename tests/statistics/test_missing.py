@@ -370,7 +370,7 @@ def test_site_without_labels_is_mapped_with_the_others(tmp_path: Path) -> None:
         (tmp_path / f"{site}.csv").write_text("\n".join(["kind,a,b", *lines]) + "\n")
     taken = own_data(tmp_path, label="kind")
     message = {fact.name: fact.text for fact in taken.facts}
-    assert message["Label"] == f"kind: {NO_LABEL} 12, x 6, y 6"
+    assert message["Label"] == f"kind: x 6, y 6, {NO_LABEL} 12"
     assert taken.scenario.data.missing == "median"
 
 
