@@ -47,13 +47,6 @@ def gathered(X: Any, y: Any, sites: Any, label: str | None) -> Given:
     names = owners_of(X, sites)
     if "client" in names:
         keys["client"] = names.pop("client")
-    if all(_is_anndata(table) and is_sparse(table.X) for table in tables):
-        first = np.asarray(tables[0].var_names, np.str_)
-        if not all(np.array_equal(first, np.asarray(table.var_names, np.str_)) for table in tables):
-            raise DataError(
-                "The tables have different var_names, or in a different order: give the same genes in all."
-            )
-        names["feature_names"] = first
     ids = _names_of_rows(tables)
     if ids is not None:
         keys["id"] = ids
@@ -131,8 +124,12 @@ def _without(table: Any, names: Sequence[str]) -> Any:
 
 
 def _features_of_anndata(table: Any) -> Any:
-    """Return the features with their names, or a sparse matrix without them."""
-    return table.X if is_sparse(table.X) else table.to_df()
+    """Return the features as a data frame, which is sparse if they are."""
+    if not is_sparse(table.X):
+        return table.to_df()
+    import pandas as pd
+
+    return pd.DataFrame.sparse.from_spmatrix(table.X, index=table.obs_names, columns=table.var_names)
 
 
 def is_frame(table: Any) -> bool:

@@ -115,6 +115,20 @@ def test_anndata_in_memory_stays_sparse(counts: FloatArray) -> None:
     assert_close(places, estimator.fit_transform(counts))
 
 
+def test_genes_of_sparse_anndata_are_found_by_name(counts: FloatArray) -> None:
+    anndata = pytest.importorskip("anndata")
+    cells = anndata.AnnData(csr_matrix(counts))
+    cells.var_names = [f"gene{place}" for place in range(counts.shape[1])]
+    estimator = raydr.FedPCA(federation="inline", n_clients=2, metrics=[]).fit(cells)
+    assert_close(estimator.transform(cells[:5, ::-1]), estimator.transform(cells[:5]))
+    others = cells[:5].copy()
+    others.var_names = [f"other{place}" for place in range(counts.shape[1])]
+    with pytest.raises(ValueError, match="feature names should match"):
+        estimator.transform(others)
+    with pytest.raises(ValueError, match="feature names should match"):
+        raydr.FedPCA(federation="inline", metrics=[]).fit([cells, cells[:, ::-1]])
+
+
 NEEDS_DENSE = [
     ({"scale": "standard"}, {}, "set data.scale to maxabs"),
     ({"metric": "correlation"}, {}, "set data.metric to"),
