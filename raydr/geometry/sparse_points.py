@@ -19,8 +19,8 @@ _ROWS = 64
 class SparsePoints:
     r"""Euclidean points of which only nonzero coordinates are stored.
 
-    Squared distances are :math:`|x|^2 + |y|^2 - 2 x \cdot y` in double precision. They are not shifted, because that
-    would fill in the zeros. So their error is about 1e-16 of the squared norms.
+    Squared distances are :math:`|x|^2 + |y|^2 - 2 x \cdot y` in double precision. Only columns without zeros are
+    centred before, because that would fill in zeros. So their error is about 1e-16 of the squared norms.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class SparsePoints:
     shift : (features,) float64
         Mean of the rows, for :meth:`centred` alone.
     squared_norms : (rows,) float64
-        Squared norms of the rows.
+        Squared norms of the rows, with columns without zeros centred.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class SparsePoints:
     _turned: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        exact = self.coordinates.astype(np.float64).csr
+        exact = self.coordinates.shifted()[0].csr
         object.__setattr__(self, "_exact", exact)
         object.__setattr__(self, "_turned", exact.T.tocsr())
         object.__setattr__(self, "squared_norms", np.asarray(exact.multiply(exact).sum(axis=1)).ravel())

@@ -64,12 +64,11 @@ def covariance_product(client: Client, request: CovarianceRequest) -> Covariance
 
 def _sparse_product(rows: SparseRows, request: CovarianceRequest) -> Float64Array:
     """Return the sum of x x^T q by products with the nonzero numbers alone; equal to the dense one up to rounding."""
-    table = rows.astype(np.float64).csr
-    seen = table @ request.directions
-    if request.centre is None:
-        return np.asarray(table.T @ seen)
-    seen -= request.centre @ request.directions
-    return np.asarray(table.T @ seen - np.outer(request.centre, seen.sum(axis=0)))
+    shifted, shift = rows.shifted()
+    table = shifted.csr
+    centre = -shift if request.centre is None else request.centre - shift
+    seen = table @ request.directions - centre @ request.directions
+    return np.asarray(table.T @ seen - np.outer(centre, seen.sum(axis=0)))
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,13 @@ import pytest
 from scipy.sparse import coo_matrix, csc_array, csr_matrix
 
 from raydr.arrays import FloatArray, fingerprint
+from raydr.federation import Client
 from raydr.geometry.equal_rows import equal_rows
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points, squared_distances, variances
 from raydr.geometry.sparse_points import SparsePoints
 from raydr.sparse_rows import SparseRows, rows_taken, stacked
+from raydr.statistics.principal_axes import CovarianceRequest, covariance_product
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +79,22 @@ def test_distances_agree_with_scikit_learn_on_the_dense_table(dense: FloatArray)
     points = SparsePoints(rows)
     assert np.allclose(points.squared_distance_block(3, 90), expected[3:90], rtol=0, atol=error)
     assert np.allclose(points.take(np.array([5, 2])).squared_distance_block(0, 1), [[0.0, expected[5, 2]]])
+
+
+def test_a_column_far_from_zero_costs_no_digits(dense: FloatArray) -> None:
+    table = dense[:, :50].astype(np.float64)
+    far = np.column_stack([table, np.full(len(table), 1e8)])
+    far[:, -1] += np.arange(len(far)) % 5
+    near = far - np.where(np.arange(51) == 50, 1e8, 0.0)
+    expected = ((near[:, None] - near) ** 2).sum(axis=2)
+    found = SparsePoints(SparseRows.of(far)).squared_distance_block(0, len(far))
+    assert np.allclose(found, expected, rtol=0, atol=1e-9)
+    request = CovarianceRequest(np.eye(51)[:, :3] + np.eye(51)[:, -3:], np.ones(51), far.mean(axis=0))
+    products = [
+        covariance_product(Client(index=0, rows=rows, seed=0), request).product
+        for rows in (SparseRows.of(far), far)
+    ]
+    assert np.allclose(*products, rtol=0, atol=1e-6)
 
 
 def test_neighbours_and_equal_rows_are_those_of_the_dense_table(dense: FloatArray) -> None:
