@@ -49,10 +49,20 @@ def test_lists_of_one_length_are_columns(kind: Any, tmp_path: Path) -> None:
 )
 def test_lists_in_text_are_columns(spell: Any, tmp_path: Path) -> None:
     table = pd.DataFrame({"emb": [spell(row) for row in NUMBERS.tolist()], "age": np.arange(ROWS) / 7})
+    table.loc[2, "emb"] = None
     table.to_csv(tmp_path / "t.csv", index=False)
     found = read(tmp_path / "t.csv")
     assert found.features == NAMES
-    np.testing.assert_array_equal(found.rows[:, :3], NUMBERS)
+    expected = NUMBERS.copy()
+    expected[2] = np.nan
+    np.testing.assert_array_equal(found.rows[:, :3], expected)
+
+
+@pytest.mark.parametrize("between", ["; ", " ", ", "])
+def test_lists_with_decimal_commas_are_no_columns(between: str, tmp_path: Path) -> None:
+    lists = [f"[{between.join(f'{number:.3f}' for number in row)}]".replace(".", ",") for row in NUMBERS]
+    pd.DataFrame({"emb": lists, "age": np.arange(ROWS) / 7}).to_csv(tmp_path / "t.csv", index=False)
+    assert read(tmp_path / "t.csv").features == ("age",)
 
 
 def test_lists_can_be_excluded_and_others_are_refused_by_name(tmp_path: Path) -> None:

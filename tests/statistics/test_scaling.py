@@ -56,7 +56,8 @@ def data(request: pytest.FixtureRequest) -> tuple[Float64Array, Int64Array]:
 
     if request.param == "far":
         random = np.random.default_rng(0)
-        return 1e6 + random.normal(size=(150, 3)) * [1.0, 1e3, 1e-3], random.integers(0, 3, 150)
+        rows = (1e6 + random.normal(size=(150, 3)) * [1.0, 1e3, 1e-3]) * [1.0, -1.0, 1.0]
+        return rows, random.integers(0, 3, 150)
     bunch = getattr(datasets, f"load_{request.param}")()
     return np.asarray(bunch.data[:150], np.float64), bunch.target[:150]
 

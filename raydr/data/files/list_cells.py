@@ -15,6 +15,8 @@ from raydr.parquet_files import is_text
 _LIST = re.compile(r"\s*\[(.*)\]\s*", re.DOTALL)
 _SEEN = 100  # cells, one of which shows whether a column of text has lists
 _BETWEEN = re.compile(r"[\s,;]+")
+_COMMA = re.compile(r"\d,\d")
+_SPACED = re.compile(r"[\s;]")
 
 
 def unfold_lists(loaded: Loaded, kept: Collection[str]) -> None:
@@ -71,20 +73,26 @@ def _places(stored: Any) -> Any:
 
 def _spelt(stored: Any) -> Float64Array | None:
     """Return the numbers of texts such as ``[0.1, 0.2]``, as :func:`_places`."""
-    first = next((cell.as_py() for cell in stored.slice(0, _SEEN) if cell.is_valid), "")
-    if _LIST.fullmatch(first) is None:
-        return None
+    texts = [(text or "").strip() for text in stored.to_pylist()] if _may_be_lists(stored) else []
     rows: list[list[float]] = []
-    for text in stored.drop_null().to_pylist():
+    for text in filter(None, texts):
         parts = _LIST.fullmatch(text)
-        if parts is None:
-            return None
+        if parts is None or (_COMMA.search(text) and _SPACED.search(parts[1].strip())):
+            return None  # in [0,5 0,25] a comma can be a decimal mark
         try:
             rows.append([float(part) for part in _BETWEEN.split(parts[1].strip(" ,;\n"))])
         except ValueError:
             return None
         if len(rows[-1]) != len(rows[0]):
             return None
-    found = np.full((len(stored), len(rows[0])), np.nan)
-    found[stored.is_valid().to_numpy()] = rows
+    if not rows:
+        return None
+    found = np.full((len(texts), len(rows[0])), np.nan)
+    found[[bool(text) for text in texts]] = rows
     return found.T
+
+
+def _may_be_lists(stored: Any) -> bool:
+    """Return whether the first text of a column is a list."""
+    seen = (cell.as_py() for cell in stored.slice(0, _SEEN) if cell.is_valid)
+    return _LIST.fullmatch(next(filter(str.strip, seen), "")) is not None
