@@ -50,7 +50,7 @@ NEIGHBORS, SITES = 10, 5
 
 def tables(files: list[Path]) -> Iterator[tuple[str, Any]]:
     """Yield the name of each table, and a data frame of numbers, words and the site of each row."""
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
 
     heart = pd.read_csv(Path(os.environ["RAYDR_DATA"]) / "heart_disease.csv")
     heart = heart.rename(columns={"hospital": "site"}).drop(columns="disease")
