@@ -35,7 +35,7 @@ def groups_of_ray(mark: str) -> set[int]:
     """Return the process groups of the Ray with this mark: each part leads one, and workers follow theirs."""
     node = worker._global_node
     parts = {part.process.pid for parts in node.all_processes.values() for part in parts} if node else set()
-    return (parts | {os.getpgid(process.pid) for process in _running(mark, ())}) - {os.getpgrp()}
+    return (parts | set(_running(mark, ()).values())) - {os.getpgrp()}
 
 
 def end_processes(mark: str, groups: Collection[int]) -> None:
@@ -90,13 +90,15 @@ def logs_in(folder: Path) -> Path:
     return next(folder.glob(f"{INSIDE}/session_*_*/logs"), folder)
 
 
-def _running(mark: str, groups: Collection[int]) -> list[psutil.Process]:
-    found = []
+def _running(mark: str, groups: Collection[int]) -> dict[psutil.Process, int]:
+    """Return the running processes with this mark or in these groups, each with its group."""
+    found = {}
     for process in psutil.process_iter():
         try:
-            ours = os.getpgid(process.pid) in groups or process.environ().get(MARK) == mark
+            group = os.getpgid(process.pid)
+            ours = group in groups or process.environ().get(MARK) == mark
             if ours and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
+                found[process] = group
         except (psutil.Error, OSError):  # another user's process, or ended
             continue
     return found

@@ -372,12 +372,25 @@ from ray._private import services
 from raydr.actors.cluster import connected
 from raydr.errors import RunError
 
-def agents(raylet):
+def names(processes):
+    found = {{}}
+    for process in processes:
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE:
+                found[process.pid] = process.name(), os.getpgid(process.pid)
+        except (psutil.Error, OSError):  # ended meanwhile
+            continue
+    return found
+
+def children(pid):
     try:
-        names = [process.name() for process in psutil.Process(raylet).children()]
+        return psutil.Process(pid).children()
     except psutil.NoSuchProcess:
         return []
-    return [name for name in names if name.startswith("ray::") and name.endswith("Agent")]
+
+def agents(raylet):
+    titles = [name for name, _ in names(children(raylet)).values()]
+    return [title for title in titles if title.startswith("ray::") and title.endswith("Agent")]
 
 parts = {{}}
 
@@ -386,7 +399,7 @@ def fail(*arguments):
     while time.monotonic() < deadline and ("raylet" not in parts or len(agents(parts["raylet"])) < 2):
         # the agents have changed their titles, and so have lost their mark
         time.sleep(0.01)
-        parts.update({{process.name(): process.pid for process in psutil.Process().children()}})
+        parts.update({{name: pid for pid, (name, _) in names(children(os.getpid())).items()}})
     raise {"KeyboardInterrupt()" if interrupted else "Exception('no node came up.')"}
 
 services.get_node = fail
@@ -395,8 +408,7 @@ try:
         sys.exit("connected")
 except (RunError, KeyboardInterrupt) as raised:
     print(raised)
-running = [process for process in psutil.process_iter() if process.status() != psutil.STATUS_ZOMBIE]
-left = [process.name() for process in running if os.getpgid(process.pid) in parts.values()]
+left = [name for name, group in names(psutil.process_iter()).values() if group in parts.values()]
 print(len(os.listdir({str(short)!r})), left)
 """
     done = subprocess.run(

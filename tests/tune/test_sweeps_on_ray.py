@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def trial_processes() -> list[psutil.Process]:
     """Return the processes of trials on the tests' own cluster."""
-    return [
-        process for process in processes_of(CLUSTER_TOKEN) if "ImplicitFunc" in " ".join(process.cmdline())
-    ]
+    found = []
+    for process in processes_of(CLUSTER_TOKEN):
+        with suppress(psutil.NoSuchProcess):  # ended meanwhile
+            if "ImplicitFunc" in " ".join(process.cmdline()):
+                found.append(process)
+    return found
 
 
 def test_simultaneous_trials_match_inline_trials_after_a_kill(cluster: None, tmp_path: Path) -> None:
@@ -202,8 +206,9 @@ def test_a_sweep_resumes_after_a_part_of_ray_is_killed(whole: Path, tmp_path: Pa
     running = command("sweep", sweep_file(tmp_path, repeats=40), "--out", out, **{TOKEN: token})
     folder = wait_for_trials(out, 2)
     for process in psutil.Process(running.pid).children(recursive=True):
-        if process.name() == part:
-            process.kill()
+        with suppress(psutil.NoSuchProcess):
+            if process.name() == part:
+                process.kill()
     _, err = running.communicate(timeout=200)
     assert running.returncode == 3, err
     assert f"raydr sweep {folder} --resume" in err
