@@ -26,6 +26,7 @@ from raydr.data.survey.categories import Survey
 from raydr.data.survey.codebook import Codebook
 from raydr.data.survey.columns import Choice, Columns, Key, listing
 from raydr.data.survey.layout import Categories, Layout
+from raydr.data.survey.site_names import with_joined_sites
 from raydr.data.survey.spelling import DEFAULT_THRESHOLD, Threshold
 from raydr.data.table import Table
 from raydr.errors import DataError, did_you_mean
@@ -85,6 +86,7 @@ def load(
     threshold: Threshold = DEFAULT_THRESHOLD,
     layout: Layout | None = None,
     codebook: Codebook | None = None,
+    join_spellings: bool = False,
     seed: int = 0,
     data_dir: Path | None = None,
     for_map: bool = True,
@@ -134,6 +136,9 @@ def load(
         rows.
     codebook : Codebook, optional
         How columns of a text table or a Parquet file are read. It wins over ``categories``.
+    join_spellings : bool
+        Whether names in ``client`` that differ only in case and blanks are one site: see
+        :func:`raydr.data.survey.site_names.join_spellings`.
     seed : int
         Seed of the sub-sample, at least 0.
     data_dir : Path, optional
@@ -180,6 +185,7 @@ def load(
         matrix=matrix,
         exclude=tuple(exclude),
         codebook=codebook,
+        join_spellings=join_spellings,
     )
     stamp = None if path is None else _stamp(path)
     if source is not None and path is None:
@@ -191,6 +197,8 @@ def load(
             "Give exactly one of data.source (a built-in name) and data.path (your own file); "
             f"got source={source!r}, path={None if path is None else str(path)!r}."
         )
+    if join_spellings:
+        columns = with_joined_sites(columns)
     gaps = missing in FILLINGS
     if gaps:
         columns = replace(columns, label=with_a_class_for_none(columns.label))

@@ -20,6 +20,7 @@ from raydr.arrays import FloatArray
 from raydr.data import Layout, Provenance, Table
 from raydr.data.provenance import sha256_of_file
 from raydr.data.site import gaps_of
+from raydr.data.survey.site_names import as_named
 from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
 from raydr.federation import ClientHost, FaultPlan, HostedClient, InlineTransport, fingerprint
 from raydr.federation.client import HostSecrets
@@ -66,7 +67,8 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
     run, joined = read_run(folder), read_joined(folder)
     placing = placing_of(folder, str(data))
     name = (site if site is not None else data.name.partition(".")[0]).strip()
-    _require_free(name, run, [other.site for other in joined])
+    alike = placing.scenario.clients.join_spellings
+    _require_free(name, run, [other.site for other in joined], alike=alike)
     if placing.keeps_classes:
         raise ScenarioError(
             f"The run in {folder} adjusted sites to each other and kept the effect of the label (data.harmonize.keep)."
@@ -131,10 +133,11 @@ def _host(client: int, rows: FloatArray, plan: Plan, host_secrets: HostSecrets |
     )
 
 
-def _require_free(name: str, run: RunFolder, joined: list[str]) -> None:
-    """Raise DataError if a site cannot have this name."""
+def _require_free(name: str, run: RunFolder, joined: list[str], *, alike: bool) -> None:
+    """Raise DataError if a site cannot have this name, or, with ``alike``, another spelling of it."""
     if not name:
         raise DataError("The site has no name: give one with --site.")
+    name = as_named(name, [*run.clients, *joined]) if alike else name
     if name in run.clients:
         raise DataError(
             f"{run.path} already has a client {name!r} with mapped rows: give the new site another name with --site. To"

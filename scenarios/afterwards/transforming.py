@@ -17,6 +17,7 @@ from raydr.data.files.arrow_files import rows_of_parquet
 from raydr.data.loading import ending
 from raydr.data.site import files_of
 from raydr.data.survey.columns import listing
+from raydr.data.survey.site_names import as_named
 from raydr.errors import DataError, FeatureError, OutputError, RaydrError, ScenarioError, did_you_mean
 from raydr.extras import require_packages
 from raydr.files import whole
@@ -152,11 +153,16 @@ class Placing:
                 f"--site {site} has no effect: the run in {self.folder} did not adjust sites to each other"
                 " (data.harmonize). Leave --site out."
             )
-        return None if site in sites or not sites else site or self.scenario.clients.partition.client_column
+        named = site is not None and self.site_named(site) in sites
+        return None if named or not sites else site or self.scenario.clients.partition.client_column
+
+    def site_named(self, name: str) -> str:
+        """Return the run's site with this name, in any spelling if the run joins them; otherwise the name."""
+        return as_named(name, self.model.card.sites) if self.scenario.clients.join_spellings else name
 
     def _of_site(self, table: Table, data: Path, site: str | None) -> Table:
         card = self.model.card
-        if site is not None and site in card.sites:
+        if site is not None and self.site_named(site) in card.sites:
             table = replace(table, client_keys=np.zeros(len(table.rows), np.int64), client_names=(site,))
         elif site is not None and table.client_keys is None:
             raise DataError(
@@ -249,7 +255,8 @@ class Placing:
                 f"{table.name} does not name the site of its rows, but the run adjusted each site separately"
                 f" (data.harmonize): name a site or a column with --site. Sites: {listing(sites)}."
             )
-        there = [table.client_names[code] for code in np.unique(table.client_keys)]
+        names = [self.site_named(name) for name in table.client_names]
+        there = [names[code] for code in np.unique(table.client_keys)]
         strange = [name for name in there if name not in places]
         if strange:
             raise DataError(
@@ -257,7 +264,7 @@ class Placing:
                 f" sites to each other (data.harmonize): {listing(sites)}. The adjustment for any other site is"
                 " unknown. Leave those rows out, or run again with them."
             )
-        return np.array([places.get(name, -1) for name in table.client_names], np.int64)[table.client_keys]
+        return np.array([places.get(name, -1) for name in names], np.int64)[table.client_keys]
 
 
 def placing_of(folder: Path, data: str) -> Placing:

@@ -37,8 +37,8 @@ from raydr.data.survey.notices import (
     of_columns,
     of_label,
     of_measurements,
-    of_sites,
 )
+from raydr.data.survey.site_names import of_site_files, of_sites
 from raydr.data.survey.spelling import Agreement
 from raydr.errors import DataError, FeatureError
 from raydr.geometry.points import Progress, unheard
@@ -397,6 +397,7 @@ def read_table(
         matrix=data.matrix,
         exclude=data.exclude,
         codebook=codebook_of_data(data),
+        join_spellings=scenario.clients.join_spellings,
         seed=scenario.seed,
         data_dir=data_dir,
         sparse=True,
@@ -494,6 +495,7 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
             *dict.fromkeys(doubt for census in censuses for doubt in census.doubts),
             *of_columns(first.features, found),
             *(of_label(layout.columns) if first.labels is None else ()),
+            *of_site_files(clients),
         ),
     )
 

@@ -35,6 +35,11 @@ class ClientsSettings(Settings):
     sites: tuple[SiteSettings, ...] = Field(
         (), description="instead of count and partition: one client for each file"
     )
+    join_spellings: bool = Field(
+        False,
+        description="with a partition by-column: names that differ only in case and blanks are one site, called by the"
+        " most frequent spelling",
+    )
     participation: float = Field(
         1.0,
         gt=0,
@@ -44,6 +49,11 @@ class ClientsSettings(Settings):
 
     @model_validator(mode="after")
     def _count_where_needed(self) -> ClientsSettings:
+        if self.join_spellings and (self.sites or self.partition.client_column is None):
+            raise ValueError(
+                "join_spellings joins the names in a column of sites: leave it out, or use a partition of kind"
+                " 'by-column'"
+            )
         if self.sites:
             if self.count is not None or "partition" in self.model_fields_set:
                 raise ValueError("sites replace count and partition: leave count and partition out")

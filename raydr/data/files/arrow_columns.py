@@ -61,6 +61,7 @@ from raydr.data.survey.columns import (
 from raydr.data.survey.doubtful_words import of_words
 from raydr.data.survey.layout import Layout
 from raydr.data.survey.scales import period_named
+from raydr.data.survey.site_names import join_spellings
 from raydr.data.survey.written_numbers import are_padded, mark_of, writing_of
 from raydr.errors import DataError, did_you_mean
 from raydr.memory import lacking_memory
@@ -209,7 +210,7 @@ def _surveys(loaded: Loaded, table: Any, features: Sequence[str], choice: Choice
     Whether a column is text, numbers or dates follows from the whole table, because each column has one type. A site
     reports nothing about columns that the codebook knows, except that one is empty.
     """
-    sites, threshold = _rows_of_sites(loaded.name, table, choice.client), choice.threshold
+    sites, threshold = _rows_of_sites(loaded.name, table, choice), choice.threshold
     known = {} if choice.codebook is None else choice.codebook.by_name
     kinds: list[dict[str, Kind]] = [{} for _ in sites]
     words: list[dict[str, tuple[str, ...]]] = [{} for _ in sites]
@@ -246,11 +247,12 @@ def _surveys(loaded: Loaded, table: Any, features: Sequence[str], choice: Choice
     return [Survey(*found) for found in zip(kinds, words, units, strict=True)]
 
 
-def _rows_of_sites(name: str, table: Any, client: str | None) -> list[Any]:
+def _rows_of_sites(name: str, table: Any, choice: Choice) -> list[Any]:
     """Return the rows of each site. Rows without a site belong to none."""
-    if client is None:
+    if choice.client is None:
         return [slice(None)]
-    owners = encode(client, *cells_of(name, client, table[client]))
+    owners = encode(choice.client, *cells_of(name, choice.client, table[choice.client]))
+    owners = join_spellings(owners) if choice.join_spellings else owners
     return [np.flatnonzero(owners.codes == site) for site in range(len(owners.names))]
 
 

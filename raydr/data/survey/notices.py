@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
-from raydr.data.survey.columns import letters, listing
+from raydr.data.survey.columns import listing
 from raydr.data.survey.layout import Layout
 from raydr.geometry.points import row_blocks
 from raydr.sparse_rows import SparseRows
@@ -195,25 +194,6 @@ def of_label(columns: Sequence[str]) -> tuple[str, ...]:
     return (
         f"{listing(classes)}: mapped like a measurement, but named like a class. The map then shows the classes because"
         " it was given them. To colour the map by a class and not map it, name it in data.label (--label).",
-    )
-
-
-def of_sites(names: Sequence[str]) -> tuple[str, ...]:
-    """Return a warning if names of sites differ only in case, blanks or punctuation.
-
-    >>> len(of_sites(["North", "south", "north "])), len(of_sites(["north", "south"]))
-    (1, 0)
-    """
-    spellings: dict[str, list[str]] = defaultdict(list)
-    for name in names:
-        spellings[letters(name)].append(name)
-    alike = [each for spelt, each in spellings.items() if spelt and len(each) > 1]
-    if not alike:
-        return ()
-    groups = "; ".join(" and ".join(map(repr, each)) for each in alike)
-    return (
-        f"Sites that differ only in case, blanks or punctuation: {groups}. Each is a site of its own. If they are one,"
-        " write the name in one way.",
     )
 
 
