@@ -139,7 +139,7 @@ def variance_shares(scenario: Scenario, client_data: ClientData) -> dict[str, fl
         If the metric does not suit a column.
     """
     rows, layout, data = client_data.pooled(), client_data.layout, scenario.data
-    joint = layout.joint_columns(data.joint_by)
+    joint = layout.joint
     if np.isnan(rows).any():
         middle = np.nanmean if client_data.filling == "mean" else np.nanmedian
         rows = filled(rows, middle(rows, axis=0).astype(np.float64))

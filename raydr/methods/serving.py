@@ -10,6 +10,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array, UInt8Array
 from raydr.data.loading import Filling
+from raydr.data.survey.layout import JointColumns
 from raydr.errors import RunError
 from raydr.federation import Context, Effort, FaultPlan, Federation, Rehearsal, RehearsalClients, Transport
 from raydr.federation.blurring import blur_records
@@ -25,7 +26,7 @@ from raydr.statistics.harmonizing import Harmonizing, fit_harmonizing
 from raydr.statistics.keying import key_rows, keyed_metric, keyed_scale
 from raydr.statistics.moments import spread
 from raydr.statistics.preparing import Preparation
-from raydr.statistics.scaling import Scale, Scaling, WordColumns, fit_scaling
+from raydr.statistics.scaling import NOTHING_JOINT, Scale, Scaling, fit_scaling
 from raydr.threads import one_blas_thread
 
 
@@ -45,8 +46,8 @@ class Plan(Context):
         See :mod:`raydr.statistics.dissimilarity`.
     fill : {"mean", "median"} or None
         Replacement of missing values: see :func:`raydr.statistics.filling.fit_filling`; None if there are none.
-    words : sequence of (int, int)
-        Features of columns of words: see :func:`raydr.statistics.scaling.fit_scaling`.
+    joint : JointColumns
+        Columns of several features, such as words: see :func:`raydr.statistics.scaling.fit_scaling`.
     harmonize : Harmonizing or None
         Adjustment of sites to each other: see :func:`raydr.statistics.harmonizing.fit_harmonizing`; None for none.
     faults : FaultPlan
@@ -60,7 +61,7 @@ class Plan(Context):
     scale: Scale
     metric: Metric = "euclidean"
     fill: Filling | None = None
-    words: WordColumns = ()
+    joint: JointColumns = NOTHING_JOINT
     harmonize: Harmonizing | None = None
     faults: FaultPlan = field(default_factory=FaultPlan)
     geometry: bool = True
@@ -209,7 +210,7 @@ def _prepared(federation: Federation, plan: Plan) -> tuple[Preparation, UInt8Arr
     if plan.isometry_key:
         with federation.stage("isometry key"):
             sealed = key_rows(
-                federation, keyed_scale(plan.scale), plan.hidden, plan.words, keyed_metric(plan.metric)
+                federation, keyed_scale(plan.scale), plan.hidden, plan.joint, keyed_metric(plan.metric)
             )
         nothing = Scaling(np.zeros(federation.features), np.ones(federation.features))
         return Preparation(nothing), sealed
@@ -227,6 +228,6 @@ def _prepared(federation: Federation, plan: Plan) -> tuple[Preparation, UInt8Arr
         with federation.stage("harmonizing"):
             harmonization = fit_harmonizing(federation, plan.harmonize)
     with federation.stage("scaling"):
-        scaling = fit_scaling(federation, plan.scale, plan.words)
-        transformation = fit_transformation(federation, plan.metric, plan.words)
+        scaling = fit_scaling(federation, plan.scale, plan.joint)
+        transformation = fit_transformation(federation, plan.metric, plan.joint)
         return Preparation(replace(scaling, fill=fill), harmonization, transformation), None

@@ -17,6 +17,10 @@ Gower's distance of two numbers is :math:`|x - y|` as a part of the range, which
 makes it one. It has :math:`n` cells, and :math:`x_k` is the part of cell :math:`k` below :math:`x`, from 0 to 1. For
 numbers on the borders of cells, :math:`\frac1n \sum_k (x_k - y_k)^2` equals :math:`|x - y|`. For others it is smaller,
 by at most :math:`1 / 2n`.
+
+Two angles of a circular column add :math:`\sin^2((a - b) / 2)` to the sum over columns: the square of the chord
+between two points, as a part of its largest, that of opposite points. It is Euclidean, from 0 to 1, and a circle
+counts as one column. Its sine and cosine are divided by 2.
 """
 
 from __future__ import annotations
@@ -29,12 +33,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import Float64Array, FloatArray
+from raydr.data.survey.layout import JointColumns
 from raydr.errors import FeatureError
 from raydr.federation import Client, Federation, Request, answers
 from raydr.geometry.points import value_blocks
 from raydr.sparse_rows import SparseRows
 from raydr.statistics.moments import column_extremes
-from raydr.statistics.scaling import Done, WordColumns, column_spans
+from raydr.statistics.scaling import NOTHING_JOINT, Done, column_spans
 
 Metric: TypeAlias = Literal["euclidean", "cosine", "correlation", "hellinger", "hamming", "gower"]
 RowMetric: TypeAlias = Literal["euclidean", "cosine", "correlation", "hellinger"]
@@ -70,10 +75,10 @@ class Transformation:
     metric : Metric
         Its name.
     cells : (3, features) float64
-        Least value, width of a cell and number of cells of each feature; 0 cells for a word, which is 0 or 1 already.
-        (3, 0) if the metric needs no other row.
+        Least value, width of a cell and number of cells of each feature. 0 cells for a word, sine or cosine, which
+        stays one feature and is divided by the width. (3, 0) if the metric needs no other row.
     columns : int
-        Number of columns that count in the distance; a column of words counts once.
+        Number of columns that count in the distance; a column of words or a circle counts once.
     """
 
     metric: Metric = "euclidean"
@@ -82,7 +87,7 @@ class Transformation:
 
     @classmethod
     def of_columns(
-        cls, metric: Metric, least: Float64Array, most: Float64Array, words: WordColumns
+        cls, metric: Metric, least: Float64Array, most: Float64Array, joint: JointColumns
     ) -> Transformation:
         """Return the transformation for the least and largest value of each feature (features,).
 
@@ -93,11 +98,16 @@ class Transformation:
         """
         if metric not in BY_COLUMN:
             return cls(metric)
-        spelt = np.zeros(len(least), np.bool_)
-        for first, stop in words:
-            spelt[first:stop] = True
-        columns, numbers = len(least) - int(spelt.sum()) + len(words), ~spelt
-        spans = column_spans(np.where(spelt, 0.0, least), np.where(spelt, 0.0, most))
+        divisors = np.zeros(len(least))
+        for first, stop in joint.words:
+            divisors[first:stop] = 1.0
+        for first, stop in joint.circles if metric == "gower" else ():
+            divisors[first:stop] = np.sqrt(2.0)  # opposite points have squared distance 4, and two words 2
+        whole = divisors > 0.0
+        columns = len(least) - int(whole.sum()) + len(joint.words)
+        columns += len(joint.circles) if metric == "gower" else 0
+        numbers = ~whole
+        spans = column_spans(np.where(whole, 0.0, least), np.where(whole, 0.0, most))
         counts = np.zeros(len(least))
         if metric == "hamming":
             counts[numbers] = spans[numbers] + 1.0
@@ -111,7 +121,7 @@ class Transformation:
                 )
             return cls(metric, np.stack([least, np.ones(len(least)), counts]), columns)
         counts[numbers] = _cell_counts(spans[numbers])
-        widths = np.where(spans > 0.0, spans, 1.0) / np.where(spelt, 1.0, counts)
+        widths = np.where(whole, divisors, np.where(spans > 0.0, spans, 1.0) / np.where(whole, 1.0, counts))
         return cls(metric, np.stack([least, widths, counts]), columns)
 
     @property
@@ -134,7 +144,7 @@ class Transformation:
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
         """Return the names of the features of transformed rows.
 
-        >>> Transformation.of_columns("hamming", np.zeros(1), np.ones(1), ()).names(["sex"])
+        >>> Transformation.of_columns("hamming", np.zeros(1), np.ones(1), JointColumns()).names(["sex"])
         ('sex=0', 'sex=1')
         """
         if not self.cells.size:
@@ -175,7 +185,7 @@ class Transformation:
             into = made[:, at : at + len(cells)]
             at += len(cells)
             if not count:
-                into[:] = category * values[:, None]
+                into[:] = (category / width) * values[:, None]
             elif self.metric == "hamming":
                 into[:] = category * ((values - least)[:, None] == cells)
             else:
@@ -222,7 +232,7 @@ def _directions(metric: Metric, block: Float64Array) -> Float64Array:
     return np.where(lengths > least, block, 0.0) / np.where(lengths > least, lengths, 1.0)
 
 
-def require_suited(metric: Metric, rows: FloatArray, words: WordColumns = (), *, known: bool = False) -> None:
+def require_suited(metric: Metric, rows: FloatArray, *, known: bool = False) -> None:
     """Raise FeatureError if rows (rows, features) cannot be compared by a metric; missing values are ignored.
 
     Categories that are new (``known``) differ from all others, so only those that a run learns must be whole numbers.
@@ -265,7 +275,9 @@ def transform_client(client: Client, request: TransformRows) -> Done:
     return Done()
 
 
-def fit_transformation(federation: Federation, metric: Metric, words: WordColumns = ()) -> Transformation:
+def fit_transformation(
+    federation: Federation, metric: Metric, joint: JointColumns = NOTHING_JOINT
+) -> Transformation:
     """Learn the transformation of a metric, and apply it at every client and to the public rows.
 
     Only ``hamming`` and ``gower`` ask clients for something: the least and largest value of each feature, by sums.
@@ -276,8 +288,8 @@ def fit_transformation(federation: Federation, metric: Metric, words: WordColumn
         All clients, with their rows scaled.
     metric : Metric
         See the module.
-    words : sequence of (int, int)
-        First feature of each column of words, and the one after its last.
+    joint : JointColumns
+        Columns of several features, which count as one column each.
 
     Raises
     ------
@@ -287,9 +299,10 @@ def fit_transformation(federation: Federation, metric: Metric, words: WordColumn
     if metric == "euclidean":
         return EUCLIDEAN
     least, most = np.zeros(federation.features), np.ones(federation.features)
-    if metric in BY_COLUMN and sum(stop - first for first, stop in words) < federation.features:
+    whole = (*joint.words, *(joint.circles if metric == "gower" else ()))
+    if metric in BY_COLUMN and sum(stop - first for first, stop in whole) < federation.features:
         least, most = column_extremes(federation)
-    found = Transformation.of_columns(metric, least, most, words)
+    found = Transformation.of_columns(metric, least, most, joint)
     apply_transformation(federation, found)
     return found
 

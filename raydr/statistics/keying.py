@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array, UInt8Array
+from raydr.data.survey.layout import JointColumns
 from raydr.errors import DataError, RunError, ScenarioError
 from raydr.federation import Client, Federation, Granularity, Public, Range, Reply, Request, answers
 from raydr.federation.pads import pad
@@ -27,7 +28,15 @@ from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
 from raydr.privacy.secrets import Secret
 from raydr.statistics.dissimilarity import Metric, RowMetric, Transformation
 from raydr.statistics.moments import beyond_rounding
-from raydr.statistics.scaling import Done, Scale, Scaling, WordColumns, column_width, inverse, scale_rows
+from raydr.statistics.scaling import (
+    NOTHING_JOINT,
+    Done,
+    Scale,
+    Scaling,
+    column_width,
+    inverse,
+    scale_rows,
+)
 
 KeyedScale: TypeAlias = Literal["none", "standard"]
 
@@ -146,7 +155,7 @@ class Keyed(
 class KeyRows(Request[Keyed], what="sums under pads that only clients know", sets_state=True):
     """Sent to every client once; its rows are then scaled and keyed.
 
-    ``words`` (columns, 2) are the first and last features of columns of words.
+    ``joint`` (columns, 2) are the features of columns that are scaled together.
     """
 
     features: int
@@ -154,7 +163,7 @@ class KeyRows(Request[Keyed], what="sums under pads that only clients know", set
     metric: RowMetric
     mean: Blind
     variance: Blind
-    words: Int64Array
+    joint: Int64Array
 
 
 @answers(KeyRows)
@@ -167,8 +176,8 @@ def key_client(client: Client, request: KeyRows) -> Keyed:
             "Every feature is constant over all clients, so there is no geometry to map:"
             " check data.features and the label column."
         )
-    words = [(first, stop) for first, stop in request.words]
-    keyed = KeyedScaling.of(request.scale, request.metric, mean, deviation, words)
+    joint = JointColumns(tuple((int(first), int(stop)) for first, stop in request.joint))
+    keyed = KeyedScaling.of(request.scale, request.metric, mean, deviation, joint)
     client.rows = keyed.applied(client.rows, client.shared)
     if client.reserve is not None:
         client.reserve = keyed.applied(client.reserve, client.shared)
@@ -203,14 +212,14 @@ class KeyedScaling:
         metric: RowMetric,
         mean: Float64Array,
         deviation: Float64Array,
-        words: WordColumns = (),
+        joint: JointColumns = NOTHING_JOINT,
     ) -> KeyedScaling:
         """Return the scaling for moments of the rows as read; without scaling, of the transformed rows."""
         one, zero = np.ones(len(mean)), np.zeros(len(mean))
         if scale == "standard":
             # Rows of length 1 have a mean square of 1 / features in each feature.
             unit = 1.0 if metric == "euclidean" else len(mean) ** -0.5
-            return cls(Scaling(mean, inverse(column_width(deviation, scale, words))), metric, zero, unit)
+            return cls(Scaling(mean, inverse(column_width(deviation, scale, joint))), metric, zero, unit)
         return cls(Scaling(zero, one), metric, mean, float(np.sqrt((deviation**2).mean())))
 
     def applied(self, rows: FloatArray, shared: Secret) -> FloatArray:
@@ -353,7 +362,7 @@ def key_rows(
     federation: Federation,
     scale: KeyedScale,
     hidden: int,
-    words: WordColumns = (),
+    joint: JointColumns = NOTHING_JOINT,
     metric: RowMetric = "euclidean",
 ) -> UInt8Array:
     """Let every client scale and key its rows, and disclose the hidden anchors under the key.
@@ -366,7 +375,7 @@ def key_rows(
         See :func:`raydr.statistics.scaling.fit_scaling`.
     hidden : int
         Number of rows in reserve. Keyed, they become the federation's public rows.
-    words : sequence of (int, int)
+    joint : JointColumns
         See :func:`raydr.statistics.scaling.fit_scaling`.
     metric : RowMetric
         See :mod:`raydr.statistics.dissimilarity`.
@@ -382,7 +391,9 @@ def key_rows(
     mean = _blind(federation, MomentsRequest(features, first))
     variance = _blind(federation, MomentsRequest(features, first, mean))
     replies = federation.ask(
-        KeyRows(features, scale, metric, mean, variance, np.array(words, np.int64).reshape(-1, 2))
+        KeyRows(
+            features, scale, metric, mean, variance, np.array(joint.scaled(scale), np.int64).reshape(-1, 2)
+        )
     )
     federation.keyed()
     if hidden:

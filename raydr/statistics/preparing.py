@@ -10,9 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.data.survey.layout import JointColumns
 from raydr.statistics.dissimilarity import EUCLIDEAN, Metric, Transformation
 from raydr.statistics.moments import beyond_rounding
-from raydr.statistics.scaling import Scale, Scaling, WordColumns, column_width, filled, inverse, scale_rows
+from raydr.statistics.scaling import (
+    NOTHING_JOINT,
+    Scale,
+    Scaling,
+    column_width,
+    filled,
+    inverse,
+    scale_rows,
+)
 from raydr.statistics.site_effects import Common, Covariates, Harmonization, Kind, SiteEffect
 from raydr.threads import one_blas_thread
 
@@ -57,7 +66,9 @@ class Preparation:
             harmonized = self.harmonization.applied(rows, owners, classes)
         return self.transformation.applied(scale_rows(harmonized, replace(self.scaling, fill=None)))
 
-    def without_harmonizing(self, rows: FloatArray, scale: Scale, words: WordColumns = ()) -> FloatArray:
+    def without_harmonizing(
+        self, rows: FloatArray, scale: Scale, joint: JointColumns = NOTHING_JOINT
+    ) -> FloatArray:
         """Return the rows without site adjustment, scaled by their own statistics: for the evaluation."""
         if self.scaling.fill is not None:
             rows = filled(rows, self.scaling.fill)
@@ -69,9 +80,9 @@ class Preparation:
             shift, width = rows.min(axis=0).astype(np.float64), np.ptp(rows, axis=0).astype(np.float64)
         elif scale == "maxabs":
             width = np.abs(rows).max(axis=0).astype(np.float64)
-        scaled = scale_rows(rows, Scaling(shift, inverse(column_width(width, scale, words))))
+        scaled = scale_rows(rows, Scaling(shift, inverse(column_width(width, scale, joint))))
         least, most = scaled.min(axis=0).astype(np.float64), scaled.max(axis=0).astype(np.float64)
-        return Transformation.of_columns(self.transformation.metric, least, most, words).applied(scaled)
+        return Transformation.of_columns(self.transformation.metric, least, most, joint).applied(scaled)
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:

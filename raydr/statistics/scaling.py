@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
+from raydr.data.survey.layout import JointColumns
 from raydr.errors import DataError, FeatureError
 from raydr.federation import Client, Federation, Granularity, Public, Range, Reply, Request, answers
 from raydr.geometry.points import value_blocks
@@ -16,8 +17,7 @@ from raydr.sparse_rows import SparseRows
 from raydr.statistics.moments import column_extremes, column_sizes, spread
 
 Scale: TypeAlias = Literal["none", "standard", "minmax", "maxabs"]
-WordColumns: TypeAlias = Sequence[tuple[int, int]]
-"""For each column of words, its first feature and the one after its last: one feature of 0 and 1 per word."""
+NOTHING_JOINT = JointColumns()
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def filled(rows: FloatArray, values: Float64Array) -> FloatArray:
     return np.where(missing, values, rows).astype(rows.dtype) if missing.any() else rows
 
 
-def fit_scaling(federation: Federation, scale: Scale, words: WordColumns = ()) -> Scaling:
+def fit_scaling(federation: Federation, scale: Scale, joint: JointColumns = NOTHING_JOINT) -> Scaling:
     """Learn the scaling by sums, and apply it at every client and to the public rows.
 
     Parameters
@@ -122,8 +122,8 @@ def fit_scaling(federation: Federation, scale: Scale, words: WordColumns = ()) -
     scale : {"none", "standard", "minmax", "maxabs"}
         Nothing; mean 0 and standard deviation 1 of each feature; each feature from 0 to 1; largest absolute value
         1, which keeps zeros. Constant features become 0 under ``standard`` and ``minmax``.
-    words : sequence of (int, int)
-        Columns of words, which count as one column each: see :func:`column_width`.
+    joint : JointColumns
+        Columns of several features, which count as one column each: see :func:`column_width`.
 
     Raises
     ------
@@ -134,12 +134,12 @@ def fit_scaling(federation: Federation, scale: Scale, words: WordColumns = ()) -
     match scale:
         case "standard":
             moments = spread(federation)
-            shift, factor = moments.mean, inverse(column_width(moments.deviation, scale, words))
+            shift, factor = moments.mean, inverse(column_width(moments.deviation, scale, joint))
         case "minmax":
             minimum, maximum = column_extremes(federation)
-            shift, factor = minimum, inverse(column_width(column_spans(minimum, maximum), scale, words))
+            shift, factor = minimum, inverse(column_width(column_spans(minimum, maximum), scale, joint))
         case "maxabs":
-            factor = inverse(column_width(column_sizes(federation), scale, words))
+            factor = inverse(column_width(column_sizes(federation), scale, joint))
         case "none":
             pass
     scaling = Scaling(shift, factor)
@@ -168,8 +168,8 @@ def column_spans(minimum: Float64Array, maximum: Float64Array) -> Float64Array:
     return np.asarray(width)
 
 
-def column_width(width: Float64Array, scale: Scale, words: WordColumns) -> Float64Array:
-    r"""Return what each feature (features,) is divided by, so that a column of words counts as one column.
+def column_width(width: Float64Array, scale: Scale, joint: JointColumns) -> Float64Array:
+    r"""Return what each feature (features,) is divided by, so that a joint column counts as one column.
 
     Under ``standard``, ``width`` is the standard deviation. The words of a column share
     :math:`(\sum_w \sigma_w^2)^{1/2}`, so that the column has variance 1, as a column of numbers. Under ``minmax``,
@@ -177,14 +177,14 @@ def column_width(width: Float64Array, scale: Scale, words: WordColumns) -> Float
     that two different words have distance 1, like the least and the largest number. This is the squared contribution
     of a column to Gower's distance.
 
-    >>> column_width(np.array([3.0, 0.3, 0.4]), "standard", [(1, 3)]).tolist()
+    >>> column_width(np.array([3.0, 0.3, 0.4]), "standard", JointColumns(words=((1, 3),))).tolist()
     [3.0, 0.5, 0.5]
     """
-    joint = np.array(width, np.float64)
-    for first, stop in words:
-        own = joint[first:stop]
-        joint[first:stop] = np.sqrt((own**2).sum()) if scale == "standard" else np.sqrt(2.0) * own
-    return joint
+    shared = np.array(width, np.float64)
+    for first, stop in joint.scaled(scale):
+        own = shared[first:stop]
+        shared[first:stop] = np.sqrt((own**2).sum()) if scale == "standard" else np.sqrt(2.0) * own
+    return shared
 
 
 def inverse(width: Float64Array) -> Float64Array:

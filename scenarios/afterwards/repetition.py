@@ -93,7 +93,7 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
         if public is not None:
             client_data = with_public_file(client_data, public)
     transcript = Transcript()
-    joint = client_data.layout.joint_columns(scenario.data.joint_by)
+    joint = client_data.layout.joint
     plan, reserve = with_public(
         plan_of(scenario, len(client_data.names), client_data.harmonizing, joint),
         client_data.public,

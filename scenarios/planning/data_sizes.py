@@ -10,6 +10,7 @@ import numpy as np
 from raydr.arrays import FloatArray
 from raydr.data import census
 from raydr.data.site import laid_out
+from raydr.data.survey.layout import JointColumns
 from raydr.errors import DataError, ScenarioError
 from raydr.privacy.ledger import Entry
 from raydr.scenarios.running.client_data import dealt_out, present, site_file, with_public_file
@@ -19,7 +20,7 @@ from raydr.scenarios.running.sparsity import why_dense
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.sparse_rows import SparseRows, stacked
 from raydr.statistics.harmonizing import Harmonizing
-from raydr.statistics.scaling import WordColumns
+from raydr.statistics.scaling import NOTHING_JOINT
 
 SAMPLED_NUMBERS = 4_000_000
 """Maximum count of numbers in a table that is used completely; larger tables are sampled to this size."""
@@ -57,8 +58,8 @@ class DataSizes:
         Rows that are placed on the finished map.
     agreement : tuple of Entry
         Ledger entries for the messages in which clients agree on columns and words.
-    words : sequence of (int, int)
-        Features of columns of words.
+    joint : JointColumns
+        Columns of several features that count as one.
     harmonizing : Harmonizing or None
         How sites are adjusted to each other.
     """
@@ -77,7 +78,7 @@ class DataSizes:
     held_out: int = 0
     agreement: tuple[Entry, ...] = ()
     harmonizing: Harmonizing | None = None
-    words: WordColumns = ()
+    joint: JointColumns = NOTHING_JOINT
 
     @property
     def rows(self) -> int:
@@ -124,7 +125,7 @@ def sizes_of_data(scenario: Scenario, data_dir: Path | None) -> DataSizes:
         held_out=0 if client_data.held_out is None else len(client_data.held_out.rows),
         agreement=agreement_on(client_data.agreed, len(client_data.names)),
         harmonizing=client_data.harmonizing,
-        words=client_data.layout.joint_columns(scenario.data.joint_by),
+        joint=client_data.layout.joint,
     )
 
 
@@ -222,7 +223,7 @@ def _of_sites(scenario: Scenario) -> DataSizes:
         labelled=first.labels is not None,
         agreement=agreement_on(files[0].layout.agreement, len(sites)) if files[0].layout is not None else (),
         harmonizing=harmonizing_of(data, tables[0].layout, sorted(classes)),
-        words=tables[0].layout.joint_columns(data.joint_by),
+        joint=tables[0].layout.joint,
         names=names,
         nodes=nodes,
         unknown=(

@@ -265,7 +265,7 @@ def _rehearsed(scenario: Scenario, data: DataSizes, actors: int) -> Rehearsed | 
     if not data.known:
         return None
     clients = len(data.sizes)
-    plan, reserve = with_public(plan_of(scenario, clients, data.harmonizing, data.words), data.public)
+    plan, reserve = with_public(plan_of(scenario, clients, data.harmonizing, data.joint), data.public)
     # As in the backends: inline, a crash affects only one client.
     homes = pack(clients, actors or clients)
     classes = None

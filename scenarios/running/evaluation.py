@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.data.survey.layout import JointColumns
 from raydr.errors import DataError
 from raydr.geometry.points import Geometry, variances
 from raydr.geometry.sparse_points import SparsePoints
@@ -18,7 +19,7 @@ from raydr.metrics import Evidence, Scores, SharedGraph, evaluate, graph_size, m
 from raydr.metrics.sites import separation
 from raydr.sparse_rows import SparseRows, rows_taken
 from raydr.statistics.preparing import Preparation
-from raydr.statistics.scaling import Scale, WordColumns
+from raydr.statistics.scaling import NOTHING_JOINT, Scale
 from raydr.threads import cores, one_blas_thread
 
 APART_ROWS = 5_000
@@ -79,8 +80,8 @@ class Question:
         Classes whose effect harmonizing keeps.
     scale : {"none", "standard", "minmax", "unit"}
         Scaling for the comparison of rows before and after harmonizing.
-    words : sequence of (int, int)
-        Features of columns of words: see :func:`raydr.statistics.scaling.fit_scaling`.
+    joint : JointColumns
+        Columns of several features, such as words: see :func:`raydr.statistics.scaling.fit_scaling`.
     show : sequence of int
         Columns of the pooled data, as read, to return.
     """
@@ -98,7 +99,7 @@ class Question:
     new: NewRows | None = None
     classes: Int64Array | None = None
     scale: Scale = "none"
-    words: WordColumns = ()
+    joint: JointColumns = NOTHING_JOINT
     show: Sequence[int] = ()
 
     @property
@@ -165,7 +166,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
     after: Mapping[str, float | None] = {}
     if prepared.harmonization is not None:
         with journal.stage("sites before and after"):
-            before = _apart(prepared.without_harmonizing(read, question.scale, question.words), question)
+            before = _apart(prepared.without_harmonizing(read, question.scale, question.joint), question)
             after = _apart(rows, question)
     with one_blas_thread():
         outcome, pooled = question.outcome, None

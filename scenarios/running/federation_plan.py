@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from raydr.arrays import FloatArray
+from raydr.data.survey.layout import JointColumns
 from raydr.federation import FailurePolicy, FaultPlan, Liars
 from raydr.federation.simulated.faults import Faults
 from raydr.methods.serving import Plan, Served
@@ -14,13 +15,16 @@ from raydr.statistics.dissimilarity import Transformation
 from raydr.statistics.harmonizing import Harmonizing
 from raydr.statistics.keying import keyed_metric, opened
 from raydr.statistics.preparing import Preparation
-from raydr.statistics.scaling import WordColumns
+from raydr.statistics.scaling import NOTHING_JOINT
 
 
 def plan_of(
-    scenario: Scenario, clients: int, harmonizing: Harmonizing | None = None, words: WordColumns = ()
+    scenario: Scenario,
+    clients: int,
+    harmonizing: Harmonizing | None = None,
+    joint: JointColumns = NOTHING_JOINT,
 ) -> Plan:
-    """Return the plan of a scenario for this number of clients, with the features of columns of words."""
+    """Return the plan of a scenario for this number of clients, with its columns of several features."""
     runtime, faults = scenario.runtime, scenario.faults
     liars = faults.adversary
     return Plan(
@@ -29,7 +33,7 @@ def plan_of(
         scale=scenario.data.scale,
         metric=scenario.data.metric,
         fill=scenario.data.filling,
-        words=words,
+        joint=joint,
         harmonize=harmonizing,
         seed=scenario.seed,
         policy=FailurePolicy(runtime.retries, runtime.quorum),

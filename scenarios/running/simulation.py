@@ -110,7 +110,7 @@ def _served(
                     checkpoints.charge(event)
         journal.tell(event)
 
-    joint = client_data.layout.joint_columns(scenario.data.joint_by)
+    joint = client_data.layout.joint
     plan, reserve = with_public(
         plan_of(scenario, len(client_data.names), client_data.harmonizing, joint),
         client_data.public,
@@ -158,7 +158,7 @@ def _served(
         new=new_rows(client_data, served, started.run, scenario),
         classes=client_data.kept_classes,
         scale=scenario.data.scale,
-        words=client_data.layout.joint_columns(scenario.data.joint_by),
+        joint=joint,
         show=[client_data.feature_names.index(column) for column in scenario.show],
     )
     if not question.asks:  # then the rows are not pooled

@@ -262,11 +262,6 @@ class DataSettings(Settings):
         return self.scale == "none" and self.metric == "euclidean"
 
     @property
-    def joint_by(self) -> str:
-        """The argument of :meth:`raydr.data.Layout.joint_columns`: hamming and gower weigh columns as minmax does."""
-        return "minmax" if self.metric in BY_COLUMN else self.scale
-
-    @property
     def harmonizing(self) -> Kind | None:
         """How sites are adjusted to each other; None if they are not."""
         return None if self.harmonize is None else self.harmonize.kind

@@ -448,10 +448,10 @@ def test_opposite_hours_have_distance_one_under_minmax(tmp_path: Path) -> None:
     client_data = read_rows(data)
     rows = client_data.pooled()
     plain = Scaling(np.zeros(3), np.ones(3))
-    joint = client_data.layout.joint_columns("minmax")
+    joint = client_data.layout.joint
     scaled = Preparation(plain).without_harmonizing(rows, "minmax", joint)[:, :2]
     assert np.linalg.norm(scaled[0] - scaled[2]) == pytest.approx(1)
-    assert client_data.layout.joint_columns("standard") == ((0, 2),)
+    assert joint.scaled("standard") == ((0, 2),)
 
 
 def test_new_rows_and_sites_are_read_by_the_codebook_of_the_run(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import cosine_distances
 
 from raydr.arrays import Float64Array, FloatArray
+from raydr.data.survey.coding import Coding
+from raydr.data.survey.layout import JointColumns
 from raydr.errors import DataError, RaydrError, ScenarioError
 from raydr.federation import Client
 from raydr.front.api import run
@@ -27,15 +30,18 @@ from raydr.statistics.dissimilarity import (
     transform_client,
 )
 from raydr.statistics.preparing import Preparation
-from raydr.statistics.scaling import Scaling, WordColumns
+from raydr.statistics.scaling import Scaling
 
 
 def transformed(
-    parts: list[FloatArray], metric: Metric, words: WordColumns = ()
+    parts: list[FloatArray],
+    metric: Metric,
+    words: list[tuple[int, int]] | None = None,
+    circles: list[tuple[int, int]] | None = None,
 ) -> tuple[FloatArray, Transformation]:
     """Return the clients' transformed rows, which equal those that the model of the run gives."""
     federation = federate(parts)
-    found = fit_transformation(federation, metric, words)
+    found = fit_transformation(federation, metric, JointColumns(tuple(words or ()), tuple(circles or ())))
     request = HandOver(federation.features, parts[0].dtype.name)
     held = np.concatenate([reply.rows for reply in federation.ask(request)])
     rows = np.concatenate(parts)
@@ -144,6 +150,58 @@ def test_gowers_distance_is_exact_for_numbers_with_few_steps() -> None:
     np.testing.assert_allclose(squared(single.astype(np.float64)), expected, atol=2e-5)
 
 
+def test_a_circle_counts_as_one_column_by_its_chord() -> None:
+    """Two angles differ by sin((a - b) / 2) ** 2: 1 for opposite ones, and Euclidean, for any part of the circle."""
+    random = np.random.default_rng(0)
+    angles = np.concatenate([random.uniform(0.0, 2.0, (40, 1)), random.uniform(0.0, 6.3, (40, 1))], axis=1)
+    numbers = random.integers(0, 9, (40, 2)).astype(float)
+    codes = random.integers(0, 3, 40)
+    words = (codes[:, None] == np.arange(3)).astype(float)
+    first, second = (np.column_stack([np.sin(each), np.cos(each)]) for each in angles.T)
+    rows = np.column_stack([first, numbers[:, :1], words, second, numbers[:, 1:]])
+    circles = np.sin((angles[:, None] - angles) / 2.0) ** 2
+    expected = (3.0 * gower(numbers, codes) + circles.sum(axis=2)) / 5.0
+    held, found = transformed(cut(rows, 5, 0), "gower", [(3, 6)], [(0, 2), (6, 8)])
+    np.testing.assert_allclose(squared(held), expected, atol=1e-12)
+    names = found.names(["a (sine)", "a (cosine)", "x", "w=0", "w=1", "w=2", "b (sine)", "b (cosine)", "y"])
+    assert names[:3] == ("a (sine)", "a (cosine)", "x>0"), "sine and cosine stay one feature each"
+    poles, _ = transformed([np.array([[0.0, 1.0], [0.0, -1.0], [1.0, 0.0]])], "gower", circles=[(0, 2)])
+    np.testing.assert_allclose(squared(poles)[0], [0.0, 1.0, 0.5], atol=1e-14)
+
+
+def test_clients_are_not_asked_about_circles() -> None:
+    """Their range is known: only columns of numbers need votes."""
+    angles = np.random.default_rng(0).uniform(0.0, 6.3, 20)
+    federation = federate([np.column_stack([np.sin(angles), np.cos(angles)])])
+    fit_transformation(federation, "gower", JointColumns(circles=((0, 2),)))
+    assert "Within" not in {entry["kind"] for entry in federation.ledger.as_list()}
+    with pytest.raises(RaydrError, match="not whole numbers"):
+        fit_transformation(federation, "hamming", JointColumns(circles=((0, 2),)))
+
+
+def test_a_run_weighs_a_circle_as_the_survey_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An hour of a whole day has the variance of a column whose half is at each end."""
+    from raydr.front.cli import status
+
+    hours = np.arange(48) % 24
+    ends = (np.arange(48) // 2) % 2 * 5.0
+    path = table(tmp_path, np.column_stack([hours, ends]).astype(float), names=["hour", "x"])
+    out = tmp_path / "check.json"
+    assert status(["check", path, "--set", "data.metric=gower", "--json", str(out)]) == 0
+    capsys.readouterr()
+    share = {column["name"]: column["variance_share"] for column in json.loads(out.read_text())["columns"]}
+    assert share == {"hour": pytest.approx(0.5), "x": pytest.approx(0.5)}, "both have variance 1/4"
+    found = run(
+        COUNTS | {"data": {"path": path, "metric": "gower", "categories": "one-hot"}}, out=tmp_path / "run"
+    )
+    circle = Coding(kind="circular", period=24.0).features(hours.astype(float))
+    rows, _ = transformed([np.column_stack([circle, ends])], "gower", circles=[(0, 2)])
+    np.save(tmp_path / "rows.npy", rows)
+    by_hand = run(COUNTS | {"data": {"path": str(tmp_path / "rows.npy")}}, out=tmp_path / "hand")
+    np.testing.assert_array_equal(found.embedding, by_hand.embedding)
+    assert found.metrics["federated"] == by_hand.metrics["federated"], "the evaluation weighs it too"
+
+
 @pytest.mark.parametrize(("columns", "cells"), [(1, 1024), (4, 512), (60, 34), (200, 16)])
 def test_gowers_distance_of_other_numbers_is_smaller_by_at_most_half_a_cell(columns: int, cells: int) -> None:
     numbers = random_rows(0, 60, columns) ** 3
@@ -216,7 +274,7 @@ COUNTS: dict[str, Any] = {
 }
 
 
-def table(folder: Path, rows: FloatArray, names: str = "abcde") -> str:
+def table(folder: Path, rows: FloatArray, names: Sequence[str] = "abcde") -> str:
     lines = [",".join(names), *(",".join(f"{value:g}" for value in row) for row in rows)]
     (folder / "table.csv").write_text("\n".join(lines) + "\n")
     return str(folder / "table.csv")

@@ -16,6 +16,7 @@ from tiny import tiny, tiny_scenario
 
 import raydr
 from raydr.arrays import Float64Array
+from raydr.data.survey.layout import JointColumns
 from raydr.errors import DataError, RaydrError, RunError, ScenarioError
 from raydr.federation import Client, ClientHost, Federation, HostedClient, InlineTransport, fingerprint
 from raydr.federation.pads import pad
@@ -174,8 +175,8 @@ def test_columns_of_words_are_scaled_under_a_key_as_without_one() -> None:
     data = rows(seed=3)
     data[:, 1:4] = np.eye(3)[np.arange(len(data)) % 3]
     parts = cut(data, 4, 3)
-    sealed = key_rows(federate(parts), "standard", 0, [(1, 4)])
-    expected = fit_scaling(federate(parts), "standard", [(1, 4)])
+    sealed = key_rows(federate(parts), "standard", 0, JointColumns(((1, 4),)))
+    expected = fit_scaling(federate(parts), "standard", JointColumns(((1, 4),)))
     found = opened(sealed, GROUP, "", "euclidean").scaling
     np.testing.assert_allclose(found.factor, expected.factor, rtol=1e-9)
     assert found.factor[1] == found.factor[2] == found.factor[3]

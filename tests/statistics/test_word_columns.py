@@ -12,6 +12,7 @@ from inline_federations import federate
 from sklearn.metrics import pairwise_distances
 
 from raydr.arrays import Float64Array, Int64Array
+from raydr.data.survey.layout import JointColumns
 from raydr.front.api import map as map_table
 from raydr.statistics.preparing import Preparation
 from raydr.statistics.scaling import Scaling, fit_scaling
@@ -24,11 +25,12 @@ def indicators(codes: Int64Array) -> Float64Array:
 def scaled(parts: list[Float64Array], scale: str, words: list[tuple[int, int]]) -> Float64Array:
     """Return the rows of all clients as scaled by a federation."""
     federation = federate(parts)
-    scaling = fit_scaling(federation, scale, words)  # type: ignore[arg-type]
+    joint = JointColumns(tuple(words))
+    scaling = fit_scaling(federation, scale, joint)  # type: ignore[arg-type]
     rows = np.concatenate(parts)
     found = Preparation(scaling).applied(rows)
     alone = Preparation(Scaling(np.zeros(rows.shape[1]), np.ones(rows.shape[1])))
-    np.testing.assert_allclose(found, alone.without_harmonizing(rows, scale, words), atol=1e-9)  # type: ignore[arg-type]
+    np.testing.assert_allclose(found, alone.without_harmonizing(rows, scale, joint), atol=1e-9)  # type: ignore[arg-type]
     return np.asarray(found, np.float64)
 
 

@@ -16,6 +16,37 @@ Categories: TypeAlias = Literal["error", "leave-out", "one-hot"]
 """How columns of text are treated: refused, left out, or turned into a 0/1 column per word."""
 
 
+Features: TypeAlias = tuple[int, int]
+"""First feature of a column, and the one after its last."""
+
+
+@dataclass(frozen=True)
+class JointColumns:
+    """Columns of several features that count as one column.
+
+    Attributes
+    ----------
+    words : tuple of (int, int)
+        Features of each column of words, one for each word: a row has at most a single 1.
+    circles : tuple of (int, int)
+        Features of each circular column: sine and cosine.
+    """
+
+    words: tuple[Features, ...] = ()
+    circles: tuple[Features, ...] = ()
+
+    def scaled(self, scale: str) -> tuple[Features, ...]:
+        """Return the features of columns whose features are scaled together, in their order.
+
+        Circles are not under ``minmax``: opposite points have distance 1 there if sine and cosine each range from 0
+        to 1.
+
+        >>> JointColumns(((1, 3),), ((3, 5),)).scaled("standard"), JointColumns(((1, 3),), ((3, 5),)).scaled("minmax")
+        (((1, 3), (3, 5)), ((1, 3),))
+        """
+        return tuple(sorted((*self.words, *(self.circles if scale != "minmax" else ()))))
+
+
 @dataclass(frozen=True)
 class Layout:
     """Which columns are mapped, and as what.
@@ -68,21 +99,19 @@ class Layout:
         stops = np.cumsum([0, *(len(self.names_of(column)) for column in self.columns)]).tolist()
         return dict(zip(self.columns, map(slice, stops, stops[1:]), strict=True))
 
-    def joint_columns(self, scale: str) -> tuple[tuple[int, int], ...]:
-        """For each column whose features are scaled together, its first feature and the one after its last.
+    @property
+    def joint(self) -> JointColumns:
+        """The columns of several features that count as one column.
 
-        These are columns of words. They are also circular columns, except under ``minmax``: opposite points of a circle
-        have distance 1 there if sine and cosine each range from 0 to 1.
-
-        >>> Layout(("age", "sex"), {"sex": ("f", "m")}).joint_columns("standard")
+        >>> Layout(("age", "sex"), {"sex": ("f", "m")}).joint.words
         ((1, 3),)
         """
-        joint = set(self.words)
-        if scale != "minmax":
-            joint |= {column for column, coding in self.codings.items() if coding.kind == "circular"}
-        if not joint:
-            return ()
-        return tuple((place.start, place.stop) for column, place in self.places.items() if column in joint)
+        places = {column: (place.start, place.stop) for column, place in self.places.items()}
+        circles = {column for column, coding in self.codings.items() if coding.kind == "circular"}
+        return JointColumns(
+            tuple(place for column, place in places.items() if column in self.words),
+            tuple(place for column, place in places.items() if column in circles),
+        )
 
     def by_column(self, counts: IntArray) -> dict[str, int]:
         """Return counts above 0 by column, from equal counts for all features of a column.
