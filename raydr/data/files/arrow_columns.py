@@ -39,6 +39,7 @@ from raydr.data.survey.coding import Coding, recognised
 from raydr.data.survey.column_names import (
     days_or_years,
     named_as_categories,
+    named_as_duration,
     named_as_identity,
     named_as_numbering,
     named_as_time,
@@ -267,6 +268,8 @@ def _kind(loaded: Loaded, feature: str, stored: Any) -> tuple[Kind, NDArray[np.s
     kind = plain_type(stored.type)
     if stored.null_count == len(stored):
         return "empty", None, None
+    if pa.types.is_time(kind):
+        return "duration" if named_as_duration(feature) else "time", None, None
     if pa.types.is_temporal(kind):
         return "date", None, None
     if not is_number(kind):
@@ -298,6 +301,8 @@ def _kind(loaded: Loaded, feature: str, stored: Any) -> tuple[Kind, NDArray[np.s
 def _kind_of_texts(feature: str, counts: Mapping[str, int]) -> Kind:
     """Return what a column of text holds, by its name and the number of rows with each value."""
     kind = kind_of_texts(counts)
+    if kind == "time" and named_as_duration(feature):
+        return "duration"
     if kind not in ("number", "mixture", "text") or len(counts) <= 2 or not named_as_identity(feature):
         return kind
     # A patient or a person can be a kind of one. An id is none.
@@ -459,13 +464,13 @@ def _coded(
         If a cell does not fit the coding. If not ``strict``, other words of an ordered column are missing values.
     """
     doubts: list[str] = []
-    if coding.by_words or coding.kind == "pair":
+    if coding.as_text:
         texts, missing = texts_of(loaded.name, column, stored, loaded.nulls)
         missing |= np.isin(texts, coding.missing)
         different, inverse = np.unique(np.where(missing, "", texts), return_inverse=True)
         read = {text: coding.read(text, loaded.decimal) for text in different.tolist()}
         others = tuple(text for text, value in read.items() if text and value is None)
-        if others and (strict or coding.kind == "pair"):
+        if others and (strict or not coding.by_words):
             row = int(np.flatnonzero(texts == others[0])[0])
             raise DataError(
                 f"{loaded.name}: the column {column!r} holds {others[0][:60]!r} on {loaded.locate(row)}, but it is read"

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Float64Array
+from raydr.data.survey.clock import kind_of_clock
 from raydr.data.survey.codebook import Codebook
 from raydr.data.survey.coding import Coding
 from raydr.data.survey.column_names import named_as_categories, named_as_identity, named_as_numbering
@@ -32,6 +33,8 @@ Kind: TypeAlias = Literal[
     "numbering",
     "circular",
     "compact date",
+    "time",
+    "duration",
     "code",
     "two codes",
     "many codes",
@@ -66,12 +69,13 @@ _FEWEST_NUMBERED = 20  # rows, below which whole numbers can be distinct by chan
 WORDS = frozenset[Kind]({"text", "one word", "identity", "much text", "sentences"})
 """Kinds of a column of text, which differ from site to site."""
 _CODES = frozenset[Kind]({"code", "two codes", "many codes"})
-_TEXTS = WORDS | {"pairs", "units", "mixture"}
+_TEXTS = WORDS | {"pairs", "units", "mixture", "time", "duration"}
 
 WHY: Mapping[Kind, str] = {
     "numbering": "an identity by its name",
     "many codes": f"codes by its name, with more than {MOST_WORDS} different values or few rows of each",
     "date": "dates or times",
+    "duration": "durations such as 36:10: write them as numbers, in one unit",
     "compact date": "dates such as 20210305",
     "identity": "text with more than one value for every two rows: an identity or free text",
     "sentences": "sentences: free text",
@@ -117,6 +121,8 @@ def kind_of_texts(counts: Mapping[str, int]) -> Kind:
     numbers = sum(count for text, count in counts.items() if reads_as_number(text))
     if any(map(is_code, counts)) or are_padded(counts):
         return kind_of_words(counts)
+    if (clock := kind_of_clock(counts)) is not None:
+        return "time" if clock == "time" else "duration"
     if all(_DATE.fullmatch(text) for text in counts):
         return "date"
     if are_few(counts):
@@ -293,6 +299,8 @@ def agree(
             codings[column] = Coding(kind="circular", period=period_named(column))
         elif kind == "pairs":
             codings[column] = Coding(kind="pair")
+        elif kind == "time":
+            codings[column] = Coding(kind="time")
         if kind == "number" or column in words or column in codings:
             kept.append(column)
         else:
@@ -330,6 +338,8 @@ def _common(kinds: Iterable[Kind], column: str, where: str) -> Kind:
         return "number"
     if "date" in there:
         return "date"
+    if there == {"time", "duration"}:
+        return "duration"
     if "numbering" in there and there <= _TEXTS | {"numbering"}:
         return "numbering"
     if not there <= _TEXTS:

@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from raydr.data.survey.clock import SPREADSHEET
 from raydr.data.survey.coding import Coding, Kind
 from raydr.errors import DataError, did_you_mean
 from raydr.settings import Settings
@@ -48,9 +49,14 @@ class ColumnSettings(Settings):
     kind: Kind | None = Field(
         None,
         description="what a mapped column holds; default: what the survey finds. ordinal is words in an order, circular"
-        " has a period, count is mapped as log(1 + x), and pair is two numbers such as 120/80",
+        " has a period, time is a time of day such as 08:30, date is mapped as days, count as log(1 + x), and pair is"
+        " two numbers such as 120/80",
     )
-    unit: str | None = Field(None, description="unit of the numbers")
+    unit: str | None = Field(
+        None,
+        description="unit of the numbers. Of dates: empty for 2021-03-05 and 20210305, spreadsheet or spreadsheet 1904"
+        " for the days of a spreadsheet, or a format such as %d.%m.%Y",
+    )
     low: float | None = Field(None, description="least number that is possible; known to everybody")
     high: float | None = Field(None, description="largest number that is possible; known to everybody")
     words: tuple[str, ...] = Field(
@@ -80,6 +86,11 @@ class ColumnSettings(Settings):
             raise ValueError("a circular column needs its period, or all its words in their order")
         if self.period is not None and self.kind != "circular":
             raise ValueError("period needs the kind circular: set kind, or empty period")
+        if self.kind == "date" and self.unit and self.unit not in SPREADSHEET and "%" not in self.unit:
+            raise ValueError(
+                f"the unit of a date is {self.unit!r}, but must be empty, {', '.join(SPREADSHEET)}, or a format such as"
+                " %d.%m.%Y"
+            )
         if self.low is not None and self.high is not None and self.low > self.high:
             raise ValueError(f"low is {self.low:g} and high is {self.high:g}: exchange them")
         if (self.low is not None or self.high is not None) and self.kind in (
@@ -87,6 +98,8 @@ class ColumnSettings(Settings):
             "ordinal",
             "circular",
             "pair",
+            "time",
+            "date",
         ):
             raise ValueError(
                 f"low and high are for numbers and counts: empty them, or change the kind {self.kind}"

@@ -10,10 +10,11 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from raydr.arrays import Float64Array
+from raydr.data.survey.clock import HOURS, days_of, hours_of
 
-Kind: TypeAlias = Literal["number", "words", "ordinal", "circular", "count", "pair"]
+Kind: TypeAlias = Literal["number", "words", "ordinal", "circular", "time", "date", "count", "pair"]
 """Kinds of mapped columns."""
-SECOND = {"circular": ("sine", "cosine"), "pair": ("first", "second")}
+SECOND = {"circular": ("sine", "cosine"), "time": ("sine", "cosine"), "pair": ("first", "second")}
 """Kinds of columns with two features, and how these are called."""
 
 
@@ -25,8 +26,9 @@ class Coding:
     ----------
     kind : str
         ``number`` keeps its numbers. ``words`` becomes zeros and ones. ``ordinal`` becomes the place of its word, from
-        0. ``circular`` becomes the sine and cosine of ``2 pi x / period``. ``count`` becomes ``log(1 + x)``. ``pair``,
-        as in 120/80, becomes two numbers.
+        0. ``circular`` becomes the sine and cosine of ``2 pi x / period``. ``time``, a time of day such as 08:30, is a
+        circle of 24 hours. ``date`` becomes days since 1970. ``count`` becomes ``log(1 + x)``. ``pair``, as in
+        120/80, becomes two numbers.
     words : tuple of str
         Words of an ordinal column from low to high, or of a circular column in their order.
     missing : tuple of str
@@ -34,7 +36,7 @@ class Coding:
     period : float or None
         Length of a circle, in the unit of the column.
     unit : str
-        Unit of the numbers.
+        Unit of the numbers; of dates, how their cells are written (:func:`raydr.data.survey.clock.days_of`).
     low, high : float or None
         Limits of the numbers. Numbers outside are kept, with a notice.
     """
@@ -65,6 +67,11 @@ class Coding:
         return numbers
 
     @property
+    def is_circle(self) -> bool:
+        """Whether the features are sine and cosine."""
+        return self.kind in ("circular", "time")
+
+    @property
     def by_words(self) -> bool:
         """Whether the cells are words of a fixed list, in an order."""
         return self.kind == "ordinal" or (self.kind == "circular" and bool(self.words))
@@ -72,14 +79,17 @@ class Coding:
     @property
     def as_text(self) -> bool:
         """Whether cells are read as text, even if all are digits."""
-        return self.by_words or self.kind in ("words", "pair")
+        return self.by_words or self.kind in ("words", "pair", "time", "date")
 
     def read(self, text: str, decimal: str = ".") -> tuple[float, ...] | None:
-        """Return the place of a word, or the two numbers of a pair; None if the cell is neither.
+        """Return the place of a word, hours, days, or the two numbers of a pair; None if the cell is none of these.
 
         >>> Coding(kind="ordinal", words=("none", "mild")).read("mild"), Coding(kind="pair").read("120/80")
         ((1.0,), (120.0, 80.0))
         """
+        if self.kind in ("time", "date"):
+            found = hours_of(text) if self.kind == "time" else days_of(text, self.unit)
+            return None if found is None else (found,)
         if self.kind != "pair":
             return (float(self.words.index(text)),) if text in self.words else None
         first, _, second = text.replace(decimal, ".").partition("/")
@@ -94,6 +104,8 @@ class Coding:
         >>> str(Coding(kind="ordinal", words=("low", "high"))), str(Coding(kind="circular", period=24))
         ('ordinal: low < high', 'circular, period 24')
         """
+        if self.kind == "time":
+            return "a time of day, on a circle of 24 hours"
         if self.words:
             return f"{self.kind}: {' < '.join(self.words)}"
         return self.kind if self.period is None else f"{self.kind}, period {self.period:g}"
@@ -104,8 +116,9 @@ class Coding:
         >>> Coding(kind="circular", period=24).features(np.array([6.0, 12.0])).round(9).tolist()
         [[1.0, 0.0], [0.0, -1.0]]
         """
-        if self.kind == "circular":
-            angles = 2 * np.pi * values.ravel() / (self.period or len(self.words))
+        if self.is_circle:
+            period = HOURS if self.kind == "time" else self.period or len(self.words)
+            angles = 2 * np.pi * values.ravel() / period
             return np.stack([np.sin(angles), np.cos(angles)], axis=1)
         if self.kind == "count":
             return np.log1p(values).reshape(-1, 1)

@@ -28,6 +28,7 @@ _CATEGORIES = frozenset(
     .split("|")
 )
 """Names of categories, by their letters. A name that ends in "code" is one too."""
+_DURATIONS = ("duration", "elapsed", "length", "laptime", "runtime", "finishtime")
 
 
 def named_as_identity(column: str) -> bool:
@@ -67,6 +68,15 @@ def named_as_categories(column: str) -> bool:
     return plain in _CATEGORIES or plain.endswith(("code", "codes", "stratum"))
 
 
+def named_as_duration(column: str) -> bool:
+    """Whether a column's name is that of a duration, whose cells look like times of day.
+
+    >>> named_as_duration("Ride duration"), named_as_duration("time")
+    (True, False)
+    """
+    return letters(column).endswith(_DURATIONS)
+
+
 def days_or_years(column: str, low: float, high: float) -> str | None:
     """Return a sentence on whole numbers that are days of a spreadsheet or years, by the name and the range; else None.
 
@@ -77,7 +87,8 @@ def days_or_years(column: str, low: float, high: float) -> str | None:
     if parts & {"date", "datum", "dob"} and low >= 20_000 and high <= 60_000:
         return (
             f"{column!r}: whole numbers such as the days of a spreadsheet, where 45000 is 15 March 2023. They are"
-            " mapped as numbers, and dates would be left out: name the column in data.exclude."
+            " mapped as numbers, and dates would be left out: name the column in data.exclude. To map it with dates of"
+            " other files, give it the kind date with the unit spreadsheet in a codebook."
         )
     if parts & {"year", "yr"} and low >= 1_800 and high <= 2_100:
         return (

@@ -107,7 +107,7 @@ class Layout:
         ((1, 3),)
         """
         places = {column: (place.start, place.stop) for column, place in self.places.items()}
-        circles = {column for column, coding in self.codings.items() if coding.kind == "circular"}
+        circles = {column for column, coding in self.codings.items() if coding.is_circle}
         return JointColumns(
             tuple(place for column, place in places.items() if column in self.words),
             tuple(place for column, place in places.items() if column in circles),
