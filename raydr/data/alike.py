@@ -150,6 +150,8 @@ def _without(columns: Columns, column: str) -> str:
     """Return what becomes of a cell with an unknown word."""
     if column in columns.words:
         return f"row counts as none of {listing(columns.words[column], 5)}"
+    if columns.codings[column].kind == "list":
+        return f"word is ignored. Known words: {listing(columns.codings[column].words, 5)}"
     return f"cell counts as missing. Known words: {listing(columns.codings[column].words, 5)}"
 
 

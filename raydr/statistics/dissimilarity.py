@@ -21,6 +21,8 @@ by at most :math:`1 / 2n`.
 Two angles of a circular column add :math:`\sin^2((a - b) / 2)` to the sum over columns: the square of the chord
 between two points, as a part of its largest, that of opposite points. It is Euclidean, from 0 to 1, and a circle
 counts as one column. Its sine and cosine are divided by 2.
+
+Two lists of words add the share of all words that only one of them has.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ class Transformation:
         Least value, width of a cell and number of cells of each feature. 0 cells for a word, sine or cosine, which
         stays one feature and is divided by the width. (3, 0) if the metric needs no other row.
     columns : int
-        Number of columns that count in the distance; a column of words or a circle counts once.
+        Number of columns that count in the distance; a column of words or lists, or a circle, counts once.
     """
 
     metric: Metric = "euclidean"
@@ -99,13 +101,11 @@ class Transformation:
         if metric not in BY_COLUMN:
             return cls(metric)
         divisors = np.zeros(len(least))
-        for first, stop in joint.words:
-            divisors[first:stop] = 1.0
-        for first, stop in joint.circles if metric == "gower" else ():
-            divisors[first:stop] = np.sqrt(2.0)  # opposite points have squared distance 4, and two words 2
+        known = _known_ranges(metric, joint)
+        for first, stop, largest in known:
+            divisors[first:stop] = np.sqrt(largest / 2.0)
         whole = divisors > 0.0
-        columns = len(least) - int(whole.sum()) + len(joint.words)
-        columns += len(joint.circles) if metric == "gower" else 0
+        columns = len(least) - int(whole.sum()) + len(known)
         numbers = ~whole
         spans = column_spans(np.where(whole, 0.0, least), np.where(whole, 0.0, most))
         counts = np.zeros(len(least))
@@ -119,7 +119,7 @@ class Transformation:
                     " gower, or name it in data.exclude.",
                     widest,
                 )
-            return cls(metric, np.stack([least, np.ones(len(least)), counts]), columns)
+            return cls(metric, np.stack([least, np.where(whole, divisors, 1.0), counts]), columns)
         counts[numbers] = _cell_counts(spans[numbers])
         widths = np.where(whole, divisors, np.where(spans > 0.0, spans, 1.0) / np.where(whole, 1.0, counts))
         return cls(metric, np.stack([least, widths, counts]), columns)
@@ -196,6 +196,20 @@ class Transformation:
 
 EUCLIDEAN = Transformation()
 """Rows stay as they are."""
+
+
+def _known_ranges(metric: Metric, joint: JointColumns) -> list[tuple[int, int, float]]:
+    """Return the features of each column that needs no cells, and its largest squared distance.
+
+    Two words have 2, opposite points of a circle 4, and lists the number of their words. Under ``hamming`` a circle is
+    two columns of numbers.
+    """
+    circles = joint.circles if metric == "gower" else ()
+    return [
+        *((first, stop, 2.0) for first, stop in joint.words),
+        *((first, stop, 4.0) for first, stop in circles),
+        *((first, stop, float(stop - first)) for first, stop in joint.lists),
+    ]
 
 
 def _cell_counts(spans: Float64Array) -> Float64Array:
@@ -299,8 +313,8 @@ def fit_transformation(
     if metric == "euclidean":
         return EUCLIDEAN
     least, most = np.zeros(federation.features), np.ones(federation.features)
-    whole = (*joint.words, *(joint.circles if metric == "gower" else ()))
-    if metric in BY_COLUMN and sum(stop - first for first, stop in whole) < federation.features:
+    known = sum(stop - first for first, stop, _ in _known_ranges(metric, joint))
+    if metric in BY_COLUMN and known < federation.features:
         least, most = column_extremes(federation)
     found = Transformation.of_columns(metric, least, most, joint)
     apply_transformation(federation, found)

@@ -175,7 +175,8 @@ def column_width(width: Float64Array, scale: Scale, joint: JointColumns) -> Floa
     :math:`(\sum_w \sigma_w^2)^{1/2}`, so that the column has variance 1, as a column of numbers. Under ``minmax``,
     ``width`` is the range, and under ``maxabs`` the largest absolute value. Both are multiplied by :math:`\sqrt 2`, so
     that two different words have distance 1, like the least and the largest number. This is the squared contribution
-    of a column to Gower's distance.
+    of a column to Gower's distance. Under both, the words of lists are multiplied by the root of their number, so that
+    lists with and without every word have distance 1.
 
     >>> column_width(np.array([3.0, 0.3, 0.4]), "standard", JointColumns(words=((1, 3),))).tolist()
     [3.0, 0.5, 0.5]
@@ -184,6 +185,8 @@ def column_width(width: Float64Array, scale: Scale, joint: JointColumns) -> Floa
     for first, stop in joint.scaled(scale):
         own = shared[first:stop]
         shared[first:stop] = np.sqrt((own**2).sum()) if scale == "standard" else np.sqrt(2.0) * own
+    for first, stop in joint.lists if scale != "standard" else ():
+        shared[first:stop] *= np.sqrt(stop - first)
     return shared
 
 

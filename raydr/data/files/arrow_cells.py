@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Float64Array
 from raydr.data.survey.coding import Coding
+from raydr.data.survey.column_names import days_or_years
 from raydr.data.survey.columns import cells, spell
 from raydr.data.survey.written_numbers import MISSING_WORDS, Writing, mark_of, writing_of
 from raydr.errors import DataError
@@ -176,6 +177,32 @@ def nothing(rows: int) -> Any:
     import pyarrow as pa
 
     return pa.nulls(rows, pa.float64())
+
+
+def doubts_of_days(table: Any, columns: Sequence[str]) -> list[str]:
+    """Return sentences on columns of whole numbers that are days of a spreadsheet, or years."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    found = []
+    for column in columns:
+        stored = table[column]
+        if not pa.types.is_integer(stored.type) or stored.null_count == len(stored):
+            continue
+        ends = compute.min_max(stored).as_py()
+        found.append(days_or_years(column, ends["min"], ends["max"]))
+    return [sentence for sentence in found if sentence is not None]
+
+
+def can_be_dates(stored: Any) -> bool:
+    """Return whether the least and largest of a column's whole numbers are such as 20210305."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    if not pa.types.is_integer(stored.type):
+        return False
+    ends = compute.min_max(stored).as_py()
+    return bool(ends["min"] >= 19_000_101 and ends["max"] <= 21_001_231)
 
 
 def is_number(kind: Any) -> bool:

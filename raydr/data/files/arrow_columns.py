@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from raydr.arrays import Float64Array, FloatArray
 from raydr.data.files.arrow_cells import (
     Loaded,
+    can_be_dates,
     cells_of,
+    doubts_of_days,
     is_number,
     nothing,
     numbers_of,
@@ -37,7 +39,6 @@ from raydr.data.survey.categories import (
 )
 from raydr.data.survey.coding import Coding, recognised
 from raydr.data.survey.column_names import (
-    days_or_years,
     named_as_categories,
     named_as_duration,
     named_as_identity,
@@ -63,6 +64,7 @@ from raydr.data.survey.doubtful_words import of_words
 from raydr.data.survey.layout import Layout
 from raydr.data.survey.scales import period_named
 from raydr.data.survey.site_names import join_spellings
+from raydr.data.survey.word_lists import counts_of_words, indicators_of, words_of
 from raydr.data.survey.written_numbers import are_padded, mark_of, writing_of
 from raydr.errors import DataError, did_you_mean
 from raydr.memory import lacking_memory
@@ -131,7 +133,7 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
     del table
     if choice.alike is None:
         doubts += of_words(words, strict)
-        doubts += _doubts_of_days(tables[0], numbers) if choice.surveyed else []
+        doubts += doubts_of_days(tables[0], numbers) if choice.surveyed else []
         doubts += [
             f"{column!r}: {reason}, so it is left out. To map it, give it the kind number in a codebook: `raydr init"
             " --codebook FILE`."
@@ -143,8 +145,11 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
         )
     matrix, strange, doubt = _matrix(loaded, tables, layout, strict)
     if choice.layout is None:
-        for column in strict & strange.keys() & words.keys():
-            _refuse_misspelt(name, column, words[column], matrix[:, layout.places[column]], strange[column])
+        known = dict(words) | {
+            column: coding.words for column, coding in layout.codings.items() if coding.kind == "list"
+        }
+        for column in strict & strange.keys() & known.keys():
+            _refuse_misspelt(name, column, known[column], matrix[:, layout.places[column]], strange[column])
     return Columns(
         name=name,
         matrix=matrix,
@@ -231,6 +236,8 @@ def _surveys(loaded: Loaded, table: Any, features: Sequence[str], choice: Choice
         for place, rows in enumerate(sites):
             counts = Counter() if texts is None else Counter(texts[rows].tolist())
             del counts[""]
+            listed = whole == "lists" or (row is not None and row.kind == "list")
+            counts = counts_of_words(counts) if listed else counts
             kind = kind_of_words(counts) if whole in WORDS else whole
             kind = kind_of_codes(counts) if whole == "code" else kind
             if unit is not None and counts:
@@ -288,7 +295,7 @@ def _kind(loaded: Loaded, feature: str, stored: Any) -> tuple[Kind, NDArray[np.s
         found = kind_of_numbers(feature, values[np.isfinite(values)])
         return found, known, None if found == "code" else writing.unit
     named = named_as_identity(feature) or named_as_numbering(feature) or named_as_categories(feature)
-    if named or period_named(feature) is not None or _can_be_dates(stored):
+    if named or period_named(feature) is not None or can_be_dates(stored):
         values, missing = cells_of(loaded.name, feature, stored)
         found = kind_of_numbers(feature, values[~missing])
         if found == "code":
@@ -307,32 +314,6 @@ def _kind_of_texts(feature: str, counts: Mapping[str, int]) -> Kind:
         return kind
     # A patient or a person can be a kind of one. An id is none.
     return "numbering" if kind != "text" or letters(feature).endswith(("id", "ids")) else kind
-
-
-def _doubts_of_days(table: Any, columns: Sequence[str]) -> list[str]:
-    """Return sentences on columns of whole numbers that are days of a spreadsheet, or years."""
-    import pyarrow as pa
-    import pyarrow.compute as compute
-
-    found = []
-    for column in columns:
-        stored = table[column]
-        if not pa.types.is_integer(stored.type) or stored.null_count == len(stored):
-            continue
-        ends = compute.min_max(stored).as_py()
-        found.append(days_or_years(column, ends["min"], ends["max"]))
-    return [sentence for sentence in found if sentence is not None]
-
-
-def _can_be_dates(stored: Any) -> bool:
-    """Return whether the least and largest of a column's whole numbers are such as 20210305."""
-    import pyarrow as pa
-    import pyarrow.compute as compute
-
-    if not pa.types.is_integer(stored.type):
-        return False
-    ends = compute.min_max(stored).as_py()
-    return bool(ends["min"] >= 19_000_101 and ends["max"] <= 21_001_231)
 
 
 def _refuse_text(
@@ -456,7 +437,7 @@ def _refuse_misspelt(
 def _coded(
     loaded: Loaded, column: str, stored: Any, coding: Coding, strict: bool
 ) -> tuple[Float64Array, tuple[str, ...], list[str]]:
-    """Return a column's features (rows, 1 or 2), its other words, and sentences on doubts.
+    """Return a column's features (rows, features), its other words, and sentences on doubts.
 
     Raises
     ------
@@ -468,6 +449,13 @@ def _coded(
         texts, missing = texts_of(loaded.name, column, stored, loaded.nulls)
         missing |= np.isin(texts, coding.missing)
         different, inverse = np.unique(np.where(missing, "", texts), return_inverse=True)
+        if coding.kind == "list":
+            held = indicators_of(different.tolist(), coding.words)
+            held[different == ""] = np.nan
+            every = sorted(
+                {word for text in different.tolist() for word in words_of(text)} - set(coding.words)
+            )
+            return held[inverse], tuple(every), doubts
         read = {text: coding.read(text, loaded.decimal) for text in different.tolist()}
         others = tuple(text for text, value in read.items() if text and value is None)
         if others and (strict or not coding.by_words):

@@ -1,4 +1,4 @@
-"""Columns of lists of numbers, such as embeddings, as one column for each place of the lists."""
+"""Columns of lists: numbers, such as embeddings, as one column for each place of the lists; words as text."""
 
 from __future__ import annotations
 
@@ -23,10 +23,14 @@ def unfold_lists(loaded: Loaded, kept: Collection[str]) -> None:
     """Replace each column of lists of numbers, all of one length, by a column for each place: ``name.0``, ``name.1``.
 
     Lists are those of Arrow, or text such as ``[0.1, 0.2]``. An empty cell is empty in each of the columns. Columns of
-    lists of different lengths stay, and so do those that are ``kept``.
+    lists of different lengths stay, and so do those that are ``kept``. Lists of texts become text such as
+    ``["a", "b"]``.
     """
     import pyarrow as pa
 
+    for at, stored in enumerate(loaded.table.columns):
+        if _has_words(stored.type):
+            loaded.table = loaded.table.set_column(at, loaded.table.column_names[at], [_as_text(stored)])
     unfolded = {
         name: places
         for name, stored in zip(loaded.table.column_names, loaded.table.columns, strict=True)
@@ -45,6 +49,28 @@ def unfold_lists(loaded: Loaded, kept: Collection[str]) -> None:
         f" name {name!r} in data.exclude."
         for name, each in names.items()
     )
+
+
+def _has_words(kind: Any) -> bool:
+    """Return whether a type is that of lists of texts."""
+    import pyarrow as pa
+
+    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return bool(lists and is_text(plain_type(kind.value_type)))
+
+
+def _as_text(stored: Any) -> Any:
+    """Return lists of texts as text such as ``["fever", "cough"]``."""
+    import pyarrow as pa
+
+    lists = stored.to_pylist()
+    texts = [
+        None
+        if each is None
+        else "[" + ", ".join('"' + word.replace('"', "'") + '"' for word in each if word) + "]"
+        for each in lists
+    ]
+    return pa.array(texts, pa.string())
 
 
 def _places(stored: Any) -> Any:

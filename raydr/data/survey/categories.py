@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -25,6 +25,7 @@ from raydr.data.survey.columns import reads_as_number, refuse_repeats, require
 from raydr.data.survey.layout import Categories, Layout
 from raydr.data.survey.scales import is_circular, ordered, period_named
 from raydr.data.survey.spelling import Agreement, Threshold, spell_out
+from raydr.data.survey.word_lists import are_lists, counts_of_words, words_of
 from raydr.data.survey.written_numbers import are_padded, has_unit, is_code, is_pair
 from raydr.errors import DataError
 
@@ -44,6 +45,8 @@ Kind: TypeAlias = Literal[
     "much text",
     "sentences",
     "pairs",
+    "lists",
+    "many lists",
     "units",
     "mixture",
     "few",
@@ -69,7 +72,7 @@ _FEWEST_NUMBERED = 20  # rows, below which whole numbers can be distinct by chan
 WORDS = frozenset[Kind]({"text", "one word", "identity", "much text", "sentences"})
 """Kinds of a column of text, which differ from site to site."""
 _CODES = frozenset[Kind]({"code", "two codes", "many codes"})
-_TEXTS = WORDS | {"pairs", "units", "mixture", "time", "duration"}
+_TEXTS = WORDS | {"pairs", "units", "mixture", "time", "duration", "lists", "many lists"}
 
 WHY: Mapping[Kind, str] = {
     "numbering": "an identity by its name",
@@ -84,6 +87,8 @@ WHY: Mapping[Kind, str] = {
     "mixture": "partly numbers, partly other text: correct the cells, or make two columns of it",
     "few": "numbers with a unit in too few rows of each site to name it (data.words)",
     "one word": "one word in all rows of each site: it names the site, or does not tell rows apart",
+    "lists": "lists of words",
+    "many lists": f"lists of more than {MOST_WORDS} different words, or with more words than one for every two rows",
     "text": "text",
     "empty": "no value at all",
 }
@@ -125,6 +130,8 @@ def kind_of_texts(counts: Mapping[str, int]) -> Kind:
         return "time" if clock == "time" else "duration"
     if all(_DATE.fullmatch(text) for text in counts):
         return "date"
+    if (lists := _kind_of_lists(counts)) is not None:
+        return lists
     if are_few(counts):
         return kind_of_words(counts)
     if 2 * sum(map(reads_as_number, counts)) >= len(counts):
@@ -133,6 +140,24 @@ def kind_of_texts(counts: Mapping[str, int]) -> Kind:
         return "pairs"
     kind = kind_of_words(counts)
     return "units" if kind in ("identity", "much text") and all(map(has_unit, counts)) else kind
+
+
+def _kind_of_lists(counts: Mapping[str, int]) -> Kind | None:
+    """Return the kind of a column of lists of words, or None if it is none.
+
+    With many words, most rows must have several: a text can have a semicolon.
+    """
+    if not are_lists(counts):
+        return None
+    words, rows = counts_of_words(counts), sum(counts.values())
+    if (
+        len(words) <= MOST_WORDS
+        and 2 * len(words) <= rows
+        and all(len(word.encode()) <= _LONGEST for word in words)
+    ):
+        return "lists"
+    several = sum(number for cell, number in counts.items() if words_of(cell) != (cell,))
+    return "many lists" if 2 * several > rows else None
 
 
 def are_few(counts: Mapping[str, int]) -> bool:
@@ -155,7 +180,7 @@ def kind_of_words(counts: Mapping[str, int]) -> Kind:
 
 def common_words(counts: Mapping[str, int], kind: Kind, threshold: Threshold) -> tuple[str, ...]:
     """Return the words of a text column that a site may reveal: those that enough of its rows have."""
-    if kind not in ("text", "one word", "code", "two codes"):
+    if kind not in ("text", "one word", "code", "two codes", "lists"):
         return ()
     return tuple(sorted(word for word, rows in counts.items() if rows >= threshold.rows))
 
@@ -276,19 +301,26 @@ def agree(
         if kind == "code" and categories != "one-hot":
             kind = "number"
         if column in known:
-            kind = "text"
+            kind = "lists" if rows[column].kind == "list" else "text"
         elif listed is not None:
             plain = ("numbering", "compact date", "code", "many codes")
             kind = "number" if kind in plain else "text" if kind == "one word" else kind
-        if kind in ("text", "code") and (categories == "one-hot" or column in known):
+        if kind in ("text", "code", "lists") and (categories == "one-hot" or column in known):
             least = min(threshold.sites, len(surveys))
-            spelt = spell_out([survey.words.get(column, ()) for survey in surveys], least)
+            own = [survey.words.get(column, ()) for survey in surveys]
+            if kind == "lists":  # a site with a single word in each cell reports texts
+                own = [tuple(word for word in each if words_of(word) == (word,)) for each in own]
+            spelt = spell_out(own, least)
             calls, votes = max(calls, spelt.calls), votes + spelt.votes
             if not spelt.words:
                 left_out[column] = threshold.why(len(surveys))
                 continue
-            order = None if column in known else ordered(column, spelt.words)
-            if order is not None:
+            order = None if column in known or kind == "lists" else ordered(column, spelt.words)
+            if kind == "lists" and len(spelt.words) <= MOST_WORDS:
+                codings[column] = replace(known.get(column, Coding(kind="list")), words=spelt.words)
+            elif kind == "lists":
+                kind = "many lists"
+            elif order is not None:
                 codings[column] = order
             elif len(spelt.words) <= MOST_WORDS:
                 words[column] = spelt.words
@@ -347,7 +379,9 @@ def _common(kinds: Iterable[Kind], column: str, where: str) -> Kind:
             f"{where}: the column {column!r} is text in some files and numbers in others. Write it the same way in all"
             " files, or name it in data.exclude."
         )
-    for free in ("much text", "sentences"):
+    if "lists" in there and there <= WORDS | {"lists", "many lists"}:
+        return "many lists" if "many lists" in there else "lists"
+    for free in ("much text", "sentences", "many lists"):
         if free in there:
             return free
     return "identity" if 2 * votes.count("identity") > len(votes) else "text"

@@ -49,8 +49,8 @@ class ColumnSettings(Settings):
     kind: Kind | None = Field(
         None,
         description="what a mapped column holds; default: what the survey finds. ordinal is words in an order, circular"
-        " has a period, time is a time of day such as 08:30, date is mapped as days, count as log(1 + x), and pair is"
-        " two numbers such as 120/80",
+        " has a period, time is a time of day such as 08:30, date is mapped as days, count as log(1 + x), pair is"
+        " two numbers such as 120/80, and list is words such as fever; cough",
     )
     unit: str | None = Field(
         None,
@@ -78,8 +78,10 @@ class ColumnSettings(Settings):
             raise ValueError("unit, low, high and missing need a kind: set kind, or empty them")
         if len(set(self.words)) < len(self.words) or "" in self.words:
             raise ValueError("words has a word twice or an empty word: list each once")
-        if self.words and self.kind not in ("words", "ordinal", "circular"):
-            raise ValueError("words needs the kind words, ordinal or circular: set kind, or empty words")
+        if self.words and self.kind not in ("words", "ordinal", "circular", "list"):
+            raise ValueError(
+                "words needs the kind words, ordinal, circular or list: set kind, or empty words"
+            )
         if self.kind == "ordinal" and len(self.words) < 2:
             raise ValueError(f"an ordinal column needs its words from low to high, separated by {BETWEEN!r}")
         if self.kind == "circular" and self.period is None and len(self.words) < 3:
@@ -100,6 +102,7 @@ class ColumnSettings(Settings):
             "pair",
             "time",
             "date",
+            "list",
         ):
             raise ValueError(
                 f"low and high are for numbers and counts: empty them, or change the kind {self.kind}"
@@ -114,7 +117,7 @@ class ColumnSettings(Settings):
     @property
     def finds_words(self) -> bool:
         """Whether the survey finds the words of this column."""
-        return self.kind == "words" and not self.words
+        return self.kind in ("words", "list") and not self.words
 
     @property
     def coding(self) -> Coding | None:

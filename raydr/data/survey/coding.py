@@ -12,7 +12,7 @@ import numpy as np
 from raydr.arrays import Float64Array
 from raydr.data.survey.clock import HOURS, days_of, hours_of
 
-Kind: TypeAlias = Literal["number", "words", "ordinal", "circular", "time", "date", "count", "pair"]
+Kind: TypeAlias = Literal["number", "words", "ordinal", "circular", "time", "date", "count", "pair", "list"]
 """Kinds of mapped columns."""
 SECOND = {"circular": ("sine", "cosine"), "time": ("sine", "cosine"), "pair": ("first", "second")}
 """Kinds of columns with two features, and how these are called."""
@@ -28,9 +28,9 @@ class Coding:
         ``number`` keeps its numbers. ``words`` becomes zeros and ones. ``ordinal`` becomes the place of its word, from
         0. ``circular`` becomes the sine and cosine of ``2 pi x / period``. ``time``, a time of day such as 08:30, is a
         circle of 24 hours. ``date`` becomes days since 1970. ``count`` becomes ``log(1 + x)``. ``pair``, as in
-        120/80, becomes two numbers.
+        120/80, becomes two numbers. ``list`` becomes zeros and ones, one for each word that a cell can have.
     words : tuple of str
-        Words of an ordinal column from low to high, or of a circular column in their order.
+        Words of an ordinal column from low to high, of a circular column in their order, or of lists.
     missing : tuple of str
         Cells that are missing values.
     period : float or None
@@ -55,6 +55,8 @@ class Coding:
         >>> Coding(kind="circular", period=24).names("hour"), Coding(kind="count").names("visits")
         (('hour (sine)', 'hour (cosine)'), ('visits',))
         """
+        if self.kind == "list":
+            return tuple(f"{column}={word}" for word in self.words)
         return tuple(f"{column} ({part})" for part in SECOND.get(self.kind, ())) or (column,)
 
     @property
@@ -79,7 +81,7 @@ class Coding:
     @property
     def as_text(self) -> bool:
         """Whether cells are read as text, even if all are digits."""
-        return self.by_words or self.kind in ("words", "pair", "time", "date")
+        return self.by_words or self.kind in ("words", "pair", "time", "date", "list")
 
     def read(self, text: str, decimal: str = ".") -> tuple[float, ...] | None:
         """Return the place of a word, hours, days, or the two numbers of a pair; None if the cell is none of these.
@@ -106,6 +108,8 @@ class Coding:
         """
         if self.kind == "time":
             return "a time of day, on a circle of 24 hours"
+        if self.kind == "list":
+            return "lists of words"
         if self.words:
             return f"{self.kind}: {' < '.join(self.words)}"
         return self.kind if self.period is None else f"{self.kind}, period {self.period:g}"

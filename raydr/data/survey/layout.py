@@ -30,10 +30,13 @@ class JointColumns:
         Features of each column of words, one for each word: a row has at most a single 1.
     circles : tuple of (int, int)
         Features of each circular column: sine and cosine.
+    lists : tuple of (int, int)
+        Features of each column of lists, one for each word: a row can have several.
     """
 
     words: tuple[Features, ...] = ()
     circles: tuple[Features, ...] = ()
+    lists: tuple[Features, ...] = ()
 
     def scaled(self, scale: str) -> tuple[Features, ...]:
         """Return the features of columns whose features are scaled together, in their order.
@@ -44,7 +47,8 @@ class JointColumns:
         >>> JointColumns(((1, 3),), ((3, 5),)).scaled("standard"), JointColumns(((1, 3),), ((3, 5),)).scaled("minmax")
         (((1, 3), (3, 5)), ((1, 3),))
         """
-        return tuple(sorted((*self.words, *(self.circles if scale != "minmax" else ()))))
+        circles = self.circles if scale != "minmax" else ()
+        return tuple(sorted((*self.words, *circles, *(self.lists if scale == "standard" else ()))))
 
 
 @dataclass(frozen=True)
@@ -108,9 +112,11 @@ class Layout:
         """
         places = {column: (place.start, place.stop) for column, place in self.places.items()}
         circles = {column for column, coding in self.codings.items() if coding.is_circle}
+        lists = {column for column, coding in self.codings.items() if coding.kind == "list"}
         return JointColumns(
             tuple(place for column, place in places.items() if column in self.words),
             tuple(place for column, place in places.items() if column in circles),
+            tuple(place for column, place in places.items() if column in lists),
         )
 
     def by_column(self, counts: IntArray) -> dict[str, int]:
