@@ -59,6 +59,7 @@ SUITE: Mapping[str, str | None] = {
     "sense": None,
     "sites": None,
     "spectral": "error",
+    "steering": None,
     "sweep": "",
     "wide": None,
 }

@@ -128,7 +128,7 @@ def main() -> None:
         partition = dealing.deal(table, clients, seed=0)
         order = np.argsort(partition.client_of_row, kind="stable")
         rows, labels = table.rows[order], table.labels[order]  # type: ignore[index]
-        known, seconds = completed_geometry(rows, partition.client_of_row[order], public, settings)
+        known, seconds = completed_geometry(rows, partition.client_of_row[order], public.rows, settings)
         graph = row_graph(rows)
         evidence = Evidence(
             rows=rows,

@@ -7,6 +7,8 @@ record. The attack adds everything that was posted about the record.
 All columns are regressed at once. Let Z hold the columns next to what was posted, and let P be the inverse of
 ``Z^T Z + penalty I``. Then the residual of column j is ``(Z P)_j / P_jj``. Block inversion shows that this
 equals ridge regression on the other columns.
+
+The columns of a label that steers the map say the same, so none of them is known where another is inferred.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from raydr.arrays import Float64Array, FloatArray
+from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.attacks.contract import ColumnEstimates, NotApplicableError, Side, View, attack
 from raydr.attacks.per_record import Posts, noisy_for_good, per_record
 from raydr.attacks.regression import LEAST_ROWS, MOST_GROUPS
@@ -96,11 +98,12 @@ def _finding(
     """Return estimates as a function of the other columns, with posts and without."""
     spread = learnt[0].values.std(axis=0, dtype=np.float64)
     columns = np.sort(np.argsort(-spread, kind="stable")[:MOST_COLUMNS])
+    together = np.flatnonzero(np.isin(columns, view.label_columns))
     fits = [
         (
             one.posts.rows,
-            fitted_to_the_rest(one.values[:, columns], None),
-            fitted_to_the_rest(one.values[:, columns], one.posted),
+            fitted_to_the_rest(one.values[:, columns], None, together),
+            fitted_to_the_rest(one.values[:, columns], one.posted, together),
             one.posts.values,
         )
         for one in learnt
@@ -162,10 +165,16 @@ class FromTheRest:
         return np.asarray(self.shift[:columns] + found * deviation)
 
 
-def fitted_to_the_rest(values: FloatArray, posted: Float64Array | None) -> FromTheRest:
+_NONE: Int64Array = np.zeros(0, np.int64)
+
+
+def fitted_to_the_rest(
+    values: FloatArray, posted: Float64Array | None, together: Int64Array = _NONE
+) -> FromTheRest:
     """Fit each column of rows (rows, columns) to all others and to posts (rows, numbers).
 
-    Each column uses the penalty with the smallest leave-one-out error.
+    Columns that are inferred ``together`` are not fitted to each other. Each column uses the penalty with the smallest
+    leave-one-out error.
     """
     rows, columns = values.shape
     joint = np.asarray(values, np.float64) if posted is None else np.hstack([values, posted])
@@ -177,10 +186,7 @@ def fitted_to_the_rest(values: FloatArray, posted: Float64Array | None) -> FromT
     squares = np.maximum(squares, 0.0)
     own, judged = axes[:columns], standard[:_JUDGED]
     along = judged @ axes
-    # A row's leverage can be 1 except for the effect of the penalty, so only that effect is added up.
-    share = np.divide(along**2, squares, out=np.zeros_like(along), where=squares > 1e-14 * squares[-1])
-    free = 1.0 - 1.0 / rows - share.sum(axis=1)
-    free[free < 1e-10] = 0.0
+    free, share = _leverages(along, squares, rows)
     least = np.full(columns, np.inf)
     weights = np.zeros((joint.shape[1], columns))
     for penalty in PENALTIES * max(float(squares[-1]), 1.0):  # it is less than 1 if all columns are constant
@@ -195,7 +201,39 @@ def fitted_to_the_rest(values: FloatArray, posted: Float64Array | None) -> FromT
         least[better] = error[better]
         weights[:, better] = -(precision / diagonal)[:, better]
     weights[np.arange(columns), np.arange(columns)] = 0.0
+    if len(together):
+        rest = np.setdiff1d(np.arange(joint.shape[1]), together)
+        weights[:, together] = 0.0
+        weights[np.ix_(rest, together)], least[together] = _fitted(standard[:, rest], standard[:, together])
     return FromTheRest(shift, factor, weights, least)
+
+
+def _leverages(along: Float64Array, squares: Float64Array, rows: int) -> tuple[Float64Array, Float64Array]:
+    """Return what a row's leverage leaves without a penalty, (rows,), and its share along each axis.
+
+    A row's leverage can be 1 except for the effect of the penalty, so only that effect is added up.
+    """
+    share = np.divide(along**2, squares, out=np.zeros_like(along), where=squares > 1e-14 * squares[-1])
+    free = 1.0 - 1.0 / rows - share.sum(axis=1)
+    free[free < 1e-10] = 0.0
+    return free, share
+
+
+def _fitted(known: Float64Array, wanted: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Return ridge weights (known, wanted) of standardised columns, and their leave-one-out errors (wanted,)."""
+    squares, axes = np.linalg.eigh(known.T @ known)
+    squares = np.maximum(squares, 0.0)
+    along, targets = known @ axes, axes.T @ (known.T @ wanted)
+    free, share = _leverages(along[:_JUDGED], squares, len(known))
+    least, weights = np.full(wanted.shape[1], np.inf), np.zeros((known.shape[1], wanted.shape[1]))
+    for penalty in PENALTIES * max(float(squares[-1]), 1.0):
+        found = axes @ (targets / (squares + penalty)[:, None])
+        left = free + share @ (penalty / (squares + penalty))
+        misses = (wanted[:_JUDGED] - known[:_JUDGED] @ found) / left[:, None]
+        error = np.sqrt((misses**2).mean(axis=0))
+        better = error < least
+        least[better], weights[:, better] = error[better], found[:, better]
+    return weights, least
 
 
 def _standard(

@@ -65,6 +65,8 @@ class View:
         Fraction of the clients without whose shares the noise on a sum must suffice.
     replay : Replay or None
         The charged releases, to audit their claims. A real server does not have these.
+    label_columns : (columns,) int64
+        Features that are zeros and ones of one label: who knows all but one of them knows all.
     """
 
     transcript: Transcript
@@ -77,6 +79,7 @@ class View:
     secure: bool = False
     colluding: float = 0.2
     replay: Replay | None = None
+    label_columns: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def rows(self) -> int:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from raydr.arrays import FloatArray
 from raydr.data.sampling import sample_rows, stream
 from raydr.data.table import Table
 from raydr.errors import DataError
 
 
-def set_apart(table: Table, mapped: int | None, public: int, seed: int) -> tuple[Table, FloatArray]:
+def set_apart(table: Table, mapped: int | None, public: int, seed: int) -> tuple[Table, Table]:
     """Split a table into the clients' rows and public rows that the server has from the start.
 
     Parameters
@@ -29,7 +28,7 @@ def set_apart(table: Table, mapped: int | None, public: int, seed: int) -> tuple
     -------
     table : Table
         The clients' rows, in the table's order.
-    rows : (public, features) array
+    public : Table
         The public rows, in random order.
 
     Raises
@@ -40,8 +39,8 @@ def set_apart(table: Table, mapped: int | None, public: int, seed: int) -> tuple
     Examples
     --------
     >>> from raydr.data import load
-    >>> private, rows = set_apart(load(source="iris"), 100, 3, seed=0)
-    >>> private.rows.shape, rows.shape
+    >>> private, public = set_apart(load(source="iris"), 100, 3, seed=0)
+    >>> private.rows.shape, public.rows.shape
     ((100, 4), (3, 4))
     """
     count = len(table.rows)
@@ -57,4 +56,4 @@ def set_apart(table: Table, mapped: int | None, public: int, seed: int) -> tuple
     else:
         kept = sample_rows(count, mapped, table.labels, seed)
         drawn = rng.choice(np.setdiff1d(np.arange(count), kept), size=public, replace=False)
-    return table.take(kept), table.rows[drawn]
+    return table.take(kept), table.take(drawn)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from raydr.arrays import FloatArray, Int64Array
+from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import RunError
 from raydr.federation.streams import client_stream
 from raydr.privacy.mechanism import Mechanism
 from raydr.privacy.secrets import Secret, client_secret
+
+Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
 
 @dataclass(frozen=True)
@@ -27,11 +29,14 @@ class HostSecrets:
         Rows that all clients know and that are not mapped: anchors hidden from the server.
     classes : mapping of client to (rows,) int64
         Class of each row of each client, if a client part needs it.
+    targets : mapping of client to (rows,) float64
+        Label of each row of each client as a number (:class:`raydr.statistics.steering.Target`), if labels steer.
     """
 
     secrets: Mapping[int, Secret]
     reserve: FloatArray | None = None
     classes: Mapping[int, Int64Array] = field(default_factory=dict)
+    targets: Mapping[int, Float64Array] = field(default_factory=dict)
 
     @classmethod
     def derived(
@@ -40,6 +45,7 @@ class HostSecrets:
         clients: Iterable[int],
         reserve: FloatArray | None = None,
         classes: Sequence[Int64Array] = (),
+        targets: Sequence[Float64Array] = (),
     ) -> HostSecrets:
         """Return what the host of these clients receives in a run with this root.
 
@@ -51,17 +57,22 @@ class HostSecrets:
             Clients of the host.
         reserve : (rows, features) array or None
             See the class.
-        classes : sequence of (rows,) int64
+        classes, targets : sequence of (rows,) array
             One array for each client of the run, in client order, or none.
         """
         secrets = {client: client_secret(root, client) for client in clients}
-        return cls(secrets, reserve, {client: classes[client] for client in secrets} if classes else {})
+        return cls(secrets, reserve, _of_clients(classes, secrets), _of_clients(targets, secrets))
 
     def at(self, clients: Iterable[int]) -> HostSecrets:
         """Return the part for the host of these clients."""
         secrets = {client: self.secrets[client] for client in clients}
-        own = {client: classes for client, classes in self.classes.items() if client in secrets}
-        return HostSecrets(secrets, self.reserve, own)
+        classes = {client: own for client, own in self.classes.items() if client in secrets}
+        targets = {client: own for client, own in self.targets.items() if client in secrets}
+        return HostSecrets(secrets, self.reserve, classes, targets)
+
+
+def _of_clients(arrays: Sequence[Array], clients: Iterable[int]) -> dict[int, Array]:
+    return {client: arrays[client] for client in clients} if arrays else {}
 
 
 @dataclass(kw_only=True)
@@ -89,6 +100,8 @@ class Client:
         Rows that all clients know and the server does not.
     classes : (rows,) int64 or None
         Class of each row, if the request declares that it reads them (:attr:`raydr.federation.Request.reads_classes`).
+    targets : (rows,) float64 or None
+        Label of each row as a number, for the same requests; None if labels do not steer.
     """
 
     index: int
@@ -102,6 +115,7 @@ class Client:
     agreed: Secret | None = field(default=None, repr=False)
     reserve: FloatArray | None = None
     classes: Int64Array | None = None
+    targets: Float64Array | None = None
 
     @property
     def shared(self) -> Secret:

@@ -349,9 +349,11 @@ class ClientHost:
             )
 
     def _ready(self, client: Client, call: Call, request: Request[Any]) -> None:
-        """Set a client's round, and its records' classes if the request declares that it reads them."""
+        """Set a client's round, and its records' labels if the request declares that it reads them."""
         client.round = call.round
-        client.classes = self._host_secrets.classes.get(client.index) if request.reads_classes else None
+        known = self._host_secrets
+        client.classes = known.classes.get(client.index) if request.reads_classes else None
+        client.targets = known.targets.get(client.index) if request.reads_classes else None
 
     def _wait_for_stragglers(self, call: Call) -> None:
         """Wait for the slowest simulated straggler. A host that was to die does so first."""

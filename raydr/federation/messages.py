@@ -304,7 +304,7 @@ class Request(Generic[R]):
 
     @property
     def reads_classes(self) -> bool:
-        """Whether the reply depends on the records' classes, which a host otherwise hides from client parts."""
+        """Whether the reply depends on the records' labels, which a host otherwise hides from client parts."""
         return False
 
     def covering(self, records: Mechanism | None) -> Mechanism | None:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 
-from raydr.arrays import FloatArray, Int64Array, shaped
+from raydr.arrays import Float64Array, FloatArray, Int64Array, shaped
 from raydr.federation.agreement import HandOutRequest, OpenRequests
 from raydr.federation.client import Client
 from raydr.federation.context import Context
@@ -64,6 +64,8 @@ class RehearsalClients:
         Rows that clients know and the server does not.
     classes : (rows,) int64 or None
         Classes of the sample's rows, if a client part needs them.
+    targets : (rows,) float64 or None
+        Labels of the sample's rows as numbers, if labels steer.
     """
 
     sizes: tuple[int, ...]
@@ -73,6 +75,7 @@ class RehearsalClients:
     faults: FaultPlan = field(default_factory=FaultPlan)
     reserve: FloatArray | None = None
     classes: Int64Array | None = None
+    targets: Float64Array | None = None
     _dying: set[tuple[int, ...]] = field(default_factory=set, repr=False)
 
     def __post_init__(self) -> None:
@@ -88,6 +91,7 @@ class RehearsalClients:
             agreed=secret,
             reserve=self.reserve,
             classes=self.classes,
+            targets=self.targets,
         )
         self._dying.clear()
 

@@ -70,8 +70,8 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             columns of a DataFrame may also have words and missing values: they are read as by ``raydr map``. A list
             has one table per site, all with the same features.
         y : (rows,) array, optional
-            Classes, only for colours and metrics; no method sees them. Some may be missing. Numbers that are not
-            classes are ignored.
+            Classes, for colours and metrics. Some may be missing: None or NaN, while -1 is a class. Only with
+            ``target_weight`` above 0, methods see them, and numbers that are not classes are not ignored.
         sites : (rows,) array, or str, optional
             Site of each row, or the column that names it. Default: the tables of a list are the sites, and the rows of
             one table are dealt to ``n_clients`` at random.
@@ -93,7 +93,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         from raydr.scenarios.runner import run
         from raydr.scenarios.schema.reading import read
 
-        given = gathered(X, y, sites, self.label)
+        given = gathered(X, y, sites, self.label, steers=bool(self.target_weight))
         table = self._table(given)
         seed = self.random_state
         if not isinstance(seed, int | np.integer):
@@ -247,6 +247,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 "rows": len(table.rows),
                 "scale": self._scaling(),
                 "metric": self.metric,
+                "target_weight": self.target_weight,
                 "harmonize": self.harmonize
                 if isinstance(self.harmonize, str)
                 else dict(self.harmonize or {}) or None,

@@ -37,6 +37,12 @@ COMMON: Mapping[str, tuple[Any, str, str]] = types.MappingProxyType(
             '{"euclidean", "cosine", "correlation", "hellinger", "hamming", "gower"}',
             "distance between rows, after scaling",
         ),
+        "target_weight": (
+            0.0,
+            "float >= 0 < 1",
+            "share of the classes in the variance of distances; above 0 the map shows them, and new rows lie between"
+            " classes; 0 is colours only, while umap-learn's default is 0.5 whenever it gets ``y``",
+        ),
         "harmonize": (
             "none",
             '{"none", "center", "scale", "combat"} or mapping',

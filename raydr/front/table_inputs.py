@@ -28,8 +28,8 @@ class Given:
     surveyed: bool
 
 
-def gathered(X: Any, y: Any, sites: Any, label: str | None) -> Given:
-    """Separate features from columns of classes, sites and row names."""
+def gathered(X: Any, y: Any, sites: Any, label: str | None, *, steers: bool = False) -> Given:
+    """Separate features from columns of classes, sites and row names; a ``y`` that steers may be a quantity."""
     tables, several = tables_of(X)
     keys: dict[str, NDArray[Any]] = {}
     if sites is not None and several:
@@ -42,7 +42,7 @@ def gathered(X: Any, y: Any, sites: Any, label: str | None) -> Given:
         parts = y if several and isinstance(y, list | tuple) and np.ndim(y[0]) == 1 else [y]
         classes = np.concatenate([_key(part) for part in parts])
         known = classes[~np.isnan(classes)] if classes.dtype.kind == "f" else classes
-        if classes.dtype.kind not in "biuf" or type_of_target(known) in ("binary", "multiclass"):
+        if steers or classes.dtype.kind not in "biuf" or type_of_target(known) in ("binary", "multiclass"):
             keys["y"] = classes
     names = owners_of(X, sites)
     if "client" in names:

@@ -35,6 +35,7 @@ from raydr.statistics.harmonizing import HarmonizeRows
 from raydr.statistics.keying import KeyAlike, keyed_metric
 from raydr.statistics.scaling import ScaleRows, Scaling
 from raydr.statistics.site_effects import Common
+from raydr.statistics.steering import Steering, apply_steering
 from raydr.threads import one_blas_thread
 
 MEMBER = 1
@@ -140,12 +141,15 @@ class ScaledBy:
         Common part of the harmonization; None without harmonization.
     transformation : Transformation
         Transformation for the metric; unused if sealed.
+    steering : Steering or None
+        The label's block; None if labels do not steer. The site's rows are new, so they lie at its mean.
     """
 
     scaling: Scaling | None
     sealed: UInt8Array | None = None
     common: Common | None = None
     transformation: Transformation = EUCLIDEAN
+    steering: Steering | None = None
 
 
 def admit(
@@ -245,3 +249,5 @@ def _prepare(federation: Federation, plan: Plan, scaled_by: ScaledBy) -> None:
         federation.ask(ScaleRows(scaling.shift, scaling.factor))
     if plan.metric != "euclidean":
         apply_transformation(federation, scaled_by.transformation)
+    if scaled_by.steering is not None:
+        apply_steering(federation, scaled_by.steering)

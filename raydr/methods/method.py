@@ -13,7 +13,7 @@ from raydr.geometry.points import Geometry
 from raydr.geometry.sparse_points import points_of
 from raydr.journal import Journal
 from raydr.methods.outcome import Outcome, Placed, Pooled, draw_map
-from raydr.methods.references import placed_by_rows, references
+from raydr.methods.references import placed_by_rows, pooled_references
 from raydr.privacy import Mechanism
 from raydr.registry import Registry, kind_of, summary
 from raydr.settings import Settings
@@ -65,6 +65,12 @@ class MethodSettings(Settings):
         named: Embedder | None = getattr(self, "embedder", None)
         return self if named is None and isinstance(self, Embedder) else named
 
+    def why_no_label(self) -> str | None:
+        """Return why a label cannot take part in distances, as a clause with what to do; None if it can."""
+        if self.public_file is None:
+            return None
+        return "the labels of a file of public rows are not read: let the method set rows of the table apart"
+
     @property
     def takes_sparse(self) -> bool:
         """Whether client parts take rows as :class:`raydr.sparse_rows.SparseRows` and never make all of them dense."""
@@ -95,7 +101,7 @@ class MethodSettings(Settings):
             points_of(rows), rows, self.drawn_by, dimensions=dimensions, seed=seed, journal=journal
         ).embedding
         return Pooled(
-            embedding, place=lambda new: placed_by_rows(references(embedding, rows, lambda means: means), new)
+            embedding, place=lambda new: placed_by_rows(pooled_references(model, embedding, rows), new)
         )
 
     def redraw(

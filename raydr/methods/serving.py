@@ -19,6 +19,7 @@ from raydr.federation.transcript import Transcript
 from raydr.journal import Journal
 from raydr.methods import METHODS, MethodSettings
 from raydr.methods.outcome import Outcome
+from raydr.methods.references import without_labels
 from raydr.privacy.ledger import Ledger
 from raydr.statistics.dissimilarity import Metric, fit_transformation
 from raydr.statistics.filling import fit_filling
@@ -27,6 +28,7 @@ from raydr.statistics.keying import key_rows, keyed_metric, keyed_scale
 from raydr.statistics.moments import spread
 from raydr.statistics.preparing import Preparation
 from raydr.statistics.scaling import NOTHING_JOINT, Scale, Scaling, fit_scaling
+from raydr.statistics.steering import Target, fit_steering
 from raydr.threads import one_blas_thread
 
 
@@ -50,6 +52,10 @@ class Plan(Context):
         Columns of several features, such as words: see :func:`raydr.statistics.scaling.fit_scaling`.
     harmonize : Harmonizing or None
         Adjustment of sites to each other: see :func:`raydr.statistics.harmonizing.fit_harmonizing`; None for none.
+    target : Target or None
+        The label that steers: see :mod:`raydr.statistics.steering`; None for none.
+    public_targets : (public rows,) float64 or None
+        Labels of the public rows, as ``target`` numbers them.
     faults : FaultPlan
         Simulated faults.
     geometry : bool
@@ -63,6 +69,8 @@ class Plan(Context):
     fill: Filling | None = None
     joint: JointColumns = NOTHING_JOINT
     harmonize: Harmonizing | None = None
+    target: Target | None = None
+    public_targets: Float64Array | None = None
     faults: FaultPlan = field(default_factory=FaultPlan)
     geometry: bool = True
 
@@ -133,6 +141,8 @@ def serve(
         prepared, sealed = _prepared(federation, plan)
         federation.deviation = None  # of rows before their preprocessing
         outcome = METHODS[plan.method].serve(federation, plan.settings)
+    if prepared.steering is not None:
+        outcome = replace(outcome, model=without_labels(outcome.model, len(prepared.steering.centre)))
     if not plan.geometry:
         outcome = replace(outcome, geometry=None, lift=None)
     ledger = federation.ledger.settled(plan.budget.delta)
@@ -150,7 +160,7 @@ class Rehearsed:
     rounds : int
         Number of rehearsed rounds.
     features : int
-        Number of features of rows as the method sees them, which some metrics widen.
+        Number of features of rows as the method sees them, which some metrics and a label widen.
     efforts : dict of stage to Effort
         Effort of each stage.
     guesses : dict of message type's name to str
@@ -205,7 +215,7 @@ def rehearse(clients: RehearsalClients, plan: Plan) -> Rehearsed:
 def _prepared(federation: Federation, plan: Plan) -> tuple[Preparation, UInt8Array | None]:
     """Preprocess rows as before every method: noise on records, scaling, and the key, which hides both.
 
-    Missing values are filled in first, and sites are harmonized before rows are scaled.
+    Missing values are filled in first, and sites are harmonized before rows are scaled. A label that steers comes last.
     """
     if plan.isometry_key:
         with federation.stage("isometry key"):
@@ -230,4 +240,8 @@ def _prepared(federation: Federation, plan: Plan) -> tuple[Preparation, UInt8Arr
     with federation.stage("scaling"):
         scaling = fit_scaling(federation, plan.scale, plan.joint)
         transformation = fit_transformation(federation, plan.metric, plan.joint)
-        return Preparation(replace(scaling, fill=fill), harmonization, transformation), None
+    steering = None
+    if plan.target is not None:
+        with federation.stage("label"):
+            steering = fit_steering(federation, plan.target, plan.public_targets)
+    return Preparation(replace(scaling, fill=fill), harmonization, transformation, steering), None

@@ -23,6 +23,9 @@ from raydr.privacy.accounting import (
 from raydr.privacy.ledger import Entry, Granularity, Ledger, Public, paid_as
 from raydr.privacy.mechanism import Relation, Unit
 
+STEERED = "SteerRows"
+"""Kind of the message after which rows contain the label."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseSummary:
@@ -184,7 +187,12 @@ def _against(adversary: Adversary, ledger: Ledger, budget: Budget, secure: bool,
 
 
 def _notices(ledger: Ledger, budget: Budget, sizes: Sequence[int]) -> Iterator[str]:
-    """Yield a notice if delta is large enough to allow publishing a whole record or client."""
+    """Yield a notice if labels take part, and if delta would allow publishing a whole record or client."""
+    if any(entry.kind == STEERED for entry in ledger.entries.values()):
+        yield (
+            "The label takes part in distances (data.target_weight): every message about records depends on their"
+            " labels too, and a record's guarantee, if it has one, covers both."
+        )
     unit = unit_of(ledger.charges)
     count = sum(1 for rows in sizes if rows) if unit == "client" else sum(sizes)
     if unit is not None and budget.delta * count > 1.0:

@@ -26,6 +26,7 @@ from raydr.runfolder.writing import write_json
 from raydr.statistics.dissimilarity import CELLS, Metric
 from raydr.statistics.preparing import Preparation
 from raydr.statistics.site_effects import Kind
+from raydr.statistics.steering import STEERING
 
 FORMAT = 1
 """Format of ``model.json``; any other is refused."""
@@ -187,6 +188,9 @@ def read_model(run: Path) -> Model:
         raise _broken(
             folder, f"the array {CELLS} must have three numbers for each of {len(card.columns)} columns"
         )
+    steering = arrays.get(STEERING)
+    if steering is not None and (steering.ndim != 1 or len(steering) < 4 or not steering[0] < steering[1]):
+        raise _broken(folder, f"the array {STEERING} must have a range, a factor and a centre")
     for name, values in own.items():
         if values.shape != (len(card.sites), len(card.columns)) or not np.isfinite(values).all():
             raise _broken(

@@ -1,4 +1,4 @@
-"""Preparation of rows before a method sees them: filled in, harmonized, scaled and transformed for the metric."""
+"""Preparation of rows before a method sees them: filled in, harmonized, scaled, transformed and given their label."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from raydr.statistics.scaling import (
     scale_rows,
 )
 from raydr.statistics.site_effects import Common, Covariates, Harmonization, Kind, SiteEffect
+from raydr.statistics.steering import Steering
 from raydr.threads import one_blas_thread
 
 COMMON = tuple(
@@ -44,20 +45,35 @@ class Preparation:
         Harmonization of the sites in between; None without one.
     transformation : Transformation
         Transformation of the scaled rows for the metric.
+    steering : Steering or None
+        The label's block that follows the features; None if labels do not steer.
     """
 
     scaling: Scaling
     harmonization: Harmonization | None = None
     transformation: Transformation = EUCLIDEAN
+    steering: Steering | None = None
 
     def applied(
-        self, rows: FloatArray, owners: Int64Array | None = None, classes: Int64Array | None = None
+        self,
+        rows: FloatArray,
+        owners: Int64Array | None = None,
+        classes: Int64Array | None = None,
+        targets: Float64Array | None = None,
     ) -> FloatArray:
         """Return rows (rows, features) prepared like those of the clients.
 
         ``owners`` (rows,) are the clients of the rows. Without them the rows belong to no site and are not harmonized,
-        like the public rows. ``classes`` (rows,) are the rows' classes, if classes are covariates.
+        like the public rows. ``classes`` (rows,) are the rows' classes, if classes are covariates, and ``targets``
+        (rows,) their labels, if labels steer. Rows without targets lie at the mean of the label's block.
         """
+        features = self.features(rows, owners, classes)
+        return features if self.steering is None else self.steering.applied(features, targets)
+
+    def features(
+        self, rows: FloatArray, owners: Int64Array | None = None, classes: Int64Array | None = None
+    ) -> FloatArray:
+        """Return :meth:`applied` without the label's block."""
         if self.harmonization is None or owners is None:
             return self.transformation.applied(scale_rows(rows, self.scaling))
         if self.scaling.fill is not None:
@@ -88,6 +104,8 @@ class Preparation:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Arrays that a model stores; :meth:`of` reads them back."""
         arrays = self.scaling.arrays | self.transformation.arrays
+        if self.steering is not None:
+            arrays |= self.steering.arrays
         if self.harmonization is None:
             return arrays
         common = self.harmonization.common
@@ -122,8 +140,9 @@ class Preparation:
     ) -> Preparation:
         """Return the preparation from a model's arrays and its sites' arrays; raise KeyError if one is missing."""
         scaling, transformation = Scaling.of(arrays), Transformation.of(arrays, metric)
+        steering = Steering.of(arrays)
         if kind is None:
-            return cls(scaling, transformation=transformation)
+            return cls(scaling, transformation=transformation, steering=steering)
         centre, deviation, adjusted, middle, slopes = (
             np.asarray(arrays[f"site_{name}"], np.float64)
             for name in ("centre", "deviation", "adjusted", "middle", "slopes")
@@ -142,4 +161,4 @@ class Preparation:
             SiteEffect(np.asarray(shift, np.float64), np.asarray(factor, np.float64))
             for shift, factor in (zip(own["shift"], own["factor"], strict=True) if own else ())
         )
-        return cls(scaling, Harmonization(common, effects), transformation)
+        return cls(scaling, Harmonization(common, effects), transformation, steering)

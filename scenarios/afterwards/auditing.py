@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from raydr.arrays import FloatArray, Int64Array
+from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.attacks import ATTACKS, Side, View
 from raydr.attacks.scoring import Truth, judged
 from raydr.attacks.verdicts import Audit
@@ -153,10 +153,15 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
     scenario, client_data, served = repetition.scenario, repetition.client_data, repetition.served
     order = np.argsort(client_data.client_of_row, kind="stable")
     prepared = served.prepared
-    rows = prepared.applied(client_data.pooled(), client_data.client_of_row, client_data.kept_classes)[order]
+    rows = prepared.applied(
+        client_data.pooled(), client_data.client_of_row, client_data.kept_classes, client_data.targets
+    )[order]
     sizes = np.bincount(client_data.client_of_row, minlength=len(client_data.names))
     keyed = scenario.privacy.isometry_key
-    own = None if client_data.public is None or keyed else prepared.applied(client_data.public)
+    width = 0 if client_data.target is None else client_data.target.width
+    own = None
+    if client_data.public is not None and not keyed:
+        own = prepared.applied(client_data.public, targets=client_data.public_targets)
     view = View(
         transcript=repetition.transcript,
         sizes=tuple(int(size) for size in sizes),
@@ -168,10 +173,13 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
         secure=scenario.privacy.secure_aggregation,
         colluding=scenario.privacy.colluding,
         replay=repetition.replay,
+        label_columns=np.arange(rows.shape[1] - width, rows.shape[1]),
     )
-    apart = rows_apart(scenario, client_data, data_dir)
+    apart, targets = rows_apart(scenario, client_data, data_dir)
     shuffled = stream(scenario.seed, "audit").permutation(len(apart))
-    apart = prepared.applied(apart[shuffled])  # not adjusted for a site: the server does not know one
+    targets = None if targets is None else targets[shuffled]
+    # Not adjusted for a site: the server does not know one. With labels, which rows of the run have too.
+    apart = prepared.applied(apart[shuffled], targets=targets)
     others, apart = _candidates(apart, len(rows))
     side = _side(repetition, settings, rows, own, apart, file)
     members = _drawn(scenario, "audit members", len(rows), len(others), side.spared)
@@ -200,8 +208,11 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
 
 
 def _columns(repetition: Repetition) -> tuple[str, ...]:
-    """Return the names of the features of prepared rows."""
-    return repetition.served.prepared.transformation.names(repetition.client_data.feature_names)
+    """Return the names of the features of prepared rows, and of the label's block if it has one."""
+    client_data = repetition.client_data
+    names = repetition.served.prepared.transformation.names(client_data.feature_names)
+    label = repetition.scenario.data.label or "label"
+    return names if client_data.target is None else (*names, *client_data.target.names(label))
 
 
 def _candidates(apart: FloatArray, rows: int) -> tuple[FloatArray, FloatArray]:
@@ -262,19 +273,24 @@ def _side(
     )
 
 
-def rows_apart(scenario: Scenario, client_data: ClientData, data_dir: Path | None) -> FloatArray:
+def rows_apart(
+    scenario: Scenario, client_data: ClientData, data_dir: Path | None
+) -> tuple[FloatArray, Float64Array | None]:
     """Return the table's rows that are neither mapped nor public, as read; none if clients have their own files.
 
-    Rows equal to a row of the run are left out too, because they are not outside it.
+    Rows equal to a row of the run are left out too, because they are not outside it. If labels steer, return the rows'
+    labels as numbers too.
     """
     if scenario.clients.sites or scenario.data.graph is not None:
-        return np.zeros((0, client_data.features))
+        return np.zeros((0, client_data.features)), None
     table = read_table(scenario, data_dir)
     used = {row.tobytes() for row in client_data.pooled()}
     if client_data.public is not None:
         used |= {row.tobytes() for row in client_data.public.astype(table.rows.dtype)}
     fresh = np.array([row.tobytes() not in used for row in table.rows], np.bool_)
-    return np.asarray(table.rows[fresh])
+    target = client_data.target
+    targets = None if target is None else target.of(table.labels, table.label_names)[fresh]
+    return np.asarray(table.rows[fresh]), targets
 
 
 def picture(names: Sequence[str]) -> tuple[int, int, int] | None:

@@ -129,7 +129,9 @@ def _learnt(folder: Path, data_dir: Path | None) -> _Learnt:
     client_data = from_sites(scenario, InlineBackend()) if sites else dealt_out(scenario, data_dir)
     require_same_data(run, client_data, scenario.data.scale)
     prepared = preparation_of(folder, model, scenario.data.metric, scenario.data.harmonizing)
-    rows = prepared.applied(client_data.pooled(), client_data.client_of_row, client_data.kept_classes)
+    rows = prepared.applied(
+        client_data.pooled(), client_data.client_of_row, client_data.kept_classes, client_data.targets
+    )
     random = np.random.default_rng((scenario.seed, SAMPLE))
     drawn = np.sort(random.choice(len(rows), min(SAMPLE, len(rows)), replace=False))
     owners = client_data.client_of_row[drawn]

@@ -43,8 +43,9 @@ from raydr.scenarios.afterwards.transforming import Placing, placing_of, require
 from raydr.scenarios.running.federation_plan import plan_of
 from raydr.statistics.dissimilarity import CELLS, EUCLIDEAN
 from raydr.statistics.preparing import COMMON
+from raydr.statistics.steering import STEERING
 
-_PREPARATION = ("shift", "factor", "fill", *COMMON, CELLS, KEYED)
+_PREPARATION = ("shift", "factor", "fill", *COMMON, CELLS, STEERING, KEYED)
 """Arrays of a model that belong to data preparation, not to the method."""
 
 
@@ -96,6 +97,7 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
         sealed,
         None if harmonization is None else harmonization.common,
         EUCLIDEAN if prepared is None else prepared.transformation,
+        None if prepared is None else prepared.steering,
     )
     try:
         placed, ledger = admit(

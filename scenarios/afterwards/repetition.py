@@ -95,7 +95,14 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
     transcript = Transcript()
     joint = client_data.layout.joint
     plan, reserve = with_public(
-        plan_of(scenario, len(client_data.names), client_data.harmonizing, joint),
+        plan_of(
+            scenario,
+            len(client_data.names),
+            client_data.harmonizing,
+            joint,
+            client_data.target,
+            client_data.public_targets,
+        ),
         client_data.public,
     )
     # With another secret, noise and messages would differ.
@@ -106,7 +113,11 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
         replace(plan, run=rooted.name, checkpoint_every=0),
         listener=lambda event: _passed_on(event, listener),
         host_secrets=HostSecrets.derived(
-            rooted.root, range(len(client_data.names)), reserve, client_data.own_classes
+            rooted.root,
+            range(len(client_data.names)),
+            reserve,
+            client_data.own_classes,
+            client_data.own_targets,
         ),
     )
     for entry in client_data.surveyed:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from raydr.arrays import FloatArray
+from raydr.arrays import Float64Array, FloatArray
 from raydr.data import census
 from raydr.data.site import laid_out
 from raydr.data.survey.layout import JointColumns
@@ -17,10 +17,12 @@ from raydr.scenarios.running.client_data import dealt_out, present, site_file, w
 from raydr.scenarios.running.column_survey import agreement_on
 from raydr.scenarios.running.harmony import harmonizing_of
 from raydr.scenarios.running.sparsity import why_dense
+from raydr.scenarios.running.target import target_of
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.sparse_rows import SparseRows, stacked
 from raydr.statistics.harmonizing import Harmonizing
 from raydr.statistics.scaling import NOTHING_JOINT
+from raydr.statistics.steering import Target
 
 SAMPLED_NUMBERS = 4_000_000
 """Maximum count of numbers in a table that is used completely; larger tables are sampled to this size."""
@@ -62,6 +64,10 @@ class DataSizes:
         Columns of several features that count as one.
     harmonizing : Harmonizing or None
         How sites are adjusted to each other.
+    target : Target or None
+        The label, if it takes part in distances.
+    public_targets : (public rows,) float64 or None
+        Labels of the public rows, as ``target`` numbers them.
     """
 
     sizes: tuple[int, ...]
@@ -78,6 +84,8 @@ class DataSizes:
     held_out: int = 0
     agreement: tuple[Entry, ...] = ()
     harmonizing: Harmonizing | None = None
+    target: Target | None = None
+    public_targets: Float64Array | None = None
     joint: JointColumns = NOTHING_JOINT
 
     @property
@@ -125,6 +133,8 @@ def sizes_of_data(scenario: Scenario, data_dir: Path | None) -> DataSizes:
         held_out=0 if client_data.held_out is None else len(client_data.held_out.rows),
         agreement=agreement_on(client_data.agreed, len(client_data.names)),
         harmonizing=client_data.harmonizing,
+        target=client_data.target,
+        public_targets=client_data.public_targets,
         joint=client_data.layout.joint,
     )
 
@@ -223,6 +233,9 @@ def _of_sites(scenario: Scenario) -> DataSizes:
         labelled=first.labels is not None,
         agreement=agreement_on(files[0].layout.agreement, len(sites)) if files[0].layout is not None else (),
         harmonizing=harmonizing_of(data, tables[0].layout, sorted(classes)),
+        target=target_of(
+            data, np.arange(len(classes)) if first.labels is not None else None, sorted(classes)
+        ),
         joint=tables[0].layout.joint,
         names=names,
         nodes=nodes,

@@ -265,13 +265,20 @@ def _rehearsed(scenario: Scenario, data: DataSizes, actors: int) -> Rehearsed | 
     if not data.known:
         return None
     clients = len(data.sizes)
-    plan, reserve = with_public(plan_of(scenario, clients, data.harmonizing, data.joint), data.public)
+    plan, reserve = with_public(
+        plan_of(scenario, clients, data.harmonizing, data.joint, data.target, data.public_targets),
+        data.public,
+    )
     # As in the backends: inline, a crash affects only one client.
     homes = pack(clients, actors or clients)
     classes = None
     if plan.harmonize is not None and plan.harmonize.covariates.classes:
         # The assignment of rows to classes does not affect any count.
         classes = np.arange(len(data.sample)) % plan.harmonize.covariates.classes
+    target, targets = plan.target, np.zeros(0)
+    if target is not None:  # values do not affect any count, but two must differ
+        numbers = np.arange(len(data.sample), dtype=np.float64) % max(2, target.width)
+        targets = target.low + numbers * (1.0 if target.classes else target.high - target.low)
     return rehearse(
         RehearsalClients(
             sizes=data.sizes,
@@ -281,6 +288,7 @@ def _rehearsed(scenario: Scenario, data: DataSizes, actors: int) -> Rehearsed | 
             faults=plan.faults,
             reserve=reserve,
             classes=classes,
+            targets=targets if target is not None else None,
         ),
         plan,
     )

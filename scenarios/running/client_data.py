@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.arrays import FloatArray, Int64Array
+from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.data import (
     IN_MEMORY,
     Census,
@@ -46,12 +46,14 @@ from raydr.privacy.ledger import Entry, Granularity
 from raydr.scenarios.running.column_survey import agreement_on
 from raydr.scenarios.running.harmony import harmonized_of, harmonizing_of, notices_of_sites, owners_of
 from raydr.scenarios.running.sparsity import in_form, why_dense
+from raydr.scenarios.running.target import notices_of_target, target_of
 from raydr.scenarios.schema.clients import SiteSettings
 from raydr.scenarios.schema.data import DataSettings
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.sparse_rows import SparseRows, rows_taken
 from raydr.statistics.dissimilarity import Metric, require_suited
 from raydr.statistics.harmonizing import Harmonizing
+from raydr.statistics.steering import Target
 
 
 class SiteReader(Protocol):
@@ -159,6 +161,8 @@ class ClientData:
         Files or data set that were read: one table, or each client's own file.
     public : (rows, features) array or None
         Public rows.
+    public_labels : (public rows,) int64 or None
+        Their classes, indices of ``label_names``.
     anchors : Source or None
         The separate file of the public rows, if they have one.
     held_out : Table or None
@@ -177,6 +181,8 @@ class ClientData:
         Size of the messages in which clients agree on columns and words; None if there were none.
     harmonizing : Harmonizing or None
         How sites are adjusted to each other; None if they are not.
+    target : Target or None
+        The label, if it takes part in distances.
     looks : (features,) int64 or None
         What each feature looks like (:func:`raydr.data.survey.notices.looks`). None if nothing may depend on the values
         of columns, not even the notices.
@@ -194,6 +200,7 @@ class ClientData:
     pooled: Callable[[], FloatArray]
     sources: tuple[Source, ...]
     public: FloatArray | None = None
+    public_labels: Int64Array | None = None
     anchors: Source | None = None
     held_out: Table | None = None
     filling: str | None = None
@@ -203,6 +210,7 @@ class ClientData:
     codings: Mapping[str, Coding] = field(default_factory=dict)
     agreed: Agreement | None = None
     harmonizing: Harmonizing | None = None
+    target: Target | None = None
     looks: Int64Array | None = None
     notices: tuple[str, ...] = ()
 
@@ -232,10 +240,29 @@ class ClientData:
     def own_classes(self) -> tuple[Int64Array, ...]:
         """:attr:`kept_classes` by client; empty if harmonizing does not keep them."""
         classes = self.kept_classes
-        if classes is None:
-            return ()
+        return () if classes is None else self._of_clients(classes)
+
+    @property
+    def targets(self) -> Float64Array | None:
+        """Label of each row as ``target`` numbers it; None if labels do not steer."""
+        return None if self.target is None else self.target.of(self.labels, self.label_names)
+
+    @property
+    def own_targets(self) -> tuple[Float64Array, ...]:
+        """:attr:`targets` by client; empty if labels do not steer."""
+        targets = self.targets
+        return () if targets is None else self._of_clients(targets)
+
+    @property
+    def public_targets(self) -> Float64Array | None:
+        """Label of each public row as ``target`` numbers it; None if they have none or labels do not steer."""
+        if self.target is None or self.public_labels is None:
+            return None
+        return self.target.of(self.public_labels, self.label_names)
+
+    def _of_clients(self, values: NDArray[Any]) -> tuple[NDArray[Any], ...]:
         ends = np.cumsum(np.bincount(self.client_of_row, minlength=len(self.names)))[:-1]
-        return tuple(np.split(classes[_by_client(self.client_of_row)], ends))
+        return tuple(np.split(values[_by_client(self.client_of_row)], ends))
 
     def sites_of(self, table: Table) -> Int64Array:
         """Return the client of each row of a table; raises as :func:`raydr.scenarios.running.harmony.owners_of`."""
@@ -323,10 +350,13 @@ def dealt_out(
     if data.holdout is not None:
         table, held_out = hold_out(table, data.holdout.wanted, data.rows, seed=scenario.seed)
         mapped = None if data.rows is None else data.rows - len(held_out.rows)
+    target = target_of(data, table.labels, table.label_names)
     if apart:
         count = clients.partition.clients_in(table, clients.count)
-        wanted = scenario.method.public_rows(len(table.rows), mapped, table.rows.shape[1], count)
+        features = table.rows.shape[1] + (0 if target is None else target.width)
+        wanted = scenario.method.public_rows(len(table.rows), mapped, features, count)
         table, public = set_apart(table, mapped, wanted, scenario.seed)
+        public = public if wanted else None
     elif held_out is not None and mapped is not None:
         table, _ = set_apart(table, mapped, 0, scenario.seed)
     partition = clients.partition.deal(table, clients.count, scenario.seed)
@@ -336,7 +366,7 @@ def dealt_out(
     found = looks(table.rows) if looked else None
     # A table that was read here may be sorted in place.
     dealt = Dealt(table.rows, partition.client_of_row, partition.count, taken=given is None)
-    notices: tuple[str, ...] = made_dense
+    notices: tuple[str, ...] = (*notices_of_target(data), *made_dense)
     if found is not None:
         found = of_measurements(found, table.layout)
         found[common_looks([looks(part) for part in dealt.parts]) == ONE_VALUE] = ONE_VALUE
@@ -355,7 +385,8 @@ def dealt_out(
         feature_names=table.features,
         pooled=dealt,
         sources=(table.read_from,),
-        public=public if public is not None and len(public) else None,
+        public=None if public is None else np.asarray(public.rows),
+        public_labels=None if public is None else public.labels,
         held_out=held_out,
         filling=data.filling,
         gaps=[gaps_of(part) for part in dealt.parts] if data.filling else (),
@@ -364,6 +395,7 @@ def dealt_out(
         codings=table.codings,
         agreed=table.agreement,
         harmonizing=harmonizing_of(data, table.layout, present(table.labels, table.label_names)),
+        target=target,
         looks=found,
         notices=notices,
     )
@@ -488,10 +520,12 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
         codings=layout.codings,
         agreed=layout.agreement,
         harmonizing=harmonizing_of(data, layout, present(labels, label_names)),
+        target=target_of(data, labels, label_names),
         looks=found,
-        notices=()
+        notices=notices_of_target(data)
         if found is None
         else (
+            *notices_of_target(data),
             *dict.fromkeys(doubt for census in censuses for doubt in census.doubts),
             *of_columns(first.features, found),
             *(of_label(layout.columns) if first.labels is None else ()),

@@ -22,6 +22,8 @@ from raydr.statistics.preparing import Preparation
 from raydr.statistics.scaling import NOTHING_JOINT, Scale
 from raydr.threads import cores, one_blas_thread
 
+SHOWS_LABEL = "data.target_weight puts the label into the map, so it would say nothing about the features"
+"""Why metrics of classes on a map have no value if labels steer it."""
 APART_ROWS = 5_000
 """Maximum number of rows for measuring the separation of sites before and after harmonizing."""
 
@@ -78,6 +80,8 @@ class Question:
         Rows to place on the maps.
     classes : (rows,) int or None
         Classes whose effect harmonizing keeps.
+    targets : (rows,) float or None
+        Labels that steer the map.
     scale : {"none", "standard", "minmax", "unit"}
         Scaling for the comparison of rows before and after harmonizing.
     joint : JointColumns
@@ -98,6 +102,7 @@ class Question:
     client_of_row: Int64Array
     new: NewRows | None = None
     classes: Int64Array | None = None
+    targets: Float64Array | None = None
     scale: Scale = "none"
     joint: JointColumns = NOTHING_JOINT
     show: Sequence[int] = ()
@@ -147,7 +152,7 @@ class Findings:
         for part in parts:
             if not len(part):
                 continue
-            values = prepared.applied(part)
+            values = prepared.features(part)
             more, shift = len(values), values.mean(axis=0, dtype=np.float64) - mean
             squares = squares + variances(values) * more + shift**2 * (rows * more / (rows + more))
             rows += more
@@ -157,11 +162,18 @@ class Findings:
 
 
 def examine(question: Question, *, listener: Listener) -> Findings:
-    """Draw the pooled-data map, place new rows, and score both maps against the pooled, scaled rows."""
+    """Draw the pooled-data map, place new rows, and score both maps against the pooled, scaled rows.
+
+    If labels steer, the mapped rows have the label's block. Metrics compare maps with the features alone, except for
+    those of the geometry that the server recovered, which has the block too. Metrics of classes on the map then have no
+    value, except for held-out rows.
+    """
     journal = Journal(listener)
     read, prepared = question.pooled(), question.prepared
     shown = read[:, list(question.show)] if question.show else None
-    rows = prepared.applied(read, question.client_of_row, question.classes)
+    rows = prepared.features(read, question.client_of_row, question.classes)
+    steering = prepared.steering
+    steered = rows if steering is None else steering.applied(rows, question.targets)
     before: Mapping[str, float | None] = {}
     after: Mapping[str, float | None] = {}
     if prepared.harmonization is not None:
@@ -173,27 +185,32 @@ def examine(question: Question, *, listener: Listener) -> Findings:
         method = question.method
         if question.central:
             with journal.stage("central map"):
-                pooled = method.central(outcome.model, rows, question.seed, within(journal))
+                pooled = method.central(outcome.model, steered, question.seed, within(journal))
         sights: dict[int, Outcome] = {}
         if question.snapshots:
             with journal.stage("maps along the way"):
-                sights = dict(_sights(question, rows, journal))
+                sights = dict(_sights(question, steered, journal))
         new, new_central = None, None
         if question.new is not None and method.offers("transform"):
             with journal.stage("new rows"):
-                scaled, labels = prepared.applied(question.new.rows, question.new.owners), question.new.labels
-                known = scaled if question.new.keyed is None else question.new.keyed
+                scaled, labels = (
+                    prepared.features(question.new.rows, question.new.owners),
+                    question.new.labels,
+                )
+                unlabelled = scaled if steering is None else steering.applied(scaled)
+                known = unlabelled if question.new.keyed is None else question.new.keyed
                 place = partial(method.transform, outcome.model, known)
                 new = _placed(place, scaled, labels, question, journal)
                 if pooled is not None and pooled.place is not None:
-                    new_central = _placed(partial(pooled.place, scaled), scaled, labels, question, journal)
+                    new_central = _placed(
+                        partial(pooled.place, unlabelled), scaled, labels, question, journal
+                    )
         with journal.stage("metrics"):
             # The pooled-data map uses the true geometry, so recovery metrics do not apply.
             compared = [name for name in question.metrics if "recovered" not in metric_named(name).needs]
             scored_along = [name for name in question.metrics if "new" not in metric_named(name).needs]
             truth = method.truth(rows)
-            if truth is None and isinstance(rows, SparseRows):
-                truth = SparsePoints(rows)
+            truth = _sparse_truth(rows) if truth is None else truth
             graph = SharedGraph(
                 rows if truth is None else truth, neighbors=graph_size(question.metrics), threads=cores()
             )
@@ -225,12 +242,19 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                     new=new,
                     lift=lift,
                 )
-                return evaluate(
-                    names,
-                    evidence,
-                    threads=cores(),
-                    progress=lambda done, _: journal.progress(before + done, steps),
-                )
+
+                def scored_by(some: Sequence[str], evidence: Evidence) -> Scores:
+                    return evaluate(
+                        some,
+                        evidence,
+                        threads=cores(),
+                        progress=lambda done, _: journal.progress(before + done, steps),
+                    )
+
+                if steering is None:
+                    return scored_by(names, evidence)
+                with_label = replace(evidence, rows=steered, row_neighbors=None, truth=_sparse_truth(steered))
+                return _steered(names, evidence, with_label, scored_by)
 
             federated = scores(question.metrics, outcome, outcome.geometry, new, outcome.lift)
             along = {
@@ -256,6 +280,32 @@ def examine(question: Question, *, listener: Listener) -> Findings:
     )
 
 
+def _sparse_truth(rows: FloatArray) -> SparsePoints | None:
+    return SparsePoints(rows) if isinstance(rows, SparseRows) else None
+
+
+def _steered(
+    names: Sequence[str],
+    evidence: Evidence,
+    with_label: Evidence,
+    scored: Callable[[Sequence[str], Evidence], Scores],
+) -> Scores:
+    """Score a map that labels steered; ``with_label`` has the rows with the label's block."""
+    needs = {name: metric_named(name).needs for name in names}
+    shown = [name for name in names if "labels" in needs[name] and "new" not in needs[name]]
+    found = scored(
+        [name for name in names if not {"recovered"} & needs[name] and name not in shown], evidence
+    )
+    known = scored([name for name in names if "recovered" in needs[name]], with_label)
+    return replace(
+        found,
+        values=found.values | known.values,
+        not_computed=found.not_computed | known.not_computed | dict.fromkeys(shown, SHOWS_LABEL),
+        standard_errors=found.standard_errors | known.standard_errors,
+        sampled_rows=found.sampled_rows or known.sampled_rows,
+    )
+
+
 def _apart(rows: FloatArray, question: Question) -> Mapping[str, float | None]:
     """Measure the separation of sites in the rows themselves, on a sample of large tables."""
     owners, chosen = question.client_of_row, np.arange(len(rows))
@@ -278,8 +328,7 @@ def _placed(
         with np.errstate(over="ignore", invalid="ignore"):
             places = place()
         truth = method.truth(scaled)
-        if truth is None and isinstance(scaled, SparseRows):
-            truth = SparsePoints(scaled)
+        truth = _sparse_truth(scaled) if truth is None else truth
         mapped = method.mapped(places)
         return Evidence(
             rows=scaled, embedding=places, labels=labels, seed=question.seed, truth=truth, mapped=mapped

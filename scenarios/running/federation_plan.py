@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from raydr.arrays import FloatArray
+from raydr.arrays import Float64Array, FloatArray
 from raydr.data.survey.layout import JointColumns
 from raydr.federation import FailurePolicy, FaultPlan, Liars
 from raydr.federation.simulated.faults import Faults
@@ -16,6 +16,7 @@ from raydr.statistics.harmonizing import Harmonizing
 from raydr.statistics.keying import keyed_metric, opened
 from raydr.statistics.preparing import Preparation
 from raydr.statistics.scaling import NOTHING_JOINT
+from raydr.statistics.steering import Target
 
 
 def plan_of(
@@ -23,8 +24,13 @@ def plan_of(
     clients: int,
     harmonizing: Harmonizing | None = None,
     joint: JointColumns = NOTHING_JOINT,
+    target: Target | None = None,
+    public_targets: Float64Array | None = None,
 ) -> Plan:
-    """Return the plan of a scenario for this number of clients, with its columns of several features."""
+    """Return the plan of a scenario for this number of clients.
+
+    ``joint`` are its columns of several features; see :class:`raydr.methods.serving.Plan` for the others.
+    """
     runtime, faults = scenario.runtime, scenario.faults
     liars = faults.adversary
     return Plan(
@@ -35,6 +41,8 @@ def plan_of(
         fill=scenario.data.filling,
         joint=joint,
         harmonize=harmonizing,
+        target=target,
+        public_targets=public_targets,
         seed=scenario.seed,
         policy=FailurePolicy(runtime.retries, runtime.quorum),
         faults=FaultPlan(

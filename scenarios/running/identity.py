@@ -65,7 +65,11 @@ class Identity:
         settings["runtime"] = {"batch_clients": scenario.runtime.batch_clients}
         del settings["privacy"]["epsilon_max"]
         # Without defaults of newer keys, so that digests are those of runs before them.
-        newer: list[tuple[str, str, Any]] = [("data", "metric", "euclidean"), ("data", "codebook", [])]
+        newer: list[tuple[str, str, Any]] = [
+            ("data", "metric", "euclidean"),
+            ("data", "codebook", []),
+            ("data", "target_weight", 0.0),
+        ]
         if scenario.method.kind in ("fed-tsne", "fed-umap"):
             newer.append(("method", "dimensions", 2))
         for section, key, default in newer:
@@ -83,6 +87,8 @@ class Identity:
         labels = None if client_data.labels is None else fingerprint(client_data.labels)
         data["the labels"] = _digest([labels, client_data.label_names])
         data["the public rows"] = "" if client_data.public is None else fingerprint(client_data.public)
+        if client_data.public_targets is not None:
+            data["the public rows' labels"] = fingerprint(client_data.public_targets)
         if client_data.held_out is not None:
             new = client_data.held_out
             labels = None if new.labels is None else fingerprint(new.labels)

@@ -112,7 +112,14 @@ def _served(
 
     joint = client_data.layout.joint
     plan, reserve = with_public(
-        plan_of(scenario, len(client_data.names), client_data.harmonizing, joint),
+        plan_of(
+            scenario,
+            len(client_data.names),
+            client_data.harmonizing,
+            joint,
+            client_data.target,
+            client_data.public_targets,
+        ),
         client_data.public,
     )
     with _features_named(scenario, client_data):
@@ -125,7 +132,11 @@ def _served(
                 geometry=_recovery_is_asked_for(scenario),
             ),
             host_secrets=HostSecrets.derived(
-                started.run.root, range(len(client_data.names)), reserve, client_data.own_classes
+                started.run.root,
+                range(len(client_data.names)),
+                reserve,
+                client_data.own_classes,
+                client_data.own_targets,
             ),
             listener=hear,
             checkpoint=resumption.content if resumption is not None else None,
@@ -157,6 +168,7 @@ def _served(
         client_of_row=client_data.client_of_row,
         new=new_rows(client_data, served, started.run, scenario),
         classes=client_data.kept_classes,
+        targets=client_data.targets,
         scale=scenario.data.scale,
         joint=joint,
         show=[client_data.feature_names.index(column) for column in scenario.show],

@@ -123,6 +123,14 @@ class DataSettings(Settings):
         " row; hamming: share of columns with another category; gower: mean over columns of the difference as a part"
         " of the range, 1 for other words. docs/distances.md",
     )
+    target_weight: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of the label in the variance of distances. 0: the label only colours the map. Above 0, the"
+        " map shows the label: its classes move apart, and rows without a label and new rows lie between them:"
+        " docs/distances.md",
+    )
     missing: Missing = Field(
         "error",
         description="missing values: error refuses them; drop drops their rows; mean and median fill them in with the"
@@ -230,12 +238,13 @@ class DataSettings(Settings):
                 "codebook",
                 "harmonize",
                 "metric",
+                "target_weight",
             }
             & changed
         ):
             raise ValueError(
-                "a graph has no columns: leave label, features, exclude, id, missing, categories, codebook, harmonize"
-                " and metric out"
+                "a graph has no columns: leave label, features, exclude, id, missing, categories, codebook, harmonize,"
+                " metric and target_weight out"
             )
         if self.scale != "none" and self.metric in (*AS_READ, *BY_COLUMN):
             raise ValueError(

@@ -75,6 +75,8 @@ class Section:
 
 
 ROOT = Section((), (Scenario,))
+_MEANT = {"supervised": "data.target_weight", "target_metric": "data.target_weight"}
+"""Names that other packages have for keys of a scenario."""
 
 
 def problems(error: ValidationError, content: Mapping[str, Any], root: Section = ROOT) -> list[str]:
@@ -246,7 +248,7 @@ def _where_then(path: tuple[str, ...], content: Mapping[str, Any], root: Section
     if every is not None and name in every.keys:
         kinds = [str(kind_of(model)) for model in every.models if name in model.model_fields]
         return f" of kind {section.kinds[0]}, only of kind {', '.join(kinds)}"
-    guess = did_you_mean(name, section.keys)
+    guess = f" (did you mean {_MEANT[name]}?)" if name in _MEANT else did_you_mean(name, section.keys)
     if not guess:
         places = [".".join((*other.path, name)) for other in _sections(root) if name in other.keys]
         guess = f" (did you mean {places[0]}?)" if places else ""

@@ -91,6 +91,26 @@ def labels_that_judge_no_rows_placed_by_them(scenario: Sections) -> Problem | No
 
 
 @rule
+def labels_that_steer(scenario: Sections) -> Problem | None:
+    """Refuse labels in distances where no noise covers them, or the method cannot use them."""
+    if not scenario.data.target_weight:
+        return None
+    noise = scenario.privacy.noise
+    if scenario.privacy.strict:
+        return (
+            "data.target_weight needs the shares of the classes, and privacy.strict requires noise on every message:"
+            " leave one of them out"
+        )
+    if noise is not None and noise.on == "data" and noise.for_good:
+        return (
+            "data.target_weight appends the label to records, and permanent noise on data does not cover it: leave one"
+            " of them out, or leave privacy.noise.stage out"
+        )
+    reason = scenario.method.why_no_label()
+    return None if reason is None else f"data.target_weight: {reason}, or leave data.target_weight out"
+
+
+@rule
 def sums_that_can_be_kept_secret(scenario: Sections) -> Problem | None:
     """Refuse secure aggregation if the server compares the summands."""
     compared = scenario.robust_rule
@@ -225,6 +245,8 @@ def _why_rows_cannot_be_keyed(scenario: Sections) -> Problem | None:
         return f"data.scale {data.scale} would reveal the extremes of features: set data.scale to standard or none"
     if data.metric in BY_COLUMN:
         return f"data.metric {data.metric} would reveal the extremes of features: choose another metric"
+    if data.target_weight:
+        return "data.target_weight would reveal the spread that the key hides: leave data.target_weight out"
     if data.harmonize is not None:
         return "data.harmonize would reveal the means that the key hides: leave data.harmonize out"
     if data.filling is not None:

@@ -15,10 +15,10 @@ def test_no_row_is_both_mapped_and_public(mapped: int | None, seed: int) -> None
     table = load(source="digits")
     table = table.take(np.arange(150))
     private, public = set_apart(table, mapped, 10, seed)
-    assert (len(private.rows), len(public)) == (140 if mapped is None else mapped, 10)
+    assert (len(private.rows), len(public.rows)) == (140 if mapped is None else mapped, 10)
     known = {row.tobytes() for row in table.rows}
     assert len(known) == 150, "no two digits are alike"
-    shown = {row.tobytes() for row in public}
+    shown = {row.tobytes() for row in public.rows}
     assert len(shown) == 10
     assert shown <= known
     assert shown.isdisjoint({row.tobytes() for row in private.rows})

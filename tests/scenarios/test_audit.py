@@ -262,7 +262,7 @@ def test_audit_assigns_rows_of_mixed_clients_correctly(
 def test_public_rows_are_rows_outside_the_run(tmp_path: Path) -> None:
     scenario = tiny_scenario(data__rows=ROWS)
     client_data = dealt_out(scenario, None)
-    apart = rows_apart(scenario, client_data, None)
+    apart, _ = rows_apart(scenario, client_data, None)
     inside = {row.tobytes() for row in client_data.pooled()}
     assert 40 < len(apart) <= 60
     assert not any(row.tobytes() in inside for row in apart)

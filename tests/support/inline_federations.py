@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from raydr.arrays import FloatArray, Int64Array
+from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.federation import ClientHost, Context, Federation, HostedClient, InlineTransport, fingerprint
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.client import HostSecrets
@@ -39,6 +39,7 @@ def federate(
     root: Secret | None = None,
     reserve: FloatArray | None = None,
     classes: tuple[Int64Array, ...] = (),
+    targets: tuple[Float64Array, ...] = (),
     **context: Any,
 ) -> Federation:
     """One client for each partition; ``packing`` gives the number of clients in each host (default: one host)."""
@@ -46,7 +47,7 @@ def federate(
     ends = np.cumsum(packing if packing is not None else [len(hosted)])
     assert ends[-1] == len(hosted)
     groups = np.split(np.array(hosted, object), ends[:-1])
-    host_secrets = HostSecrets.derived(root or KNOWN, range(len(hosted)), reserve, classes)
+    host_secrets = HostSecrets.derived(root or KNOWN, range(len(hosted)), reserve, classes, targets)
     hosts = [
         ClientHost(hosted=list(group), seed=seed, host_secrets=host_secrets.at(each.index for each in group))
         for group in groups

@@ -67,7 +67,7 @@ from raydr.methods.landmarks.pooled_kernel import pooled_spectrum
 from raydr.methods.landmarks.settings import LandmarkSettings, require_among_rows
 from raydr.methods.method import MethodSettings, method
 from raydr.methods.outcome import Note, Outcome, Placed, Pooled, draw_map
-from raydr.methods.references import clusters_of, placed_by_rows, references
+from raydr.methods.references import clusters_of, placed_by_rows, pooled_references, references
 
 _LEAST = float(np.finfo(np.float64).tiny)
 """Kernel value below which doubles lose their digits: a distance of 26.6 / sqrt(gamma)."""
@@ -199,7 +199,7 @@ class FedSpectral(LandmarkSettings, MethodSettings):
         return Pooled(
             drawn.embedding,
             found.clusters,
-            place=lambda new: placed_by_rows(references(drawn.embedding, rows, lambda means: means), new),
+            place=lambda new: placed_by_rows(pooled_references(model, drawn.embedding, rows), new),
         )
 
     def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:

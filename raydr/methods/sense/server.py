@@ -29,7 +29,7 @@ from raydr.methods.landmarks.learning import LearntLandmarks, rehearse_learning
 from raydr.methods.landmarks.settings import DistributionLearning
 from raydr.methods.method import method
 from raydr.methods.outcome import Drawn, Note, Outcome, Placed, Pooled, draw_map
-from raydr.methods.references import placed, references
+from raydr.methods.references import label_columns, placed, references, without_labels
 from raydr.methods.sense.algorithm_2 import require_small
 from raydr.methods.sense.alignment import aligning_operations
 from raydr.methods.sense.anchors import Anchors, chosen_anchors
@@ -269,6 +269,12 @@ class SENSE(SenseSettings):
             return None
         return "hyperbolic points depend on their distance to the origin, which the key's shift changes: leave it out"
 
+    def why_no_label(self) -> str | None:
+        """Return why a label cannot take part in distances; None if it can."""
+        if self.geometry != "euclidean":
+            return "hyperbolic distances have no part of a label: set method.geometry to euclidean"
+        return super().why_no_label()
+
     def truth(self, rows: FloatArray) -> Geometry | None:
         """Return the true distances between pooled rows (rows, features), if not their Euclidean ones."""
         if self.geometry == "euclidean":
@@ -290,7 +296,9 @@ class SENSE(SenseSettings):
         drawn = draw(Points(rows) if known is None else known, chart, self, seed, journal)
         return Pooled(
             drawn.embedding,
-            place=lambda new: self.transform(_placing(self, drawn, chart, space.rows), new),
+            place=lambda new: self.transform(
+                without_labels(_placing(self, drawn, chart, space.rows), label_columns(model)), new
+            ),
         )
 
     def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:

@@ -1,0 +1,286 @@
+"""Runs whose label takes part in distances: what they release, say, measure, place and refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as parquet
+import pytest
+from sklearn.manifold import trustworthiness
+from sklearn.metrics import silhouette_score
+
+import raydr
+from raydr.attacks.attribute_inference import fitted_to_the_rest
+from raydr.data import load
+from raydr.errors import DataError, ScenarioError
+from raydr.front.cli import status
+from raydr.scenarios.afterwards.auditing import AuditSettings, _case
+from raydr.scenarios.afterwards.repetition import repeated
+from raydr.scenarios.planning.plan import plan_of_scenario
+from raydr.scenarios.schema.reading import read
+
+SITES = ("north", "east", "west")
+
+
+def patients(folder: Path, *, gaps: bool = False) -> Path:
+    """Write a table of 90 rows at three sites, with classes of unequal size; one of them is only in the west."""
+    random = np.random.default_rng(0)
+    lines = ["a,b,c,site,kind,year"]
+    for row in range(90):
+        site = SITES[row % 3]
+        kind = "rare" if site == "west" and row % 4 == 0 else ("ill" if row % 5 < 2 else "well")
+        numbers = random.normal(size=3) + np.array([2.0 * (kind == "ill"), 0.0, 0.0])
+        kind = "" if gaps and row % 6 == 1 else kind
+        lines.append(",".join(f"{value:.6f}" for value in numbers) + f",{site},{kind},{2000 + row}")
+    path = folder / "patients.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def scenario(path: Path, weight: float = 0.5, **more: Any) -> dict[str, Any]:
+    data = {
+        "path": str(path),
+        "label": "kind",
+        "features": ["a", "b", "c"],
+        "scale": "standard",
+        "target_weight": weight,
+    }
+    return {
+        "name": "steered",
+        "data": data | more.pop("data", {}),
+        "clients": {"partition": {"kind": "by-column", "column": "site"}},
+        "method": {"kind": "fed-tsne", "perplexity": 5, "iterations": 30, "early_iterations": 10},
+        "runtime": {"federation": "inline"},
+        "metrics": [],
+    } | more
+
+
+def content(folder: Path, name: str) -> Any:
+    return json.loads((folder / name).read_bytes())
+
+
+def places(path: Path) -> Any:
+    found = parquet.read_table(path)
+    return np.column_stack([found["x"], found["y"]])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run with held-out rows and a pooled-data map, in a folder with its table."""
+    root = tmp_path_factory.mktemp("steered")
+    metrics = ["trustworthiness", "distance_error", "ca_10", "nmi", "knn_accuracy"]
+    wanted = scenario(patients(root), data={"holdout": 0.2}, compare=["central"], metrics=metrics)
+    raydr.run(wanted, out=root / "run")
+    return root / "run"
+
+
+def test_maps_are_compared_with_the_features_and_recovery_with_the_label_too(folder: Path) -> None:
+    found, measures = raydr.Result(folder), content(folder, "metrics.json")
+    table = load(path=folder.parent / "patients.csv", features=("a", "b", "c"))
+    rows = table.rows[found.ids]
+    rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    for which in ("federated", "central"):
+        embedding = found.embedding if which == "federated" else places(folder / "central.parquet")
+        assert measures[which]["trustworthiness"] == pytest.approx(
+            trustworthiness(rows, embedding, n_neighbors=5)
+        )
+    assert measures["federated"]["distance_error"] < 1e-6, (
+        "the server recovers distances with the label in them"
+    )
+
+
+def test_class_metrics_of_the_map_are_no_evidence_and_held_out_rows_are(folder: Path) -> None:
+    measures = content(folder, "metrics.json")
+    assert set(measures["not_computed"]) == {"ca_10", "nmi"}
+    assert all("data.target_weight" in reason for reason in measures["not_computed"].values())
+    assert {"ca_10", "nmi"}.isdisjoint(measures["federated"])
+    assert {"ca_10", "nmi"}.isdisjoint(measures["central"])
+    assert 0.0 < measures["federated"]["knn_accuracy"] < 1.0
+
+
+def test_the_ledger_the_statement_and_the_page_say_that_the_label_takes_part(folder: Path) -> None:
+    kinds = {entry["kind"] for entry in content(folder, "ledger.json")}
+    assert {"TargetMomentsRequest", "TargetMoments", "SteerRows"} <= kinds
+    privacy = content(folder, "privacy.json")
+    assert any("The label takes part in distances" in notice for notice in privacy["notices"])
+    assert any(reason.startswith("TargetMoments leaves the client") for reason in privacy["infinite"])
+    (notice,) = [text for text in content(folder, "data.json")["notices"] if "shows the label" in text]
+    assert "0.5 of the variance" in notice
+    assert "The map shows the label" in (folder / "report.html").read_text()
+
+
+def test_new_rows_are_placed_without_their_label(folder: Path, tmp_path: Path) -> None:
+    """Held-out rows lie where transform places them, whatever their label says; a joining site's rows too."""
+    table = patients(tmp_path)
+    raydr.transform(folder, table, out=tmp_path / "all.parquet")
+    held = parquet.read_table(folder / "held_out.parquet")
+    again = places(tmp_path / "all.parquet")
+    np.testing.assert_allclose(places(folder / "held_out.parquet"), again[held["row"].to_numpy()], rtol=1e-5)
+    other = tmp_path / "other.csv"
+    other.write_text(table.read_text().replace("ill", "well"))
+    raydr.transform(folder, other, out=tmp_path / "other.parquet")
+    np.testing.assert_array_equal(places(tmp_path / "other.parquet"), again)
+    raydr.join(folder, table, site="south")
+    joined = places(folder / "joined" / "1" / "embedding.parquet")
+    np.testing.assert_allclose(joined, again, rtol=1e-5)
+
+
+def test_an_unlabelled_row_is_as_near_to_a_reference_of_two_classes_as_to_one_of_one(folder: Path) -> None:
+    """The label's columns of the references are zero, so that the place of a new row follows from its features."""
+    with np.load(folder / "model" / "arrays.npz") as model:
+        references, block = model["references"], model["target"]
+    assert references.shape[1] == 3 + 3
+    assert block.shape == (3 + 3,)
+    assert np.abs(references[:, :3]).min() > 0.0
+    assert not references[:, 3:].any()
+
+
+def test_the_plan_knows_the_messages_of_the_label(folder: Path) -> None:
+    planned = plan_of_scenario(read(folder / "scenario.yaml"))
+    wanted = {message.kind: (message.count, message.bytes) for message in planned.messages}
+    for entry in content(folder, "ledger.json"):
+        if entry["direction"] != "simulation-only" and entry["kind"] not in ("Within", "WithinRequest"):
+            assert wanted[entry["kind"]] == (entry["count"], entry["bytes"]), entry["kind"]
+
+
+def test_records_outside_the_run_have_labels_in_an_audit_like_those_inside(tmp_path: Path) -> None:
+    """Otherwise a missing label alone would tell members from others."""
+    wanted = scenario(patients(tmp_path), data={"rows": 60})
+    raydr.run(wanted, out=tmp_path / "run")
+    repetition = repeated(tmp_path / "run", None, lambda event: None)
+    case = _case(repetition, AuditSettings(), None, None)
+    assert case.truth.columns == ("a", "b", "c", "kind=ill", "kind=rare", "kind=well")
+    assert np.abs(case.side.candidates[:, 3:]).sum(axis=1).all()
+    assert np.abs(case.truth.rows[:, 3:]).sum(axis=1).all()
+    assert case.view.label_columns.tolist() == [3, 4, 5]
+    found = raydr.audit(tmp_path / "run", attacks=["attribute-inference", "membership"])
+    assert found.audit is not None
+
+
+def test_the_guess_of_a_label_does_not_know_its_other_columns() -> None:
+    random = np.random.default_rng(0)
+    classes = np.eye(3)[random.integers(0, 3, 200)]
+    rows, together = np.hstack([random.normal(size=(200, 2)), classes]), np.array([2, 3, 4])
+    found = fitted_to_the_rest(rows, None, together)
+    assert not found.weights[np.ix_(together, together)].any()
+    assert (found.held_out[together] > 0.9).all(), "no feature says anything about the class"
+    apart = fitted_to_the_rest(rows, None)
+    assert (apart.held_out[together] < 1e-3).all(), "two of three columns say all about the third"
+    np.testing.assert_array_equal(found.weights[:, :2], apart.weights[:, :2])
+    posted = fitted_to_the_rest(rows, classes @ random.normal(size=(3, 3)), together)
+    assert (posted.held_out[together] < 1e-3).all(), "what was posted says all about the class"
+
+
+def test_rows_without_a_label_and_quantities_steer_too(tmp_path: Path) -> None:
+    path = patients(tmp_path, gaps=True)
+    found = raydr.run(
+        scenario(path, data={"missing": "median"}, metrics=["distance_error"]), out=tmp_path / "run"
+    )
+    assert found.metrics["federated"]["distance_error"] < 1e-6
+    wanted = scenario(path, data={"label": "year"}, metrics=["distance_error"])
+    found = raydr.run(wanted, out=tmp_path / "year")
+    assert found.metrics["federated"]["distance_error"] < 1e-6
+    with np.load(tmp_path / "year" / "model" / "arrays.npz") as model:
+        assert model["target"][:2].tolist() == [2000.0, 2089.0]
+
+
+def test_sites_with_files_of_their_own_have_the_map_of_one_table(tmp_path: Path) -> None:
+    lines = patients(tmp_path).read_text().splitlines()
+    sites = []
+    for site in SITES:
+        file = tmp_path / f"{site}.csv"
+        file.write_text("\n".join([lines[0], *(line for line in lines if f",{site}," in line)]) + "\n")
+        sites.append({"path": str(file)})
+    wanted = scenario(tmp_path / "patients.csv")
+    # The sites of one table are in the order of their names.
+    files = wanted | {"clients": {"sites": sorted(sites, key=lambda site: site["path"])}}
+    files["data"] = {key: value for key, value in wanted["data"].items() if key != "path"}
+    one, other = raydr.run(wanted, out=tmp_path / "one"), raydr.run(files, out=tmp_path / "other")
+    by_row = np.argsort(one.sites, kind="stable")
+    np.testing.assert_array_equal(one.embedding[by_row], other.embedding)
+
+
+def test_a_label_moves_classes_apart(tmp_path: Path) -> None:
+    """Weight 0 is the map of the features, bit for bit; with more weight, classes lie farther apart."""
+    path = patients(tmp_path)
+    apart = []
+    for weight in (0.0, 0.2, 0.8):
+        found = raydr.run(scenario(path, weight), out=tmp_path / f"{weight}")
+        apart.append(silhouette_score(found.embedding, found.labels))
+    assert apart[0] < apart[1] < apart[2]
+    plain = scenario(path)
+    del plain["data"]["target_weight"]
+    assert np.array_equal(
+        raydr.run(plain, out=tmp_path / "x").embedding, places(tmp_path / "0.0" / "embedding.parquet")
+    )
+
+
+STRICT = {
+    "noise": {"on": "data", "epsilon": 2.0, "clip": 3.0, "stage": "all"},
+    "strict": True,
+    "secret": None,
+}
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "strict": (
+        {"privacy": STRICT, "data": {"scale": "none"}},
+        r"data\.target_weight needs the shares of the classes, and privacy\.strict",
+    ),
+    "noise on records": (
+        {"privacy": STRICT | {"strict": False}, "data": {"scale": "none"}},
+        r"permanent noise on data does not cover it",
+    ),
+    "key": ({"privacy": {"isometry_key": True}}, r"privacy\.isometry_key: data\.target_weight would reveal"),
+    "encoder": ({"method": {"kind": "fedne"}}, r"data\.target_weight: the encoder of method\.kind 'fedne'"),
+    "nystrom": (
+        {"method": {"kind": "fed-umap", "estimator": "nystrom", "landmarks_from": "learnt"}},
+        r"data\.target_weight: estimator nystrom .* set method\.estimator to trilateration",
+    ),
+    "hyperbolic": (
+        {"method": {"kind": "sense", "geometry": "hyperbolic"}},
+        r"data\.target_weight: hyperbolic distances have no part of a label",
+    ),
+    "public file": (
+        {"method": {"kind": "dsne", "reference_path": "public.csv"}},
+        r"data\.target_weight: the labels of a file of public rows are not read",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_steered_is_refused_with_what_to_do(case: str, tmp_path: Path) -> None:
+    more, message = REFUSED[case]
+    with pytest.raises(ScenarioError, match=message):
+        read(scenario(tmp_path / "none.csv", **more))
+    more = {**more, "data": more.get("data", {}) | {"target_weight": 0.0}}
+    read(scenario(tmp_path / "none.csv", **more))
+
+
+@pytest.mark.parametrize("where", [("supervised",), ("data", "supervised"), ("data", "target_metric")])
+def test_names_of_other_packages_lead_to_the_key(where: tuple[str, ...], tmp_path: Path) -> None:
+    wanted = scenario(tmp_path / "none.csv")
+    (wanted if len(where) == 1 else wanted[where[0]])[where[-1]] = "label"
+    with pytest.raises(
+        ScenarioError, match=rf"{where[-1]} is not a key \(did you mean data\.target_weight\?\)"
+    ):
+        read(wanted)
+
+
+def test_data_that_cannot_steer_are_refused(tmp_path: Path) -> None:
+    path = patients(tmp_path)
+    with pytest.raises(DataError, match=r"have no label: name its column in data\.label"):
+        raydr.run(scenario(path, data={"label": None}), out=tmp_path / "run")
+    path.write_text(path.read_text().replace("well", "ill").replace("rare", "ill"))
+    with pytest.raises(DataError, match="only the label 'ill'"):
+        raydr.run(scenario(path), out=tmp_path / "run")
+
+
+def test_check_and_sweep_take_the_weight(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = patients(tmp_path)
+    options = ["--site", "site", "--label", "kind", "--set", "data.target_weight=0.3"]
+    assert status(["check", str(path), *options]) == 0
+    assert "The map shows the label, which has 0.3 of the variance" in " ".join(
+        capsys.readouterr().out.split()
+    )
