@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as parquet
 import pytest
+from resumed import interrupted
+from scipy.sparse import csr_array
 from sklearn.manifold import trustworthiness
 from sklearn.metrics import silhouette_score
+from sweeps import inline, table
 
 import raydr
 from raydr.attacks.attribute_inference import fitted_to_the_rest
@@ -21,6 +24,8 @@ from raydr.scenarios.afterwards.auditing import AuditSettings, _case
 from raydr.scenarios.afterwards.repetition import repeated
 from raydr.scenarios.planning.plan import plan_of_scenario
 from raydr.scenarios.schema.reading import read
+from raydr.tune.reading import read_sweep
+from raydr.tune.sweeping import sweep
 
 SITES = ("north", "east", "west")
 
@@ -277,10 +282,90 @@ def test_data_that_cannot_steer_are_refused(tmp_path: Path) -> None:
         raydr.run(scenario(path), out=tmp_path / "run")
 
 
-def test_check_and_sweep_take_the_weight(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_says_that_the_map_will_show_the_label(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = patients(tmp_path)
     options = ["--site", "site", "--label", "kind", "--set", "data.target_weight=0.3"]
     assert status(["check", str(path), *options]) == 0
     assert "The map shows the label, which has 0.3 of the variance" in " ".join(
         capsys.readouterr().out.split()
     )
+
+
+def test_held_out_rows_of_a_linear_map_have_no_label_either(tmp_path: Path) -> None:
+    path = patients(tmp_path)
+    wanted = scenario(path, data={"holdout": 0.2}, method={"kind": "fed-pca"})
+    raydr.run(wanted, out=tmp_path / "run")
+    raydr.transform(tmp_path / "run", path, out=tmp_path / "all.parquet")
+    held = parquet.read_table(tmp_path / "run" / "held_out.parquet")
+    again = places(tmp_path / "all.parquet")[held["row"].to_numpy()]
+    np.testing.assert_allclose(places(tmp_path / "run" / "held_out.parquet"), again, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"kind": "private-map", "epsilon": 5.0, "bounds": [-4.0, 4.0], "rounds": 1, "placing_iterations": 5},
+        {"kind": "fed-tsne", "bounds": [-4.0, 4.0], "rounds": 2, "landmarks": 8, "landmarks_from": "learnt"},
+    ],
+)
+def test_sums_of_labels_have_no_noise_and_the_statement_says_so(
+    method: dict[str, Any], tmp_path: Path
+) -> None:
+    """A private map alone has a finite epsilon; with the sums of its labels, it has none."""
+    noise = {} if method["kind"] == "private-map" else {"noise": {"on": "gradient", "epsilon": 2.0}}
+    found: dict[float, Any] = {}
+    for weight in (0.0, 0.5):
+        wanted = scenario(patients(tmp_path), weight, data={"scale": "none"}, method=method, privacy=noise)
+        raydr.run(wanted, out=tmp_path / f"{weight}")
+        found[weight] = content(tmp_path / f"{weight}", "privacy.json")
+    assert found[0.5]["epsilon"] is None
+    told = [reason for reason in found[0.5]["infinite"] if reason.startswith("TargetMoments")]
+    assert told
+    assert not [reason for reason in found[0.0]["infinite"] if reason.startswith("TargetMoments")]
+    # What is charged bounds a record with its label, so it costs what it costs without.
+    assert found[0.5]["epsilon_accounted"] == pytest.approx(found[0.0]["epsilon_accounted"], rel=1e-3)
+    assert found[0.0]["epsilon"] is not None or method["kind"] != "private-map"
+
+
+def test_a_run_with_a_label_resumes_to_the_same_map(tmp_path: Path) -> None:
+    def steered(wanted: dict[str, Any]) -> None:
+        wanted["data"]["target_weight"] = 0.5
+
+    kept = interrupted(tmp_path, steered)
+    again = raydr.run(kept / "scenario.yaml", out=tmp_path / "again")
+    np.testing.assert_array_equal(raydr.resume(kept).embedding, again.embedding)
+
+
+def test_a_sweep_over_the_weight_is_judged_by_held_out_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = scenario(patients(tmp_path), 0.0, data={"holdout": 0.2}, metrics=["knn_accuracy", "ca_10"])
+    wanted = {"name": "weights", "base": base, "space": {"data.target_weight": [0.0, 0.5]}}
+    inline(monkeypatch)
+    rows = table(sweep(read_sweep(wanted | {"trial": {"report": False}}), out=tmp_path / "swept"))
+    assert [row["set.data.target_weight"] for row in rows] == [0.0, 0.5]
+    assert all(0.0 < row["federated.knn_accuracy"] <= 1.0 for row in rows)
+    assert rows[0]["federated.ca_10"] is not None
+    assert rows[1]["federated.ca_10"] is None
+
+
+def test_estimators_take_missing_labels_quantities_and_sparse_rows() -> None:
+    random = np.random.default_rng(0)
+    rows = random.poisson(0.5, (60, 12)).astype(np.float32)
+    words = np.array([None if row % 4 == 0 else f"kind {row % 3}" for row in range(60)], object)
+    numbers = np.where([word is None for word in words], np.nan, np.arange(60) % 3)
+
+    def fitted(table: Any, labels: Any, **settings: Any) -> Any:
+        model = raydr.FedUMAP(target_weight=0.4, epochs=10, metrics=(), n_clients=3, **settings)
+        return model.fit(table, labels)
+
+    dense = fitted(rows, words)
+    np.testing.assert_array_equal(fitted(rows, numbers).embedding_, dense.embedding_)
+    np.testing.assert_allclose(fitted(csr_array(rows), words).embedding_, dense.embedding_, atol=1e-6)
+    kinds = {entry["kind"]: entry for entry in fitted(rows, random.normal(size=60)).ledger_}
+    assert kinds["TargetMoments"]["bytes"] == 3 * 8 * 3, "a quantity has one mean"
+    assert {entry["kind"]: entry for entry in dense.ledger_}["TargetMoments"]["bytes"] == 3 * 8 * 5
+    with pytest.raises(ScenarioError, match=r"data\.target_weight is 1\.0: it must be less than 1"):
+        raydr.FedUMAP(target_weight=1.0).fit(rows, words)

@@ -131,3 +131,13 @@ def test_targets_follow_names() -> None:
 def test_one_label_cannot_steer(labels: Float64Array) -> None:
     with pytest.raises(DataError, match="all labelled rows have the same label"):
         steered(Target(0.5, ("a", "b")), ROWS, labels, ENDS)
+
+
+def test_public_rows_have_the_block_of_their_labels() -> None:
+    target = Target(0.3, tuple("abcd"))
+    federation = federate([ROWS], targets=(WORDS,), public=ROWS[:4])
+    found = fit_steering(federation, target, np.array([0.0, np.nan, 2.0, 3.0]))
+    assert federation.public is not None
+    expected = found.factor * (np.eye(4)[[0, 0, 2, 3]] - 0.25)
+    expected[1] = 0.0
+    np.testing.assert_allclose(federation.public, np.column_stack([ROWS[:4], expected]))
