@@ -90,7 +90,7 @@ def silhouettes_among_all(examination: Examination, groups: Int64Array, own: Int
     UnmeasurableError
         As in `silhouettes`.
     """
-    from raydr.metrics.kernels import fill_silhouettes
+    from raydr.metrics.kernels.silhouettes import fill_silhouettes
 
     sizes = np.bincount(groups)
     _require_groups(int(np.count_nonzero(sizes)), len(groups))

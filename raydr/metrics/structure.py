@@ -1,18 +1,21 @@
 """Steadiness and cohesiveness (Jeon et al. 2021; P3, 4.1): whether groups of rows stay together.
 
-The computation is that of zadu, by the authors of the paper. Random walks over shared nearest neighbours pick
-groups of rows in one space, and HDBSCAN tests whether they stay together in the other.
+The scores have the bits of zadu's, the package by the authors of the paper. Random walks over shared nearest
+neighbours pick groups of rows in one space, and HDBSCAN tests whether they stay together in the other.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import isqrt
+from typing import Any
 
 import numpy as np
 
-from raydr.arrays import Int64Array
+from raydr.arrays import Float64Array, Int64Array
 from raydr.geometry.neighbors import nearest_neighbors
+from raydr.geometry.points import map_threaded
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric
 from raydr.metrics.ties import Rounded, untied
@@ -27,8 +30,10 @@ _OF_ALL = f"all rows, {MOST_ROWS:,} at most"
 WALKS = 150
 """Groups of rows in each direction, as published. Over seeds, a score of 2,000 rows varies by 0.004 to 0.01 (standard
 deviation), and by half of that with four times as many."""
+STEPS = 0.3
+"""Steps of a walk per row, as published."""
 LEAST_ROWS = 34
-"""With fewer rows, no group fits two of HDBSCAN's smallest clusters (5 rows): a walk takes 0.3 steps per row."""
+"""With fewer rows, no group fits two of HDBSCAN's smallest clusters (5 rows)."""
 
 
 @dataclass(frozen=True)
@@ -135,12 +140,9 @@ def _among(examination: Examination, count: int) -> _Structure:
         raise UnmeasurableError(
             f"groups of rows need at least {LEAST_ROWS} rows, but there are {examination.count}"
         )
-    from zadu.measures.steadiness_cohesiveness import measure
-
     evidence = examination.evidence
     labels = None if evidence.labels is None else examination.labels
     sample = stratified_sample(examination.count, count, labels, evidence.seed)
-    positions = examination.embedding[sample]
     k = isqrt(len(sample))  # zadu's own choice
     truth, mapped = examination.truth.take(sample), examination.mapped.take(sample)
     inside, shown = (
@@ -149,13 +151,99 @@ def _among(examination: Examination, count: int) -> _Structure:
     )
     true, drawn = Rounded(lambda: truth), Rounded(lambda: mapped)
     neighbors = (untied(inside, true, drawn, k), untied(shown, drawn, drawn, k))
-    try:
-        # zadu reads positions only to search neighbours, which it receives here, so the truth needs no
-        # positions. With a
-        # seed, it draws from its own stream and does not change numpy's global one.
-        found = measure(
-            positions, positions, iteration=WALKS, k=k, knn_info=neighbors, random_state=evidence.seed % 2**32
+    random = np.random.RandomState(evidence.seed % 2**32)  # zadu's stream
+    data, drawn_map = (_Shared.among(nearest) for nearest in neighbors)
+    return _Structure(
+        *(
+            _kept_together(walked, tested, random, examination.threads)
+            for walked, tested in ((drawn_map, data), (data, drawn_map))
         )
-    except RuntimeError as error:
-        raise UnmeasurableError(f"zadu found no group of rows ({error})") from error
-    return _Structure(float(found["steadiness"]), float(found["cohesiveness"]))
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Shared:
+    """Similarities of rows by shared nearest neighbours, 0 to 1.
+
+    Attributes
+    ----------
+    neighbors : (rows, k) int64
+        The nearest neighbours, nearest first.
+    similarities : (rows, k)
+        The similarity to each.
+    entries : tuple of arrays
+        All similarities as a sparse matrix, as :mod:`raydr.metrics.kernels.groups` reads it.
+    """
+
+    neighbors: Int64Array
+    similarities: Float64Array
+    entries: tuple[Any, Any, Float64Array]
+
+    @classmethod
+    def among(cls, neighbors: Int64Array) -> _Shared:
+        """Compare neighbours (rows, k): the nearest weighs k + 1, the last 2, and a shared one the product."""
+        from scipy.sparse import csr_matrix
+
+        rows, k = neighbors.shape
+        weights = np.tile(np.arange(k + 1, 1, -1, dtype=np.float64), rows)
+        own = np.repeat(np.arange(rows), k)
+        graph = csr_matrix((weights, (own, neighbors.reshape(-1))), shape=(rows, rows))
+        shared = (graph @ graph.T).tocsr()
+        shared.setdiag(0.0)
+        shared.eliminate_zeros()
+        shared.sort_indices()
+        if shared.nnz:
+            shared.data /= shared.data.max()
+        similarities = np.asarray(shared[own, neighbors.reshape(-1)]).reshape(rows, k)
+        return cls(neighbors, similarities, (shared.indptr, shared.indices, shared.data))
+
+
+def _kept_together(
+    walked: _Shared, tested: _Shared, random: np.random.RandomState, threads: int | None
+) -> float:
+    """Return whether groups of rows in one space stay together in another: 1 minus the mean distortion."""
+    from raydr.metrics.kernels.groups import largest_difference
+
+    groups = [_drawn_group(walked, random) for _ in range(WALKS)]
+    largest = largest_difference(*tested.entries, *walked.entries)
+    if largest <= 0.0:
+        return 1.0
+    parts = list(
+        map_threaded(partial(_distortion, walked=walked, tested=tested, largest=largest), groups, threads)
+    )
+    distortion, weight = sum(part for part, _ in parts), sum(pairs for _, pairs in parts)
+    return float(1.0 - distortion / weight) if weight else 1.0
+
+
+def _drawn_group(walked: _Shared, random: np.random.RandomState) -> Int64Array:
+    """Draw a group of rows by a random walk: their indices, in the order in which zadu compares them."""
+    from raydr.metrics.kernels.groups import walk
+
+    rows, k = walked.neighbors.shape
+    visited = np.empty(max(1, int(rows * STEPS)) + k + 1, np.int64)
+    steps = np.random.Generator(random._bit_generator)  # the same stream
+    for _ in range(max(100, 10 * rows)):
+        first = random.randint(rows)
+        if not np.any(walked.similarities[first] > 0.0):
+            continue
+        for _ in range(1_000):
+            count = walk(steps, first, walked.neighbors, walked.similarities, visited)
+            members = set(visited[:count].tolist())
+            if len(members) > 1:
+                return np.fromiter(members, np.int64, len(members))
+    raise UnmeasurableError(
+        "found no group of rows, because no row shares neighbours with its own neighbours"
+    )
+
+
+def _distortion(members: Int64Array, walked: _Shared, tested: _Shared, largest: float) -> tuple[float, int]:
+    """Return the distortion of a group in the tested space, and its weight in pairs of rows."""
+    from raydr.metrics.kernels.groups import cluster_group, distort, spanning_tree
+
+    ends, lengths = np.empty((members.size - 1, 2), np.int64), np.empty(members.size - 1)
+    spanning_tree(members, *tested.entries, ends, lengths)
+    order = np.argsort(lengths)
+    labels = np.empty(members.size, np.int64)
+    clusters = cluster_group(ends[order], lengths[order], labels)
+    ascending = np.argsort(members)
+    return distort(members[ascending], labels[ascending], clusters, *tested.entries, *walked.entries, largest)

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from hdbscan import HDBSCAN
 from scipy.linalg import orthogonal_procrustes
+from scipy.sparse import csr_matrix
 from scipy.spatial import procrustes
 from sklearn.manifold import trustworthiness
 from zadu.measures import steadiness_cohesiveness
@@ -14,6 +16,7 @@ from zadu.measures import steadiness_cohesiveness
 from raydr.errors import DataError
 from raydr.geometry.points import Points
 from raydr.metrics import METRICS, Evidence, evaluate, recovery, row_graph, structure
+from raydr.metrics.kernels.groups import cluster_group, spanning_tree
 from raydr.metrics.structure import stratified_sample
 
 GROUPS = ["steadiness", "cohesiveness"]
@@ -62,11 +65,44 @@ def bent(rows=200, seed=5):
 
 
 class TestGroups:
-    def test_equal_zadu_on_all_rows(self):
-        evidence = noisy(rows=150)
+    @pytest.mark.parametrize("rows", [34, 300])
+    def test_equal_zadu_on_all_rows(self, rows):
+        evidence = noisy(rows=rows)
         found = steadiness_cohesiveness.measure(evidence.rows, evidence.embedding, random_state=3)
         assert evaluate(GROUPS, evidence).values == found
-        assert found["steadiness"] < found["cohesiveness"] < 1
+        assert 0 < found["steadiness"] < found["cohesiveness"] < 1
+
+    @pytest.mark.parametrize("rows", [2, 5, 9, 10, 11, 30, 80])
+    def test_group_has_the_clusters_of_hdbscan(self, rows):
+        random = np.random.default_rng(rows)
+        for _ in range(8):
+            wanted = random.permutation(100)[:rows]
+            centres = random.normal(size=(4, 2))[random.integers(0, 4, size=100)] * random.choice([0.5, 3])
+            places = centres + random.normal(size=(100, 2))
+            similar = np.round(4 * np.exp(-squared(places))) / 4 * ~np.eye(100, dtype=bool)  # with ties
+            entries = csr_matrix(similar)
+            within = 1 / (similar[np.ix_(wanted, wanted)] + 0.1)
+            np.fill_diagonal(within, 0)
+            theirs = HDBSCAN(metric="precomputed", allow_single_cluster=True).fit(within).labels_
+            ends, lengths = np.empty((rows - 1, 2), np.int64), np.empty(rows - 1)
+            spanning_tree(wanted, entries.indptr, entries.indices, entries.data, ends, lengths)
+            order, ours = np.argsort(lengths), np.empty(rows, np.int64)
+            count = cluster_group(ends[order], lengths[order], ours)
+            alone = np.flatnonzero(theirs < 0)
+            theirs[alone] = theirs.max() + 1 + np.arange(alone.size)
+            assert ours.tolist() == theirs.tolist()
+            assert count == theirs.max() + 1
+
+    @pytest.mark.parametrize(("more", "clusters"), [(1e-9, 1), (1e-6, 2), (-1e-6, 1)])
+    def test_two_clusters_must_be_more_stable_in_single_precision_as_in_hdbscan(self, more, clusters):
+        halves = [(at, at + 1) for at in range(9) if at != 4]
+        lengths, labels = np.array([0.5 / (1 + more)] * 8 + [1.0]), np.empty(10, np.int64)
+        assert cluster_group(np.array([*halves, (4, 5)]), lengths, labels) == clusters
+        assert labels.tolist() == [0] * 5 + [clusters - 1] * 5
+
+    def test_map_equal_to_the_data_is_perfect(self):
+        rows = np.random.default_rng(2).normal(size=(40, 2))
+        assert evaluate(GROUPS, Evidence(rows=rows, embedding=rows)).values == dict.fromkeys(GROUPS, 1.0)
 
     def test_sampled_rows_are_scored_as_a_table_of_their_own(self, monkeypatch):
         evidence = noisy(rows=120)
@@ -128,12 +164,15 @@ class TestGroups:
         assert capfd.readouterr() == ("", "")
 
     def test_missing_groups_are_reported_as_a_reason(self, monkeypatch):
-        def found_none(*_, **__):
-            raise RuntimeError("SNC could not extract a multi-point cluster")
+        shared = structure._Shared.among
 
-        monkeypatch.setattr(steadiness_cohesiveness, "measure", found_none)
-        reasons = evaluate(GROUPS, noisy()).not_computed
-        assert all("no group of rows" in reasons[name] for name in GROUPS)
+        def strangers(neighbors):
+            found = shared(neighbors)
+            return replace(found, similarities=0 * found.similarities)
+
+        monkeypatch.setattr(structure._Shared, "among", strangers)
+        reasons = evaluate(GROUPS, noisy(rows=40)).not_computed
+        assert all("found no group of rows" in reasons[name] for name in GROUPS)
 
 
 class TestSample:
