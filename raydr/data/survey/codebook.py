@@ -49,12 +49,12 @@ class ColumnSettings(Settings):
     kind: Kind | None = Field(
         None,
         description="what a mapped column holds; default: what the survey finds. ordinal is words in an order, circular"
-        " has a period, time is a time of day such as 08:30, date is mapped as days, count as log(1 + x), pair is"
+        " has a period, time is a time of day, date is mapped as days, count as log(1 + x), pair is"
         " two numbers such as 120/80, and list is words such as fever; cough",
     )
     unit: str | None = Field(
         None,
-        description="unit of the numbers. Of dates: empty for 2021-03-05 and 20210305, spreadsheet or spreadsheet 1904"
+        description="unit of the numbers. Of dates: empty for ISO dates, spreadsheet or spreadsheet 1904"
         " for the days of a spreadsheet, or a format such as %d.%m.%Y",
     )
     low: float | None = Field(None, description="least number that is possible; known to everybody")

@@ -36,6 +36,9 @@ _SCALES = tuple(
         "none/never < some/sometimes/occas/occasional < regul/regular/marked < freq/frequent/heavy",
         "beginner < intermediate < advanced < expert",
         "stage i < stage ii < stage iii < stage iv",
+        "xxs < xs < s < m < l < xl < xxl < xxxl",
+        "bronze < silver < gold < platinum",
+        "below college < college/some college < bachelor/bachelors < master/masters < doctor/doctorate/phd",
         "first/1st < second/2nd < third/3rd < fourth/4th < fifth/5th",
         "asstprof/assistant professor < assocprof/associate professor < prof/professor/full professor",
     )
@@ -138,7 +141,7 @@ def ordered(column: str, words: Sequence[str]) -> Coding | None:
     order = in_order(words)
     if order is not None:
         return Coding(kind="ordinal", words=order)
-    if period_named(column) != _YEAR[0] or len(words) < _LEAST:
+    if period_named(column) != _YEAR[0] or len(words) < 2:
         return None
     months = _months(words)
     return None if months is None else Coding(kind="circular", words=months)
