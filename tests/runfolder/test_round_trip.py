@@ -60,6 +60,10 @@ COMPANIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("data.holdout.part", {"data.holdout.rows": 3}),
     ("clients.count", {"clients.partition": {"kind": "pointwise"}}),
     ("clients.sites", {"data": {}, "clients.count": None}),
+    (
+        "clients.join_spellings",
+        {"clients.partition": {"kind": "by-column", "column": "site"}, "clients.count": None},
+    ),
     ("faults.dropout", {"runtime.quorum": 0.5}),
     ("faults.corrupt", {"runtime.quorum": 0.5}),
     ("faults.adversary.kind", {"faults.adversary.fraction": 0.25}),
