@@ -11,24 +11,31 @@ SOME_TESTS := $(addprefix tests/, embedding/test_embedding.py front/test_estimat
 # pytest keeps the tests that it has rewritten, or each of its processes rewrites all: half of the time of collecting them.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test fast slow mutants docs lowest dist setup clean
+.PHONY: demo test checks warm fast slow mutants docs lowest dist setup clean
 
 demo: setup
 	$(BIN)/raydr run digits-fed-umap
 	$(BIN)/raydr run digits-fed-tsne
 
 test: setup
+	$(MAKE) -j 2 checks warm
+	$(BIN)/python -m pytest
+
+checks: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell
 	$(BIN)/mypy raydr benchmarks  # raydr links to actors, scenarios and tune
 	$(BIN)/lint-imports
-	$(BIN)/python -m compileall -q raydr tests  # once, and not in each of the processes that start together
-	$(BIN)/python -m pytest
 
-# The tests that need no Ray, no browser and no data.
+# What each test process would do at its start, done once: compile modules, tests and inner loops.
+warm: setup
+	$(BIN)/python -m compileall -q raydr tests
+	$(BIN)/python tests/support/warm.py
+
+# Tests that take less than 0.4 seconds and need no Ray, no browser and no data.
 fast: setup
-	$(BIN)/python -m pytest -m 'not (slow or ray or browser or data)'
+	$(BIN)/python -m pytest -m 'not (slow or long or ray or browser or data)'
 
 slow: setup
 	$(BIN)/python -m pytest -m slow

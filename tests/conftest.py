@@ -13,10 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from browsers import CHROMIUM, FLAGS
+from long_tests import listed
 from places import SUPPORT
 from processes import CLUSTER_TOKEN, TOKEN, simulation_processes
+
+# The same examples in every run, however long one takes.
+hypothesis.settings.register_profile("raydr", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("raydr")
 
 # No cluster of whoever runs the tests is joined, nor spoken to by their token.
 for _name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
@@ -56,14 +62,17 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-MARKERS = {"cluster": "ray", "chromium": "browser", "data_dir": "data"}
+MARKERS = {"cluster": "ray", "chromium": "browser", "data_dir": "data", "site": "long"}
 """What a fixture makes of a test that uses it."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by their fixtures, and put files with tests on Ray first: they take longest."""
+    """Mark tests by their fixtures and the list of long ones; put files with tests on Ray first: they take longest."""
+    long = listed()
     for item in items:
+        if item.nodeid.partition("[")[0] in long:
+            item.add_marker("long")
         for fixture in MARKERS.keys() & getattr(item, "fixturenames", ()):
             item.add_marker(MARKERS[fixture])
     on_ray = {item.path for item in items if item.get_closest_marker("ray")}

@@ -75,7 +75,7 @@ class TestSubSample:
         share=st.floats(0, 1),
         seed=st.integers(0, 2**40),
     )
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     def test_every_class_keeps_its_share_to_within_a_row(
         self, tmp_path_factory: pytest.TempPathFactory, classes: list[int], share: float, seed: int
     ) -> None:

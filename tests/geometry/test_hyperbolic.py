@@ -62,7 +62,7 @@ def exact_distance(a: Float64Array, b: Float64Array) -> float:
 # The two models and the maps between them
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     dimensions=st.integers(1, 12),
     curvature=st.sampled_from([0.5, 1.0, 2.0]),

@@ -100,7 +100,7 @@ def loaded(data_dir: Path, name: str) -> Float64Array:
 # Exact recovery
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     dimensions=st.integers(1, 8),
     surplus=st.integers(1, 6),
@@ -279,7 +279,7 @@ def test_dependent_anchors_are_cut_to_their_rank() -> None:
         )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(narrowest=st.floats(-15, 0), seed=st.integers(0, 2**32))
 def test_kept_directions_are_not_noise(narrowest: float, seed: int) -> None:
     """Distances between rows as flat as the anchors are correct for any shape of the anchors."""

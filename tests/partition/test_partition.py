@@ -36,7 +36,7 @@ label_arrays = st.builds(
 )
 """Class codes in any order; some classes have no rows, some have one."""
 
-many = settings(max_examples=75, deadline=None)
+many = settings(max_examples=75)
 
 
 def deal(table: Table, kind: str, *, clients: int | None = None, seed: int = 0, **options: Any) -> Partition:
@@ -79,7 +79,7 @@ def test_iid_sizes_differ_by_at_most_one(rows: int, share: float, seed: int) -> 
     least=st.integers(0, 3),
     seed=seeds,
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_dirichlet_deals_all_rows_or_refuses(
     labels: Int64Array, clients: int, alpha: float, least: int, seed: int
 ) -> None:

@@ -120,7 +120,7 @@ class TestAccountant:
             )
 
     @given(st.floats(0.2, 100), st.floats(1.0, 3.0), st.integers(1, 100))
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=50)
     def test_more_noise_costs_less_and_more_rounds_cost_more(
         self, multiplier: float, times: float, count: int
     ) -> None:
@@ -140,7 +140,7 @@ def gradient(rows: Float64Array, landmarks: Float64Array, gamma: float, **more: 
 
 class TestSensitivity:
     @given(st.integers(0, 10**6), st.floats(-3, 3), st.floats(-4, 4), st.sampled_from([0.0, 1e3, 1e8]))
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=150)
     def test_gradient_sensitivity_bounds_every_record(
         self, seed: int, scale: float, bandwidth: float, offset: float
     ) -> None:
@@ -170,7 +170,7 @@ class TestSensitivity:
         assert np.linalg.norm(one - gradient(opposite, landmarks, gamma)) >= 0.95 * 2.0 * bound
 
     @given(st.integers(0, 10**6), st.integers(1, 4), st.sampled_from(["gradient", "landmarks"]))
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=100)
     def test_local_steps_sensitivity_bounds_every_record(self, seed: int, steps: int, share: Any) -> None:
         rng = np.random.default_rng(seed)
         count, n_y, gamma = int(rng.integers(1, 6)), int(rng.integers(2, 8)), 0.5
@@ -275,7 +275,7 @@ class TestNoise:
         assert float((((noisy - clean) / 2 / deviation) ** 2).sum()) < low
 
     @given(st.integers(0, 10**6), st.floats(-9, 6))
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     def test_values_and_noise_are_on_one_grid(self, seed: int, exponent: float) -> None:
         rng = np.random.default_rng(seed)
         sensitivity = 10.0**exponent

@@ -105,7 +105,7 @@ def test_colluding_share_is_an_exact_decimal() -> None:
 
 
 @given(st.integers(1, 60), st.integers(0, 19), st.integers(1, 20), st.integers(0, 59), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_dropouts_within_quorum_cost_at_most_the_claim(
     clients: int, colluding: int, quorum: int, lost: int, secure: bool
 ) -> None:

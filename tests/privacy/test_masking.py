@@ -122,7 +122,7 @@ def small_groups(draw: st.DrawFn) -> Group:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(group=small_groups(), data=st.data())
 def test_masked_sums_are_correct_for_random_graphs_and_dropouts(group: Group, data: st.DataObject) -> None:
     leaves = {client: data.draw(st.sampled_from([3, 3, 3, 0, 1, 2])) for client in group.clients}
@@ -283,7 +283,7 @@ def test_fewer_shares_than_the_threshold_reveal_nothing(threshold: int) -> None:
         assert len(views[0]) == prime ** (threshold - 1)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     secrets=st.lists(st.integers(0, PRIME - 1), min_size=2, max_size=2),
     coefficients=st.lists(st.integers(0, PRIME - 1), min_size=1, max_size=9),

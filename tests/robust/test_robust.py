@@ -123,7 +123,7 @@ def test_distances_do_not_depend_on_the_block_size(
 
 @pytest.mark.parametrize("name", RULES)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_order_of_clients_changes_no_bit(name: str, data: st.DataObject) -> None:
     """With ties, signed zeros, equal clients and values of very different size."""
     ties, few = st.sampled_from([0.0, -0.0]), st.sampled_from([0.1, -0.1, 1.0, 1e-9, 1e9])
@@ -166,7 +166,7 @@ def attacked(draw: st.DrawFn) -> tuple[Float64Array, Float64Array, int]:
 
 
 @given(case=attacked())
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 def test_median_and_trimmed_mean_stay_between_honest_values(
     case: tuple[Float64Array, Float64Array, int],
 ) -> None:
@@ -177,7 +177,7 @@ def test_median_and_trimmed_mean_stay_between_honest_values(
 
 
 @given(case=attacked(), keep=st.integers(1, 12))
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 def test_krum_stays_near_honest_values(case: tuple[Float64Array, Float64Array, int], keep: int) -> None:
     """Radius of the module's table, around an honest contribution for Krum, around their hull for multi-Krum.
 
@@ -203,7 +203,7 @@ def test_krum_stays_near_honest_values(case: tuple[Float64Array, Float64Array, i
 
 
 @given(case=attacked(), multiple=st.floats(0.1, 3.0), limit=st.floats(0.1, 1e3))
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 def test_norm_bound_stays_in_its_ball(
     case: tuple[Float64Array, Float64Array, int], multiple: float, limit: float
 ) -> None:

@@ -368,7 +368,7 @@ def test_folder_of_a_run_without_mixing_repeats_it(tmp_path: Path) -> None:
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(words, min_size=1, max_size=4, unique=True),
     st.none() | words,

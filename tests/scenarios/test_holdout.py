@@ -124,7 +124,7 @@ def made(labels: Sequence[int], marks: Sequence[int] | None = None) -> Table:
 
 
 @given(labels=labels_of_rows, part=st.floats(0.01, 0.5), seed=st.integers(0, 99))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_split_keeps_every_row_and_the_class_shares(labels: list[int], part: float, seed: int) -> None:
     table = made(labels)
     others, held_out = hold_out(table, part, seed=seed)
@@ -148,7 +148,7 @@ def test_split_depends_on_the_seed() -> None:
 
 
 @given(marks=st.lists(st.integers(0, 1), min_size=6, max_size=60), data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_marked_rows_are_held_out_or_left_out(marks: list[int], data: st.DataObject) -> None:
     count, marked = len(marks), sum(marks)
     table = made([0] * count, marks)

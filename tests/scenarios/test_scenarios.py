@@ -23,7 +23,7 @@ from raydr.scenarios.schema.reading import dump, parse_override, read, shipped
 from raydr.scenarios.schema.rules import pooled_map_that_can_be_drawn
 from raydr.scenarios.schema.scenario import Scenario
 
-fifty = settings(max_examples=50, deadline=None)
+fifty = settings(max_examples=50)
 
 
 def refusal(content: Any, **overrides: Any) -> str:

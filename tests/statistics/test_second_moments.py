@@ -68,7 +68,7 @@ def test_rows_are_clipped_in_their_direction() -> None:
     np.testing.assert_allclose(x, [[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     seed=st.integers(0, 2**32 - 1),
     scale=st.sampled_from([1e-6, 0.3, 1.0, 1e3, 1e9]),

@@ -57,7 +57,7 @@ def standard_deviation(rows: FloatArray) -> Float64Array:
     return np.asarray(rows.astype(np.longdouble).std(axis=0), np.float64)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(table=tables, clients=st.integers(1, 4), seed=st.integers(0, 99))
 def test_extremes_are_exact(table: list[list[float]], clients: int, seed: int) -> None:
     rows = np.array(table)
@@ -88,7 +88,7 @@ def test_extremes_are_bit_identical(precision: Precision) -> None:
     assert maximum.tobytes() == rows.max(axis=0).astype(np.float64).tobytes()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     table=st.lists(st.lists(st.floats(-1e140, 1e140), min_size=2, max_size=2), min_size=1, max_size=8),
     clients=st.integers(1, 4),
@@ -116,7 +116,7 @@ def test_values_with_overflowing_squares_are_refused(value: float) -> None:
         spread(federate([np.array([[1.0, 2.0]]), np.array([[0.0, value]])]))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     rows=st.integers(2, 60),
     clients=st.integers(1, 6),

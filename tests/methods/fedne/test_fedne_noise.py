@@ -106,7 +106,7 @@ class TestPairs:
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
 
     @given(st.integers(0, 10**6), st.integers(1, 9), st.booleans(), st.floats(-3, 1))
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     def test_one_record_changes_the_sum_by_at_most_the_sensitivity(
         self, seed: int, count: int, field: bool, clip: float
     ) -> None:
@@ -145,7 +145,7 @@ class TestPairs:
         assert nearly < farthest <= pairs_moved(field)
 
     @given(st.integers(0, 10**6))
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=25)
     def test_removing_a_record_keeps_the_order_of_the_others(self, seed: int) -> None:
         rng = np.random.default_rng(seed)
         rows = np.round(rng.normal(size=(20, 3)), 1)

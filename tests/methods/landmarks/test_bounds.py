@@ -101,7 +101,7 @@ def test_second_printed_form_of_xi_is_false() -> None:
     assert chi2.sf(printed, features) > 1.2 * math.exp(-t)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(problems, st.sampled_from([1e-3, 0.1, 1.0, 10.0]))
 def test_lemma_1_corrected_holds(shape: dict[str, float], deviation: float) -> None:
     problem = Problem(**shape)  # type: ignore[arg-type]
@@ -126,7 +126,7 @@ def test_lemma_1_as_printed_is_false() -> None:
 # --- Theorem 1 ------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(problems, st.integers(1, 8))
 def test_theorem_1_holds_for_one_local_step_and_descent_is_tighter(
     shape: dict[str, float], rounds: int
@@ -153,7 +153,7 @@ def test_theorem_1_is_false_for_several_local_steps(local_steps: int) -> None:
     assert bound < 0 < moved
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(problems)
 def test_lipschitz_constant_of_the_gradient_holds(shape: dict[str, float]) -> None:
     problem = Problem(**shape)  # type: ignore[arg-type]
@@ -203,7 +203,7 @@ def clusters(count: int, size: int) -> Float64Array:
     return np.asarray(np.kron(np.eye(count), np.ones((size, size))), np.float64)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(problems, st.data())
 def test_theorem_2_corrected_holds_on_average(shape: dict[str, float], data: st.DataObject) -> None:
     problem = Problem(**shape)  # type: ignore[arg-type]
@@ -232,7 +232,7 @@ def test_theorem_2_lacks_n_in_the_frobenius_norm() -> None:
 # --- Theorems 3 and 5 -----------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(problems, st.data())
 def test_theorem_5_and_the_certificate_hold(shape: dict[str, float], data: st.DataObject) -> None:
     problem = Problem(**shape)  # type: ignore[arg-type]
@@ -245,7 +245,7 @@ def test_theorem_5_and_the_certificate_hold(shape: dict[str, float], data: st.Da
     assert error.frobenius <= own
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(problems)
 def test_theorem_5_is_never_better_than_an_estimate_of_zero(shape: dict[str, float]) -> None:
     """An estimate of zero errs by the norm of the kernel, at most n_x, half of the bound."""
@@ -275,7 +275,7 @@ def test_mmd_is_equation_9() -> None:
     assert bounds._discrepancy(rows, landmarks, 0.3) == pytest.approx(expected, rel=1e-12)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(problems, st.sampled_from([0.01, 0.3, 3.0]))
 def test_theorem_3_holds(shape: dict[str, float], deviation: float) -> None:
     problem = Problem(**shape)  # type: ignore[arg-type]
@@ -332,7 +332,7 @@ def test_gaussian_delta_is_the_divergence_of_two_normals() -> None:
 # --- Theorem 6 ------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(problems)
 def test_gradient_change_equals_its_definition(shape: dict[str, float]) -> None:
     problem = Problem(**shape)  # type: ignore[arg-type]
@@ -345,7 +345,7 @@ def test_gradient_change_equals_its_definition(shape: dict[str, float]) -> None:
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(problems)
 def test_theorem_6_of_the_appendix_and_ours_hold(shape: dict[str, float]) -> None:
     problem = Problem(**shape)  # type: ignore[arg-type]

@@ -45,7 +45,7 @@ def f_score(rows: Float64Array, coordinates: Float64Array) -> float:
 # Trilateration
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     features=st.integers(1, 6),
     surplus=st.integers(1, 20),
@@ -77,7 +77,7 @@ def test_landmarks_spanning_the_data_subspace_are_exact() -> None:
     np.testing.assert_allclose(residuals, np.zeros(40), atol=1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(landmark_count=st.integers(2, 12), seed=st.integers(0, 2**32))
 def test_too_few_landmarks_give_a_projection(landmark_count: int, seed: int) -> None:
     """The residual is the distance from it; the reference projects by least squares."""
@@ -162,7 +162,7 @@ def test_directions_below_the_precision_of_distances_are_cut(landmarks: Float64A
     np.testing.assert_allclose(coordinates, projected, atol=1e-5 * np.abs(rows).max())
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(narrowest=st.floats(-16, 0), seed=st.integers(0, 2**32))
 def test_kept_directions_are_not_noise(narrowest: float, seed: int) -> None:
     """For any shape of the landmarks, errors are about a millionth of the data's extent."""

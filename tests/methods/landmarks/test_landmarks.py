@@ -121,7 +121,7 @@ def test_float32_is_close_to_float64_at_any_offset(offset: float) -> None:
     np.testing.assert_allclose(single_gradient, gradient, atol=2e-6 * np.abs(gradient).max())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     seed=st.integers(0, 2**32),
     precision=st.sampled_from([np.float32, np.float64]),

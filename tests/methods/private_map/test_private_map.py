@@ -59,7 +59,7 @@ def released(request: Request[Any], rows: FloatArray) -> FloatArray:
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0.01, 100.0), st.integers(1, 30))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_record_changes_a_sum_by_at_most_the_sensitivity(seed: int, length: float, count: int) -> None:
     random = np.random.default_rng(seed)
     rows = length * random.standard_normal((count, 6))

@@ -50,7 +50,7 @@ def test_rows_are_placed_exactly_on_an_isometric_map(
     np.testing.assert_allclose(placed, scale * rows, atol=1e-5 * scale)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     rows=st.integers(1, 10),
     anchors=st.integers(2, 9),

@@ -159,7 +159,7 @@ def test_clients_one_by_one_equal_equation_11_of_all(
     np.testing.assert_allclose(history, stress, rtol=1e-10)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     rows=st.integers(1, 30),
     anchors=st.integers(2, 12),
