@@ -495,6 +495,7 @@ UNREACHED = {
     "method.preset": "goes without method.bounds, which noise on updates needs",
     "method.standardise": "goes without method.bounds, which noise on updates needs",
     "audit": "repeats the run: tests of its own",
+    "clients.join_spellings": "is of a column of sites, which these tables lack",
     "clients.sites": "are another source of data",
     "data.dimensions": "of a graph",
     "data.exclude": "goes without data.features, which chooses columns as well",
