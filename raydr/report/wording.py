@@ -115,10 +115,12 @@ def method_name(scenario: Mapping[str, object]) -> str:
 
 
 def map_titles(scenario: Mapping[str, object]) -> tuple[str, str]:
-    """Return the titles of the run's map and of the pooled-data map."""
-    method = scenario.get("method")
+    """Return the titles of the run's map and of the pooled-data map; they say if the label moves rows."""
+    method, data = scenario.get("method"), scenario.get("data")
     pooled = isinstance(method, Mapping) and method.get("kind") == "central"
-    return ("Pooled-data map" if pooled else "Federated map"), "Pooled-data map, for reference"
+    steered = ", moved by the label" if isinstance(data, Mapping) and data.get("target_weight") else ""
+    ours = "Pooled-data map" if pooled else "Federated map"
+    return f"{ours}{steered}", f"Pooled-data map, for reference{steered}"
 
 
 def brief(name: str) -> str:

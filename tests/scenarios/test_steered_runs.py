@@ -114,7 +114,9 @@ def test_the_ledger_the_statement_and_the_page_say_that_the_label_takes_part(fol
     assert any(reason.startswith("TargetMoments leaves the client") for reason in privacy["infinite"])
     (notice,) = [text for text in content(folder, "data.json")["notices"] if "shows the label" in text]
     assert "0.5 of the variance" in notice
-    assert "The map shows the label" in (folder / "report.html").read_text()
+    page = (folder / "report.html").read_text()
+    assert "The map shows the label" in page
+    assert "Federated map, moved by the label" in page
 
 
 def test_new_rows_are_placed_without_their_label(folder: Path, tmp_path: Path) -> None:
