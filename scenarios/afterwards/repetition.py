@@ -25,7 +25,7 @@ from raydr.runfolder.records import SCENARIO
 from raydr.scenarios.running.backend import InlineBackend
 from raydr.scenarios.running.client_data import ClientData, dealt_out, from_sites, with_public_file
 from raydr.scenarios.running.environment import versions
-from raydr.scenarios.running.federation_plan import plan_of, with_public, with_scaling
+from raydr.scenarios.running.federation_plan import plan_with_data, with_scaling
 from raydr.scenarios.running.identity import Identity, origin_of
 from raydr.scenarios.schema.reading import read
 from raydr.scenarios.schema.scenario import Scenario
@@ -93,18 +93,7 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
         if public is not None:
             client_data = with_public_file(client_data, public)
     transcript = Transcript()
-    joint = client_data.layout.joint
-    plan, reserve = with_public(
-        plan_of(
-            scenario,
-            len(client_data.names),
-            client_data.harmonizing,
-            joint,
-            client_data.target,
-            client_data.public_targets,
-        ),
-        client_data.public,
-    )
+    plan, reserve = plan_with_data(scenario, client_data)
     # With another secret, noise and messages would differ.
     rooted = origin_of(scenario).again(Identity.of(scenario, client_data).study, run.environment.run)
     backend = InlineBackend(transcript=transcript)

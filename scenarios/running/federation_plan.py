@@ -10,6 +10,7 @@ from raydr.federation import FailurePolicy, FaultPlan, Liars
 from raydr.federation.simulated.faults import Faults
 from raydr.methods.serving import Plan, Served
 from raydr.privacy.secrets import RootedRun
+from raydr.scenarios.running.client_data import ClientData
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.statistics.dissimilarity import Transformation
 from raydr.statistics.harmonizing import Harmonizing
@@ -65,6 +66,14 @@ def with_public(plan: Plan, public: FloatArray | None) -> tuple[Plan, FloatArray
     if plan.isometry_key:
         return replace(plan, hidden=len(public) if public is not None else 0), public
     return replace(plan, public=public), None
+
+
+def plan_with_data(scenario: Scenario, data: ClientData) -> tuple[Plan, FloatArray | None]:
+    """Return the plan of a scenario with its data, and the rows that :func:`with_public` keeps from the server."""
+    plan = plan_of(
+        scenario, len(data.names), data.harmonizing, data.layout.joint, data.target, data.public_targets
+    )
+    return with_public(plan, data.public)
 
 
 def with_scaling(served: Served, run: RootedRun, scenario: Scenario) -> Served:

@@ -44,7 +44,7 @@ from raydr.scenarios.running.checkpoints import Checkpoints
 from raydr.scenarios.running.client_data import ClientData, Dealt
 from raydr.scenarios.running.environment import environment
 from raydr.scenarios.running.evaluation import Findings, NewRows, Question, examine
-from raydr.scenarios.running.federation_plan import plan_of, with_public, with_scaling
+from raydr.scenarios.running.federation_plan import plan_with_data, with_scaling
 from raydr.scenarios.running.start import StartedRun, begin, held_by
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.sparse_rows import SparseRows
@@ -110,18 +110,7 @@ def _served(
                     checkpoints.charge(event)
         journal.tell(event)
 
-    joint = client_data.layout.joint
-    plan, reserve = with_public(
-        plan_of(
-            scenario,
-            len(client_data.names),
-            client_data.harmonizing,
-            joint,
-            client_data.target,
-            client_data.public_targets,
-        ),
-        client_data.public,
-    )
+    plan, reserve = plan_with_data(scenario, client_data)
     with _features_named(scenario, client_data):
         served = backend.serve(
             client_data.parts,
@@ -170,7 +159,7 @@ def _served(
         classes=client_data.kept_classes,
         targets=client_data.targets,
         scale=scenario.data.scale,
-        joint=joint,
+        joint=client_data.layout.joint,
         show=[client_data.feature_names.index(column) for column in scenario.show],
     )
     if not question.asks:  # then the rows are not pooled
@@ -249,7 +238,8 @@ def _mapped(scenario: Scenario, client_data: ClientData, served: Served, finding
         summed = _summed_deviation(scenario, served)
         deviation = findings.deviation if summed is None else summed
         if deviation is not None:
-            data = replace(data, notices=data.notices + of_spreads(data.columns, deviation))
+            of_columns = deviation[: len(data.columns)]  # and not of the label's block, which follows them
+            data = replace(data, notices=data.notices + of_spreads(data.columns, of_columns))
     return data
 
 

@@ -331,6 +331,13 @@ def test_sums_of_labels_have_no_noise_and_the_statement_says_so(
     assert found[0.0]["epsilon"] is not None or method["kind"] != "private-map"
 
 
+def test_the_block_of_the_label_is_no_column_that_varies_too_much(tmp_path: Path) -> None:
+    """Unscaled, this one varies 100 times as much as each feature."""
+    wanted = scenario(patients(tmp_path), 0.9999, data={"label": "year", "scale": "none"})
+    notices = content(raydr.run(wanted, out=tmp_path / "steered").folder, "data.json")["notices"]
+    assert not [text for text in notices if "Nothing is scaled" in text]
+
+
 def test_a_run_with_a_label_resumes_to_the_same_map(tmp_path: Path) -> None:
     def steered(wanted: dict[str, Any]) -> None:
         wanted["data"]["target_weight"] = 0.5

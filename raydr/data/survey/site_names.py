@@ -84,7 +84,8 @@ def of_sites(names: Sequence[str]) -> tuple[str, ...]:
     joinable = any(len(set(map(spelling_of, each))) < len(each) for each in alike)
     remedy = (
         "set clients.join_spellings: true, which joins names that differ only in case and blanks, or "
-        * joinable
+        if joinable
+        else ""
     )
     return (
         f"Sites that differ only in case, blanks or punctuation: {listed}. Each is a site of its own. If they are one,"
