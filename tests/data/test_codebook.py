@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from resumed import interrupted
 
 import raydr
+from raydr.data.survey.circles import is_circular
 from raydr.data.survey.codebook import BETWEEN, Codebook, ColumnSettings, codebook_of, read_codebook, written
-from raydr.data.survey.scales import in_order, is_circular
+from raydr.data.survey.scales import in_order
 from raydr.documents import parse_yaml
 from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status

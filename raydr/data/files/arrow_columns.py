@@ -37,6 +37,7 @@ from raydr.data.survey.categories import (
     kind_of_texts,
     kind_of_words,
 )
+from raydr.data.survey.circles import period_named
 from raydr.data.survey.coding import Coding, recognised
 from raydr.data.survey.column_names import (
     named_as_categories,
@@ -62,7 +63,6 @@ from raydr.data.survey.columns import (
 )
 from raydr.data.survey.doubtful_words import of_words
 from raydr.data.survey.layout import Layout
-from raydr.data.survey.scales import period_named
 from raydr.data.survey.site_names import join_spellings
 from raydr.data.survey.word_lists import counts_of_words, indicators_of, words_of
 from raydr.data.survey.written_numbers import are_padded, mark_of, writing_of

@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Float64Array
+from raydr.data.survey.circles import is_circular, period_named
 from raydr.data.survey.clock import kind_of_clock
 from raydr.data.survey.codebook import Codebook
 from raydr.data.survey.coding import Coding
 from raydr.data.survey.column_names import named_as_categories, named_as_identity, named_as_numbering
 from raydr.data.survey.columns import reads_as_number, refuse_repeats, require
 from raydr.data.survey.layout import Categories, Layout
-from raydr.data.survey.scales import is_circular, ordered, period_named
+from raydr.data.survey.scales import ordered
 from raydr.data.survey.spelling import Agreement, Threshold, spell_out
 from raydr.data.survey.word_lists import are_lists, counts_of_words, words_of
 from raydr.data.survey.written_numbers import are_padded, has_unit, is_code, is_pair

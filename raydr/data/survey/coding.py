@@ -136,6 +136,7 @@ def recognised(codings: Mapping[str, Coding]) -> list[str]:
     "'pain': read as ordinal: low < medium < high"
     """
     return [
-        f"{column!r}: read as {coding}. If that is wrong, change its kind in a codebook: `raydr init --codebook FILE`."
+        f"{column!r}: read as {coding}.{' Other words are missing values.' if coding.by_words else ''} If that is"
+        " wrong, change its kind in a codebook: `raydr init --codebook FILE`."
         for column, coding in codings.items()
     ]

@@ -31,6 +31,16 @@ _CATEGORIES = frozenset(
 _DURATIONS = ("duration", "elapsed", "length", "laptime", "runtime", "finishtime")
 
 
+def parts_of(text: str) -> frozenset[str]:
+    """Return the parts of a name or a word that are letters, in lower case.
+
+    >>> sorted(parts_of("WindGustDir_9am"))
+    ['am', 'dir', 'gust', 'wind']
+    """
+    parts = re.split(r"[_\W\d]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", text).casefold())
+    return frozenset(parts) - {""}
+
+
 def named_as_identity(column: str) -> bool:
     """Whether a column's name is that of an identity, which can repeat, as a patient does with each visit.
 
@@ -83,7 +93,7 @@ def days_or_years(column: str, low: float, high: float) -> str | None:
     >>> [days_or_years(*each) is None for each in (("date", 43101, 45000), ("year", 1990, 2024), ("years", 1, 30))]
     [False, False, True]
     """
-    parts = set(re.split(r"[_\W\d]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", column).casefold()))
+    parts = parts_of(column)
     if parts & {"date", "datum", "dob"} and low >= 20_000 and high <= 60_000:
         return (
             f"{column!r}: whole numbers such as the days of a spreadsheet, where 45000 is 15 March 2023. They are"

@@ -5,13 +5,58 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from raydr.data.survey.column_names import named_as_categories
+from raydr.data.survey.column_names import named_as_categories, parts_of
 from raydr.data.survey.columns import listing, reads_as_number
 from raydr.data.survey.scales import is_partly_in_order
 from raydr.data.survey.written_numbers import are_padded
 
 _NUMBERED = re.compile(r"[^\W\d]{1,8}[ _-]?\d{1,2}|\d{1,2}[.):] .*|[IVX]{1,4}")
+_NUMBER = re.compile(r"\d+")
 _LEAST = 3  # words that can have an order
+_NAMES = frozenset(
+    (
+        *("education", "frequency", "grade", "importance", "level", "priority", "quality", "rank", "rating"),
+        *("satisfaction", "schooling", "severity", "size", "stage"),
+    )
+)
+"""Parts of the names of columns whose words often have an order."""
+_DEGREES = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        advanced always bad basic best better early first full good heavy high junior large late least less light little
+        long low lower major medium middle mild minor moderate more most much never none often old partial poor primary
+        rarely second secondary senior severe short slight small some strong tertiary third upper very weak worse worst
+        young
+        """,
+    )
+)
+"""Parts of words that compare."""
+
+
+def may_have_order(column: str, words: Sequence[str]) -> bool:
+    """Return whether words can have an order that raydr does not know.
+
+    They have numbers, are some of a scale, compare, are letters in a row, or the column is named like an order.
+
+    >>> may_have_order("form", ["F0", "F1", "F2"]), may_have_order("cut", ["Fair", "Good", "Ideal"])
+    (True, True)
+    >>> may_have_order("colour", ["red", "blue", "green"]), may_have_order("room", ["A", "B", "C"])
+    (False, True)
+    """
+    if len(words) < _LEAST or all(map(str.isdigit, words)) or named_as_categories(column):
+        return False
+    numbers = [found[0] for word in words if len(found := _NUMBER.findall(word)) == 1]
+    plain = sorted(word.casefold() for word in words)
+    return bool(
+        all(map(_NUMBERED.fullmatch, words))
+        or len(words) - 1 <= len(numbers) == len(set(numbers))
+        or is_partly_in_order(words)
+        or len(frozenset().union(*(parts_of(word) & _DEGREES for word in words))) > 1
+        or plain == ["h", "l", "m"]
+        or plain == [chr(ord(plain[0][0]) + place) for place in range(len(plain))]
+        or parts_of(column) & _NAMES
+    )
 
 
 def of_words(words: Mapping[str, Sequence[str]], certain: Collection[str] = ()) -> list[str]:
@@ -27,7 +72,7 @@ def of_words(words: Mapping[str, Sequence[str]], certain: Collection[str] = ()) 
     Examples
     --------
     >>> [doubt.partition(".")[0] for doubt in of_words({"grade": ["I", "II", "III"], "sex": ["f", "m"]})]
-    ["'grade': words with numbers, read without an order"]
+    ["'grade': words that can have an order, read without one"]
     """
     half = [column for column, each in words.items() if 0 < sum(map(reads_as_number, each)) < len(each)]
     asked = {column: each for column, each in words.items() if column not in certain}
@@ -36,9 +81,7 @@ def of_words(words: Mapping[str, Sequence[str]], certain: Collection[str] = ()) 
         for column, each in asked.items()
         if named_as_categories(column) and all(map(str.isdigit, each)) and not are_padded(each)
     ]
-    several = {column: each for column, each in asked.items() if len(each) >= _LEAST}
-    numbered = [column for column, each in several.items() if all(map(_NUMBERED.fullmatch, each))]
-    partly = [column for column, each in several.items() if is_partly_in_order(each)]
+    unsure = [column for column, each in asked.items() if may_have_order(column, each)]
     change = "in a codebook: `raydr init --codebook FILE`."
     found = (
         (half, "numbers and words, all read as words. If they are numbers, correct the other cells."),
@@ -48,13 +91,9 @@ def of_words(words: Mapping[str, Sequence[str]], certain: Collection[str] = ()) 
             f" kind number {change}",
         ),
         (
-            numbered,
-            f"words with numbers, read without an order. If the numbers are one, give them the kind ordinal {change}",
-        ),
-        (
-            partly,
-            "some of the words are a scale, but not all, so they are read without an order. If they have one, give them"
-            f" the kind ordinal {change}",
+            unsure,
+            "words that can have an order, read without one. If they have one, give them the kind ordinal, with the"
+            f" words from low to high, {change}",
         ),
     )
     return [f"{listing(columns)}: {doubt}" for columns, doubt in found if columns]

@@ -1,38 +1,43 @@
-"""Scales and circles that everybody knows, such as none, mild and severe, and the hours of a day."""
+"""Words with an order that everybody knows, such as none, mild and severe, and ranges of numbers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
 
-from raydr.arrays import Float64Array
+from raydr.data.survey.circles import words_of_circle
 from raydr.data.survey.coding import Coding
 from raydr.data.survey.columns import letters
+from raydr.data.survey.written_numbers import MISSING_WORDS
 
 _LEAST = 3  # words of a column that show a scale
 _RANGE = re.compile(
-    r"((?P<below>[<\u2264]=?|under |up to )|(?P<above>[>\u2265]=? ?|over ))?(?P<low>\d+(\.\d+)?)"
-    r"( ?(-|to|\u2013) ?(?P<high>\d+(\.\d+)?)|(?P<more>\+))?[^\d]{0,12}"
+    r"((?P<below>[<\u2264]=?|under|up to|below|less than|lt|le) ?|(?P<above>[>\u2265]=?|over|above|more than|gt|ge) ?)?"
+    r"(?P<low>\d+(\.\d+)?)( ?(-|to|\u2013) ?(?P<high>\d+(\.\d+)?)"
+    r"|(?P<more> ?\+| or (more|over|above)| and (over|above)))?[^\d]{0,12}"
 )
+_PIECE = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+(?![a-z])|[\W\d_]+")
 _SCALES = tuple(
     tuple(frozenset(map(letters, rank.split("/"))) for rank in scale.split(" < "))
     for scale in (
         "none/no/absent < very mild/minimal < mild < moderate < severe < very severe/extreme",
-        "very low < low < medium/moderate/normal/average/middle < high < very high",
+        "very low < low < medium/moderate/normal/average/middle < high < very high/critical/urgent",
         "very small < small < medium < large < very large",
         "strongly disagree/completely disagree < disagree < somewhat disagree/slightly disagree"
         " < neutral/neither agree nor disagree/undecided < somewhat agree/slightly agree < agree"
         " < strongly agree/completely agree",
         "very dissatisfied < dissatisfied < neutral/neither satisfied nor dissatisfied < satisfied < very satisfied",
         "very unlikely < unlikely < neutral < likely < very likely",
-        "never < almost never < rarely/seldom < sometimes/occasionally < often/frequently/usually"
+        "never/no/non/none < almost never < rarely/seldom < sometimes/occasionally < often/frequently/usually"
         " < almost always/very often < always",
         "very poor < poor < fair < good < very good < excellent",
-        "not at all < a little/a little bit/slightly < somewhat/moderately < quite a bit/very < very much/extremely",
+        "not at all/not < a little/a little bit/slightly/not too/not very < somewhat/moderately/fairly/pretty"
+        " < quite a bit/very < very much/extremely",
         "very bad < bad < neutral/average/medium < good < very good",
+        "worst < worse/bad/poor < good/fair < better < best",
         "none/never < some/sometimes/occas/occasional < regul/regular/marked < freq/frequent/heavy",
         "beginner < intermediate < advanced < expert",
         "stage i < stage ii < stage iii < stage iv",
@@ -53,18 +58,52 @@ def in_order(words: Sequence[str]) -> tuple[str, ...] | None:
     (('None', 'Mild', 'Severe'), None, None)
     >>> in_order(["75+", "0-9 years", "10-74"]), in_order(["10-20", "15-30", "40+"])
     (('0-9 years', '10-74', '75+'), None)
+    >>> in_order(["10+ years", "< 1 year", "2 years"]), in_order(["Travel_Often", "Non-Travel", "Travel_Rarely"])
+    (('< 1 year', '2 years', '10+ years'), ('Non-Travel', 'Travel_Rarely', 'Travel_Often'))
     """
     if len(words) < _LEAST:
         return None
-    if ranges := _ranges(words):
-        return ranges
-    plain = list(map(letters, words))
+    own = _own_parts(words)
+    known = [word for word in words if own[word].casefold() not in MISSING_WORDS]
+    return (
+        _ranges({own[word]: word for word in known})
+        or _ranked(words, words)
+        or _ranked(known, [own[word] for word in known])
+    )
+
+
+def _ranked(words: Sequence[str], texts: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the words from low to high if their texts (words,) are ranks of one scale, else None."""
+    plain = list(map(letters, texts))
     for scale in _SCALES:
-        ranks = [next((rank for rank, same in enumerate(scale) if word in same), None) for word in plain]
+        ranks = [next((rank for rank, same in enumerate(scale) if text in same), None) for text in plain]
         known = [rank for rank in ranks if rank is not None]
-        if len(set(known)) == len(words):
+        if len(set(known)) == len(words) >= _LEAST:
             return tuple(word for _, word in sorted(zip(known, words, strict=True)))
     return None
+
+
+def _own_parts(words: Sequence[str]) -> dict[str, str]:
+    """Return each word without the parts that all have, or all words if one has no others.
+
+    >>> _own_parts(["Non-Travel", "Travel_Rarely"]), _own_parts(["emp_ge_10", "emp_1"])
+    ({'Non-Travel': 'Non', 'Travel_Rarely': 'Rarely'}, {'emp_ge_10': 'ge 10', 'emp_1': '1'})
+    """
+    pieces = {word: _PIECE.findall(word) for word in words}
+    shared = set.intersection(
+        *({piece.casefold() for piece in each if piece.isalpha()} for each in pieces.values())
+    )
+    own = {
+        word: "".join(piece for piece in each if piece.casefold() not in shared)
+        .strip(" _-.:")
+        .replace("_", " ")
+        for word, each in pieces.items()
+    }
+    return (
+        own
+        if shared and all(own.values()) and len(set(own.values())) == len(words)
+        else dict(zip(words, words, strict=True))
+    )
 
 
 def is_partly_in_order(words: Sequence[str]) -> bool:
@@ -77,11 +116,11 @@ def is_partly_in_order(words: Sequence[str]) -> bool:
     return any(1 < sum(bool(rank & plain) for rank in scale) < len(words) for scale in _SCALES)
 
 
-def _ranges(words: Sequence[str]) -> tuple[str, ...] | None:
-    """Return ranges of numbers from low to high if they do not overlap, else None."""
+def _ranges(words: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return words from low to high if their texts, the keys, are ranges of numbers that do not overlap, else None."""
     found = []
-    for word in words:
-        parts = _RANGE.fullmatch(word.casefold())
+    for text, word in words.items():
+        parts = _RANGE.fullmatch(text.casefold())
         if parts is None:
             return None
         low = float(parts["low"])
@@ -91,49 +130,13 @@ def _ranges(words: Sequence[str]) -> tuple[str, ...] | None:
     found.sort()
     ranges = [(low, high) for low, high, _ in found]
     apart = all(high <= low for (_, high), (low, _) in pairwise(ranges)) and len(set(ranges)) == len(words)
-    enough = 2 * sum(low < high for low, high in ranges) >= len(words)  # 4, 6 and 8 are no ranges
+    # 4, 6 and 8 are no ranges, but 0, 1 and 2+ are.
+    enough = 2 * sum(low < high for low, high in ranges) >= len(words) or np.isinf(ranges).any()
     return tuple(word for *_, word in found) if apart and enough else None
 
 
-_DAY, _YEAR, _TURN = (24.0, 0.0, 23.0), (12.0, 1.0, 12.0), (360.0, 0.0, 360.0)
-_CIRCLES = {"hour": _DAY, "hourofday": _DAY, "month": _YEAR, "mnth": _YEAR, "monthofyear": _YEAR} | {
-    f"{angle}{unit}": _TURN
-    for angle in ("winddirection", "winddir", "bearing", "azimuth", "heading")
-    for unit in ("", "deg", "degrees")
-}
-"""Period, least and largest number of a column, by the letters of its name."""
-_MONTHS = [
-    "January", "February", "March", "April", "May", "June",
-    "July", "August", "September", "October", "November", "December",
-]  # fmt: skip
-
-
-def period_named(column: str) -> float | None:
-    """Return the period of a column whose name is that of a circle, such as hour or wind direction.
-
-    >>> period_named("Wind direction (deg)"), period_named("hours")
-    (360.0, None)
-    """
-    circle = _CIRCLES.get(letters(column))
-    return None if circle is None else circle[0]
-
-
-def is_circular(column: str, values: Float64Array) -> bool:
-    """Return whether all values (rows,) lie on the circle that the column's name says.
-
-    >>> is_circular("hour", np.array([0.0, 23.0])), is_circular("hour", np.array([0.5, 31.0]))
-    (True, False)
-    """
-    circle = _CIRCLES.get(letters(column))
-    if circle is None or not len(values):
-        return False
-    period, low, high = circle
-    whole = period == _TURN[0] or bool(np.all(values == np.floor(values)))
-    return whole and low <= float(values.min()) and float(values.max()) <= high
-
-
 def ordered(column: str, words: Sequence[str]) -> Coding | None:
-    """Return the coding of words with an order: a scale, or months in a column called month; else None.
+    """Return the coding of words with an order: a scale, ranges, months or points of the compass; else None.
 
     >>> ordered("month", ["Feb", "Dec", "Jan"]).kind, ordered("name", ["Feb", "Dec", "Jan"])
     ('circular', None)
@@ -141,22 +144,5 @@ def ordered(column: str, words: Sequence[str]) -> Coding | None:
     order = in_order(words)
     if order is not None:
         return Coding(kind="ordinal", words=order)
-    if period_named(column) != _YEAR[0] or len(words) < 2:
-        return None
-    months = _months(words)
-    return None if months is None else Coding(kind="circular", words=months)
-
-
-def _months(words: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the twelve months as the words spell them, each by three or more letters; None if one is no month."""
-    by_place: dict[int, str] = {}
-    for word in words:
-        start = word.rstrip(".").casefold()
-        place = next((at for at, name in enumerate(_MONTHS) if name.casefold().startswith(start)), None)
-        if place is None or len(start) < len(_MONTHS[4]) or place in by_place:
-            return None
-        by_place[place] = word
-    short = max(map(len, words)) == len(_MONTHS[4])
-    form = str.upper if words[0].isupper() else str.lower if words[0].islower() else str
-    others = [form(name[:3] if short else name) for name in _MONTHS]
-    return tuple(by_place.get(place, name) for place, name in enumerate(others))
+    circle = words_of_circle(column, words)
+    return None if circle is None else Coding(kind="circular", words=circle)
