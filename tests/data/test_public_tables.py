@@ -14,7 +14,9 @@ from raydr.data.files.dialect import Dialect
 from raydr.data.loading import load
 from raydr.data.site import SiteFile, laid_out
 from raydr.data.survey.categories import kind_of_numbers
+from raydr.data.survey.codebook import Codebook, ColumnSettings
 from raydr.data.survey.scales import in_order, ordered
+from raydr.errors import DataError
 from raydr.front.columns import survey_as_json
 from raydr.front.own_data import own_rows
 
@@ -98,6 +100,12 @@ COLUMNS: dict[str, tuple[list[Any], str, str]] = {
     "quarter": (cycled("1974Q1", "1974Q2", "Q32010"), "dates", ""),
     "listed": (cycled("Aug 1 2004", "12 March 1999", "Oct 2001"), "dates", ""),
     "remark": (cycled("Not enough blood for the test.", "Nest was never seen in full.", ""), "free text", ""),
+    "tst": (cycled(*(f"{row // 2:02}{row % 2 * 3}0" for row in range(9, 25))), "time", "a time of day"),
+    "dept": (cycled("0100", "0430", "0800"), "words", "four digits that can be times"),
+    "ward": (cycled(*(f"{row // 2:02}{row % 2 * 3}0" for row in range(9, 25))), "words", ""),
+    "depth": ([3 + row % 30 * 41 % 1200 for row in range(ROWS)], "number", ""),
+    "dep_time": ([100 * (row * 7 % 24) + row * 11 % 60 for row in range(ROWS)], "number", "the unit hhmm"),
+    "yymm": ([1500 + 100 * (row % 9) + row * 7 % 12 for row in range(ROWS)], "number", ""),
     "year": ([1990 + row * 7 % 35 for row in range(ROWS)], "number", "mapped as a quantity"),
     "years_of_schooling": (cycled(8.5, 9, 11, 12.5), "number", ""),
     "admission_date": ([43_000 + row * 31 % 1900 for row in range(ROWS)], "number", "days of a spreadsheet"),
@@ -161,6 +169,36 @@ def test_title_with_commas_does_not_decide_the_separator(tmp_path: Path, title: 
     path.write_text("\n".join([title, "age;bmi;sex", *rows]) + "\n")
     dialect = Dialect.of(path)
     assert (dialect.separator, dialect.decimal, dialect.header.line) == (";", ",", 2)
+
+
+def test_times_without_a_colon_are_hours_of_a_codebook(tmp_path: Path) -> None:
+    cells = [430, 1545, 5, 2359]
+    path = write_table(tmp_path / "t.csv", {"dep_time": cells, "x": [1, 2, 3, 4]})
+    row = ColumnSettings(column="dep_time", kind="time", unit="hhmm")
+    read = load(path=path, codebook=Codebook((row,))).rows
+    angle = 2 * np.pi * np.array([4.5, 15.75, 5 / 60, 23 + 59 / 60]) / 24
+    np.testing.assert_allclose(read[:, :2], np.stack([np.sin(angle), np.cos(angle)], axis=1), atol=1e-6)
+    with pytest.raises(DataError, match="'1260' on line 2"):
+        load(path=write_table(path, {"dep_time": [1260, *cells[1:]], "x": cells}), codebook=Codebook((row,)))
+    with pytest.raises(ValueError, match="empty or hhmm"):
+        ColumnSettings(column="dep_time", kind="time", unit="hours")
+
+
+def test_sites_agree_on_times_without_a_colon(tmp_path: Path) -> None:
+    many = [f"{row // 2:02}{row % 2 * 3}0" for row in range(8, 28)] * 5
+    cells = [many, [f"{text[:2]}:{text[2:]}" for text in many], ["0430", "0500"] * 50]
+    files = [
+        SiteFile(
+            path=str(write_table(tmp_path / f"{site}.csv", {"t": own, "x": list(range(100))})),
+            categories="one-hot",
+        )
+        for site, own in enumerate(cells)
+    ]
+    clock = laid_out(files[0], [file.survey() for file in files[:2]])
+    assert clock.codings["t"].unit == "hhmm"
+    read = [load(path=file.path, layout=clock).rows for file in files]
+    np.testing.assert_array_equal(read[0], read[1])
+    assert laid_out(files[0], [files[0].survey(), files[2].survey()]).features[0] == "t=0430"
 
 
 def test_sites_agree_on_codes(tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Float64Array
+from raydr.data.survey.clock import LATEST_DIGITS, look_like_clock_digits
 from raydr.data.survey.coding import Coding
 from raydr.data.survey.column_names import days_or_years
-from raydr.data.survey.columns import cells, spell
+from raydr.data.survey.columns import cells, listing, spell
 from raydr.data.survey.written_numbers import MISSING_WORDS, Writing, mark_of, writing_of
 from raydr.errors import DataError
 from raydr.memory import lacking_memory
@@ -180,18 +181,27 @@ def nothing(rows: int) -> Any:
 
 
 def doubts_of_days(table: Any, columns: Sequence[str]) -> list[str]:
-    """Return sentences on columns of whole numbers that are days of a spreadsheet, or years."""
+    """Return sentences on columns of whole numbers that are days of a spreadsheet, years, or times without a colon."""
     import pyarrow as pa
     import pyarrow.compute as compute
 
-    found = []
+    found, times = [], list[str]()
     for column in columns:
         stored = table[column]
         if not pa.types.is_integer(stored.type) or stored.null_count == len(stored):
             continue
         ends = compute.min_max(stored).as_py()
         found.append(days_or_years(column, ends["min"], ends["max"]))
-    return [sentence for sentence in found if sentence is not None]
+        if ends["min"] >= 0 and ends["max"] <= LATEST_DIGITS:
+            different = compute.unique(stored.drop_null()).to_numpy()
+            times += [column] * look_like_clock_digits(different)
+    sentences = [sentence for sentence in found if sentence is not None]
+    if times:
+        sentences.append(
+            f"{listing(times)}: whole numbers such as 430 and 1545, mapped as numbers. If they are times of day, give"
+            " them the kind time with the unit hhmm in a codebook: `raydr init --codebook FILE`."
+        )
+    return sentences
 
 
 def can_be_dates(stored: Any) -> bool:

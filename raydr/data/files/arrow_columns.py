@@ -310,6 +310,9 @@ def _kind_of_texts(feature: str, counts: Mapping[str, int]) -> Kind:
     kind = kind_of_texts(counts)
     if kind == "time" and named_as_duration(feature):
         return "duration"
+    named = named_as_duration(feature) or named_as_categories(feature) or named_as_identity(feature)
+    if kind == "hhmm" and (named or named_as_numbering(feature)):
+        return kind_of_words(counts)
     if kind not in ("number", "mixture", "text") or len(counts) <= 2 or not named_as_identity(feature):
         return kind
     # A patient or a person can be a kind of one. An id is none.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Float64Array
 from raydr.data.survey.circles import is_circular, period_named
-from raydr.data.survey.clock import kind_of_clock
+from raydr.data.survey.clock import DIGITS, kind_of_clock, must_be_clock_digits
 from raydr.data.survey.codebook import Codebook
 from raydr.data.survey.coding import Coding
 from raydr.data.survey.column_names import named_as_categories, named_as_identity, named_as_numbering
@@ -36,6 +36,7 @@ Kind: TypeAlias = Literal[
     "circular",
     "compact date",
     "time",
+    "hhmm",
     "duration",
     "code",
     "two codes",
@@ -73,7 +74,7 @@ _FEWEST_NUMBERED = 20  # rows, below which whole numbers can be distinct by chan
 WORDS = frozenset[Kind]({"text", "one word", "identity", "much text", "sentences"})
 """Kinds of a column of text, which differ from site to site."""
 _CODES = frozenset[Kind]({"code", "two codes", "many codes"})
-_TEXTS = WORDS | {"pairs", "units", "mixture", "time", "duration", "lists", "many lists"}
+_TEXTS = WORDS | {"pairs", "units", "mixture", "time", "hhmm", "duration", "lists", "many lists"}
 
 WHY: Mapping[Kind, str] = {
     "numbering": "an identity by its name",
@@ -126,6 +127,8 @@ def kind_of_texts(counts: Mapping[str, int]) -> Kind:
     rows = sum(counts.values())
     numbers = sum(count for text, count in counts.items() if reads_as_number(text))
     if any(map(is_code, counts)) or are_padded(counts):
+        if must_be_clock_digits(counts):
+            return "hhmm"
         return kind_of_words(counts)
     if (clock := kind_of_clock(counts)) is not None:
         return "time" if clock == "time" else "duration"
@@ -181,7 +184,8 @@ def kind_of_words(counts: Mapping[str, int]) -> Kind:
 
 def common_words(counts: Mapping[str, int], kind: Kind, threshold: Threshold) -> tuple[str, ...]:
     """Return the words of a text column that a site may reveal: those that enough of its rows have."""
-    if kind not in ("text", "one word", "code", "two codes", "lists"):
+    shown: tuple[Kind, ...] = ("text", "one word", "code", "two codes", "lists")
+    if kind not in shown and not (kind == "hhmm" and len(counts) <= MOST_WORDS):
         return ()
     return tuple(sorted(word for word, rows in counts.items() if rows >= threshold.rows))
 
@@ -332,8 +336,8 @@ def agree(
             codings[column] = Coding(kind="circular", period=period_named(column))
         elif kind == "pairs":
             codings[column] = Coding(kind="pair")
-        elif kind == "time":
-            codings[column] = Coding(kind="time")
+        elif kind in ("time", "hhmm"):
+            codings[column] = Coding(kind="time", unit=DIGITS if kind == "hhmm" else "")
         if kind == "number" or column in words or column in codings:
             kept.append(column)
         else:
@@ -371,6 +375,8 @@ def _common(kinds: Iterable[Kind], column: str, where: str) -> Kind:
         return "number"
     if "date" in there:
         return "date"
+    if there == {"time", "hhmm"}:
+        return "hhmm"
     if there == {"time", "duration"}:
         return "duration"
     if "numbering" in there and there <= _TEXTS | {"numbering"}:

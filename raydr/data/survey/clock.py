@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 HOURS = 24.0
 """Period of times of day."""
@@ -15,15 +19,25 @@ _CLOCK = re.compile(
     re.IGNORECASE,
 )
 _LASTING = re.compile(r"\d+:[0-5]\d(:[0-5]\d([.,]\d+)?)?")
+DIGITS = "hhmm"
+"""Unit of times of day that are written without a colon."""
+LATEST_DIGITS = 2400
+"""Largest number that is a time without a colon."""
+_FEWEST_TIMES, _FEWEST_HOURS, _FEWEST_MINUTES = 12, 4, 6
 _EPOCH, _DAY = datetime(1970, 1, 1, tzinfo=UTC), 86_400.0
 
 
-def hours_of(text: str) -> float | None:
-    """Return a time of day in hours from 0 to 24; None if a text is none.
+def hours_of(text: str, unit: str = "") -> float | None:
+    """Return a time of day in hours from 0 to 24; None if a text is none. With the unit ``hhmm``, 430 is 4:30.
 
     >>> hours_of("08:30"), hours_of("8:30 PM"), hours_of("12:15 am"), hours_of("36:10"), hours_of("8")
     (8.5, 20.5, 0.25, None, None)
+    >>> hours_of("0430", "hhmm"), hours_of("1260", "hhmm")
+    (4.5, None)
     """
+    if unit == DIGITS and re.fullmatch(r"\d{1,4}", text.strip()):
+        hour, minute = divmod(int(text), 100)
+        return hour + minute / 60.0 if minute < 60 and int(text) <= LATEST_DIGITS else None
     parts = _CLOCK.fullmatch(text.strip())
     if parts is None or not (parts["minute"] or parts["half"]):
         return None
@@ -49,6 +63,50 @@ def kind_of_clock(texts: Collection[str]) -> str | None:
     if all(hours_of(text) is not None for text in texts):
         return "time"
     return "duration" if all(map(_LASTING.fullmatch, texts)) else None
+
+
+def are_clock_digits(texts: Collection[str]) -> bool:
+    """Return whether texts are four digits such as 0430, all of which are times of day.
+
+    >>> are_clock_digits(["0430", "1200"]), are_clock_digits(["0430", "0460"]), are_clock_digits(["430", "1200"])
+    (True, False, False)
+    """
+    four = all(len(text) == 4 and text.isdigit() for text in texts)
+    return four and all(hours_of(text, DIGITS) is not None for text in texts)
+
+
+def must_be_clock_digits(texts: Collection[str]) -> bool:
+    """Return whether :func:`are_clock_digits` is no chance: they are many, of several hours and minutes.
+
+    >>> must_be_clock_digits([f"{hour:02}{minute}" for hour in range(6, 12) for minute in ("00", "30")])
+    True
+    >>> must_be_clock_digits([f"{hour:02}00" for hour in range(12)])
+    False
+    """
+    several = len({text[:2] for text in texts}) > 1 < len({text[2:] for text in texts})
+    return len(texts) >= _FEWEST_TIMES and several and are_clock_digits(texts)
+
+
+def look_like_clock_digits(values: NDArray[Any]) -> bool:
+    """Return whether distinct whole numbers such as 430 and 1545 can be times of day without a colon.
+
+    Numbers of a measurement would also end in 60 to 99.
+
+    >>> times = np.array([100 * hour + minute for hour in range(24) for minute in range(0, 60, 7)])
+    >>> look_like_clock_digits(times), look_like_clock_digits(np.arange(800)), look_like_clock_digits(times[:9])
+    (True, False, False)
+    """
+    if not len(values) or values.min() < 0 or values.max() > LATEST_DIGITS:
+        return False
+    hours, minutes = np.divmod(values, 100)
+    of_hours = hours > 0
+    return bool(
+        (minutes < 60).all()
+        and (minutes >= 30).any()
+        and of_hours.sum() >= 2 * _FEWEST_TIMES
+        and len(np.unique(hours)) >= _FEWEST_HOURS
+        and len(np.unique(minutes)) >= _FEWEST_MINUTES
+    )
 
 
 def days_of(text: str, unit: str = "") -> float | None:

@@ -36,7 +36,8 @@ class Coding:
     period : float or None
         Length of a circle, in the unit of the column.
     unit : str
-        Unit of the numbers; of dates, how their cells are written (:func:`raydr.data.survey.clock.days_of`).
+        Unit of the numbers; of dates and times, how their cells are written (:func:`raydr.data.survey.clock.days_of`,
+        :func:`raydr.data.survey.clock.hours_of`).
     low, high : float or None
         Limits of the numbers. Numbers outside are kept, with a notice.
     """
@@ -90,7 +91,7 @@ class Coding:
         ((1.0,), (120.0, 80.0))
         """
         if self.kind in ("time", "date"):
-            found = hours_of(text) if self.kind == "time" else days_of(text, self.unit)
+            found = hours_of(text, self.unit) if self.kind == "time" else days_of(text, self.unit)
             return None if found is None else (found,)
         if self.kind != "pair":
             return (float(self.words.index(text)),) if text in self.words else None

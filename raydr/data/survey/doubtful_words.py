@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 
+from raydr.data.survey.clock import are_clock_digits
 from raydr.data.survey.column_names import named_as_categories, parts_of
 from raydr.data.survey.columns import listing, reads_as_number
 from raydr.data.survey.scales import is_partly_in_order
@@ -82,6 +83,11 @@ def of_words(words: Mapping[str, Sequence[str]], certain: Collection[str] = ()) 
         if named_as_categories(column) and all(map(str.isdigit, each)) and not are_padded(each)
     ]
     unsure = [column for column, each in asked.items() if may_have_order(column, each)]
+    times = [
+        column
+        for column, each in asked.items()
+        if are_clock_digits(each) and len({text[:2] for text in each}) > 1
+    ]
     change = "in a codebook: `raydr init --codebook FILE`."
     found = (
         (half, "numbers and words, all read as words. If they are numbers, correct the other cells."),
@@ -89,6 +95,11 @@ def of_words(words: Mapping[str, Sequence[str]], certain: Collection[str] = ()) 
             codes,
             "whole numbers, read as words, since they are named like categories. If they are quantities, give them the"
             f" kind number {change}",
+        ),
+        (
+            times,
+            "four digits that can be times of day such as 0430, read as words. If they are, give them the kind time"
+            f" with the unit hhmm {change}",
         ),
         (
             unsure,
