@@ -16,7 +16,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.device import ArrayDevice, workplace
 from raydr.errors import DataError
-from raydr.sparse_rows import SparseRows
+from raydr.sparse_rows import AnyRows, SparseRows
 from raydr.threads import cores, one_blas_thread
 
 Result = TypeVar("Result")
@@ -129,7 +129,7 @@ class Points:
         return tile
 
 
-def squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
+def squared_distances(a: AnyRows, b: FloatArray) -> FloatArray:
     r"""Return squared Euclidean distances between the rows of two tables, by one matrix product.
 
     They are ``|x|^2 + |y|^2 - 2 x.y``, clipped at 0. The rounding error is about the unit roundoff (6e-8 in

@@ -99,10 +99,8 @@ class FedPCA(MethodSettings):
         """Return why rows may not be rotated: bounds limit the original features."""
         return self.frame.why_no_key()
 
-    @property
-    def takes_sparse(self) -> bool:
-        """Yes: sums over rows take one block of rows at a time."""
-        return True
+    def why_dense(self, *, pooled: bool) -> None:
+        """Return None: sums over rows take one block of rows at a time."""
 
     def central(
         self, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal

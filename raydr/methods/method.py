@@ -43,7 +43,8 @@ class MethodSettings(Settings):
 
     @classmethod
     def offers(
-        cls, what: Literal["central", "public_rows", "transform", "predict", "redraw", "rehearse"]
+        cls,
+        what: Literal["central", "public_rows", "transform", "predict", "redraw", "rehearse", "why_dense"],
     ) -> bool:
         """Return whether the method overrides an optional hook."""
         return getattr(cls, what) is not getattr(MethodSettings, what)
@@ -71,10 +72,13 @@ class MethodSettings(Settings):
             return None
         return "the labels of a file of public rows are not read: let the method set rows of the table apart"
 
-    @property
-    def takes_sparse(self) -> bool:
-        """Whether client parts take rows as :class:`raydr.sparse_rows.SparseRows` and never make all of them dense."""
-        return False
+    def why_dense(self, *, pooled: bool) -> str | None:
+        """Return why rows must be dense, as a clause with what to do; None if :class:`SparseRows` stay sparse.
+
+        ``pooled`` is whether the pooled-data map is drawn too.
+        """
+        able = ", ".join(name for name, method in METHODS.items() if method.settings.offers("why_dense"))
+        return f"method.kind {self.kind!r} takes dense rows: choose one of {able}"
 
     # What the evaluation compares the map with.
 

@@ -14,9 +14,10 @@ def why_dense(scenario: Scenario) -> str | None:
 
     It depends on the scenario alone, so it reveals nothing about rows.
     """
-    data, privacy, method = scenario.data, scenario.privacy, scenario.method
-    if not method.takes_sparse:
-        return f"method.kind {method.kind!r} with these settings takes dense rows: choose fed-umap, fed-tsne or fed-pca"
+    data, privacy = scenario.data, scenario.privacy
+    found = scenario.method.why_dense(pooled="central" in scenario.compare)
+    if found is not None:
+        return found
     if data.scale not in ("none", "maxabs"):
         return f"data.scale {data.scale} moves zeros: set data.scale to maxabs or none"
     if data.metric not in KEEP_ZEROS:

@@ -12,6 +12,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.io import mmwrite
 from scipy.sparse import csr_array, csr_matrix
+from sklearn.base import clone
 
 import raydr
 from raydr import memory
@@ -30,7 +31,14 @@ METHODS: dict[str, dict[str, Any]] = {
     "FedPCA": {},
     "FedUMAP": {"epochs": 20, "landmarks": 20, "rounds": 3, "landmarks_from": "learnt"},
     "FedTSNE": {"perplexity": 5, "iterations": 20, "landmarks_from": "k-means", "landmarks": 10},
+    "SENSE": {  # residuals that are free to turn follow the last bits
+        "anchors": 8,
+        "alignment": "none",
+        "embedder": {"kind": "tsne", "perplexity": 5, "iterations": 8},
+    },
 }
+SAME: dict[str, Any] = {"FedPCA": assert_close, "SENSE": partial(assert_allclose, rtol=1e-6, atol=1e-6)}
+"""Comparisons for methods whose clients use sparse products, which are equal up to rounding."""
 SETTINGS: list[tuple[str, str]] = [("none", "euclidean"), ("maxabs", "cosine"), ("none", "hellinger")]
 
 
@@ -40,6 +48,17 @@ def counts() -> FloatArray:
     random = np.random.default_rng(0)
     kinds = random.gamma(0.3, 2.0, (3, 40))
     return random.poisson(kinds[np.arange(60) % 3] * 0.4).astype(np.float32)
+
+
+def never_dense(estimator: Any, X: Any) -> Any:
+    """Fit an estimator, and fail if a whole sparse table is made dense."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a sparse table was made dense")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SparseRows, "__array__", refuse)
+        return estimator.fit(X)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -56,10 +75,10 @@ def test_the_map_of_a_sparse_table_is_that_of_the_dense_one(
             metrics=["trustworthiness"],
             **METHODS[method],
         )
-        return estimator.fit(X)
+        return never_dense(estimator, X)
 
     dense, sparse = fitted(counts), fitted(csr_matrix(counts))
-    same = assert_close if method == "FedPCA" else assert_array_equal  # its axes are sums of sparse products
+    same = SAME.get(method, assert_array_equal)
     same(dense.embedding_, sparse.embedding_)
     scores = [each.metrics_["federated"]["trustworthiness"] for each in (dense, sparse)]
     assert scores[0] == pytest.approx(scores[1], abs=1e-12)
@@ -68,6 +87,28 @@ def test_the_map_of_a_sparse_table_is_that_of_the_dense_one(
     ]
     assert sent[0] == sent[1]
     same(dense.transform(counts[:5]), sparse.transform(csr_array(counts[:5])))
+
+
+@pytest.mark.parametrize(
+    ("method", "clients"),
+    [
+        ({"regime": "pointwise"}, {"partition": {"kind": "pointwise"}}),
+        ({"visibility": "partial", "solver": "smacof", "iterations": 3}, {"count": 2}),
+        ({"anchors": 30}, {"count": 2}),  # residuals have fewer dimensions than a client has rows
+    ],
+)
+def test_sense_and_its_pooled_map_read_sparse_tables(
+    counts: FloatArray, method: dict[str, Any], clients: dict[str, Any]
+) -> None:
+    estimator = raydr.SENSE(
+        federation="inline",
+        metrics=["trustworthiness"],
+        scenario={"clients": clients, "compare": ["central"]},
+        **METHODS["SENSE"] | method,
+    )
+    dense, sparse = (never_dense(clone(estimator), table) for table in (counts, csr_matrix(counts)))
+    SAME["SENSE"](dense.embedding_, sparse.embedding_)
+    assert dense.metrics_["central"] == sparse.metrics_["central"] != {}
 
 
 def test_tables_of_sites_can_be_sparse(counts: FloatArray) -> None:
@@ -133,7 +174,9 @@ NEEDS_DENSE = [
     ({"scale": "standard"}, {}, "set data.scale to maxabs"),
     ({"metric": "correlation"}, {}, "set data.metric to"),
     ({"missing": "mean"}, {}, "set data.missing to"),
-    ({}, {"method": {"kind": "sense"}}, "choose fed-umap"),
+    ({}, {"method": {"kind": "dsne"}}, "choose one of fed-"),
+    ({}, {"method": {"kind": "sense", "geometry": "hyperbolic"}}, "set method.geometry to euclidean"),
+    ({}, {"method": {"kind": "landmark-ne"}, "compare": ["central"]}, "leave compare out"),
 ]
 
 

@@ -74,6 +74,14 @@ class LandmarkNE(SharedEncoder):
         """Return what is sent without noise: every distance."""
         return POSTED
 
+    def why_dense(self, *, pooled: bool) -> str | None:
+        """Return why rows must be dense: the pooled-data map trains an encoder on the rows themselves."""
+        return (
+            "the pooled-data map of method.kind 'landmark-ne' takes dense rows: leave compare out"
+            if pooled
+            else None
+        )
+
     def why_no_key(self) -> None:
         """Return None: the key may rotate rows, because all results depend on distances alone."""
 

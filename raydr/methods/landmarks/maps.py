@@ -94,10 +94,8 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
     ) -> FloatArray:
         """See :meth:`raydr.embedding.Embedder.embed`."""
 
-    @property
-    def takes_sparse(self) -> bool:
-        """Yes: clients send distances to landmarks, which need one block of rows at a time."""
-        return True
+    def why_dense(self, *, pooled: bool) -> None:
+        """Return None: clients send distances to landmarks, which need one block of rows at a time."""
 
     def check(self, rows: int, features: int) -> None:
         """Check that there are enough rows for landmarks and neighbours, and enough landmarks for a rank."""

@@ -20,10 +20,12 @@ from raydr.federation import (
     Request,
     answers,
 )
+from raydr.geometry.points import squared_distances
 from raydr.geometry.trilateration import EXACT_SHARE
-from raydr.methods.sense.frames import Frame, residual_factor
-from raydr.methods.sense.spaces import Space
+from raydr.methods.sense.frames import AffineFrame, Frame, residual_factor, sparse_residual_factor
+from raydr.methods.sense.spaces import EuclideanSpace, Space
 from raydr.privacy.mechanism import Mechanism, Quantity
+from raydr.sparse_rows import SparseRows
 
 
 @dataclass(frozen=True)
@@ -147,9 +149,24 @@ class AnchorRequests(Request[AnchorDistances], what="the anchors that each clien
 def distances_to_anchors(client: Client, request: AnchorRequest) -> AnchorDistances:
     """Run the client part of step 2."""
     rows = client.rows.astype(np.float64)
+    if isinstance(rows, SparseRows):
+        return _of_sparse(rows, request)
     points = request.space.points(rows)
     squared = np.zeros((0, len(request.points)))
     if len(rows):
         squared = request.space.squared_distances(points, request.points)
     inside = residual_factor(request.frame, points) if request.within else np.zeros((len(rows), 0))
+    return AnchorDistances(squared, inside)
+
+
+def _of_sparse(rows: SparseRows, request: AnchorRequest) -> AnchorDistances:
+    """Return the same of sparse rows of Euclidean space, without a dense table."""
+    frame = request.frame
+    if not isinstance(frame, AffineFrame) or not isinstance(request.space, EuclideanSpace):
+        raise TypeError("sparse rows are points of Euclidean space alone")
+    squared, inside = np.zeros((0, len(request.anchors))), np.zeros((len(rows), 0))
+    if len(rows):
+        squared = np.asarray(squared_distances(rows, request.anchors), np.float64)
+    if len(rows) and request.within:
+        inside = sparse_residual_factor(frame, rows, request.space.origin)
     return AnchorDistances(squared, inside)

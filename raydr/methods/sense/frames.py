@@ -15,6 +15,7 @@ import numpy as np
 from raydr.arrays import Float64Array
 from raydr.errors import DataError
 from raydr.geometry.trilateration import Trilateration, trilateration
+from raydr.sparse_rows import SparseRows
 
 _LARGEST_ROUNDING = 1e-2
 """Largest rounding of coordinates, in units of the spread of anchors or rows, whichever is larger."""
@@ -181,7 +182,7 @@ class AffineFrame:
         return np.asarray(placed)
 
 
-def wide(points: Float64Array, rank: int) -> bool:
+def wide(points: Float64Array | SparseRows, rank: int) -> bool:
     """Return whether a basis of all directions would have more of them than points and anchors need."""
     return int(points.shape[1]) > rank + len(points)
 
@@ -213,10 +214,44 @@ def residual_factor(frame: Frame, rows: Float64Array) -> Float64Array:
     factor : (rows, min(rows, codimension)) float64
         By falling singular value; the largest entry of each column is positive.
     """
-    left, singular, _ = np.linalg.svd(frame.residuals(rows), full_matrices=False)
-    width = min(len(rows), frame.codimension)
-    factor = (left * singular)[:, :width]
+    return _factor_of(frame.residuals(rows), frame)
+
+
+def _factor_of(residuals: Float64Array, frame: Frame) -> Float64Array:
+    left, singular, _ = np.linalg.svd(residuals, full_matrices=False)
+    width = min(len(residuals), frame.codimension)
+    return _signed((left * singular)[:, :width])
+
+
+def _signed(factor: Float64Array) -> Float64Array:
+    """Turn columns so that their largest entries are positive."""
     if factor.size:
         largest = factor[np.abs(factor).argmax(axis=0), np.arange(factor.shape[1])]
         factor *= np.where(largest < 0, -1.0, 1.0)
     return np.asarray(factor)
+
+
+def sparse_residual_factor(frame: AffineFrame, rows: SparseRows, origin: Float64Array | None) -> Float64Array:
+    """Return :func:`residual_factor` of sparse rows, as features; points of the frame are relative to ``origin``.
+
+    With more features than rows, it comes from the Gram matrix of the residuals, by sparse products. Squared distances
+    then have an error of about 1e-16 of the squared norms, taken after columns without zeros are centred, and singular
+    values that this explains are 0. With fewer features, the factor is as large as the dense rows, and takes blocks.
+    """
+    rank = frame.rank
+    if not wide(rows, rank):
+        shift = 0.0 if origin is None else origin
+        return _factor_of(np.concatenate([frame.outside(block - shift) for block in rows.blocks()]), frame)
+    shifted, shift = rows.shifted()
+    centre = frame.solver.centre - shift if origin is None else frame.solver.centre + origin - shift
+    table = shifted.csr
+    along = table @ centre
+    coordinates = table @ frame.solver.basis.T - frame.solver.basis @ centre
+    gram = (table @ table.T).toarray()
+    gram += centre @ centre - along[:, None] - along
+    farthest = float(gram.diagonal().max())
+    gram -= coordinates @ coordinates.T
+    squares, turn = np.linalg.eigh(gram)
+    rounding = len(rows) * float(np.finfo(np.float64).eps) * farthest
+    lengths = np.sqrt(np.where(squares > rounding, squares, 0.0))
+    return _signed((turn * lengths)[:, ::-1][:, : min(len(rows), frame.codimension)])

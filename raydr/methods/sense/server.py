@@ -23,7 +23,8 @@ from raydr.federation import Federation, Rehearsal
 from raydr.geometry.blocks import in_blocks
 from raydr.geometry.hyperbolic import Hyperboloid, from_ball
 from raydr.geometry.neighbors import NeighborGraph
-from raydr.geometry.points import Geometry, Points, Progress, unheard
+from raydr.geometry.points import Geometry, Progress, unheard
+from raydr.geometry.sparse_points import points_of
 from raydr.journal import Journal
 from raydr.methods.landmarks.learning import LearntLandmarks, rehearse_learning
 from raydr.methods.landmarks.settings import DistributionLearning
@@ -269,6 +270,12 @@ class SENSE(SenseSettings):
             return None
         return "hyperbolic points depend on their distance to the origin, which the key's shift changes: leave it out"
 
+    def why_dense(self, *, pooled: bool) -> str | None:
+        """Return why rows must be dense; None in Euclidean space."""
+        if self.geometry == "euclidean":
+            return None
+        return "points of hyperbolic space are dense: set method.geometry to euclidean"
+
     def why_no_label(self) -> str | None:
         """Return why a label cannot take part in distances; None if it can."""
         if self.geometry != "euclidean":
@@ -293,7 +300,7 @@ class SENSE(SenseSettings):
         """Return the map of pooled rows by the same embedder."""
         space, known = self.space, self.truth(rows)
         chart = rows if known is None else space.chart(space.points(rows))
-        drawn = draw(Points(rows) if known is None else known, chart, self, seed, journal)
+        drawn = draw(points_of(rows) if known is None else known, chart, self, seed, journal)
         return Pooled(
             drawn.embedding,
             place=lambda new: self.transform(

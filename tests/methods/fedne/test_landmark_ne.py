@@ -13,6 +13,7 @@ from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points
 from raydr.methods.fedne.landmark import LandmarkNE, serve
 from raydr.methods.outcome import Outcome
+from raydr.sparse_rows import SparseRows
 
 SMALL: dict[str, Any] = {"hidden": (16, 16), "rounds": 3, "batch": 32, "neighbors": 4}
 
@@ -54,6 +55,12 @@ def test_partition_and_unit_change_only_rounding() -> None:
     here = mapped([rows[:20], rows[20:]], rounds=1).embedding
     for parts in ([rows[:1], rows[1:50], rows[50:]], [1024.0 * rows[:20], 1024.0 * rows[20:]]):
         np.testing.assert_allclose(mapped(parts, rounds=1).embedding, here, atol=1e-2)
+
+
+def test_sparse_rows_have_the_map_of_dense_ones() -> None:
+    parts = [np.maximum(part, 0.0) for part in clusters((30, 1, 0, 25), 40)]
+    dense, sparse = mapped(parts), mapped([SparseRows.of(part) for part in parts])  # type: ignore[misc]
+    np.testing.assert_allclose(sparse.embedding, dense.embedding, atol=1e-5)
 
 
 def test_fewer_landmarks_keep_fewer_neighbours() -> None:

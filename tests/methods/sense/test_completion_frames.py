@@ -10,9 +10,11 @@ from scipy.stats import special_ortho_group
 from raydr.errors import DataError
 from raydr.methods.sense.alignment import align
 from raydr.methods.sense.comparison import NEIGHBORS, SEARCHED_ROWS, Residuals, any_rotations, some_of
-from raydr.methods.sense.frames import AffineFrame, residual_factor
+from raydr.methods.sense.frames import AffineFrame, residual_factor, sparse_residual_factor
 from raydr.methods.sense.prior import Prior
 from raydr.methods.sense.recurrence import Recurrence
+from raydr.methods.sense.spaces import EuclideanSpace
+from raydr.sparse_rows import SparseRows
 
 
 def drawn(rows: int, features: int, seed: int = 0) -> np.ndarray:
@@ -42,6 +44,23 @@ def test_dependent_anchors_are_exact_in_their_span() -> None:
     inside, _ = AffineFrame(dependent).located(cdist(points, dependent, "sqeuclidean"))
     alone, _ = AffineFrame(anchors).located(cdist(points, anchors, "sqeuclidean"))
     np.testing.assert_allclose(pdist(inside), pdist(alone), atol=1e-12)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+@pytest.mark.parametrize("rows", [1, 7, 40])
+def test_residual_factor_of_sparse_rows(rows: int, offset: float) -> None:
+    """Rows without numbers, equal rows, a row that is an anchor, and a column without zeros far from 0."""
+    random = np.random.default_rng(0)
+    table = np.where(random.random((45, 30)) < 0.2, random.normal(size=(45, 30)), 0.0)
+    table[[1, 2]], table[3], table[40] = 0.0, table[4], table[5]
+    table[:, 7] = random.normal(size=45) + offset
+    space = EuclideanSpace().around(table[40:])
+    frame, own = space.frame(space.points(table[40:])), table[:rows]
+    factor = sparse_residual_factor(frame, SparseRows.of(own), space.origin)
+    expected = residual_factor(frame, space.points(own))
+    assert factor.shape == expected.shape
+    np.testing.assert_allclose(factor, expected, atol=1e-8)
+    np.testing.assert_allclose(factor @ factor.T, expected @ expected.T, atol=1e-9)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3, 40])
