@@ -27,7 +27,10 @@ from raydr.sparse_rows import SparseRows
 
 @dataclass(kw_only=True, frozen=True)
 class SiteFile:
-    """Settings for reading one client's rows: see :func:`raydr.data.load` for the fields."""
+    """Settings for reading one client's rows: see :func:`raydr.data.load` for the fields.
+
+    ``why_dense`` is why a sparse table must be made dense, as a clause with what to do; None if it stays sparse.
+    """
 
     path: str
     label: str | None = None
@@ -40,10 +43,15 @@ class SiteFile:
     matrix: str | None = None
     exclude: tuple[str, ...] = ()
     codebook: Codebook | None = None
-    sparse: bool = False
+    why_dense: str | None = "this step takes dense rows"
 
     def read(self) -> Table:
-        """Read the file, on the machine that has it."""
+        """Read the file, on the machine that has it; make it dense if it must be."""
+        table = self.stored()
+        return table if self.why_dense is None else table.made_dense(self.why_dense)
+
+    def stored(self) -> Table:
+        """Read the file; a sparse table stays sparse."""
         return load(
             path=self.path,
             label=self.label,
@@ -56,7 +64,7 @@ class SiteFile:
             exclude=self.exclude,
             codebook=self.codebook,
             for_map=False,  # a site can have a single row
-            sparse=self.sparse,
+            sparse=True,
         )
 
     def survey(self) -> Survey:
@@ -156,6 +164,8 @@ class Census:
         What each feature looks like: see :func:`raydr.data.survey.notices.looks`.
     doubts : tuple of str
         Sentences on columns that could be read in another way.
+    made_dense : int
+        Bytes of the dense rows if the file is stored sparse and the run needs them dense; else 0.
     """
 
     ids: NDArray[Any]
@@ -166,11 +176,14 @@ class Census:
     gaps: Int64Array
     looks: Int64Array
     doubts: tuple[str, ...] = ()
+    made_dense: int = 0
 
 
 def census(file: SiteFile) -> Census:
     """Read a file here and return everything about it but the rows."""
-    table = file.read()
+    stored = file.stored()
+    made_dense = isinstance(stored.rows, SparseRows) and file.why_dense is not None
+    table = stored if file.why_dense is None else stored.made_dense(file.why_dense)
     labels = None if table.labels is None else np.asarray(table.label_names, np.str_)[table.labels]
     return Census(
         ids=table.ids,
@@ -181,6 +194,7 @@ def census(file: SiteFile) -> Census:
         gaps=gaps_of(table.rows),
         looks=looks(table.rows),
         doubts=table.doubts,
+        made_dense=table.rows.nbytes if made_dense else 0,
     )
 
 

@@ -210,7 +210,7 @@ def _of_sites(scenario: Scenario) -> DataSizes:
             nodes=nodes,
             unknown=unknown,
         )
-    files = [replace(site_file(data, site), sparse=why_dense(scenario) is None) for site in sites]
+    files = [replace(site_file(data, site), why_dense=why_dense(scenario)) for site in sites]
     if files[0].needs_layout:
         layout = laid_out(files[0], [file.survey() for file in files])
         files = [replace(file, layout=layout) for file in files]

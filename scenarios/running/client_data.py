@@ -45,7 +45,7 @@ from raydr.geometry.points import Progress, unheard
 from raydr.privacy.ledger import Entry, Granularity
 from raydr.scenarios.running.column_survey import agreement_on
 from raydr.scenarios.running.harmony import harmonized_of, harmonizing_of, notices_of_sites, owners_of
-from raydr.scenarios.running.sparsity import in_form, why_dense
+from raydr.scenarios.running.sparsity import in_form, notices_of_sparse_files, why_dense
 from raydr.scenarios.running.target import notices_of_target, target_of
 from raydr.scenarios.schema.clients import SiteSettings
 from raydr.scenarios.schema.data import DataSettings
@@ -461,8 +461,8 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
         If the files differ in their features, or only some have labels.
     """
     data, described = scenario.data, scenario.clients.sites
-    sparse = why_dense(scenario) is None
-    files = [(replace(site_file(data, site), sparse=sparse), site.node) for site in described]
+    why = why_dense(scenario)
+    files = [(replace(site_file(data, site), why_dense=why), site.node) for site in described]
     layout: Layout | None = None
     if files[0][0].needs_layout:
         layout = reader.lay_out_sites(files)
@@ -501,6 +501,7 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
     found = None if scenario.noisy else common_looks([census.looks for census in censuses])
     found = None if found is None else of_measurements(found, layout)
     clients = tuple(site.name or Path(site.path).stem for site in described)
+    common = (*notices_of_target(data), *notices_of_sparse_files(why, [each.made_dense for each in censuses]))
     return ClientData(
         names=clients,
         held=sites,
@@ -522,10 +523,10 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
         harmonizing=harmonizing_of(data, layout, present(labels, label_names)),
         target=target_of(data, labels, label_names),
         looks=found,
-        notices=notices_of_target(data)
+        notices=common
         if found is None
         else (
-            *notices_of_target(data),
+            *common,
             *dict.fromkeys(doubt for census in censuses for doubt in census.doubts),
             *of_columns(first.features, found),
             *(of_label(layout.columns) if first.labels is None else ()),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from raydr.data import Table
 from raydr.memory import size
 from raydr.scenarios.schema.scenario import Scenario
@@ -49,3 +51,14 @@ def in_form(scenario: Scenario, table: Table) -> tuple[Table, tuple[str, ...]]:
         f" ({size(table.rows.dense_bytes)}), because {why}."
     )
     return table.made_dense(why), (notice,)
+
+
+def notices_of_sparse_files(why: str | None, made_dense: Sequence[int]) -> tuple[str, ...]:
+    """Return a notice if sites' sparse files were made dense; ``made_dense`` has the dense bytes of each, or 0."""
+    count, total = sum(map(bool, made_dense)), size(sum(made_dense))
+    if not count:
+        return ()
+    return (
+        f"{count} of {len(made_dense)} sites' files are stored sparse and were made dense ({total} in all),"
+        f" because {why}.",
+    )

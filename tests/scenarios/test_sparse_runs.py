@@ -21,7 +21,8 @@ from raydr.data import load
 from raydr.data.loading import read_file
 from raydr.data.survey.columns import Choice
 from raydr.errors import DataError
-from raydr.scenarios.running.client_data import dealt_out
+from raydr.scenarios.running.backend import InlineBackend
+from raydr.scenarios.running.client_data import dealt_out, from_sites
 from raydr.scenarios.running.sparsity import why_dense
 from raydr.scenarios.schema.reading import read
 from raydr.sparse_rows import SparseRows
@@ -200,6 +201,22 @@ def test_what_needs_dense_rows_says_so_and_what_to_do(
     monkeypatch.setattr(memory, "available_memory_bytes", lambda: 0)
     with pytest.raises(DataError, match=remedy.replace(".", r"\.")):
         in_small_memory(scenario, counts)
+
+
+def test_sparse_files_of_sites_stay_sparse_or_a_notice_says_why(tmp_path: Path, counts: FloatArray) -> None:
+    for name, part in (("east", counts[:25]), ("west", counts[25:])):
+        mmwrite(tmp_path / f"{name}.mtx", csr_matrix(part))
+    sites = [{"path": str(tmp_path / f"{name}.mtx")} for name in ("east", "west")]
+    base = {"name": "cells", "clients": {"sites": sites}, "method": {"kind": "fed-pca"}, "metrics": []}
+    kept = from_sites(read(base | {"data": {"scale": "maxabs"}}), InlineBackend())
+    assert not any("dense" in notice for notice in kept.notices)
+    assert isinstance(kept.pooled(), SparseRows)
+    made = from_sites(read(base | {"data": {"scale": "standard"}}), InlineBackend())
+    assert not isinstance(made.pooled(), SparseRows)
+    assert [notice for notice in made.notices if "dense" in notice] == [
+        "2 of 2 sites' files are stored sparse and were made dense (18.75 KiB in all), because data.scale standard"
+        " moves zeros: set data.scale to maxabs or none."
+    ]
 
 
 def in_small_memory(scenario: Any, counts: FloatArray) -> None:
