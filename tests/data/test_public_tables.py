@@ -106,6 +106,8 @@ COLUMNS: dict[str, tuple[list[Any], str, str]] = {
     "depth": ([3 + row % 30 * 41 % 1200 for row in range(ROWS)], "number", ""),
     "dep_time": ([100 * (row * 7 % 24) + row * 11 % 60 for row in range(ROWS)], "number", "the unit hhmm"),
     "yymm": ([1500 + 100 * (row % 9) + row * 7 % 12 for row in range(ROWS)], "number", ""),
+    "symptoms": (cycled("fever", "fever, cough", "cough, pain"), "list", "separated by commas"),
+    "place": (cycled("Boston, MA", "Salem, MA", "Boston, TX"), "words", ""),
     "year": ([1990 + row * 7 % 35 for row in range(ROWS)], "number", "mapped as a quantity"),
     "years_of_schooling": (cycled(8.5, 9, 11, 12.5), "number", ""),
     "admission_date": ([43_000 + row * 31 % 1900 for row in range(ROWS)], "number", "days of a spreadsheet"),

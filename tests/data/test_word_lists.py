@@ -55,6 +55,7 @@ def table_of(path: Path, cells: list[Any], **options: Any) -> Table:
 WRITINGS: dict[str, Callable[[list[str]], str]] = {
     "semicolons": "; ".join,
     "bars": "|".join,
+    "commas": ", ".join,
     "json": lambda words: "[" + ", ".join(f'"{word}"' for word in words) + "]",
     "python": str,
     "bare": lambda words: "[" + ",".join(words) + "]",
@@ -67,7 +68,7 @@ def test_lists_become_a_feature_for_each_word(tmp_path: Path, form: str) -> None
     table = table_of(tmp_path / "t.csv", [WRITINGS[form](each) for each in HELD], missing="mean")
     assert table.features == (*(f"symptoms={word}" for word in SYMPTOMS), "x")
     expected = EXPECTED.copy()
-    if form in ("semicolons", "bars"):
+    if form in ("semicolons", "bars", "commas"):
         expected[::6] = np.nan
     np.testing.assert_array_equal(table.rows[:, :3], expected)
     assert any("'symptoms': read as lists of words" in doubt for doubt in table.doubts)
@@ -99,6 +100,56 @@ def test_texts_with_a_separator_are_not_always_lists(cells: list[str], lists: bo
     assert are_lists(dict.fromkeys(cells, 5)) is lists
     assert are_lists({"a;b": 1, "b": 50, "a": 50}) is False, "too few rows"
     assert words_of("['it, is', \"so\"]") == ("it, is", "so")
+
+
+@pytest.mark.parametrize(
+    ("cells", "lists"),
+    [
+        (["a, b", "b, c", "a", "c"], True),
+        (["a,b", "b,c", "c,a"], True),
+        (["Boston, MA", "Salem, MA", "Boston, TX", "Salem, TX"], False),
+        (["Korea, North", "Korea, South", "Chad", "Mali"], False),
+        (["Yes, with pay", "Yes, without pay", "No, with pay", "No, without pay"], False),
+        (["1, 2", "2, 3", "1", "3"], False),
+    ],
+)
+def test_lists_with_commas_have_words_in_several_places(cells: list[str], lists: bool) -> None:
+    assert are_lists(dict.fromkeys(cells, 5), ",") is lists
+
+
+def test_sites_write_lists_with_the_same_separator(tmp_path: Path) -> None:
+    cells = [
+        [", ".join(each) for each in HELD],
+        ["; ".join(each) for each in HELD],
+        ["cough, rash", "fever"] * 30,
+    ]
+    files = [
+        SiteFile(
+            path=str(write_table(tmp_path / f"{at}.csv", {"symptoms": own, "x": list(range(ROWS))})),
+            categories="one-hot",
+        )
+        for at, own in enumerate(cells)
+    ]
+    surveys = [file.survey() for file in files]
+    assert surveys[2].kinds["symptoms"] == "text"
+    layout = laid_out(files[0], [surveys[0], surveys[0], surveys[2], surveys[2]])
+    assert layout.codings["symptoms"].unit == ","
+    assert layout.codings["symptoms"].words == SYMPTOMS
+    with pytest.raises(DataError, match="commas in some files and with semicolons"):
+        laid_out(files[0], surveys)
+
+
+def test_codebook_separates_words_by_commas(tmp_path: Path) -> None:
+    path = write_table(tmp_path / "t.csv", {"symptoms": ["a, b; c", "a", "b; c", ""], "x": [1, 2, 3, 4]})
+    given = ColumnSettings(column="symptoms", kind="list", unit=",", words=("a", "b; c"))
+    np.testing.assert_array_equal(
+        load(path=path, codebook=Codebook((given,)), missing="mean").rows[:3, :2], [[1, 1], [1, 0], [0, 1]]
+    )
+    found = ColumnSettings(column="symptoms", kind="list", unit=",")
+    write_table(path, {"symptoms": ["a, b", "b"] * 10, "x": list(range(20))})
+    assert load(path=path, codebook=Codebook((found,))).layout.codings["symptoms"].words == ("a", "b")
+    with pytest.raises(ValueError, match="must be empty or a comma"):
+        ColumnSettings(column="symptoms", kind="list", unit="/")
 
 
 def test_many_words_are_left_out_with_the_reason(tmp_path: Path) -> None:

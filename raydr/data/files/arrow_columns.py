@@ -24,6 +24,7 @@ from raydr.data.files.arrow_cells import (
 )
 from raydr.data.files.list_cells import unfold_lists
 from raydr.data.survey.categories import (
+    LISTS,
     WHY,
     WORDS,
     Kind,
@@ -236,8 +237,10 @@ def _surveys(loaded: Loaded, table: Any, features: Sequence[str], choice: Choice
         for place, rows in enumerate(sites):
             counts = Counter() if texts is None else Counter(texts[rows].tolist())
             del counts[""]
-            listed = whole == "lists" or (row is not None and row.kind == "list")
-            counts = counts_of_words(counts) if listed else counts
+            if row is not None and row.kind == "list":
+                counts = counts_of_words(counts, row.unit or "")
+            elif whole in LISTS:
+                counts = counts_of_words(counts, LISTS[whole])
             kind = kind_of_words(counts) if whole in WORDS else whole
             kind = kind_of_codes(counts) if whole == "code" else kind
             if unit is not None and counts:
@@ -453,10 +456,11 @@ def _coded(
         missing |= np.isin(texts, coding.missing)
         different, inverse = np.unique(np.where(missing, "", texts), return_inverse=True)
         if coding.kind == "list":
-            held = indicators_of(different.tolist(), coding.words)
+            held = indicators_of(different.tolist(), coding.words, coding.unit)
             held[different == ""] = np.nan
             every = sorted(
-                {word for text in different.tolist() for word in words_of(text)} - set(coding.words)
+                {word for text in different.tolist() for word in words_of(text, coding.unit)}
+                - set(coding.words)
             )
             return held[inverse], tuple(every), doubts
         read = {text: coding.read(text, loaded.decimal) for text in different.tolist()}

@@ -26,7 +26,7 @@ from raydr.data.survey.columns import reads_as_number, refuse_repeats, require
 from raydr.data.survey.layout import Categories, Layout
 from raydr.data.survey.scales import ordered
 from raydr.data.survey.spelling import Agreement, Threshold, spell_out
-from raydr.data.survey.word_lists import are_lists, counts_of_words, words_of
+from raydr.data.survey.word_lists import COMMA, are_lists, counts_of_words, words_of
 from raydr.data.survey.written_numbers import are_padded, has_unit, is_code, is_pair
 from raydr.errors import DataError
 
@@ -48,6 +48,7 @@ Kind: TypeAlias = Literal[
     "sentences",
     "pairs",
     "lists",
+    "comma lists",
     "many lists",
     "units",
     "mixture",
@@ -73,8 +74,10 @@ _DAYS = np.array([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 _FEWEST_NUMBERED = 20  # rows, below which whole numbers can be distinct by chance
 WORDS = frozenset[Kind]({"text", "one word", "identity", "much text", "sentences"})
 """Kinds of a column of text, which differ from site to site."""
+LISTS: Mapping[Kind, str] = {"lists": "", "comma lists": COMMA}
+"""Kinds of lists of words, and their unit."""
 _CODES = frozenset[Kind]({"code", "two codes", "many codes"})
-_TEXTS = WORDS | {"pairs", "units", "mixture", "time", "hhmm", "duration", "lists", "many lists"}
+_TEXTS = WORDS | {"pairs", "units", "mixture", "time", "hhmm", "duration", "many lists", *LISTS}
 
 WHY: Mapping[Kind, str] = {
     "numbering": "an identity by its name",
@@ -151,17 +154,20 @@ def _kind_of_lists(counts: Mapping[str, int]) -> Kind | None:
 
     With many words, most rows must have several: a text can have a semicolon.
     """
-    if not are_lists(counts):
-        return None
-    words, rows = counts_of_words(counts), sum(counts.values())
-    if (
-        len(words) <= MOST_WORDS
-        and 2 * len(words) <= rows
-        and all(len(word.encode()) <= _LONGEST for word in words)
-    ):
-        return "lists"
-    several = sum(number for cell, number in counts.items() if words_of(cell) != (cell,))
-    return "many lists" if 2 * several > rows else None
+    for kind, unit in LISTS.items():
+        if not are_lists(counts, unit):
+            continue
+        words, rows = counts_of_words(counts, unit), sum(counts.values())
+        if (
+            len(words) <= MOST_WORDS
+            and 2 * len(words) <= rows
+            and all(len(word.encode()) <= _LONGEST for word in words)
+        ):
+            return kind
+        several = sum(number for cell, number in counts.items() if words_of(cell, unit) != (cell,))
+        if 2 * several > rows:
+            return "many lists"
+    return None
 
 
 def are_few(counts: Mapping[str, int]) -> bool:
@@ -184,7 +190,7 @@ def kind_of_words(counts: Mapping[str, int]) -> Kind:
 
 def common_words(counts: Mapping[str, int], kind: Kind, threshold: Threshold) -> tuple[str, ...]:
     """Return the words of a text column that a site may reveal: those that enough of its rows have."""
-    shown: tuple[Kind, ...] = ("text", "one word", "code", "two codes", "lists")
+    shown: tuple[Kind, ...] = ("text", "one word", "code", "two codes", *LISTS)
     if kind not in shown and not (kind == "hhmm" and len(counts) <= MOST_WORDS):
         return ()
     return tuple(sorted(word for word, rows in counts.items() if rows >= threshold.rows))
@@ -306,15 +312,21 @@ def agree(
         if kind == "code" and categories != "one-hot":
             kind = "number"
         if column in known:
-            kind = "lists" if rows[column].kind == "list" else "text"
+            kind = (
+                ("comma lists" if rows[column].unit == COMMA else "lists")
+                if rows[column].kind == "list"
+                else "text"
+            )
         elif listed is not None:
             plain = ("numbering", "compact date", "code", "many codes")
             kind = "number" if kind in plain else "text" if kind == "one word" else kind
+        unit = COMMA if kind == "comma lists" else ""
+        kind = "lists" if kind == "comma lists" else kind
         if kind in ("text", "code", "lists") and (categories == "one-hot" or column in known):
             least = min(threshold.sites, len(surveys))
             own = [survey.words.get(column, ()) for survey in surveys]
             if kind == "lists":  # a site with a single word in each cell reports texts
-                own = [tuple(word for word in each if words_of(word) == (word,)) for each in own]
+                own = [tuple(word for word in each if words_of(word, unit) == (word,)) for each in own]
             spelt = spell_out(own, least)
             calls, votes = max(calls, spelt.calls), votes + spelt.votes
             if not spelt.words:
@@ -322,7 +334,9 @@ def agree(
                 continue
             order = None if column in known or kind == "lists" else ordered(column, spelt.words)
             if kind == "lists" and len(spelt.words) <= MOST_WORDS:
-                codings[column] = replace(known.get(column, Coding(kind="list")), words=spelt.words)
+                codings[column] = replace(
+                    known.get(column, Coding(kind="list", unit=unit)), words=spelt.words
+                )
             elif kind == "lists":
                 kind = "many lists"
             elif order is not None:
@@ -386,8 +400,13 @@ def _common(kinds: Iterable[Kind], column: str, where: str) -> Kind:
             f"{where}: the column {column!r} is text in some files and numbers in others. Write it the same way in all"
             " files, or name it in data.exclude."
         )
-    if "lists" in there and there <= WORDS | {"lists", "many lists"}:
-        return "many lists" if "many lists" in there else "lists"
+    if there >= LISTS.keys():
+        raise DataError(
+            f"{where}: the column {column!r} has lists with commas in some files and with semicolons in others. Write"
+            " them in the same way, or name the column in data.exclude."
+        )
+    if there & LISTS.keys() and there <= WORDS | LISTS.keys() | {"many lists"}:
+        return "many lists" if "many lists" in there else next(iter(there & LISTS.keys()))
     for free in ("much text", "sentences", "many lists"):
         if free in there:
             return free

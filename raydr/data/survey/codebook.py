@@ -25,6 +25,7 @@ from pydantic import (
 
 from raydr.data.survey.clock import DIGITS, SPREADSHEET
 from raydr.data.survey.coding import Coding, Kind
+from raydr.data.survey.word_lists import COMMA
 from raydr.errors import DataError, did_you_mean
 from raydr.settings import Settings
 
@@ -55,7 +56,8 @@ class ColumnSettings(Settings):
     unit: str | None = Field(
         None,
         description="unit of the numbers. Of dates: empty for ISO dates, spreadsheet or spreadsheet 1904"
-        " for the days of a spreadsheet, or a format such as %d.%m.%Y. Of times without a colon, such as 0430: hhmm",
+        " for the days of a spreadsheet, or a format such as %d.%m.%Y. Of times without a colon, such as 0430: hhmm."
+        " Of lists such as fever, cough: a comma",
     )
     low: float | None = Field(None, description="least number that is possible; known to everybody")
     high: float | None = Field(None, description="largest number that is possible; known to everybody")
@@ -95,6 +97,8 @@ class ColumnSettings(Settings):
             )
         if self.kind == "time" and self.unit not in (None, "", DIGITS):
             raise ValueError(f"the unit of a time is {self.unit!r}, but must be empty or {DIGITS}")
+        if self.kind == "list" and self.unit not in (None, "", COMMA):
+            raise ValueError(f"the unit of a list is {self.unit!r}, but must be empty or a comma")
         if self.low is not None and self.high is not None and self.low > self.high:
             raise ValueError(f"low is {self.low:g} and high is {self.high:g}: exchange them")
         if (self.low is not None or self.high is not None) and self.kind in (

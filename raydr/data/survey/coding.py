@@ -37,7 +37,7 @@ class Coding:
         Length of a circle, in the unit of the column.
     unit : str
         Unit of the numbers; of dates and times, how their cells are written (:func:`raydr.data.survey.clock.days_of`,
-        :func:`raydr.data.survey.clock.hours_of`).
+        :func:`raydr.data.survey.clock.hours_of`); of lists, a comma if it separates the words.
     low, high : float or None
         Limits of the numbers. Numbers outside are kept, with a notice.
     """
@@ -110,7 +110,7 @@ class Coding:
         if self.kind == "time":
             return "a time of day, on a circle of 24 hours"
         if self.kind == "list":
-            return "lists of words"
+            return "lists of words, separated by commas" if self.unit else "lists of words"
         if self.words:
             return f"{self.kind}: {' < '.join(self.words)}"
         return self.kind if self.period is None else f"{self.kind}, period {self.period:g}"
