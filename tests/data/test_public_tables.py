@@ -108,6 +108,8 @@ COLUMNS: dict[str, tuple[list[Any], str, str]] = {
     "yymm": ([1500 + 100 * (row % 9) + row * 7 % 12 for row in range(ROWS)], "number", ""),
     "symptoms": (cycled("fever", "fever, cough", "cough, pain"), "list", "separated by commas"),
     "place": (cycled("Boston, MA", "Salem, MA", "Boston, TX"), "words", ""),
+    "lot": (cycled("01", "07", "12", "104"), "number", "a leading zero such as 07"),
+    "pin": (cycled("07", "7", "12"), "number", "a leading zero such as 07"),
     "year": ([1990 + row * 7 % 35 for row in range(ROWS)], "number", "mapped as a quantity"),
     "years_of_schooling": (cycled(8.5, 9, 11, 12.5), "number", ""),
     "admission_date": ([43_000 + row * 31 % 1900 for row in range(ROWS)], "number", "days of a spreadsheet"),
@@ -162,6 +164,18 @@ def test_leading_zero_is_found_in_any_row(tmp_path: Path) -> None:
     assert surveyed(path)[0]["area"]["words"] == ("00501", "10000", "10001", "10002")
     found = list(Dialect.of(path).lines_with(path, re.compile(rb"[\n,]0050\d,")))
     assert found == ["00501,1"] * 9
+
+
+@pytest.mark.parametrize(("last", "kind"), [("07", "words"), ("104", "number")])
+def test_two_digits_with_a_late_leading_zero_are_codes_or_doubted(
+    tmp_path: Path, last: str, kind: str
+) -> None:
+    rows = [f"{10 + row % 3},{row % 7}" for row in range(900)]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["area,x", *rows, *["07,1"] * 9, f"{last},2"]) + "\n")
+    found, notices = surveyed(path)
+    assert found["area"]["kind"] == kind
+    assert any("a leading zero such as 07" in notice for notice in notices) is (kind == "number")
 
 
 @pytest.mark.parametrize("title", ["Ward 3, spring, final", "Ward 3, a, b, c, d, e", "Ward 3"])

@@ -14,7 +14,7 @@ from raydr.data.survey.clock import LATEST_DIGITS, look_like_clock_digits
 from raydr.data.survey.coding import Coding
 from raydr.data.survey.column_names import days_or_years
 from raydr.data.survey.columns import cells, listing, spell
-from raydr.data.survey.written_numbers import MISSING_WORDS, Writing, mark_of, writing_of
+from raydr.data.survey.written_numbers import MISSING_WORDS, Writing, has_leading_zero, mark_of, writing_of
 from raydr.errors import DataError
 from raydr.memory import lacking_memory
 from raydr.parquet_files import is_text
@@ -144,9 +144,14 @@ def _spelt(
 
 
 def _doubts_of_marks(column: str, texts: Sequence[str]) -> list[str]:
-    """Return sentences on numbers of a column that have a mark."""
+    """Return sentences on numbers of a column that have a mark or a leading zero."""
     marks = set(map(mark_of, texts)) - {""}
     doubts = []
+    if any(map(has_leading_zero, texts)):
+        doubts.append(
+            f"{column!r}: whole numbers of different lengths, some with a leading zero such as 07, read as numbers. If"
+            " they are codes, give them the kind words in a codebook: `raydr init --codebook FILE`."
+        )
     if "(" in marks:
         doubts.append(
             f"{column!r}: numbers in parentheses are read as negative. If that is wrong, remove the parentheses."

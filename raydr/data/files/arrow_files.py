@@ -20,7 +20,7 @@ from raydr.data.files.text_tables import read_text_table, within_memory
 from raydr.data.survey.categories import Survey
 from raydr.data.survey.column_names import named_as_time
 from raydr.data.survey.columns import Choice, Columns, listing
-from raydr.data.survey.written_numbers import are_padded, is_code
+from raydr.data.survey.written_numbers import has_leading_zero
 from raydr.errors import DataError
 from raydr.geometry.points import Progress, unheard
 from raydr.memory import lacking_memory, size
@@ -28,7 +28,7 @@ from raydr.parquet_files import is_text, open_parquet
 
 _LOGGER = logging.getLogger(__name__)
 
-_LEADING_ZERO = re.compile(rb"[,;\t|\n\"]0\d\d+[,;\t|\r\n\"]")
+_LEADING_ZERO = re.compile(rb"[,;\t|\n\"]0\d+[,;\t|\r\n\"]")
 _SEEN = 100  # rows that show whether the header is a row
 _BLOCK_CELLS = 2**23
 """Cells per block of a Parquet file."""
@@ -111,7 +111,7 @@ def _name(cell: str) -> str:
 
 
 def _codes(path: Path, dialect: Dialect, choice: Choice) -> list[int]:
-    """Return the columns of digits that are codes, since some have leading zeros, as in zip codes: they are text."""
+    """Return the columns of digits that can be codes, since some have leading zeros, as in zip codes: they are text."""
     if not choice.surveyed and choice.layout is None:
         return []
     try:
@@ -130,19 +130,25 @@ def _codes(path: Path, dialect: Dialect, choice: Choice) -> list[int]:
     return named + [
         place
         for place, column in enumerate(columns)
-        if place not in named and are_padded(column) and not named_as_time(_name(records[0][place]))
+        if place not in named
+        and any(map(has_leading_zero, column))
+        and not named_as_time(_name(records[0][place]))
     ]
 
 
 def _late_codes(path: Path, dialect: Dialect, table: Any) -> list[int]:
-    """Return the columns of whole numbers that have a leading zero such as 00501 somewhere in the file."""
+    """Return the columns of whole numbers that have a leading zero such as 07 somewhere in the file."""
     import pyarrow as pa
 
-    whole = {place for place, column in enumerate(table.columns) if pa.types.is_integer(column.type)}
+    whole = {
+        place
+        for place, column in enumerate(table.columns)
+        if pa.types.is_integer(column.type) and not named_as_time(_name(table.column_names[place]))
+    }
     found: set[int] = set()
     for line in dialect.lines_with(path, _LEADING_ZERO) if whole else ():
         cells = next(csv.reader([line], delimiter=dialect.separator), [])
-        found |= {place for place in whole if place < len(cells) and is_code(cells[place])}
+        found |= {place for place in whole if place < len(cells) and has_leading_zero(cells[place])}
         if found == whole:
             break
     return sorted(found)

@@ -162,6 +162,16 @@ def is_code(text: str) -> bool:
     return _CODE.fullmatch(text.strip()) is not None
 
 
+def has_leading_zero(text: str) -> bool:
+    """Return whether a cell is a whole number with a leading zero.
+
+    >>> has_leading_zero("07"), has_leading_zero("7"), has_leading_zero("0.7"), has_leading_zero("0")
+    (True, False, False, False)
+    """
+    text = text.strip()
+    return len(text) > 1 and text[0] == "0" and text.isdigit()
+
+
 def are_padded(texts: Iterable[str]) -> bool:
     """Return whether digits are codes, since some have a leading zero: all of one length, or one of three or more.
 
@@ -171,7 +181,7 @@ def are_padded(texts: Iterable[str]) -> bool:
     cells = [text.strip() for text in texts if text.strip()]
     if not all(map(str.isdigit, cells)):
         return False
-    padded = len(set(map(len, cells))) == 1 and any(len(cell) > 1 and cell[0] == "0" for cell in cells)
+    padded = len(set(map(len, cells))) == 1 and any(map(has_leading_zero, cells))
     return padded or any(map(is_code, cells))
 
 
