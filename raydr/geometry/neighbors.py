@@ -36,6 +36,7 @@ from raydr.geometry.points import (
     run_threaded,
     unheard,
 )
+from raydr.geometry.sparse_points import block_values
 
 TILE_ROWS = 512
 """Rows per tile: 1 MB in float32, so that the passes over a tile stay in the second-level cache."""
@@ -149,7 +150,7 @@ def _search_blocks(
     geometry: Geometry, k: int, threads: int | None, block_rows: int | None, progress: Progress
 ) -> NeighborGraph:
     rows = geometry.rows
-    blocks = row_blocks(rows, block_rows or min(1024, max(16, BLOCK_VALUES // rows)))
+    blocks = row_blocks(rows, block_rows or min(1024, max(16, block_values(geometry, BLOCK_VALUES) // rows)))
     indices = np.empty((rows, k), np.int64)
     distances = np.empty((rows, k), np.float32)
 

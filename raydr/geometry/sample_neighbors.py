@@ -23,6 +23,7 @@ from raydr.geometry.points import (
     run_threaded,
     unheard,
 )
+from raydr.geometry.sparse_points import block_values
 
 OWN_ROWS = 640
 """Sampled rows per pass. All other rows are read again for each pass."""
@@ -86,7 +87,11 @@ def nearest_to(
     indices = np.empty((own.size, k), np.int64)
     squared = np.empty((own.size, k), np.float64)
     search = _search_of(geometry, k)
-    rows = OWN_ROWS if isinstance(geometry, Points) else max(1, min(OWN_ROWS, BLOCK_VALUES // geometry.rows))
+    rows = (
+        OWN_ROWS
+        if isinstance(geometry, Points)
+        else max(1, min(OWN_ROWS, block_values(geometry, BLOCK_VALUES) // geometry.rows))
+    )
 
     def look(block: tuple[int, int]) -> None:
         part = slice(*block)

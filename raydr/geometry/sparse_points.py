@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
-from raydr.geometry.points import Points, row_blocks
+from raydr.geometry.points import Geometry, Points, row_blocks
 from raydr.sparse_rows import SparseRows
 
-_ROWS = 64
+_ROWS = 32
 """Rows per sparse product, whose result is nearly dense."""
+_BLOCK_VALUES = 2**21
+"""Values per block of distances: 16 MB for each thread. Their bits depend on no block."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,3 +94,8 @@ class SparsePoints:
 def points_of(rows: Any) -> Points | SparsePoints:
     """Return the Euclidean geometry of a table (rows, features) in its own form."""
     return SparsePoints(rows) if isinstance(rows, SparseRows) else Points(rows)
+
+
+def block_values(geometry: Geometry, most: int) -> int:
+    """Return the number of squared distances to ask of a geometry at a time: ``most``, or fewer of sparse points."""
+    return min(_BLOCK_VALUES, most) if isinstance(geometry, SparsePoints) else most

@@ -63,7 +63,9 @@ class Trilateration:
 
     def points(self, coordinates: Float64Array) -> Float64Array:
         """Return the points (rows, features) with these coordinates (rows, rank)."""
-        return np.asarray(self.centre + coordinates @ self.basis)
+        points: Float64Array = coordinates @ self.basis
+        points += self.centre
+        return points
 
     def squared_residuals(self, squared_distances: Float64Array, coordinates: Float64Array) -> Float64Array:
         """Return each row's squared distance (rows,) from the landmarks' hull, which coordinates do not cover."""

@@ -21,6 +21,7 @@ from raydr.geometry.sample_neighbors import (
     count_nearer,
     squared_distances_of,
 )
+from raydr.geometry.sparse_points import block_values
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric_by_k
 from raydr.metrics.sampling import Sample, SampledValue
@@ -136,7 +137,7 @@ def _one_minus_penalty(
             )
         return float(total)
 
-    blocks = row_blocks(rows, max(16, min(1024, BLOCK_VALUES // rows)))
+    blocks = row_blocks(rows, max(16, min(1024, block_values(ranking.geometry, BLOCK_VALUES) // rows)))
     total = fsum(map_threaded(penalty, blocks, threads))
     return float(1.0 - total * (2.0 / (rows * k * (2.0 * rows - 3.0 * k - 1.0))))
 

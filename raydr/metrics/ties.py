@@ -74,7 +74,8 @@ class Rounded:
         else:
             start = int(own[0])
             whole = self.geometry.squared_distance_block(start, int(own[-1]) + 1)
-            squared = np.maximum(whole[own - start], 0.0, dtype=np.float64)
+            chosen = whole if len(whole) == len(own) else whole[own - start]
+            squared = np.maximum(chosen, 0.0, dtype=np.float64)
         squared[np.arange(len(own)), own] = np.inf
         return squared
 
