@@ -1,4 +1,4 @@
-"""Backend that runs a simulation on Ray: clients and coordinator as actors, the evaluation as a task."""
+"""Backend that runs a simulation on Ray: clients, coordinator and evaluation as actors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from secrets import token_hex
 from typing import Any
 
 import ray
+from ray.actor import ActorHandle
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from raydr.actors.cluster import connected
-from raydr.actors.coordinator import Coordinator, evaluation_task
-from raydr.actors.packing import Packing, gpu_share, seating
+from raydr.actors.coordinator import Coordinator, Evaluation
+from raydr.actors.packing import Packing, evaluates_early, gpu_share, seating
 from raydr.actors.placement import place, require_room, rows_bytes
 from raydr.actors.ray_health import Vitals, dead_parts_named
 from raydr.actors.resources import Room, within_room
@@ -50,8 +51,24 @@ class RayBackend:
     device: Found = "cpu"
     actors: int = 0
     peak_memory_bytes: dict[str, int] = field(default_factory=dict)
+    _evaluation: ActorHandle[Any] | None = field(default=None, repr=False)
 
     name = "ray"
+
+    def prepare_evaluation(self, libraries: Callable[[], object], values: int) -> None:
+        """Start the evaluation's process and call ``libraries`` there, while clients and server compute.
+
+        A process with a part of a GPU starts only when it has work. See
+        :func:`raydr.actors.packing.evaluates_early` for ``values``.
+        """
+        if self.device == "cpu" and evaluates_early(values, Room.here().memory_bytes):
+            self._evaluation = self._evaluation_process()
+            self._evaluation.load.remote(libraries)
+
+    def close(self) -> None:
+        """End an evaluation's process that got no work."""
+        if self._evaluation is not None:
+            ray.kill(self._evaluation)
 
     @dead_parts_named()
     def serve(
@@ -132,6 +149,12 @@ class RayBackend:
         """Return the part of a GPU for each process: client actors, coordinator and evaluation."""
         return gpu_share(room.gpus, actors + 2) if self.device == "cuda" else 0.0
 
+    def _evaluation_process(self) -> ActorHandle[Any]:
+        room = Room.here()
+        share = self._gpu_share(room, self.actors)
+        options = {"num_cpus": 0} if room.group is None and not share else room.on_this_node(share)
+        return Evaluation.options(**options).remote()
+
     @dead_parts_named()
     def lay_out_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> Layout:
         """See :func:`raydr.actors.sites.lay_out_sites`."""
@@ -149,19 +172,20 @@ class RayBackend:
 
     @dead_parts_named()
     def evaluate(self, work: Callable[..., Any], *arguments: Any, listener: Listener) -> Any:
-        """Call ``work(*arguments, listener=...)`` in its own task, and once again if its process ends.
+        """Call ``work(*arguments, listener=...)`` in its own process, and once again if that ends.
 
         Raises
         ------
         RunError
             If its process ended twice.
         """
-        retried, room = False, Room.here()
-        share = self._gpu_share(room, self.actors)
-        options = {"num_cpus": 0} if room.group is None and not share else room.on_this_node(share)
+        retried = False
         while True:
-            stream = evaluation_task.options(**options).remote(work, arguments, self.device)
+            process, self._evaluation = self._evaluation or self._evaluation_process(), None
             try:
+                stream = process.evaluate.options(num_returns="streaming").remote(
+                    work, arguments, self.device
+                )
                 result, peak = heard(stream, listener)
                 break
             except RayTaskError:
@@ -179,10 +203,8 @@ class RayBackend:
                 listener(
                     IncidentEvent("the evaluation's process ended: it is restarted once, on the same map")
                 )
-            except BaseException:
-                # Cancel the task, because this process may run for a long time after the error.
-                ray.cancel(stream, force=True)
-                raise
+            finally:
+                ray.kill(process)  # also after an error, because this process may run for a long time
         self.peak_memory_bytes["evaluation"] = peak
         return result
 
@@ -193,7 +215,11 @@ def ray_backend(
 ) -> Iterator[RayBackend]:
     """Connect to Ray for the length of a ``with`` block."""
     with connected(address), within_room() as room:
-        yield RayBackend(packing, timeout_s, _found_in(room, device))
+        backend = RayBackend(packing, timeout_s, _found_in(room, device))
+        try:
+            yield backend
+        finally:
+            backend.close()
 
 
 def _found_in(room: Room, device: Device) -> Found:

@@ -6,17 +6,19 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 
 from raydr.arrays import FloatArray
-from raydr.data import SiteFile
 from raydr.device import Found, computing_on
 from raydr.federation import ClientHost, FaultPlan, HostedClient
 from raydr.federation.simulated.faults import SimulatedCrashError
 from raydr.federation.wire import Answer, Call, PartialSum, SumCall
 from raydr.memory import peak_memory_bytes
+
+if TYPE_CHECKING:  # the readers of files take as long to import as all else here
+    from raydr.data import SiteFile
 
 
 class ClientProcess:
@@ -50,7 +52,7 @@ class ClientProcess:
         # Keep a reference until this process ends, because an unreferenced context is closed.
         self._computing = ExitStack()
         self._computing.enter_context(computing_on(device))
-        rows = [partitions.read().rows] if isinstance(partitions, SiteFile) else partitions
+        rows = partitions if isinstance(partitions, Sequence) else [partitions.read().rows]
         own, reserve, fingerprints = ray.get(list(host_secrets))
         hosted = [HostedClient(*each) for each in zip(indices, rows, fingerprints, strict=True)]
         self._host = ClientHost(

@@ -1,4 +1,4 @@
-"""The Ray actor that runs the server part, and the Ray task that may see pooled rows."""
+"""The Ray actor that runs the server part, and the one that may see pooled rows."""
 
 from __future__ import annotations
 
@@ -71,18 +71,25 @@ class CoordinatorProcess:
         yield from streamed(work)
 
 
-def evaluate(
-    work: Callable[..., T], arguments: tuple[Any, ...], device: Found
-) -> Iterator[Event | Returned[tuple[T, int]]]:
-    """Run ``work(*arguments, listener=...)`` in its own process. Simulation only: it may see pooled rows."""
-    room = Room.here()
+class EvaluationProcess:
+    """The evaluation in its own process. Simulation only: it may see pooled rows."""
 
-    def measured(listener: Listener) -> tuple[T, int]:
-        with at_most(room.threads), computing_on(device):
-            return work(*arguments, listener=listener), peak_memory_bytes()
+    def load(self, libraries: Callable[[], object]) -> None:
+        """Call ``libraries`` before there is anything to evaluate."""
+        libraries()
 
-    yield from streamed(measured)
+    def evaluate(
+        self, work: Callable[..., T], arguments: tuple[Any, ...], device: Found
+    ) -> Iterator[Event | Returned[tuple[T, int]]]:
+        """Run ``work(*arguments, listener=...)``; yield events, then the result and the peak memory."""
+        room = Room.here()
+
+        def measured(listener: Listener) -> tuple[T, int]:
+            with at_most(room.threads), computing_on(device):
+                return work(*arguments, listener=listener), peak_memory_bytes()
+
+        yield from streamed(measured)
 
 
 Coordinator = ray.remote(max_concurrency=2)(CoordinatorProcess)  # one thread serves, one receives `kept`
-evaluation_task = ray.remote(num_returns="streaming", max_retries=0)(evaluate)
+Evaluation = ray.remote(EvaluationProcess)

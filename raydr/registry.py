@@ -92,7 +92,8 @@ class Registry(Mapping[str, T], Generic[T]):
             _import_extensions()
 
     def __getitem__(self, name: str) -> T:
-        self._load()
+        if name not in self._things:
+            self._load()
         return self._things[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -12,7 +12,7 @@ from raydr.journal import Listener, unheard
 from raydr.runfolder import records
 from raydr.runfolder.making import default_folder, incomplete, taken_up, target_of, unwritable
 from raydr.scenarios.afterwards.auditing import audit
-from raydr.scenarios.afterwards.showing import shown
+from raydr.scenarios.afterwards.showing import load_drawing, shown
 from raydr.scenarios.running.checkpoints import Checkpoints
 from raydr.scenarios.running.simulation import simulate
 from raydr.scenarios.schema.reading import dump, read
@@ -52,7 +52,15 @@ def run(
     with incomplete(target, Checkpoints) as folder:
         with unwritable(target):
             (folder / records.SCENARIO).write_text(dump(scenario), encoding="utf-8")
-        simulate(folder, scenario, address=address, data_dir=data_dir, listener=listener, table=table)
+        simulate(
+            folder,
+            scenario,
+            address=address,
+            data_dir=data_dir,
+            listener=listener,
+            table=table,
+            meanwhile=load_drawing if report else None,
+        )
     whole = target.expanduser().absolute()
     if scenario.audit is not None:
         _audited(whole, data_dir, listener)
@@ -87,7 +95,14 @@ def resume(
     scenario = read(folder / records.SCENARIO)
     require_packages(scenario)
     with taken_up(folder, Checkpoints):
-        simulate(folder, scenario, address=address, data_dir=data_dir, listener=listener)
+        simulate(
+            folder,
+            scenario,
+            address=address,
+            data_dir=data_dir,
+            listener=listener,
+            meanwhile=load_drawing,
+        )
     if scenario.audit is not None:
         _audited(target, data_dir, listener)
     return shown(target, listener)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -52,6 +55,31 @@ def test_the_limit_holds_in_a_second_thread() -> None:
         thread.start()
         thread.join(10)
     assert seen == [{1}, {2}]
+
+
+def test_the_limit_holds_for_a_library_that_is_loaded_in_the_block() -> None:
+    """Scipy has a BLAS of its own, which client processes load only if a method needs it."""
+    program = """
+import os, sys
+from threadpoolctl import threadpool_info
+from raydr.threads import one_blas_thread
+threads = lambda: {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+with one_blas_thread():
+    assert "scipy" not in sys.modules
+    import scipy.linalg
+    assert len(threadpool_info()) > 1 and threads() == {1}, threadpool_info()
+assert threads() == {2} and os.environ["OPENBLAS_NUM_THREADS"] == "2", threadpool_info()
+with one_blas_thread():
+    assert threads() == {1}
+"""
+    finished = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
 
 
 def test_an_error_lifts_the_limit() -> None:

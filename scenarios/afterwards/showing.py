@@ -10,6 +10,11 @@ from raydr.report import write_picture, write_report
 from raydr.runfolder import records
 
 
+def load_drawing() -> None:
+    """Import what draws pictures, which takes most of a second."""
+    import matplotlib.figure  # noqa: F401
+
+
 def shown(folder: Path, listener: Listener) -> Path:
     """Write the picture and the report of a complete run folder; a failure here loses no result.
 

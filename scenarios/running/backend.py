@@ -17,7 +17,7 @@ from raydr.federation.transcript import Transcript
 from raydr.journal import Journal, Listener
 from raydr.methods.serving import Plan, Served, serve
 from raydr.privacy.secrets import Secret
-from raydr.scenarios.running.client_data import PooledRows
+from raydr.scenarios.running.pooling import PooledRows
 from raydr.sparse_rows import stacked
 
 
@@ -53,6 +53,9 @@ class Backend(Protocol):
 
     def pool(self, sites: Sequence[Site]) -> Callable[[], FloatArray]:
         """Return a callable that brings the rows of clients' own files to its caller, the evaluation."""
+
+    def prepare_evaluation(self, libraries: Callable[[], object], values: int) -> None:
+        """Announce an evaluation of this number of values, for which ``libraries`` imports what it needs."""
 
     def evaluate(self, work: Callable[..., Any], *arguments: Any, listener: Listener) -> Any:
         """Call ``work(*arguments, listener=listener)`` in the process that may see pooled rows."""
@@ -124,6 +127,9 @@ class InlineBackend:
     def pool(self, sites: Sequence[Site]) -> Callable[[], FloatArray]:
         """Read the files again in this process."""
         return PooledRows(stacked([site.file.read().rows for site in sites]))
+
+    def prepare_evaluation(self, libraries: Callable[[], object], values: int) -> None:
+        """Do nothing: this process is busy until then."""
 
     def evaluate(self, work: Callable[..., Any], *arguments: Any, listener: Listener) -> Any:
         """Call ``work`` in this process."""

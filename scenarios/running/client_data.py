@@ -45,12 +45,12 @@ from raydr.geometry.points import Progress, unheard
 from raydr.privacy.ledger import Entry, Granularity
 from raydr.scenarios.running.column_survey import agreement_on
 from raydr.scenarios.running.harmony import harmonized_of, harmonizing_of, notices_of_sites, owners_of
+from raydr.scenarios.running.pooling import Dealt, by_client
 from raydr.scenarios.running.sparsity import in_form, notices_of_sparse_files, why_dense
 from raydr.scenarios.running.target import notices_of_target, target_of
 from raydr.scenarios.schema.clients import SiteSettings
 from raydr.scenarios.schema.data import DataSettings
 from raydr.scenarios.schema.scenario import Scenario
-from raydr.sparse_rows import SparseRows, rows_taken
 from raydr.statistics.dissimilarity import Metric, require_suited
 from raydr.statistics.harmonizing import Harmonizing
 from raydr.statistics.steering import Target
@@ -67,72 +67,6 @@ class SiteReader(Protocol):
 
     def pool(self, sites: Sequence[Site]) -> Callable[[], FloatArray]:
         """Return a callable that brings all rows to its caller, the evaluation."""
-
-
-@dataclass(frozen=True)
-class PooledRows:
-    """Pooled rows that the driver already has."""
-
-    rows: FloatArray
-
-    def __call__(self) -> FloatArray:
-        """Return the rows."""
-        return self.rows
-
-
-_AT_ONCE = 16
-"""Columns that are sorted at a time: a few cache lines of each row, without a second copy of the table."""
-
-
-class Dealt:
-    """Rows of a table dealt to clients: one read-only copy in memory.
-
-    Rows are ordered by client, and parts are views, until they are pooled; by then clients are done. Later parts are
-    copies.
-
-    Parameters
-    ----------
-    table : (rows, features) array
-        The rows.
-    client_of_row : (rows,) int64
-        Client of each row.
-    clients : int
-        Number of clients.
-    taken : bool
-        Whether the table may be sorted in place, because no other code reads it.
-    """
-
-    def __init__(
-        self, table: FloatArray, client_of_row: Int64Array, clients: int, *, taken: bool = False
-    ) -> None:
-        self._by_client = _by_client(client_of_row)
-        self._ends = np.cumsum(np.bincount(client_of_row, minlength=clients))[:-1]
-        self._sparse = isinstance(table, SparseRows)
-        if taken and not self._sparse:
-            for column in range(0, table.shape[1], _AT_ONCE):
-                part = slice(column, column + _AT_ONCE)
-                table[:, part] = table[self._by_client, part]
-            self._rows = _read_only(table)
-        else:
-            self._rows = _read_only(rows_taken(table, self._by_client))
-        self._pooled = False
-
-    @property
-    def parts(self) -> tuple[FloatArray, ...]:
-        """Rows of each client."""
-        rows = _read_only(rows_taken(self._rows, self._by_client)) if self._pooled else self._rows
-        return tuple(rows.split(self._ends) if isinstance(rows, SparseRows) else np.split(rows, self._ends))
-
-    def __call__(self) -> FloatArray:
-        """Return all rows in the table's order."""
-        if not self._pooled:
-            self._rows, self._pooled = _read_only(rows_taken(self._rows, np.argsort(self._by_client))), True
-        return self._rows
-
-
-def _read_only(rows: FloatArray) -> FloatArray:
-    (rows.data if isinstance(rows, SparseRows) else rows).flags.writeable = False
-    return rows
 
 
 @dataclass(kw_only=True, frozen=True)
@@ -262,7 +196,7 @@ class ClientData:
 
     def _of_clients(self, values: NDArray[Any]) -> tuple[NDArray[Any], ...]:
         ends = np.cumsum(np.bincount(self.client_of_row, minlength=len(self.names)))[:-1]
-        return tuple(np.split(values[_by_client(self.client_of_row)], ends))
+        return tuple(np.split(values[by_client(self.client_of_row)], ends))
 
     def sites_of(self, table: Table) -> Int64Array:
         """Return the client of each row of a table; raises as :func:`raydr.scenarios.running.harmony.owners_of`."""
@@ -318,12 +252,7 @@ class ClientData:
     @property
     def in_table_order(self) -> Int64Array:
         """Positions of the table's rows among all rows ordered by client."""
-        return np.argsort(_by_client(self.client_of_row))
-
-
-def _by_client(client_of_row: Int64Array) -> Int64Array:
-    """Return the row numbers of a table ordered by client, then by row."""
-    return np.argsort(client_of_row, kind="stable")
+        return np.argsort(by_client(self.client_of_row))
 
 
 def dealt_out(

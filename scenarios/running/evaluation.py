@@ -161,6 +161,12 @@ class Findings:
         return cls(federated=Scores({}, {}), central=None, pooled=None, pooled_bytes=0, deviation=deviation)
 
 
+def load_libraries() -> None:
+    """Import what most evaluations need, in a process that waits for the map."""
+    import sklearn.cluster
+    import sklearn.neighbors  # noqa: F401
+
+
 def examine(question: Question, *, listener: Listener) -> Findings:
     """Draw the pooled-data map, place new rows, and score both maps against the pooled, scaled rows.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -41,10 +42,11 @@ from raydr.runfolder.writing import (
 )
 from raydr.scenarios.running.backend import Backend
 from raydr.scenarios.running.checkpoints import Checkpoints
-from raydr.scenarios.running.client_data import ClientData, Dealt
+from raydr.scenarios.running.client_data import ClientData
 from raydr.scenarios.running.environment import environment
-from raydr.scenarios.running.evaluation import Findings, NewRows, Question, examine
+from raydr.scenarios.running.evaluation import Findings, NewRows, Question, examine, load_libraries
 from raydr.scenarios.running.federation_plan import plan_with_data, with_scaling
+from raydr.scenarios.running.pooling import Dealt
 from raydr.scenarios.running.start import StartedRun, begin, held_by
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.sparse_rows import SparseRows
@@ -59,12 +61,18 @@ def simulate(
     data_dir: Path | None,
     listener: Listener,
     table: Table | None = None,
+    meanwhile: Callable[[], object] | None = None,
 ) -> None:
-    """Run a scenario in an existing folder; resume from its checkpoint if it has one."""
+    """Run a scenario in an existing folder; resume from its checkpoint if it has one.
+
+    ``meanwhile`` is called in a thread while other processes compute, if there are any.
+    """
     now = datetime.now().astimezone()
     journal, checkpoints = Journal(listener), Checkpoints(folder)
     with held_by(scenario, data_dir, table, address, journal) as (backend, client_data):
         started = begin(scenario, client_data, checkpoints, backend.device)
+        if meanwhile is not None and backend.name == "ray":
+            Thread(target=meanwhile, name="meanwhile", daemon=True).start()
         served, findings = _served(scenario, started, backend, journal, checkpoints)
         described = environment(
             run=started.run.name,
@@ -111,6 +119,8 @@ def _served(
         journal.tell(event)
 
     plan, reserve = plan_with_data(scenario, client_data)
+    if scenario.compare or scenario.metrics:
+        backend.prepare_evaluation(load_libraries, client_data.rows * client_data.features)
     with _features_named(scenario, client_data):
         served = backend.serve(
             client_data.parts,

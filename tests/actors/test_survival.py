@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ import raydr
 from raydr.federation import FailurePolicy
 from raydr.federation.client import HostSecrets
 from raydr.federation.releases import by_name
-from raydr.journal import Charged, Event, IncidentEvent, RoundEnded
+from raydr.journal import Charged, Event, IncidentEvent, Listener, RoundEnded
 from raydr.methods.landmarks.maps import FedTSNE
 from raydr.methods.serving import Plan
 from raydr.privacy.gaussian import GaussianNoise
@@ -106,6 +107,36 @@ def test_a_run_fails_if_its_coordinator_dies_too_often(cluster: None, tmp_path: 
 
 
 @pytest.mark.slow  # test_sweeps_on_ray.py has simultaneous trials
+def test_an_evaluation_uses_the_process_that_started_early_and_a_new_one_if_that_has_ended(
+    cluster: None, tmp_path: Path
+) -> None:
+    from raydr.actors.backend import ray_backend
+
+    first, events = tmp_path / "first", []
+
+    def libraries() -> None:
+        first.write_text(str(os.getpid()))
+
+    def work(*, listener: Listener) -> int:
+        return os.getpid()
+
+    def ended_at_first(*, listener: Listener) -> int:
+        if first.read_text() == str(os.getpid()):
+            os._exit(1)
+        return os.getpid()
+
+    for evaluated, restarts in ((work, 0), (ended_at_first, 1)):
+        with ray_backend(None, "auto", 60.0) as backend:
+            backend.prepare_evaluation(libraries, values=1)
+            process = backend.evaluate(evaluated, listener=events.append)
+        assert (str(process) == first.read_text()) == (not restarts)
+        assert len(events) == restarts
+    with ray_backend(None, "auto", 60.0) as backend:
+        backend.prepare_evaluation(libraries, values=2**23 + 1)
+        assert not simulation_processes(), "rows of a large table and libraries are not in memory at once"
+        backend.prepare_evaluation(libraries, values=1)  # and ends without work
+
+
 def test_two_simultaneous_simulations_match_inline_and_leave_no_process(cluster: None) -> None:
     from concurrent.futures import ThreadPoolExecutor
 

@@ -67,16 +67,16 @@ def wait_until_heeded(pid: int, number: int = signal.SIGTERM) -> None:
 
 
 def simulation_processes(kind: str | None = None) -> list[psutil.Process]:
-    """Processes of coordinators and clients on this machine that run still, whoever started them on the cluster.
+    """Processes of simulations on this machine that run still, whoever started them on the cluster.
 
     Parameters
     ----------
-    kind : {"CoordinatorProcess", "ClientProcess"}, optional
-        Both without it.
+    kind : {"CoordinatorProcess", "ClientProcess", "EvaluationProcess"}, optional
+        All without it.
     """
     from ray._private.state import actors  # the public list of actors asks a dashboard, and tests have none
 
-    kinds = {kind} if kind else {"CoordinatorProcess", "ClientProcess"}
+    kinds = {kind} if kind else {"CoordinatorProcess", "ClientProcess", "EvaluationProcess"}
     found = []
     for actor in actors().values():
         if actor["ActorClassName"] not in kinds or not actor["Pid"]:
