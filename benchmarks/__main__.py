@@ -41,6 +41,7 @@ SUITE: Mapping[str, str | None] = {
     "fed_tsne": "",
     "fedne": "round_s",
     "fedne_noise": None,
+    "first_map": "",
     "gower": None,
     "gpu": None,
     "harmonizing": None,
