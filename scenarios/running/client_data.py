@@ -298,7 +298,7 @@ def dealt_out(
     notices: tuple[str, ...] = (*notices_of_target(data), *made_dense)
     if found is not None:
         found = of_measurements(found, table.layout)
-        found[common_looks([looks(part) for part in dealt.parts]) == ONE_VALUE] = ONE_VALUE
+        found[common_looks(looks(part) for part in dealt.parts) == ONE_VALUE] = ONE_VALUE
         notices += (*table.doubts, *of_columns(table.features, found, table.constant_features))
         if table.labels is None and given is None:
             notices += of_label(table.layout.columns)

@@ -99,6 +99,11 @@ def test_notice_needs_agreement_of_sites() -> None:
     changed[1] = PLAIN
     assert common_looks([one, changed]).tolist() == changed.tolist()
     assert common_looks([other]).tolist() == other.tolist()
+    assert common_looks(iter([other, changed, one])).tolist() == changed.tolist(), (
+        "as many sites as rows, one by one"
+    )
+    changed[1] = MISSING_CODES
+    assert common_looks([one, changed, other]).tolist() == changed.tolist(), "one site with a code is enough"
 
 
 def test_notices_show_no_values_and_ignore_count_tables() -> None:

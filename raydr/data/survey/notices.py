@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -101,17 +101,23 @@ def _has_missing_code(values: FloatArray) -> bool:
     return False
 
 
-def common_looks(of_sites: Sequence[Int64Array]) -> Int64Array:
+def common_looks(of_sites: Iterable[Int64Array]) -> Int64Array:
     """Return what columns look like (features,) to every site with enough rows, or plain if they differ.
 
-    A code for missing values need not occur at every site.
+    A code for missing values need not occur at every site. There can be as many sites as rows, so they come one by
+    one.
     """
-    votes = np.stack(of_sites)
-    voting = votes[(votes != PLAIN).any(axis=1)]  # a site with too few rows does not vote
-    if not len(voting):
-        return of_sites[0]
-    found = np.where((voting == voting[0]).all(axis=0), voting[0], PLAIN)
-    return np.asarray(np.where((votes == MISSING_CODES).any(axis=0), MISSING_CODES, found), np.int64)
+    found, coded = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+    voted = False
+    for own in of_sites:
+        if not found.size:
+            found, coded = np.full(own.shape, PLAIN, np.int64), np.zeros(own.shape, np.bool_)
+        if (own == PLAIN).all():  # a site with too few rows does not vote
+            continue
+        coded |= own == MISSING_CODES
+        found = np.where(found == own, own, PLAIN) if voted else own
+        voted = True
+    return np.where(coded, MISSING_CODES, found)
 
 
 def of_measurements(found: Int64Array, layout: Layout) -> Int64Array:
