@@ -85,6 +85,9 @@ def test_columns_are_classified_by_their_numbers() -> None:
         (99, np.arange(59, 99), PLAIN),
         (999, np.arange(40) * 50, PLAIN),
         (-9, np.arange(-20, 20), PLAIN),
+        (666, np.arange(40) % 2, MISSING_CODES),
+        (666, np.arange(40) % 3, PLAIN),
+        (66, np.arange(40) % 2, CODES),
     ],
 )
 def test_isolated_number_may_be_a_missing_value_code(code: int, values: Int64Array, found: int) -> None:

@@ -110,11 +110,27 @@ COLUMNS: dict[str, tuple[list[Any], str, str]] = {
     "place": (cycled("Boston, MA", "Salem, MA", "Boston, TX"), "words", ""),
     "lot": (cycled("01", "07", "12", "104"), "number", "a leading zero such as 07"),
     "pin": (cycled("07", "7", "12"), "number", "a leading zero such as 07"),
+    "tree": ([row // 3 * 7 % 20 for row in range(ROWS)], "number", "stand in rows next to each other"),
+    "peak_hour": ([row % 24 for row in range(ROWS)], "circular", "period 24"),
+    "loan_month": (cycled(2, 5, 11), "number", "named like a circle"),
+    "income": (
+        cycled("under $11k", "$25-$50k", ">$50k", "$11-$25k"),
+        "ordinal",
+        "under $11k < $11-$25k < $25-$50k",
+    ),
+    "budget": (
+        cycled("lt $1,000", "$1,000 to 2,999", "$3000 or more"),
+        "ordinal",
+        "lt $1,000 < $1,000 to 2,999",
+    ),
+    "guidelines": ([row % 2 for row in range(ROWS - 2)] + [666, 666], "number", "a code for missing"),
+    "reviews": ([1 + row % 20 for row in range(ROWS - 2)] + [88, 99], "number", "a code for missing"),
+    "sno.": (list(range(ROWS)), "an identity", ""),
     "year": ([1990 + row * 7 % 35 for row in range(ROWS)], "number", "mapped as a quantity"),
     "years_of_schooling": (cycled(8.5, 9, 11, 12.5), "number", ""),
     "admission_date": ([43_000 + row * 31 % 1900 for row in range(ROWS)], "number", "days of a spreadsheet"),
     "status": (cycled(1, 2), "number", "named like a class"),
-    "income": ([900, 1200.5, 1100, -999] * 15, "number", "a code for missing"),
+    "earnings": ([900, 1200.5, 1100, -999] * 15, "number", "a code for missing"),
 }
 
 

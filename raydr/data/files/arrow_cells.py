@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Float64Array
+from raydr.data.survey.circles import can_be_circular
 from raydr.data.survey.clock import LATEST_DIGITS, look_like_clock_digits
 from raydr.data.survey.coding import Coding
-from raydr.data.survey.column_names import days_or_years
+from raydr.data.survey.column_names import days_or_years, named_as_time
 from raydr.data.survey.columns import cells, listing, spell
+from raydr.data.survey.notices import are_blocks
 from raydr.data.survey.written_numbers import MISSING_WORDS, Writing, has_leading_zero, mark_of, writing_of
 from raydr.errors import DataError
 from raydr.memory import lacking_memory
@@ -185,28 +187,45 @@ def nothing(rows: int) -> Any:
     return pa.nulls(rows, pa.float64())
 
 
-def doubts_of_days(table: Any, columns: Sequence[str]) -> list[str]:
-    """Return sentences on columns of whole numbers that are days of a spreadsheet, years, or times without a colon."""
+def doubts_of_whole_numbers(table: Any, columns: Sequence[str]) -> list[str]:
+    """Return sentences on columns of whole numbers that can be more than numbers, by their name and values."""
     import pyarrow as pa
     import pyarrow.compute as compute
 
-    found, times = [], list[str]()
+    found: list[str | None] = []
+    times, circles, blocks = list[str](), list[str](), list[str]()
     for column in columns:
         stored = table[column]
         if not pa.types.is_integer(stored.type) or stored.null_count == len(stored):
             continue
         ends = compute.min_max(stored).as_py()
         found.append(days_or_years(column, ends["min"], ends["max"]))
-        if ends["min"] >= 0 and ends["max"] <= LATEST_DIGITS:
-            different = compute.unique(stored.drop_null()).to_numpy()
-            times += [column] * look_like_clock_digits(different)
-    sentences = [sentence for sentence in found if sentence is not None]
-    if times:
-        sentences.append(
-            f"{listing(times)}: whole numbers such as 430 and 1545, mapped as numbers. If they are times of day, give"
-            " them the kind time with the unit hhmm in a codebook: `raydr init --codebook FILE`."
-        )
-    return sentences
+        circles += [column] * can_be_circular(column, ends["min"], ends["max"])
+        values = stored.drop_null().to_numpy()
+        if ends["min"] >= 0 and ends["max"] <= LATEST_DIGITS and look_like_clock_digits(np.unique(values)):
+            times.append(column)
+        blocks += [column] * (are_blocks(values) and not named_as_time(column))
+    change = "in a codebook: `raydr init --codebook FILE`."
+    doubts = (
+        (
+            times,
+            "whole numbers such as 430 and 1545, mapped as numbers. If they are times of day, give them the kind time"
+            f" with the unit hhmm {change}",
+        ),
+        (
+            circles,
+            "named like a circle, but mapped as numbers. If they are hours of the day or months of the year, give them"
+            f" the kind circular with the period 24 or 12 {change}",
+        ),
+        (
+            blocks,
+            "whole numbers whose equal values stand in rows next to each other, as in a sorted table or in an identity"
+            " of several rows. If they are an identity, name the column in data.exclude.",
+        ),
+    )
+    return [each for each in found if each] + [
+        f"{listing(names)}: {doubt}" for names, doubt in doubts if names
+    ]
 
 
 def can_be_dates(stored: Any) -> bool:

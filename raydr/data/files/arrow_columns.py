@@ -14,7 +14,7 @@ from raydr.data.files.arrow_cells import (
     Loaded,
     can_be_dates,
     cells_of,
-    doubts_of_days,
+    doubts_of_whole_numbers,
     is_number,
     nothing,
     numbers_of,
@@ -134,7 +134,7 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
     del table
     if choice.alike is None:
         doubts += of_words(words, strict)
-        doubts += doubts_of_days(tables[0], numbers) if choice.surveyed else []
+        doubts += doubts_of_whole_numbers(tables[0], numbers) if choice.surveyed else []
         doubts += [
             f"{column!r}: {reason}, so it is left out. To map it, give it the kind number in a codebook: `raydr init"
             " --codebook FILE`."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -17,6 +18,8 @@ _CIRCLES = {"hour": _DAY, "hourofday": _DAY, "month": _YEAR, "mnth": _YEAR, "mon
     for unit in ("", "deg", "degrees")
 }
 """Period, least and largest number of a column, by the letters of its name."""
+_PARTS = {"hour": _DAY, "month": _YEAR}
+"""The same, by the last part of a name."""
 _MONTHS = [
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
@@ -35,25 +38,48 @@ _SECONDARY = 3  # letters of a point such as NNE, which no region has
 def period_named(column: str) -> float | None:
     """Return the period of a column whose name is that of a circle, such as hour or wind direction.
 
-    >>> period_named("Wind direction (deg)"), period_named("hours")
-    (360.0, None)
+    >>> period_named("Wind direction (deg)"), period_named("peak_hour"), period_named("hours"), period_named("per hour")
+    (360.0, 24.0, None, None)
     """
-    circle = _CIRCLES.get(letters(column))
+    circle = _circle_of(column)
     return None if circle is None else circle[0]
+
+
+def _circle_of(column: str) -> tuple[float, float, float] | None:
+    """Return the period, and the least and largest number, of the circle that a column's name says."""
+    last = re.split(r"[_\W]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", column))[-1].casefold()
+    weak = _PARTS.get(last) if "per" not in parts_of(column) else None
+    return _CIRCLES.get(letters(column)) or weak
 
 
 def is_circular(column: str, values: Float64Array) -> bool:
     """Return whether all values (rows,) lie on the circle that the column's name says.
 
+    If the name has other parts too, as in peak_hour, the values must be all of the circle: a wait can be in hours.
+
     >>> is_circular("hour", np.array([0.0, 23.0])), is_circular("hour", np.array([0.5, 31.0]))
     (True, False)
+    >>> is_circular("peak_hour", np.array([0.0, 23.0])), is_circular("peak_hour", np.arange(24.0))
+    (False, True)
     """
-    circle = _CIRCLES.get(letters(column))
+    circle = _circle_of(column)
     if circle is None or not len(values):
         return False
     period, low, high = circle
     whole = period == _TURN[0] or bool(np.all(values == np.floor(values)))
-    return whole and low <= float(values.min()) and float(values.max()) <= high
+    if not whole or not low <= float(values.min()) <= float(values.max()) <= high:
+        return False
+    return letters(column) in _CIRCLES or len(np.unique(values)) == high - low + 1
+
+
+def can_be_circular(column: str, low: float, high: float) -> bool:
+    """Return whether whole numbers from low to high can lie on the circle that the column's name says.
+
+    >>> can_be_circular("peak_hour", 2, 17), can_be_circular("peak_hour", 2, 30), can_be_circular("age", 2, 17)
+    (True, False, False)
+    """
+    circle = _circle_of(column)
+    return circle is not None and circle[1] <= low and high <= circle[2]
 
 
 def words_of_circle(column: str, words: Sequence[str]) -> tuple[str, ...] | None:

@@ -12,7 +12,7 @@ _IDENTITY = re.compile(
     r"|^(patient|subject|subj|person|participant|individual|respondent|nr)$"
 )
 _MIXED_CASE = re.compile(r"[a-z]I[Dd]$")  # PassengerId, StoreID
-_NUMBERING = re.compile(r"(^|[_\W])(nr|no|number|index|row|row[._ ]?names?|pid|pidnum|seqno)$")
+_NUMBERING = re.compile(r"(^|[_\W])(nr|no|number|index|row|row[._ ]?names?|pid|pidnum|seqno|sno|srno)\.?$")
 _TIMES = frozenset(
     ("year", "yr", "month", "mnth", "day", "hour", "hr", "minute", "min", "second", "sec", "week", "age")
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.data.survey.columns import listing
@@ -42,8 +44,32 @@ _FEWEST, _MOST, _LARGEST = 3, 10, 99  # distinct values of a code; two values ar
 _MANY = 20
 """If more columns than this look like codes, and most columns do, the table holds counts, as of images or genes."""
 _MISSING_CODES = np.array(
-    [99, 999, 9_999, 99_999, 888, 8_888, -1, -8, -9, -88, -99, -888, -999, -8_888, -9_999], float
+    [
+        99,
+        999,
+        9_999,
+        99_999,
+        999_999,
+        88,
+        888,
+        8_888,
+        77,
+        777,
+        7_777,
+        -1,
+        -8,
+        -9,
+        -88,
+        -99,
+        -888,
+        -999,
+        -8_888,
+        -9_999,
+    ],
+    float,
 )
+_FAR = 100.0
+"""Times the larger of two other values beyond which a third one is a code, as 666 next to 0 and 1."""
 _APART = 10.0
 """Ratio to the median column's standard deviation above which a column dominates distances."""
 
@@ -68,8 +94,11 @@ def looks(rows: FloatArray) -> Int64Array:
         first = rows[:_LEAST_ROWS]
         likely = (np.isnan(first) | (first == np.floor(first))).all(axis=0)
     least, most = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)  # NaN only where all are
-    for column in np.flatnonzero(np.isin(least, _MISSING_CODES) | np.isin(most, _MISSING_CODES)):
-        values = rows[:, column]
+    ends = np.isin(np.trunc(least), _MISSING_CODES) | np.isin(np.trunc(most), _MISSING_CODES)
+    with np.errstate(invalid="ignore"):
+        few = (np.diff(np.sort(first, axis=0), axis=0) > 0).sum(axis=0) < _FEWEST
+    for column in np.flatnonzero(ends | (few & (least >= 0) & (most >= _FAR))):
+        values = np.unique(rows[:, column])
         if _has_missing_code(values[~np.isnan(values)]):
             found[column] = MISSING_CODES
     found[2 * np.isnan(rows).sum(axis=0) > len(rows)] = MOSTLY_EMPTY
@@ -87,18 +116,34 @@ def looks(rows: FloatArray) -> Int64Array:
     return found
 
 
-def _has_missing_code(values: FloatArray) -> bool:
-    """Return whether the largest or smallest value is a code such as 999 or -99, and lies apart from all others."""
+def _has_missing_code(different: FloatArray) -> bool:
+    """Return whether the largest or smallest of different values is a code such as 999 or -99, apart from all others.
+
+    Other codes do not count as values. Next to two others, any value far beyond them is a code.
+    """
+    codes = np.isin(np.trunc(different), _MISSING_CODES)
     for code, others in (
-        (values.max(), values[values < values.max()]),
-        (values.min(), values[values > values.min()]),
+        (different[-1], different[:-1][~codes[:-1]]),
+        (different[0], different[1:][~codes[1:]]),
     ):
-        if code not in _MISSING_CODES or len(np.unique(others)) < _FEWEST:
+        if len(others) == _FEWEST - 1 and others[0] >= 0 and code >= _FAR * max(1.0, float(others[-1])):
+            return True
+        if np.trunc(code) not in _MISSING_CODES or len(others) < _FEWEST:
             continue
         low, high = float(others.min()), float(others.max())
         if code > high + (high - low) or (code < -1 and low >= 0) or code < low - 2 * (high - low):
             return True
     return False
+
+
+def are_blocks(values: NDArray[Any]) -> bool:
+    """Return whether equal values (rows,) always stand in rows next to each other, with two rows or more on average.
+
+    >>> are_blocks(np.arange(60) // 3), are_blocks(np.arange(80) // 2 % 10), are_blocks(np.arange(60))
+    (True, False, False)
+    """
+    starts = 1 + np.count_nonzero(values[1:] != values[:-1])
+    return bool(_LEAST_ROWS <= starts <= len(values) // 2 and len(np.unique(values)) == starts)
 
 
 def common_looks(of_sites: Iterable[Int64Array]) -> Int64Array:

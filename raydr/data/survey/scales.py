@@ -19,6 +19,7 @@ _RANGE = re.compile(
     r"(?P<low>\d+(\.\d+)?)( ?(-|to|\u2013) ?(?P<high>\d+(\.\d+)?)"
     r"|(?P<more> ?\+| or (more|over|above)| and (over|above)))?[^\d]{0,12}"
 )
+_MONEY = re.compile(r"[$\u00a2-\u00a5\u20a0-\u20bf]|(?<=\d),(?=\d{3})")
 _PIECE = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+(?![a-z])|[\W\d_]+")
 _SCALES = tuple(
     tuple(frozenset(map(letters, rank.split("/"))) for rank in scale.split(" < "))
@@ -58,6 +59,8 @@ def in_order(words: Sequence[str]) -> tuple[str, ...] | None:
     (('None', 'Mild', 'Severe'), None, None)
     >>> in_order(["75+", "0-9 years", "10-74"]), in_order(["10-20", "15-30", "40+"])
     (('0-9 years', '10-74', '75+'), None)
+    >>> in_order(["$11-$25k", ">$25k", "under $11k"]), in_order(["$500-$1k", "$2k-$3k", "over $3k"])
+    (('under $11k', '$11-$25k', '>$25k'), None)
     >>> in_order(["10+ years", "< 1 year", "2 years"]), in_order(["Travel_Often", "Non-Travel", "Travel_Rarely"])
     (('< 1 year', '2 years', '10+ years'), ('Non-Travel', 'Travel_Rarely', 'Travel_Often'))
     """
@@ -120,7 +123,7 @@ def _ranges(words: Mapping[str, str]) -> tuple[str, ...] | None:
     """Return words from low to high if their texts, the keys, are ranges of numbers that do not overlap, else None."""
     found = []
     for text, word in words.items():
-        parts = _RANGE.fullmatch(text.casefold())
+        parts = _RANGE.fullmatch(_MONEY.sub("", text.casefold()).strip())
         if parts is None:
             return None
         low = float(parts["low"])
@@ -130,6 +133,7 @@ def _ranges(words: Mapping[str, str]) -> tuple[str, ...] | None:
     found.sort()
     ranges = [(low, high) for low, high, _ in found]
     apart = all(high <= low for (_, high), (low, _) in pairwise(ranges)) and len(set(ranges)) == len(words)
+    apart = apart and all(low <= high for low, high in ranges)  # in 500-1k, high is 1
     # 4, 6 and 8 are no ranges, but 0, 1 and 2+ are.
     enough = 2 * sum(low < high for low, high in ranges) >= len(words) or np.isinf(ranges).any()
     return tuple(word for *_, word in found) if apart and enough else None
