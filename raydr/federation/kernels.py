@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numba
 import numpy as np
 
 from raydr.arrays import FloatArray, Int64Array
+from raydr.compiled import compiled
 
 
 def _add_scaled(total: Int64Array, values: FloatArray, factor: float, weight: int) -> None:
@@ -24,6 +24,6 @@ def _all_within(values: FloatArray, limit: float) -> bool:
     return outside == 0
 
 
-_compiled = numba.njit(nogil=True, cache=True)
+_compiled = compiled()
 add_scaled: Callable[[Int64Array, FloatArray, float, int], None] = _compiled(_add_scaled)
 all_within: Callable[[FloatArray, float], bool] = _compiled(_all_within)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numba
 import numpy as np
 
 from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array
+from raydr.compiled import compiled
 
 BOX_ROWS = 256
 """Rows per box of nearby rows. Mostly all or none of them are nearer than a threshold."""
@@ -232,7 +232,7 @@ def _count_boxed(
 
 
 # Only sums may be reordered, so that they are vectorised. Comparisons with infinity must stay as written.
-_compiled = numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+_compiled = compiled(fastmath={"reassoc", "contract", "nsz"})
 keep_nearest: Callable[..., None] = _compiled(_keep_nearest)
 keep_smallest: Callable[..., None] = _compiled(_keep_smallest)
 measure_pairs: Callable[..., None] = _compiled(_measure_pairs)

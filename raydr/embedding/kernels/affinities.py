@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
 from raydr.arrays import Float32Array, Int64Array, IntArray
+from raydr.compiled import compiled
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import row_blocks, run_threaded
 
@@ -201,7 +201,7 @@ def _merged(
             at += 1
 
 
-_compiled = numba.njit(nogil=True, cache=True)
+_compiled = compiled()
 conditional: Callable[..., None] = _compiled(_conditional)
 turn: Callable[..., None] = _compiled(_turn)
 union_sizes: Callable[..., None] = _compiled(_union_sizes)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numba
 import numpy as np
 
 from raydr.arrays import Float64Array
+from raydr.compiled import compiled
 from raydr.geometry.points import map_threaded, row_blocks
 
 _ROWS = 256
@@ -55,4 +55,4 @@ def _repel(points: Float64Array, first: int, last: int, force: Float64Array) -> 
     return total
 
 
-repel: Callable[..., float] = numba.njit(nogil=True, cache=True, error_model="numpy")(_repel)
+repel: Callable[..., float] = compiled(error_model="numpy")(_repel)

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numba
 import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array, IntArray
+from raydr.compiled import compiled
 
 
 def attraction(layout: Float64Array, heads: IntArray, tails: IntArray, nu: float) -> float:
@@ -117,7 +117,7 @@ def _descend(
                 _moved(layout, gradient, negatives[edge, sample], learning_rate, largest)
 
 
-_compiled = numba.njit(nogil=True, cache=True)
+_compiled = compiled()
 add_attraction: Callable[..., None] = _compiled(_add_attraction)
 add_repulsion: Callable[..., None] = _compiled(_add_repulsion)
 _moved: Callable[..., None] = _compiled(_step)

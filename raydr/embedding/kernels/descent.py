@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import numba
 import numpy as np
 
 from raydr.arrays import Float32Array, Float64Array, Int64Array, IntArray
+from raydr.compiled import compiled
 from raydr.embedding.embedder import PAIRS_ROWS
 from raydr.embedding.kernels.affinities import Affinities
 from raydr.embedding.kernels.all_pairs import repulsion_by_pairs
@@ -152,7 +152,7 @@ def _step(
             layout[row, axis] += velocity[row, axis]
 
 
-add_attraction: Callable[..., None] = numba.njit(
-    nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "arcp"}
-)(_add_attraction)
-step: Callable[..., None] = numba.njit(nogil=True, cache=True)(_step)
+add_attraction: Callable[..., None] = compiled(fastmath={"reassoc", "contract", "nsz", "arcp"})(
+    _add_attraction
+)
+step: Callable[..., None] = compiled()(_step)

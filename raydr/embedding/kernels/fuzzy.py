@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numba
 import numpy as np
 
 from raydr.arrays import Float32Array, FloatArray, Int64Array, IntArray
+from raydr.compiled import compiled
 from raydr.geometry.points import Progress, unheard
 
 BLOCKS = 16
@@ -201,4 +201,4 @@ def _go_along(
                     layout[head, axis] += rate * min(max(move, -clip), clip)
 
 
-go_along: Callable[..., None] = numba.njit(nogil=True, cache=True, fastmath=True)(_go_along)
+go_along: Callable[..., None] = compiled(fastmath=True)(_go_along)

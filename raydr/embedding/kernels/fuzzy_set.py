@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 
 from raydr.arrays import Float32Array
+from raydr.compiled import compiled
 from raydr.geometry.neighbors import NeighborGraph
 
 _STEPS = 64
@@ -81,4 +81,4 @@ def _memberships(distances: Float32Array, target: float, mean: float, similar: F
             similar[row, at] = np.exp(-(beyond / sigma)) if beyond > 0.0 and sigma != 0.0 else 1.0
 
 
-memberships: Callable[..., None] = numba.njit(nogil=True, cache=True, error_model="numpy")(_memberships)
+memberships: Callable[..., None] = compiled(error_model="numpy")(_memberships)

@@ -29,10 +29,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array, IntArray
+from raydr.compiled import compiled
 from raydr.geometry.points import row_blocks
 
 STRIPS = 16
@@ -274,7 +274,7 @@ def _repel_some(
 
 # No fastmath: if sums may be reordered, the bits depend on whether numba compiled these functions together or
 # found some of them in its cache. The result of a division by zero is never kept (see `share`).
-_compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
+_compiled = compiled(error_model="numpy")
 _log: Callable[..., None] = _compiled(_logarithms)
 _fill: Callable[..., None] = _compiled(_pairs)
 attract: Callable[..., None] = _compiled(_attract)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numba
 import numpy as np
 
 from raydr.arrays import Float64Array
+from raydr.compiled import compiled
 from raydr.geometry.points import map_threaded, row_blocks
 
 NODES = 3
@@ -140,7 +140,7 @@ def _gather(
     return total
 
 
-_compiled = numba.njit(nogil=True, cache=True)
+_compiled = compiled()
 polynomials: Callable[..., None] = _compiled(_polynomials)
 scatter: Callable[..., None] = _compiled(_scatter)
 gather: Callable[..., float] = _compiled(_gather)

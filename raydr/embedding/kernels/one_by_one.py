@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 
 from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array, IntArray
+from raydr.compiled import compiled
 from raydr.geometry.points import Progress
 
 _INT32 = np.iinfo(np.int32)
@@ -156,7 +156,7 @@ def _clipped(move: float) -> float:
     return min(max(move, -4.0), 4.0)
 
 
-next_random: Callable[..., int] = numba.njit(nogil=True, cache=True)(_next)
-clipped: Callable[..., float] = numba.njit(nogil=True, cache=True)(_clipped)
-squared_distance: Callable[..., float] = numba.njit(nogil=True, cache=True, fastmath=True)(_squared)
-one_epoch: Callable[..., None] = numba.njit(nogil=True, cache=True, fastmath=True)(_one_epoch)
+next_random: Callable[..., int] = compiled()(_next)
+clipped: Callable[..., float] = compiled()(_clipped)
+squared_distance: Callable[..., float] = compiled(fastmath=True)(_squared)
+one_epoch: Callable[..., None] = compiled(fastmath=True)(_one_epoch)

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numba
 import numpy as np
 
 from raydr.arrays import Float64Array, IntArray
+from raydr.compiled import compiled
 
 _ROWS = 256
 """Rows per block: 6 KB, which stay in a core's nearest cache while all points pass."""
@@ -99,7 +99,7 @@ def _nearness(counts: Float64Array, points: Float64Array) -> float:
     return total
 
 
-_compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
+_compiled = compiled(error_model="numpy")
 pull: Callable[..., None] = _compiled(_pull)
 repel: Callable[..., None] = _compiled(_repel)
 least_pulled: Callable[..., None] = _compiled(_least_pulled)

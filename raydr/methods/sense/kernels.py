@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numba
 import numpy as np
 
 from raydr.arrays import Float64Array
+from raydr.compiled import compiled
 
 
 def _read(
@@ -55,4 +55,4 @@ def _read(
     return sums
 
 
-read: Callable[..., Float64Array] = numba.njit(nogil=True, cache=True, error_model="numpy")(_read)
+read: Callable[..., Float64Array] = compiled(error_model="numpy")(_read)

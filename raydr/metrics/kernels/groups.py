@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numba
 import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array, IntArray
+from raydr.compiled import compiled
 
 ALPHA = 0.1
 """Number added to similarities, so that distances are finite."""
@@ -328,7 +328,7 @@ def _distort(
 
 
 # Without fastmath, so that the scores have zadu's bits.
-_compiled = numba.njit(nogil=True, cache=True)
+_compiled = compiled()
 walk: Callable[..., int] = _compiled(_walk)
 largest_difference: Callable[..., float] = _compiled(_largest_difference)
 spanning_tree: Callable[..., None] = _compiled(_spanning_tree)

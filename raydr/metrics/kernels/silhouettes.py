@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numba
 import numpy as np
 
 from raydr.arrays import Float32Array, Float64Array, Int64Array
+from raydr.compiled import compiled
 
 
 def _fill_silhouettes(
@@ -46,6 +46,4 @@ def _fill_silhouettes(
         found[row] = 0.0 if alone or largest == 0.0 else (beyond - inside) / largest
 
 
-fill_silhouettes: Callable[..., None] = numba.njit(
-    nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"}
-)(_fill_silhouettes)
+fill_silhouettes: Callable[..., None] = compiled(fastmath={"reassoc", "contract", "nsz"})(_fill_silhouettes)
