@@ -38,8 +38,6 @@ class MethodSettings(Settings):
     """Explanation of the reported objective, in sentences, if it may rise while the map gets better."""
     no_new_rows: ClassVar[str] = ""
     """Clause on why maps take no new rows, if a method without :meth:`transform` has a special reason."""
-    coordinate_copies: ClassVar[int] = 2
-    """Copies in double precision of all rows' coordinates that the server makes before it draws them."""
 
     @classmethod
     def offers(
@@ -194,6 +192,10 @@ class MethodSettings(Settings):
 
     def rehearse(self, federation: Rehearsal) -> None:
         """Ask clients what the server part asks them, without its arithmetic; otherwise the messages are unknown."""
+
+    def coordinate_bytes(self, rows: int, features: int) -> int:
+        """Return the bytes of all rows' coordinates at the server before it draws them: two copies of each feature."""
+        return 2 * 8 * rows * features
 
     def server_bytes(self, rows: int, features: int, clients: int) -> int:
         """Return the server's peak bytes besides messages, coordinates and the map's graph."""

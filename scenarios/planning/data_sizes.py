@@ -38,8 +38,8 @@ class DataSizes:
         Rows of each client, in client order; empty if unknown.
     features : int
         Number of features; 0 if unknown.
-    itemsize : int
-        Bytes of one number.
+    itemsize : float
+        Bytes of one number; of a sparse table, bytes of what is stored over all numbers.
     sample : (rows, features) array
         All rows; of large tables a sample, with the largest and smallest value of each feature.
     whole : bool
@@ -62,6 +62,8 @@ class DataSizes:
         Ledger entries for the messages in which clients agree on columns and words.
     joint : JointColumns
         Columns of several features that count as one.
+    sparse : bool
+        Whether the rows stay sparse.
     harmonizing : Harmonizing or None
         How sites are adjusted to each other.
     target : Target or None
@@ -72,7 +74,7 @@ class DataSizes:
 
     sizes: tuple[int, ...]
     features: int
-    itemsize: int
+    itemsize: float
     sample: FloatArray
     whole: bool
     labelled: bool
@@ -87,6 +89,7 @@ class DataSizes:
     target: Target | None = None
     public_targets: Float64Array | None = None
     joint: JointColumns = NOTHING_JOINT
+    sparse: bool = False
 
     @property
     def rows(self) -> int:
@@ -121,7 +124,8 @@ def sizes_of_data(scenario: Scenario, data_dir: Path | None) -> DataSizes:
             int(count) for count in np.bincount(client_data.client_of_row, minlength=len(client_data.names))
         ),
         features=client_data.features,
-        itemsize=rows.dtype.itemsize,
+        itemsize=rows.nbytes / max(1, rows.size),
+        sparse=isinstance(rows, SparseRows),
         sample=sampled(rows, scenario.seed),
         whole=rows.size <= SAMPLED_NUMBERS,
         labelled=client_data.labels is not None,
@@ -227,7 +231,8 @@ def _of_sites(scenario: Scenario) -> DataSizes:
     return DataSizes(
         sizes=tuple(len(table.rows) for table in tables),
         features=rows.shape[1],
-        itemsize=rows.dtype.itemsize,
+        itemsize=rows.nbytes / max(1, rows.size),
+        sparse=isinstance(rows, SparseRows),
         sample=sampled(rows, scenario.seed),
         whole=rows.size <= SAMPLED_NUMBERS,
         labelled=first.labels is not None,

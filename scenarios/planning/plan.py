@@ -257,7 +257,7 @@ def _seating(scenario: Scenario, data: DataSizes, clients: int, capacity: Capaci
     if scenario.runtime.federation == "inline":
         return Seating(clients, 0)
     packing = "per-client" if scenario.clients.sites else scenario.runtime.actors
-    table = 0 if scenario.clients.sites else data.rows * data.features * data.itemsize
+    table = 0 if scenario.clients.sites else round(data.rows * data.features * data.itemsize)
     return seating(clients, packing, max(1, capacity.cores), capacity.memory_bytes, table)
 
 
@@ -329,9 +329,12 @@ def _load(
         central="central" in scenario.compare,
         metrics=metrics,
         threads=machine.cores,
-        read=data.read * data.features * data.itemsize,
+        read=round(data.read * data.features * data.itemsize),
         held_out=data.held_out,
-        copies=scenario.method.coordinate_copies,
+        coordinates=scenario.method.coordinate_bytes(data.rows, features)
+        if embedder is not None and data.known
+        else 0,
+        sparse=data.sparse,
         server=scenario.method.server_bytes(data.rows, features, clients) if data.known else 0,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raydr.actors.packing import ACTOR_BYTES
+from raydr.methods.references import LEAST_GROUP
 from raydr.metrics import graph_size
 from raydr.metrics.sampling import EXACT_ROWS
 from raydr.metrics.sampling import SAMPLED_ROWS as SAMPLED
@@ -43,6 +44,9 @@ BYTES_OF_A_PAIR = 16
 BLOCK_BYTES = 96 * MEGABYTE
 """Maximum bytes of a block of distances in which metrics compare all pairs of rows, for each thread."""
 
+SPARSE_COPIES, SPARSE_BLOCK_BYTES = 3, 64 * MEGABYTE
+"""Sparse rows in double precision, by rows and by columns, over what is stored; a block of distances of each thread."""
+
 
 @dataclass(kw_only=True, frozen=True)
 class Load:
@@ -50,8 +54,10 @@ class Load:
 
     Attributes
     ----------
-    rows, features, itemsize : int
-        Size of the data, and bytes of one number.
+    rows, features : int
+        Size of the data.
+    itemsize : float
+        Bytes of one number; of a sparse table, bytes of what is stored over all numbers.
     clients, largest : int
         Number of clients, and rows of the largest one.
     actors : int
@@ -76,15 +82,17 @@ class Load:
         Bytes of rows that are read before some are sampled or separated; 0 if all are mapped.
     held_out : int
         Rows that are placed on the finished map.
-    copies : int
-        Number of float64 copies of all coordinates that the server makes before it draws the map.
+    coordinates : int
+        Bytes of all coordinates at the server before it draws the map.
     server : int
         Other bytes of the server: :meth:`raydr.methods.method.MethodSettings.server_bytes`.
+    sparse : bool
+        Whether rows stay sparse.
     """
 
     rows: int
     features: int
-    itemsize: int
+    itemsize: float
     clients: int
     largest: int
     actors: int
@@ -98,13 +106,19 @@ class Load:
     threads: int = 1
     read: int = 0
     held_out: int = 0
-    copies: int = 2
+    coordinates: int = 0
     server: int = 0
+    sparse: bool = False
 
     @property
     def table(self) -> int:
         """Bytes of all rows."""
-        return self.rows * self.features * self.itemsize
+        return round(self.rows * self.features * self.itemsize)
+
+    @property
+    def references(self) -> int:
+        """Bytes of the references for new rows, which are dense."""
+        return 0 if self.embedder is None else 8 * self.rows // LEAST_GROUP * self.features
 
     @property
     def inline(self) -> bool:
@@ -145,7 +159,8 @@ def footprint(load: Load) -> tuple[ProcessMemory, ...]:
     if load.inline:
         # The parts run in sequence: libraries of all, table, and arrays of the largest part.
         libraries = INTERPRETER + sum(_all_libraries(load).values())
-        arrays = driver + max(_of_server(load), _of_client(load, load.rows), _of_evaluation(load))
+        parts = _of_server(load), _of_client(load, load.rows), _of_evaluation(load)
+        arrays = max(_of_reading(load) + max(parts), driver)
         return (ProcessMemory("driver", 1, libraries + arrays, arrays),)
     base = INTERPRETER + RAY
     server, client = _of_server(load), _of_client(load, load.rows_of_actor)
@@ -187,15 +202,19 @@ def node_bytes(load: Load, actors: int, *, driver: bool) -> int:
     )
 
 
-def _of_driver(load: Load) -> int:
+def _of_reading(load: Load) -> int:
     return max(3 * load.table, load.read + load.table)
+
+
+def _of_driver(load: Load) -> int:
+    return max(_of_reading(load), 3 * load.references)
 
 
 def _of_server(load: Load) -> int:
     """Return bytes at the server: per-record messages, geometry, graph, other arrays of the method, messages."""
-    coordinates = 0 if load.embedder is None else load.copies * 8 * load.rows * load.features
     graph = _of_graph(load)
-    held = max(2 * load.posted, load.posted + coordinates, coordinates + graph)
+    drawn = load.coordinates + max(graph, load.references)
+    held = max(2 * load.posted, load.posted + load.coordinates, drawn)
     return held + 6 * load.message + load.server
 
 
@@ -207,7 +226,7 @@ def _of_graph(load: Load) -> int:
 
 def _of_client(load: Load, rows: int) -> int:
     """Return bytes of a client: rows as read and scaled, a float64 block, messages."""
-    table = rows * load.features * load.itemsize
+    table = round(rows * load.features * load.itemsize)
     posted = load.posted * rows // max(1, load.rows)
     return 2 * table + min(8 * rows * load.features, 64 * MEGABYTE) + 2 * posted + 4 * load.message
 
@@ -217,12 +236,14 @@ def _of_evaluation(load: Load) -> int:
     looked_at = load.rows if load.rows <= EXACT_ROWS else SAMPLED
     graph = looked_at * graph_size(load.metrics) * 24
     precise = 8 * load.rows * (load.features if looked_at == load.rows else OF_A_SAMPLE)
+    if load.sparse:
+        precise = SPARSE_COPIES * load.table + load.threads * SPARSE_BLOCK_BYTES
     drawn = _of_graph(load) if load.central else 0
     blocks = load.threads * min(BLOCK_BYTES, 8 * looked_at * 1024) if _measured(load) else 0
     pairs = 32 * min(load.rows, SAMPLED_ROWS) ** 2 if _measured(load) else 0
     grouped = max((_grouped(metric, load) for metric in load.metrics), default=0)
     pairs = max(pairs, BYTES_OF_A_PAIR * grouped**2)
-    new = load.held_out * load.features * (3 * load.itemsize + 8)
+    new = round(load.held_out * load.features * (3 * load.itemsize + 8))
     return 3 * load.table + precise + new + graph + max(drawn, blocks) + pairs
 
 

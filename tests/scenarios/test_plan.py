@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from extensions import PLAIN, command, installed
 from places import TESTS
+from scipy.io import mmwrite
+from scipy.sparse import csr_matrix
 from tiny import tiny, tiny_file, tiny_run, tiny_scenario
 
 from raydr.actors.capacity import Capacity, Machine, capacity_at
@@ -21,7 +23,7 @@ from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status
 from raydr.scenarios.planning.data_sizes import DataSizes, sampled
 from raydr.scenarios.planning.plan import RunPlan, plan_of_data, plan_of_scenario
-from raydr.scenarios.planning.run_memory import Load, _of_evaluation, node_bytes
+from raydr.scenarios.planning.run_memory import SPARSE_BLOCK_BYTES, Load, _of_evaluation, node_bytes
 from raydr.scenarios.planning.run_time import METRICS_S, _metrics
 from raydr.scenarios.runner import run
 from raydr.scenarios.schema.reading import dump, read
@@ -667,6 +669,42 @@ def test_plan_for_more_rows_equals_plan_of_a_longer_table(tmp_path: Path) -> Non
     assert like.memory == truth.memory
     assert like.seconds == pytest.approx(truth.seconds)
     assert any("the plan used a sample of the rows" in note for note in like.notes)
+
+
+@pytest.mark.parametrize("own_files", [False, True])
+def test_memory_of_a_sparse_table_is_that_of_what_is_stored(tmp_path: Path, own_files: bool) -> None:
+    """16 kB are stored of 8 MB a file; under a scaling that moves zeros, the plan is that of dense rows."""
+    table = csr_matrix(np.diag(np.arange(1.0, 1001.0)))
+    mmwrite(tmp_path / "cells.mtx", table)
+    np.save(tmp_path / "cells.npy", table.toarray())
+
+    def peaks(file: str, scale: str) -> dict[str, int]:
+        path = str(tmp_path / file)
+        data = {"scale": scale} | ({} if own_files else {"path": path})
+        clients = {"sites": [{"name": name, "path": path} for name in "ab"]} if own_files else {"count": 2}
+        method = {"kind": "fed-umap", "landmarks": 5}
+        scenario = read(
+            {"name": "s", "data": data, "clients": clients, "method": method, "metrics": ["npa_10"]}
+        )
+        return {each.process: each.arrays for each in plan_of_scenario(scenario, capacity=ROOMY).memory}
+
+    sparse, dense = peaks("cells.mtx", "none"), peaks("cells.npy", "none")
+    assert sparse["largest client actor"] < dense["largest client actor"] - 7_000_000
+    assert sparse["driver"] < dense["driver"] / 4  # references for new rows are dense
+    assert sparse["evaluation"] > SPARSE_BLOCK_BYTES > dense["evaluation"]
+    assert peaks("cells.mtx", "minmax") == peaks("cells.npy", "minmax")
+
+
+def test_evaluation_holds_sparse_rows_in_double_precision_only_as_stored() -> None:
+    dense = replace(load_of(20_000), features=5_000, itemsize=0.2, metrics=("npa_10",), held_out=0)
+    assert _of_evaluation(replace(dense, sparse=True)) < _of_evaluation(dense) / 3
+
+
+def test_landmarks_bound_the_coordinates_at_the_server() -> None:
+    scenario = tiny_scenario(runtime__federation="ray", method__landmarks=10)
+    plan = plan_of_data(scenario, data_sizes(5_000, 400, 2), ROOMY)
+    (server,) = [each for each in plan.memory if each.process == "coordinator"]
+    assert server.arrays < 8 * 5_000 * 400
 
 
 def test_rows_option_refuses_empty_clients_and_remote_data() -> None:

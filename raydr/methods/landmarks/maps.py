@@ -147,6 +147,12 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
         with federation.stage("geometry"):
             federation.add_operations(at_server=2.0 * federation.rows * len(landmarks) * min(landmarks.shape))
 
+    def coordinate_bytes(self, rows: int, features: int) -> int:
+        """Return the bytes of two copies of coordinates in the landmarks' span."""
+        framed = self.origin in ("principal", "random")
+        landmarks = (self.frame_count if framed else self.landmark_count)(rows, features)
+        return super().coordinate_bytes(rows, min(landmarks, features))
+
     def why_no_label(self) -> str | None:
         """Return why a label cannot take part in distances: held-out digits had an accuracy of 0.10 (0.96 without)."""
         if self.estimator != "trilateration":

@@ -252,7 +252,6 @@ class SENSE(SenseSettings):
 
     noise_on: ClassVar[frozenset[str]] = frozenset({"data", "distances"})
     some_noisy: ClassVar[bool] = True
-    coordinate_copies: ClassVar[int] = 4
 
     @property
     def rounds_asked(self) -> int:
@@ -373,6 +372,10 @@ class SENSE(SenseSettings):
                 points = federation.rows + len(anchors.all)
                 federation.add_operations(at_server=10.0 * federation.rows**3)
                 federation.add_operations(at_server=4.0 * self.iterations * points**2 * features)
+
+    def coordinate_bytes(self, rows: int, features: int) -> int:
+        """Return the bytes of four copies of each feature."""
+        return 4 * 8 * rows * features
 
     def server_bytes(self, rows: int, features: int, clients: int) -> int:
         """Return bytes for frames of the anchors, and with ``smacof-dense`` for six matrices over all anchors and rows.
