@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         resume,
         resume_sweep,
         run,
+        session,
         sweep,
         transform,
     )
@@ -65,6 +66,7 @@ __all__ = [
     "resume",
     "resume_sweep",
     "run",
+    "session",
     "sweep",
     "transform",
 ]

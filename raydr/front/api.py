@@ -481,6 +481,32 @@ def resume_sweep(
     return SweepResult(whole)
 
 
+@contextmanager
+def session(address: str | None = None) -> Iterator[None]:
+    """Keep one Ray for all runs inside a ``with`` block; only the first waits for its start.
+
+    Parameters
+    ----------
+    address : str, optional
+        A Ray cluster. Default: ``RAY_ADDRESS``, or a private Ray on this machine, which ends with the block.
+
+    Raises
+    ------
+    raydr.errors.RaydrError
+        ``OutputError`` if there is no cluster at ``address``; ``RunError`` if Ray does not start.
+
+    Examples
+    --------
+    >>> import raydr
+    >>> with raydr.session():  # doctest: +SKIP
+    ...     results = [raydr.run("digits-fed-umap", seed=seed) for seed in range(3)]
+    """
+    from raydr.actors.cluster import connected
+
+    with connected(address):
+        yield
+
+
 def _dotted(overrides: Mapping[str, Any]) -> dict[str, Any]:
     return {key.replace("__", "."): value for key, value in overrides.items()}
 

@@ -111,6 +111,27 @@ def test_the_settings_of_a_ray_leave_the_environment(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
+def test_a_session_starts_one_ray_for_all_its_runs(tmp_path: Path) -> None:
+    script = f"""
+import numpy as np
+import ray
+import raydr
+from raydr.actors import cluster
+
+started, init = [], cluster._init
+cluster._init = lambda *arguments, **options: (started.append(1), init(*arguments, **options))
+rows = np.random.default_rng(0).normal(size=(40, 3))
+with raydr.session():
+    for seed in (0, 1):
+        raydr.FedPCA(metrics=(), federation="ray", out={str(tmp_path)!r} + f"/{{seed}}").fit(rows)
+        assert ray.is_initialized()
+assert started == [1] and not ray.is_initialized()
+"""
+    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("used", [False, True])
 def test_each_ray_has_a_new_token_and_few_processes_and_restores_the_environment(
     cluster: None, used: bool
