@@ -17,11 +17,14 @@ from raydr.data.loading import checked, complete_rows, with_a_class_for_none
 from raydr.data.survey.codebook import Codebook
 from raydr.data.survey.columns import Alike, Choice
 from raydr.data.survey.layout import Layout
+from raydr.data.survey.site_names import with_joined_sites
 from raydr.data.table import Table
 from raydr.errors import DataError
 
 
-def in_memory(arrays: Mapping[str, NDArray[Any]], *, for_map: bool = True) -> Table:
+def in_memory(
+    arrays: Mapping[str, NDArray[Any]], *, join_spellings: bool = False, for_map: bool = True
+) -> Table:
     """Check arrays in memory as if they came from an .npz file. They cannot be read again later.
 
     Parameters
@@ -29,6 +32,8 @@ def in_memory(arrays: Mapping[str, NDArray[Any]], *, for_map: bool = True) -> Ta
     arrays : mapping
         ``X`` (rows, features), and optionally ``feature_names``, ``y`` for labels, ``client`` for the owners
         and ``id`` for the identities of rows: see :func:`raydr.data.files.numpy_files.from_arrays`.
+    join_spellings : bool
+        Whether spellings of a site's name are one site.
     for_map : bool
         Whether these rows will be mapped, which takes two rows that differ.
 
@@ -50,6 +55,7 @@ def in_memory(arrays: Mapping[str, NDArray[Any]], *, for_map: bool = True) -> Ta
     owner, identity = (name if name in arrays else None for name in ("client", "id"))
     columns = from_arrays(IN_MEMORY, arrays, Choice(client=owner, id=identity))
     columns = replace(columns, label=with_a_class_for_none(columns.label))
+    columns = with_joined_sites(columns) if join_spellings else columns
     kept = complete_rows(columns, "error", remedy="Fill them in, or drop those rows.")
     return checked(columns, kept, for_map=for_map)
 
@@ -60,6 +66,7 @@ def in_frame(
     *,
     layout: Layout | None = None,
     codebook: Codebook | None = None,
+    join_spellings: bool = False,
     for_map: bool = True,
 ) -> Table:
     """Check an Arrow table in memory as ``raydr map`` checks a file.
@@ -76,6 +83,8 @@ def in_frame(
         The layout of rows that are mapped already. Columns that it does not have are ignored.
     codebook : Codebook, optional
         How columns are read.
+    join_spellings : bool
+        Whether spellings of a site's name are one site.
     for_map : bool
         Whether these rows will be mapped, which takes two rows that differ.
 
@@ -97,6 +106,7 @@ def in_frame(
         layout=layout,
         alike=alike,
         codebook=None if codebook is None else codebook.of_features(frame.column_names),
+        join_spellings=join_spellings,
     )
     found = columns_of(
         Loaded(name=IN_MEMORY, table=frame, default=frame.column_names, locate=_locate), choice
@@ -116,6 +126,7 @@ def in_frame(
             f"X has {unowned.sum()} rows without a site; the first is {_locate(int(np.flatnonzero(unowned)[0]))}. Each"
             " row needs a place on the map: give these rows a site, or drop them."
         )
+    columns = with_joined_sites(columns) if join_spellings else columns
     gaps = bool(np.isnan(found.matrix).any())
     kept = complete_rows(columns, "median" if gaps else "error", remedy="Fill them in, or drop those rows.")
     return checked(columns, kept, gaps=gaps, for_map=for_map)

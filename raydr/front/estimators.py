@@ -99,6 +99,10 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31)
         scenario = read(self._content(table, int(seed)), self.scenario)
+        if scenario.clients.join_spellings and not self.join_spellings:
+            raise ScenarioError(
+                "clients.join_spellings is a parameter of estimators: set join_spellings=True."
+            )
         folder = temporary_place() if self.out is None else Path(self.out).expanduser().absolute()
         result = FittedRun(folder, temporary=self.out is None)
         with heard_on_terminal(quiet=not self.verbose) as listener:
@@ -172,7 +176,9 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             frame = as_arrow(given.tables)
             check_consistent_length(frame, *given.keys.values())
             self._names = tuple(frame.column_names)
-            found = in_frame(frame, given.keys | given.names, codebook=book)
+            found = in_frame(
+                frame, given.keys | given.names, codebook=book, join_spellings=self.join_spellings
+            )
             self._layout = found.layout
             return found
         least = 2 if len(given.tables) == 1 else 1
@@ -184,7 +190,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         check_consistent_length(arrays["X"], *given.keys.values())
         if hasattr(self, "feature_names_in_"):
             arrays["feature_names"] = np.asarray(self.feature_names_in_, np.str_)
-        return in_memory(arrays)
+        return in_memory(arrays, join_spellings=self.join_spellings)
 
     def set_params(self, **params: Any) -> FederatedMap:
         """Set parameters, as in scikit-learn.
@@ -255,7 +261,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             | ({"missing": "median"} if table.gaps else {})
             | ({"categories": "one-hot"} if table.agreement is not None else {})
             | ({} if self._codebook is None else {"codebook": self._codebook.rows}),
-            "clients": clients,
+            "clients": clients | ({"join_spellings": True} if self.join_spellings else {}),
             "method": {"kind": self._kind}
             | {name: value for name, value in method.items() if value is not UNSAID},
             "metrics": self.metrics if isinstance(self.metrics, str) else list(self.metrics),

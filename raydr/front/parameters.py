@@ -26,6 +26,11 @@ COMMON: Mapping[str, tuple[Any, str, str]] = types.MappingProxyType(
             f"number of clients for rows without sites, which are dealt at random; default: {CLIENTS}, or fewer so that"
             f" each has {LEAST_ROWS} rows",
         ),
+        "join_spellings": (
+            False,
+            "bool",
+            "names of ``sites`` that differ only in case and blanks are one site, called by the most frequent spelling",
+        ),
         "scale": (
             None,
             '{"none", "standard", "minmax", "maxabs"}, optional',

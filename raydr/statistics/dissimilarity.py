@@ -265,7 +265,8 @@ def require_suited(metric: Metric, rows: FloatArray, *, known: bool = False) -> 
         if broken.any():
             raise FeatureError(
                 "data.metric hamming compares categories, and {feature} has values, as read or as data.missing filled"
-                " them in, that are not whole numbers. Choose data.metric gower, or name it in data.exclude.",
+                " them in, that are not whole numbers. Choose data.metric gower, or name it in data.exclude. To compare"
+                " hours or angles as categories, give the column the kind words in data.codebook.",
                 int(broken.argmax()),
             )
 

@@ -49,7 +49,12 @@ class ClientsSettings(Settings):
 
     @model_validator(mode="after")
     def _count_where_needed(self) -> ClientsSettings:
-        if self.join_spellings and (self.sites or self.partition.client_column is None):
+        if self.join_spellings and self.sites:
+            raise ValueError(
+                "join_spellings joins the names in a column of sites, and clients.sites has a file for each: write the"
+                " rows of a site in one file, and leave join_spellings out"
+            )
+        if self.join_spellings and self.partition.client_column is None:
             raise ValueError(
                 "join_spellings joins the names in a column of sites: leave it out, or use a partition of kind"
                 " 'by-column'"

@@ -106,8 +106,9 @@ def test_joined_table_equals_one_written_in_one_way(tmp_path: Path, seed: int | 
     np.testing.assert_array_equal(joined.client_keys, expected.client_keys)
     np.testing.assert_array_equal(joined.rows, expected.rows)
     assert joined.features == expected.features == ("age", "bmi", "drug=a", "drug=b", "drug=c")
-    (doubt,) = joined.doubts
+    *others, doubt = joined.doubts
     assert "'NORTH' is 'north'" in doubt
+    assert others == list(expected.doubts)
     assert len(load(path=spelt, client="hospital", categories="leave-out").client_names) == 8
 
 
@@ -117,6 +118,32 @@ def test_arrays_are_joined_too(tmp_path: Path) -> None:
     assert table.client_names == ("a", "b")
     assert table.client_keys is not None
     assert table.client_keys.tolist() == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("surveyed", [False, True])
+def test_estimators_join_spellings(surveyed: bool) -> None:
+    """Words that five rows of two sites have are mapped, and each spelling of a site has fewer rows."""
+    random = np.random.default_rng(0)
+    rows: Any = random.normal(size=(ROWS, 2))
+    if surveyed:
+        rows = pa.table(
+            {"x": rows[:, 0], "y": rows[:, 1], "drug": [("a", "b")[row // 4 % 2] for row in range(ROWS)]}
+        )
+    sites = [("1 north", "2 south")[row % 2] for row in range(ROWS)]
+    spelt = [name[: row // 2 % 8].upper() + name[row // 2 % 8 :] for row, name in enumerate(sites)]
+
+    def fitted(sites: list[str], **options: Any) -> Any:
+        return raydr.FedTSNE(landmarks=8, rounds=2, metrics=(), **options).fit(rows, sites=sites)
+
+    joined, plain = fitted(spelt, join_spellings=True), fitted(sites)
+    assert sorted({name.casefold() for name in joined.clients_}) == ["1 north", "2 south"]
+    assert len(set(joined.clients_)) == 2
+    np.testing.assert_array_equal(joined.embedding_, plain.embedding_)
+    assert joined.result_.scenario["clients"]["join_spellings"]
+    with pytest.raises(ScenarioError, match="set join_spellings=True"):
+        fitted(spelt, scenario={"clients.join_spellings": True})
+    with pytest.raises(ScenarioError, match="use a partition of kind 'by-column'"):
+        raydr.FedTSNE(join_spellings=True).fit(rows)
 
 
 def test_check_shows_the_sites_and_the_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,11 +239,14 @@ def test_site_that_joins_cannot_have_another_spelling_of_a_name(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "clients",
-    [{"count": 3}, {"sites": [{"path": "a.csv"}, {"path": "b.csv"}]}],
+    ("clients", "remedy"),
+    [
+        ({"count": 3}, "use a partition of kind 'by-column'"),
+        ({"sites": [{"path": "a.csv"}, {"path": "b.csv"}]}, "write the rows of a site in one file"),
+    ],
 )
-def test_key_needs_a_column_of_sites(clients: dict[str, Any]) -> None:
-    with pytest.raises(ScenarioError, match="join_spellings joins the names in a column"):
+def test_key_needs_a_column_of_sites(clients: dict[str, Any], remedy: str) -> None:
+    with pytest.raises(ScenarioError, match=f"joins the names in a column.*{remedy}"):
         tiny_scenario(clients=clients | {"join_spellings": True})
 
 

@@ -125,6 +125,16 @@ def test_hamming_refuses_measurements_by_name(tmp_path: Path) -> None:
         run(scenario(table(tmp_path, more="1,2,3,4.5,red\n"), "hamming"), out=tmp_path / "run")
     with pytest.raises(DataError, match="the column 'a' runs from 0 to 999: at most 50 whole numbers"):
         run(scenario(table(tmp_path, more="999,2,3,4,red\n"), "hamming"), out=tmp_path / "run")
+    hours = tmp_path / "hours.csv"
+    hours.write_text("hour,b\n" + "".join(f"{row % 24},{row % 3}\n" for row in range(60)))
+    with pytest.raises(DataError, match=r"hour.*give the column the kind words in data\.codebook"):
+        run(scenario(str(hours), "hamming"), out=tmp_path / "run")
+    found = run(
+        scenario(str(hours), "hamming", metrics=[]),
+        data__codebook=[{"column": "hour", "kind": "words"}],
+        out=tmp_path / "hours",
+    )
+    assert found.metrics["federated"] == {}
     with pytest.raises(ScenarioError, match="hamming compares columns as they are read"):
         run(scenario(table(tmp_path), "hamming"), data__scale="standard", out=tmp_path / "run")
 
