@@ -80,6 +80,7 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
     require_admissible(plan)
     with journal.stage("data"):
         table = placing.read(data, label=placing.scenario.data.label)
+        table = table.made_dense("a site that joins is placed dense")
     sealed = placing.sealed
     rooted = None if sealed is None else placing.rooted
     plan = replace(plan, run=run.environment.run if rooted is None else rooted.name)

@@ -21,6 +21,7 @@ from raydr.data.survey.site_names import as_named
 from raydr.errors import DataError, FeatureError, OutputError, RaydrError, ScenarioError, did_you_mean
 from raydr.extras import require_packages
 from raydr.files import whole
+from raydr.geometry.points import row_blocks
 from raydr.journal import Journal, Listener, unheard
 from raydr.methods.joining import placed
 from raydr.methods.outcome import Placed
@@ -35,10 +36,13 @@ from raydr.runfolder.writing import axes
 from raydr.scenarios.running.identity import origin_of
 from raydr.scenarios.schema.reading import read
 from raydr.scenarios.schema.scenario import Scenario
+from raydr.sparse_rows import SparseRows
 from raydr.statistics.keying import keyed_metric, keyed_rows
 from raydr.statistics.preparing import Preparation
 
 _NONE = np.zeros(1, np.int64)
+_VALUES = 1 << 23
+"""Values of a sparse table that are made dense at a time: 64 MB in double precision."""
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -123,7 +127,7 @@ class Placing:
     def blocks(self, data: Path, *, site: str | None = None) -> Iterator[Table]:
         """Read the file in parts if its format allows that, so that it need not fit in memory."""
         if not _in_blocks(data):
-            yield self.read(data, site=site)
+            yield from _dense_parts(self.read(data, site=site))
             return
         settings = self.scenario.data
         blocks = blocks_alike(
@@ -299,6 +303,15 @@ def require_positions(table: Table, places: FloatArray) -> None:
             f"{table.name}: {nowhere.size} rows have no place on the map, first row {table.ids[nowhere[0]]!s}. Their"
             " values are too large to compute with: correct them, or leave the rows out."
         )
+
+
+def _dense_parts(table: Table) -> Iterator[Table]:
+    """Yield dense tables of some rows each; a dense table as it is."""
+    if not isinstance(table.rows, SparseRows):
+        yield table
+        return
+    for start, stop in row_blocks(len(table.rows), max(1, _VALUES // table.rows.columns)):
+        yield table.take(np.arange(start, stop)).made_dense("new rows are placed dense")
 
 
 def _in_blocks(file: Path) -> bool:

@@ -205,12 +205,10 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                 )
                 unlabelled = scaled if steering is None else steering.applied(scaled)
                 known = unlabelled if question.new.keyed is None else question.new.keyed
-                place = partial(method.transform, outcome.model, known)
-                new = _placed(place, scaled, labels, question, journal)
+                place = partial(method.transform, outcome.model)
+                new = _placed(place, known, scaled, labels, question, journal)
                 if pooled is not None and pooled.place is not None:
-                    new_central = _placed(
-                        partial(pooled.place, unlabelled), scaled, labels, question, journal
-                    )
+                    new_central = _placed(pooled.place, unlabelled, scaled, labels, question, journal)
         with journal.stage("metrics"):
             # The pooled-data map uses the true geometry, so recovery metrics do not apply.
             compared = [name for name in question.metrics if "recovered" not in metric_named(name).needs]
@@ -322,7 +320,8 @@ def _apart(rows: FloatArray, question: Question) -> Mapping[str, float | None]:
 
 
 def _placed(
-    place: Callable[[], FloatArray],
+    place: Callable[[FloatArray], FloatArray],
+    rows: FloatArray,
     scaled: FloatArray,
     labels: Int64Array | None,
     question: Question,
@@ -332,7 +331,8 @@ def _placed(
     method = question.method
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            places = place()
+            blocks = rows.blocks() if isinstance(rows, SparseRows) else [rows]
+            places = np.concatenate([place(block) for block in blocks])
         truth = method.truth(scaled)
         truth = _sparse_truth(scaled) if truth is None else truth
         mapped = method.mapped(places)

@@ -21,6 +21,9 @@ from raydr.data import load
 from raydr.data.loading import read_file
 from raydr.data.survey.columns import Choice
 from raydr.errors import DataError
+from raydr.methods.landmarks.maps import LandmarkMap
+from raydr.scenarios.afterwards import transforming
+from raydr.scenarios.runner import run
 from raydr.scenarios.running.backend import InlineBackend
 from raydr.scenarios.running.client_data import dealt_out, from_sites
 from raydr.scenarios.running.sparsity import why_dense
@@ -217,6 +220,48 @@ def test_sparse_files_of_sites_stay_sparse_or_a_notice_says_why(tmp_path: Path, 
         "2 of 2 sites' files are stored sparse and were made dense (18.75 KiB in all), because data.scale standard"
         " moves zeros: set data.scale to maxabs or none."
     ]
+
+
+def test_new_rows_in_sparse_files_are_placed_as_dense_ones(
+    tmp_path: Path, counts: FloatArray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run has a scaling that moves zeros; its own table was dense."""
+    method = {"kind": "fed-umap", **METHODS["FedUMAP"]}
+    np.save(tmp_path / "cells.npy", counts)
+    data = {"path": str(tmp_path / "cells.npy"), "scale": "standard"}
+    base = {"name": "cells", "data": data, "clients": {"count": 2}, "method": method, "metrics": []}
+    run(read(base | {"runtime": {"federation": "inline"}}), out=tmp_path / "run")
+    np.save(tmp_path / "new.npy", counts[:7])
+    mmwrite(tmp_path / "new.mtx", csr_matrix(counts[:7]))
+    monkeypatch.setattr(transforming, "_VALUES", 2 * counts.shape[1])  # two rows at a time
+    placed = []
+    for kind in ("npy", "mtx"):
+        raydr.transform(tmp_path / "run", tmp_path / f"new.{kind}", out=tmp_path / f"{kind}.csv")
+        placed.append(np.loadtxt(tmp_path / f"{kind}.csv", delimiter=",", skiprows=1))
+    assert_allclose(placed[0], placed[1], rtol=1e-5)  # values of one file are in double precision
+    raydr.join(tmp_path / "run", tmp_path / "new.mtx", site="late")
+
+
+def test_held_out_rows_of_a_sparse_table_are_placed_by_dense_blocks(
+    counts: FloatArray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = LandmarkMap.transform
+
+    def transform(self: LandmarkMap, model: Any, rows: Any) -> FloatArray:
+        assert isinstance(rows, np.ndarray)
+        return whole(self, model, rows)
+
+    monkeypatch.setattr(LandmarkMap, "transform", transform)
+    estimator = raydr.FedUMAP(
+        n_clients=2,
+        federation="inline",
+        metrics=["new_trustworthiness"],
+        scenario={"data.holdout": {"rows": 12}, "compare": ["central"]},
+        **METHODS["FedUMAP"],
+    )
+    scores = [clone(estimator).fit(table).metrics_ for table in (counts, csr_matrix(counts))]
+    assert scores[0]["federated"]["new_trustworthiness"] is not None
+    assert scores[0] == scores[1]
 
 
 def in_small_memory(scenario: Any, counts: FloatArray) -> None:
