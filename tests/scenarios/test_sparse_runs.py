@@ -35,6 +35,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "FedPCA": {},
     "FedUMAP": {"epochs": 20, "landmarks": 20, "rounds": 3, "landmarks_from": "learnt"},
     "FedTSNE": {"perplexity": 5, "iterations": 20, "landmarks_from": "k-means", "landmarks": 10},
+    "FedSpectralClustering": {
+        "clusters": 3,
+        "landmarks": 10,
+        "embedder": {"kind": "tsne", "perplexity": 5, "iterations": 8},
+    },
     "SENSE": {  # residuals that are free to turn follow the last bits
         "anchors": 8,
         "alignment": "none",
@@ -54,7 +59,7 @@ def counts() -> FloatArray:
     return random.poisson(kinds[np.arange(60) % 3] * 0.4).astype(np.float32)
 
 
-def never_dense(estimator: Any, X: Any) -> Any:
+def never_dense(estimator: Any, X: Any, y: Any = None) -> Any:
     """Fit an estimator, and fail if a whole sparse table is made dense."""
 
     def refuse(*_: Any, **__: Any) -> None:
@@ -62,7 +67,7 @@ def never_dense(estimator: Any, X: Any) -> Any:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SparseRows, "__array__", refuse)
-        return estimator.fit(X)
+        return estimator.fit(X, y)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -113,6 +118,22 @@ def test_sense_and_its_pooled_map_read_sparse_tables(
     dense, sparse = (never_dense(clone(estimator), table) for table in (counts, csr_matrix(counts)))
     SAME["SENSE"](dense.embedding_, sparse.embedding_)
     assert dense.metrics_["central"] == sparse.metrics_["central"] != {}
+
+
+def test_pooled_clusters_of_a_sparse_table_are_those_of_the_dense_one(counts: FloatArray) -> None:
+    estimator = raydr.FedSpectralClustering(
+        n_clients=2,
+        federation="inline",
+        metrics=["trustworthiness", "clustering_nmi"],
+        scenario={"compare": ["central"]},
+        **METHODS["FedSpectralClustering"],
+    )
+    dense, sparse = (
+        never_dense(clone(estimator), table, np.arange(60) % 3).metrics_["central"]
+        for table in (counts, csr_matrix(counts))
+    )
+    assert dense.keys() == sparse.keys() != set()
+    assert dense == pytest.approx(sparse, abs=1e-9)
 
 
 def test_tables_of_sites_can_be_sparse(counts: FloatArray) -> None:
@@ -181,6 +202,11 @@ NEEDS_DENSE = [
     ({}, {"method": {"kind": "dsne"}}, "choose one of fed-"),
     ({}, {"method": {"kind": "sense", "geometry": "hyperbolic"}}, "set method.geometry to euclidean"),
     ({}, {"method": {"kind": "landmark-ne"}, "compare": ["central"]}, "leave compare out"),
+    (
+        {},
+        {"method": {"kind": "fed-spectral", "clusters": 2, "affinity": "rbf"}, "compare": ["central"]},
+        "leave compare out",
+    ),
 ]
 
 

@@ -41,6 +41,7 @@ from raydr.federation import (
     answers,
 )
 from raydr.geometry.points import Points
+from raydr.geometry.sparse_points import points_of
 from raydr.geometry.trilateration import Trilateration, solver_of, trilaterate
 from raydr.journal import IncidentEvent, Journal
 from raydr.methods.embedders import AnyEmbedder
@@ -183,6 +184,12 @@ class FedSpectral(LandmarkSettings, MethodSettings):
             require_rank(self.rank, landmarks)
         self.embedder.neighbors_needed(rows)
 
+    def why_dense(self, *, pooled: bool) -> str | None:
+        """Return why rows must be dense; None unless the Gaussian kernel between all pooled rows is computed."""
+        if not pooled or self.by_neighbors:
+            return None
+        return "the Gaussian kernel of the pooled-data map takes dense rows: leave compare out"
+
     def posts(self) -> str:
         """Return what is sent without noise: every kernel value."""
         return "the kernel value of every record with every landmark, which gives the distance,"
@@ -194,7 +201,7 @@ class FedSpectral(LandmarkSettings, MethodSettings):
         with journal.stage("clusters"):
             found = place_clusters(self, rows, float(model["gamma"][0]), seed, journal)
         drawn = draw_map(
-            Points(rows), rows, self.embedder, dimensions=self.dimensions, seed=seed, journal=journal
+            points_of(rows), rows, self.embedder, dimensions=self.dimensions, seed=seed, journal=journal
         )
         return Pooled(
             drawn.embedding,
@@ -402,7 +409,7 @@ def place_clusters(
     require_places(rows, settings.clusters, count)
     if settings.by_neighbors:
         spectrum, neighbors, converged = neighbor_spectrum(
-            Points(rows),
+            points_of(rows),
             settings.clusters,
             settings.neighbors_of(len(rows)),
             seed=seed,
