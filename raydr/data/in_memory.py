@@ -15,15 +15,20 @@ from raydr.data.files.arrow_columns import columns_of
 from raydr.data.files.numpy_files import from_arrays
 from raydr.data.loading import checked, complete_rows, with_a_class_for_none
 from raydr.data.survey.codebook import Codebook
-from raydr.data.survey.columns import Alike, Choice
+from raydr.data.survey.columns import Alike, Choice, Columns
 from raydr.data.survey.layout import Layout
 from raydr.data.survey.site_names import with_joined_sites
 from raydr.data.table import Table
 from raydr.errors import DataError
+from raydr.sparse_rows import SparseRows
 
 
 def in_memory(
-    arrays: Mapping[str, NDArray[Any]], *, join_spellings: bool = False, for_map: bool = True
+    arrays: Mapping[str, NDArray[Any]],
+    *,
+    join_spellings: bool = False,
+    fills: bool = True,
+    for_map: bool = True,
 ) -> Table:
     """Check arrays in memory as if they came from an .npz file. They cannot be read again later.
 
@@ -34,6 +39,8 @@ def in_memory(
         and ``id`` for the identities of rows: see :func:`raydr.data.files.numpy_files.from_arrays`.
     join_spellings : bool
         Whether spellings of a site's name are one site.
+    fills : bool
+        Whether features can have gaps, which are filled in later.
     for_map : bool
         Whether these rows will be mapped, which takes two rows that differ.
 
@@ -56,8 +63,7 @@ def in_memory(
     columns = from_arrays(IN_MEMORY, arrays, Choice(client=owner, id=identity))
     columns = replace(columns, label=with_a_class_for_none(columns.label))
     columns = with_joined_sites(columns) if join_spellings else columns
-    kept = complete_rows(columns, "error", remedy="Fill them in, or drop those rows.")
-    return checked(columns, kept, for_map=for_map)
+    return _checked(columns, fills=fills, for_map=for_map)
 
 
 def in_frame(
@@ -67,6 +73,7 @@ def in_frame(
     layout: Layout | None = None,
     codebook: Codebook | None = None,
     join_spellings: bool = False,
+    fills: bool = True,
     for_map: bool = True,
 ) -> Table:
     """Check an Arrow table in memory as ``raydr map`` checks a file.
@@ -85,6 +92,8 @@ def in_frame(
         How columns are read.
     join_spellings : bool
         Whether spellings of a site's name are one site.
+    fills : bool
+        Whether features can have gaps, which are filled in later.
     for_map : bool
         Whether these rows will be mapped, which takes two rows that differ.
 
@@ -127,7 +136,13 @@ def in_frame(
             " row needs a place on the map: give these rows a site, or drop them."
         )
     columns = with_joined_sites(columns) if join_spellings else columns
-    gaps = bool(np.isnan(found.matrix).any())
+    return _checked(columns, fills=fills, for_map=for_map)
+
+
+def _checked(columns: Columns, *, fills: bool, for_map: bool) -> Table:
+    """Return the table of rows; with ``fills``, features can have gaps."""
+    matrix = columns.matrix
+    gaps = fills and bool(np.isnan(matrix.data if isinstance(matrix, SparseRows) else matrix).any())
     kept = complete_rows(columns, "median" if gaps else "error", remedy="Fill them in, or drop those rows.")
     return checked(columns, kept, gaps=gaps, for_map=for_map)
 

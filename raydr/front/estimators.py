@@ -59,6 +59,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     _parameters: tuple[str, ...]
     _codebook: Codebook | None = None
     _layout: Layout | None = None
+    _fills = False
 
     def fit(self, X: Any, y: Any = None, *, sites: Any = None) -> FederatedMap:
         """Run the federation on rows in memory and keep its map.
@@ -67,8 +68,8 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         ----------
         X : (rows, features) array, sparse matrix, DataFrame, pyarrow.Table or AnnData, or a list of them
             Finite numbers. A sparse matrix stays sparse if the method and the scaling permit it (docs/sparse.md). The
-            columns of a DataFrame may also have words and missing values: they are read as by ``raydr map``. A list
-            has one table per site, all with the same features.
+            columns of a DataFrame, and of an array with words, are read as by ``raydr map``. Missing values are filled
+            in by the median. A list has one table per site, all with the same features.
         y : (rows,) array, optional
             Classes, for colours and metrics. Some may be missing: None or NaN, while -1 is a class. Only with
             ``target_weight`` above 0, methods see them, and numbers that are not classes are not ignored.
@@ -95,6 +96,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         given = gathered(X, y, sites, self.label, steers=bool(self.target_weight))
         table = self._table(given)
+        self._fills = table.gaps
         seed = self.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31)
@@ -157,7 +159,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = tags.input_tags.allow_nan = tags.input_tags.string = True
         tags.transformer_tags.preserves_dtype = []  # the method decides the dtype of the map
         drawn = METHODS[self._kind].settings.noise_of_its_own or bool(self.privacy)
         # Keys and noise come from the system's random source, unless privacy.secret names a file.
@@ -312,17 +314,22 @@ class PlacingMap(FederatedMap):
                 if not is_frame(table):  # then only the number of columns can be checked
                     validate_data(self, table, reset=False, dtype=None, ensure_all_finite=False)
             frame = as_arrow(tables_of(X)[0], self._names)
-            return in_frame(frame, owners_of(X, sites), layout=self._layout, for_map=False)
+            owners = owners_of(X, sites)
+            return in_frame(frame, owners, layout=self._layout, fills=self._fills, for_map=False)
         frames = [features_of(table, known) for table in tables_of(X)[0]]
         tables = [_checked(self, frame, reset=False) for frame in frames]
         arrays = {"X": stacked(tables)} | owners_of(X, sites)
         check_consistent_length(arrays["X"], *([arrays["client"]] if "client" in arrays else []))
-        return in_memory(arrays, for_map=False).made_dense("new rows are placed by dense blocks")
+        table = in_memory(arrays, fills=self._fills, for_map=False)
+        return table.made_dense("new rows are placed by dense blocks")
 
 
 def _checked(estimator: FederatedMap, table: Any, **checks: Any) -> Any:
     """Return a table as scikit-learn checks it; a sparse one in raydr's form."""
-    found = validate_data(estimator, table, accept_sparse="csr", dtype="numeric", **checks)
+    cells = np.asarray(table) if isinstance(table, list | tuple) else table
+    found = validate_data(
+        estimator, cells, accept_sparse="csr", dtype="numeric", ensure_all_finite="allow-nan", **checks
+    )
     return SparseRows.of(found) if is_sparse(found) else found
 
 

@@ -19,7 +19,7 @@ from raydr.sparse_rows import is_sparse
 class Given:
     """Feature tables, one or one for each site, with keys (clients, classes, ids) and names for all rows.
 
-    If the tables are data frames, their columns are ``surveyed`` as those of a file.
+    If the tables are data frames, or arrays with words, their columns are ``surveyed`` as those of a file.
     """
 
     tables: list[Any]
@@ -51,9 +51,11 @@ def gathered(X: Any, y: Any, sites: Any, label: str | None, *, steers: bool = Fa
     if ids is not None:
         keys["id"] = ids
     dropped = [name for name in (label, sites) if isinstance(name, str)]
-    return Given(
-        [_without(table, dropped) for table in tables], keys, names, surveyed=all(map(is_frame, tables))
+    features = [_without(table, dropped) for table in tables]
+    surveyed = all(is_frame(table) and not _is_sparse_frame(table) for table in tables) or (
+        all(map(_is_array, features)) and any(map(_has_words, features))
     )
+    return Given(features, keys, names, surveyed=surveyed)
 
 
 def owners_of(X: Any, sites: Any) -> dict[str, NDArray[Any]]:
@@ -137,6 +139,28 @@ def is_frame(table: Any) -> bool:
     return hasattr(table, "columns") and (hasattr(table, "dtypes") or _is_of(table, "pyarrow"))
 
 
+def _is_sparse_frame(table: Any) -> bool:
+    """Return whether all columns of a pandas frame are sparse; such a frame is a sparse matrix with names."""
+    kinds = getattr(table, "dtypes", ())
+    return len(kinds) > 0 and all(hasattr(kind, "fill_value") for kind in kinds)
+
+
+def _is_array(table: Any) -> bool:
+    """Return whether a table is dense, has no column names, and is (rows, features)."""
+    return not is_frame(table) and not is_sparse(table) and np.asarray(table).ndim == 2
+
+
+def _has_words(table: Any) -> bool:
+    cells = np.asarray(table)
+    if cells.dtype.kind != "O":
+        return cells.dtype.kind in "US"
+    try:
+        cells.astype(np.float64)
+    except (TypeError, ValueError):
+        return True
+    return False
+
+
 def as_arrow(tables: Sequence[Any], names: Sequence[str] = ()) -> Any:
     """Return tables, one below the other, as one Arrow table. Columns of arrays get ``names``.
 
@@ -164,15 +188,23 @@ def _arrow(table: Any, names: Sequence[str]) -> Any:
     if _is_of(table, "polars"):
         return table.to_arrow()
     if not is_frame(table):
-        return pa.table(dict(zip(names, map(pa.array, np.asarray(table).T), strict=True)))
+        cells = np.asarray(table)
+        names = names or [f"x{column}" for column in range(cells.shape[1])]
+        parts = [cells[:, place] for place in range(cells.shape[1])]
+        if cells.dtype.kind in "OUS":
+            parts = [column.tolist() for column in parts]
+        columns = [pa.array(column, from_pandas=True) for column in parts]
+        return pa.table(dict(zip(names, columns, strict=True)))
     return pa.Table.from_pandas(_plain(table), preserve_index=False)
 
 
 def _plain(table: Any) -> Any:
-    """Return a pandas frame with names of text, and text for cells of a column of objects, except lists."""
+    """Return a dense pandas frame with names of text, and text for cells of objects, except lists."""
     table = table.rename(columns=str)
     for name in table.columns:
-        if table[name].dtype == object and not any(
+        if hasattr(table[name].dtype, "fill_value"):
+            table[name] = table[name].sparse.to_dense()
+        elif table[name].dtype == object and not any(
             isinstance(cell, _LISTS) for cell in table[name].head(100)
         ):
             table[name] = [None if repr(cell) in _EMPTY else str(cell) for cell in table[name]]

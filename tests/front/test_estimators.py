@@ -385,6 +385,49 @@ def test_sparse_anndata_equals_dense(X: Any) -> None:
     np.testing.assert_array_equal(dense.embedding_, thin.embedding_)
 
 
+def test_a_sparse_data_frame_is_a_sparse_matrix_with_names(X: Any) -> None:
+    from scipy import sparse
+
+    frame = pd.DataFrame.sparse.from_spmatrix(
+        sparse.csr_matrix(X), columns=[f"gene {at}" for at in range(X.shape[1])]
+    )
+    found = quick().fit(frame)
+    np.testing.assert_array_equal(found.embedding_, quick().fit(sparse.csr_matrix(X)).embedding_)
+    assert list(found.feature_names_in_) == list(frame.columns)
+    whole = pd.DataFrame(X, columns=frame.columns)
+    partly, dense = (each.assign(age=np.arange(len(X))) for each in (frame, whole))
+    np.testing.assert_array_equal(quick().fit(partly).embedding_, quick().fit(dense).embedding_)
+
+
+def test_an_array_with_words_is_read_like_a_data_frame() -> None:
+    random = np.random.default_rng(0)
+    cells = random.normal(size=(40, 3)).astype(object)
+    cells[3, 1], cells[:, 2] = None, random.choice(["red", "green"], 40)
+    found, expected = (raydr.FedPCA(metrics=()).fit(each) for each in (cells, pd.DataFrame(cells)))
+    np.testing.assert_array_equal(found.embedding_, expected.embedding_)
+    np.testing.assert_allclose(found.transform(cells[:5]), found.embedding_[:5], atol=1e-12)
+    with pytest.raises(ValueError, match="3 features"):
+        found.transform(cells[:5, :2])
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32", "object", "list"])
+def test_gaps_of_an_array_are_filled_in_and_change_nothing_else(X: Any, kind: str) -> None:
+    """One missing number must not change the scaling."""
+    cells = X.astype(np.float64)
+    filled = cells.copy()
+    filled[3, 1] = np.median(np.delete(cells[:, 1], 3))
+    cells[3, 1] = np.nan
+    gaps = cells.astype("object" if kind == "list" else kind)
+    if gaps.dtype == object:
+        gaps[3, 1] = None
+    gaps = gaps.tolist() if kind == "list" else gaps
+    found, expected = (raydr.FedPCA(metrics=(), n_clients=2).fit(each) for each in (gaps, filled))
+    np.testing.assert_allclose(found.embedding_, expected.embedding_, atol=1e-4)
+    np.testing.assert_allclose(found.transform(gaps[:5]), found.embedding_[:5], atol=1e-4)
+    with pytest.raises(DataError, match="missing"):
+        expected.transform(gaps[:5])
+
+
 # --- scikit-learn -----------------------------------------------------------------------------------------------------
 
 
