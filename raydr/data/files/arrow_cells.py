@@ -190,19 +190,20 @@ def nothing(rows: int) -> Any:
 def doubts_of_whole_numbers(table: Any, columns: Sequence[str]) -> list[str]:
     """Return sentences on columns of whole numbers that can be more than numbers, by their name and values."""
     import pyarrow as pa
-    import pyarrow.compute as compute
 
     found: list[str | None] = []
     times, circles, blocks = list[str](), list[str](), list[str]()
     for column in columns:
         stored = table[column]
-        if not pa.types.is_integer(stored.type) or stored.null_count == len(stored):
+        if not (pa.types.is_integer(stored.type) or pa.types.is_floating(stored.type)):
             continue
-        ends = compute.min_max(stored).as_py()
-        found.append(days_or_years(column, ends["min"], ends["max"]))
-        circles += [column] * can_be_circular(column, ends["min"], ends["max"])
         values = stored.drop_null().to_numpy()
-        if ends["min"] >= 0 and ends["max"] <= LATEST_DIGITS and look_like_clock_digits(np.unique(values)):
+        if not len(values) or (values != np.floor(values)).any():
+            continue
+        low, high = float(values.min()), float(values.max())
+        found.append(days_or_years(column, low, high))
+        circles += [column] * can_be_circular(column, low, high)
+        if low >= 0 and high <= LATEST_DIGITS and look_like_clock_digits(np.unique(values)):
             times.append(column)
         blocks += [column] * (are_blocks(values) and not named_as_time(column))
     change = "in a codebook: `raydr init --codebook FILE`."

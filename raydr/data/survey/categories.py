@@ -118,7 +118,8 @@ def kind_of_texts(counts: Mapping[str, int]) -> Kind:
     A column with more than one value for every two rows is an identity, at any number of rows. On average,
     fewer than two rows share a value, so no value describes a group. If half of the values read as numbers, it is a
     column of numbers with some cells to correct. With many values and less than nine of ten rows with numbers, it is a
-    mixture. Few values that repeat are words, such as the cylinders 4, 6, 8 and rotary.
+    mixture. Few values that repeat are words, such as the cylinders 4, 6, 8 and rotary; so are up to 50 values of which
+    the texts repeat, in more than one of ten rows.
 
     Examples
     --------
@@ -142,7 +143,12 @@ def kind_of_texts(counts: Mapping[str, int]) -> Kind:
     if are_few(counts):
         return kind_of_words(counts)
     if 2 * sum(map(reads_as_number, counts)) >= len(counts):
-        return "mixture" if len(counts) > MOST_WORDS and 10 * numbers < 9 * rows else "number"
+        if 10 * numbers >= 9 * rows:
+            return "number"
+        if len(counts) > MOST_WORDS:
+            return "mixture"
+        others = len(counts) - sum(map(reads_as_number, counts))
+        return kind_of_words(counts) if rows - numbers >= 2 * others else "number"  # a word repeats
     if all(map(is_pair, counts)):
         return "pairs"
     kind = kind_of_words(counts)

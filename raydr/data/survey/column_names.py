@@ -18,8 +18,8 @@ _TIMES = frozenset(
 )
 _CATEGORIES = frozenset(
     """
-    arm|arms|batch|block|breed|brood|cage|center|centre|city|client|clinic|cluster|commune|country|county|dayofweek
-    |department|district|ethnic|ethnicgroup|ethnicity|facility|fips|flight|group|herd|hospital|inst|institution
+    arm|arms|batch|block|breed|brood|cage|cause|center|centre|city|client|clinic|cluster|commune|country|county|dayofweek
+    |department|district|ethnic|ethnicgroup|ethnicity|facility|fips|flight|group|herd|hospital|icd|inst|institution
     |location|mode|municipality|nationality|occupation|occupationhusb|origin|plot|postcode|profession|province|race
     |region|religion|season|site|species|state|station|status|store|strain|strata|town|transportmode|travelmode
     |treatment|village|ward|weekday|zip|zipcode
@@ -27,7 +27,7 @@ _CATEGORIES = frozenset(
     .replace(" ", "")
     .split("|")
 )
-"""Names of categories, by their letters. A name that ends in "code" is one too."""
+"""Names of categories, by their letters. A name that ends in "code" or "type" is one too."""
 _DURATIONS = ("duration", "elapsed", "length", "laptime", "runtime", "finishtime")
 
 
@@ -75,7 +75,7 @@ def named_as_categories(column: str) -> bool:
     [True, True, True, False, False]
     """
     plain = letters(column).rstrip("0123456789")
-    return plain in _CATEGORIES or plain.endswith(("code", "codes", "stratum"))
+    return plain in _CATEGORIES or plain.endswith(("code", "codes", "stratum", "type"))
 
 
 def named_as_duration(column: str) -> bool:

@@ -45,6 +45,9 @@ _SCALES = tuple(
         "xxs < xs < s < m < l < xl < xxl < xxxl",
         "bronze < silver < gold < platinum",
         "below college < college/some college < bachelor/bachelors < master/masters < doctor/doctorate/phd",
+        "hs drop out/less than high school/some high school/primary < hs/high school/high school graduate/secondary"
+        " < some college/associate < college/college graduate/bachelor/bachelors < master/masters/graduate"
+        " < doctor/doctorate/phd",
         "first/1st < second/2nd < third/3rd < fourth/4th < fifth/5th",
         "asstprof/assistant professor < assocprof/associate professor < prof/professor/full professor",
     )
@@ -61,6 +64,8 @@ def in_order(words: Sequence[str]) -> tuple[str, ...] | None:
     (('0-9 years', '10-74', '75+'), None)
     >>> in_order(["$11-$25k", ">$25k", "under $11k"]), in_order(["$500-$1k", "$2k-$3k", "over $3k"])
     (('under $11k', '$11-$25k', '>$25k'), None)
+    >>> in_order(["1965-69", "1970-74", "1960-64"]), in_order([">50 mm", "<=20 mm", ">20-50 mm"])
+    (('1960-64', '1965-69', '1970-74'), ('<=20 mm', '>20-50 mm', '>50 mm'))
     >>> in_order(["10+ years", "< 1 year", "2 years"]), in_order(["Travel_Often", "Non-Travel", "Travel_Rarely"])
     (('< 1 year', '2 years', '10+ years'), ('Non-Travel', 'Travel_Rarely', 'Travel_Often'))
     """
@@ -127,7 +132,11 @@ def _ranges(words: Mapping[str, str]) -> tuple[str, ...] | None:
         if parts is None:
             return None
         low = float(parts["low"])
-        high = np.inf if parts["above"] or parts["more"] else float(parts["high"] or low)
+        last = parts["high"] or parts["low"]
+        if re.fullmatch(r"[12]\d{3}", parts["low"]) and re.fullmatch(r"\d\d", last):  # 1960-64
+            last = parts["low"][:2] + last
+        open_end = parts["more"] or (parts["above"] and not parts["high"])  # >20-50 has an end
+        high = np.inf if open_end else float(last)
         ends = (-np.inf, low) if parts["below"] else (low, high)
         found.append((*ends, word))
     found.sort()
