@@ -99,7 +99,7 @@ class FedPCA(MethodSettings):
         """Return why rows may not be rotated: bounds limit the original features."""
         return self.frame.why_no_key()
 
-    def why_dense(self, *, pooled: bool) -> None:
+    def why_dense(self, rows: int, features: int, *, pooled: bool) -> None:
         """Return None: sums over rows take one block of rows at a time."""
 
     def central(

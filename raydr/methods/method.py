@@ -18,6 +18,9 @@ from raydr.privacy import Mechanism
 from raydr.registry import Registry, kind_of, summary
 from raydr.settings import Settings
 
+OTHER_METHOD = "choose fed-umap, fed-tsne, fed-spectral, fed-pca or sense"
+"""What to do if a method makes a sparse table dense."""
+
 
 class MethodSettings(Settings):
     """Settings of a method, and hooks for everything besides its server part.
@@ -41,8 +44,7 @@ class MethodSettings(Settings):
 
     @classmethod
     def offers(
-        cls,
-        what: Literal["central", "public_rows", "transform", "predict", "redraw", "rehearse", "why_dense"],
+        cls, what: Literal["central", "public_rows", "transform", "predict", "redraw", "rehearse"]
     ) -> bool:
         """Return whether the method overrides an optional hook."""
         return getattr(cls, what) is not getattr(MethodSettings, what)
@@ -70,13 +72,13 @@ class MethodSettings(Settings):
             return None
         return "the labels of a file of public rows are not read: let the method set rows of the table apart"
 
-    def why_dense(self, *, pooled: bool) -> str | None:
+    def why_dense(self, rows: int, features: int, *, pooled: bool) -> str | None:
         """Return why rows must be dense, as a clause with what to do; None if :class:`SparseRows` stay sparse.
 
-        ``pooled`` is whether the pooled-data map is drawn too.
+        ``rows`` is the number of rows of the table, or 0 if sites read their own files, whose ``features`` are not
+        known before. ``pooled`` is whether the pooled-data map is drawn too.
         """
-        able = ", ".join(name for name, method in METHODS.items() if method.settings.offers("why_dense"))
-        return f"method.kind {self.kind!r} takes dense rows: choose one of {able}"
+        return f"method.kind {self.kind!r} takes dense rows: {OTHER_METHOD}"
 
     # What the evaluation compares the map with.
 

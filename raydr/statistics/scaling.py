@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -76,10 +76,30 @@ class ScaleRows(Request[Done], what="shift and factor of each feature", sets_sta
     single: bool = False
 
 
+@dataclass(frozen=True)
+class Unshifted:
+    """Sparse rows (rows, features) less ``shift`` (features,), which would make them dense."""
+
+    rows: SparseRows
+    shift: Float64Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.rows.shape
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
 @answers(ScaleRows)
 def scale_client(client: Client, request: ScaleRows) -> Done:
-    """Client part: replace the partition with its scaled form."""
+    """Client part: replace the partition with its scaled form; of sparse rows in single precision, `Unshifted`."""
     scaling = Scaling(request.shift, request.factor)
+    if request.single and isinstance(client.rows, SparseRows):
+        scaled = scale_rows(client.rows, replace(scaling, shift=np.zeros_like(scaling.shift)))
+        client.rows = Unshifted(scaled, scaling.shift * scaling.factor)
+        return Done()
     client.rows = scale_rows(client.rows, scaling, single=request.single)
     return Done()
 

@@ -11,13 +11,13 @@ from raydr.sparse_rows import SparseRows
 from raydr.statistics.dissimilarity import KEEP_ZEROS
 
 
-def why_dense(scenario: Scenario) -> str | None:
+def why_dense(scenario: Scenario, rows: int = 0, features: int = 0) -> str | None:
     """Return why a run needs dense rows, as a clause with what to change; None if a sparse table stays sparse.
 
-    It depends on the scenario alone, so it reveals nothing about rows.
+    It depends on the scenario and the size of the table alone, so it reveals nothing about rows.
     """
     data, privacy = scenario.data, scenario.privacy
-    found = scenario.method.why_dense(pooled="central" in scenario.compare)
+    found = scenario.method.why_dense(rows, features, pooled="central" in scenario.compare)
     if found is not None:
         return found
     if data.scale not in ("none", "maxabs"):
@@ -43,7 +43,7 @@ def in_form(scenario: Scenario, table: Table) -> tuple[Table, tuple[str, ...]]:
     DataError
         If it must be dense and the free memory is too small.
     """
-    why = why_dense(scenario)
+    why = why_dense(scenario, *table.rows.shape)
     if why is None or not isinstance(table.rows, SparseRows):
         return table, ()
     notice = (

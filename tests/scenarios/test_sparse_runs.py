@@ -18,6 +18,7 @@ import raydr
 from raydr import memory
 from raydr.arrays import FloatArray
 from raydr.data import load
+from raydr.data.in_memory import in_memory
 from raydr.data.loading import read_file
 from raydr.data.survey.columns import Choice
 from raydr.errors import DataError
@@ -195,11 +196,22 @@ def test_genes_of_sparse_anndata_are_found_by_name(counts: FloatArray) -> None:
         raydr.FedPCA(federation="inline", metrics=[]).fit([cells, cells[:, ::-1]])
 
 
+def test_wide_tables_stay_sparse_for_an_encoder_of_projected_rows(counts: FloatArray) -> None:
+    base = {"name": "cells", "clients": {"count": 2}, "metrics": []}
+    scenario = read(base | {"data": {"path": "cells.mtx"}, "method": {"kind": "fedne"}})
+    for wide in (False, True):
+        cells = np.tile(counts, (1, 30)) if wide else counts
+        table = in_memory({"X": SparseRows.of(csr_matrix(cells))})  # type: ignore[dict-item]
+        kept = dealt_out(scenario, None, table)
+        assert all(isinstance(part, SparseRows) == wide for part in kept.parts)
+        assert any("more columns than rows" in notice for notice in kept.notices) != wide
+
+
 NEEDS_DENSE = [
     ({"scale": "standard"}, {}, "set data.scale to maxabs"),
     ({"metric": "correlation"}, {}, "set data.metric to"),
     ({"missing": "mean"}, {}, "set data.missing to"),
-    ({}, {"method": {"kind": "dsne"}}, "choose one of fed-"),
+    ({}, {"method": {"kind": "dsne"}}, "choose fed-umap"),
     ({}, {"method": {"kind": "sense", "geometry": "hyperbolic"}}, "set method.geometry to euclidean"),
     ({}, {"method": {"kind": "landmark-ne"}, "compare": ["central"]}, "leave compare out"),
     (
@@ -291,14 +303,10 @@ def test_held_out_rows_of_a_sparse_table_are_placed_by_dense_blocks(
 
 
 def in_small_memory(scenario: Any, counts: FloatArray) -> None:
-    from raydr.data.in_memory import in_memory
-
     dealt_out(scenario, None, in_memory({"X": SparseRows.of(csr_matrix(counts))}))  # type: ignore[dict-item]
 
 
 def test_gaps_and_infinities_of_sparse_tables_are_named(counts: FloatArray, tmp_path: Path) -> None:
-    from raydr.data.in_memory import in_memory
-
     for value, words in ((np.nan, "missing value"), (np.inf, "infinite value")):
         broken = counts.copy()
         broken[4, 7] = value

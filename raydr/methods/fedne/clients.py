@@ -25,6 +25,7 @@ from raydr.methods.fedne.positions import architecture_of, positions_of
 from raydr.methods.fedne.settings import FLOOR, SOFTENING
 from raydr.privacy import Mechanism, Quantity
 from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
+from raydr.statistics.scaling import Unshifted
 
 if TYPE_CHECKING:
     from raydr.methods.fedne.field import Grid
@@ -440,5 +441,6 @@ def neighbors_of(client: Client, k: int) -> Int64Array:
 
     kept: Int64Array | None = client.memory.get("neighbors")
     if kept is None:
-        kept = client.memory["neighbors"] = local_neighbors(client.rows, k)
+        rows = client.rows.rows if isinstance(client.rows, Unshifted) else client.rows
+        kept = client.memory["neighbors"] = local_neighbors(rows, k)
     return kept

@@ -8,15 +8,16 @@ import numpy as np
 
 from raydr.arrays import BoolArray, Float32Array, FloatArray, Int64Array
 from raydr.geometry.neighbors import nearest_neighbors
-from raydr.geometry.points import Points
+from raydr.geometry.sparse_points import points_of
+from raydr.sparse_rows import AnyRows
 
 
-def local_neighbors(rows: FloatArray, k: int) -> Int64Array:
+def local_neighbors(rows: AnyRows, k: int) -> Int64Array:
     """Return the neighbours (rows, at most k) of each row; fewer if there are fewer other rows, down to none."""
     count = rows.shape[0]
     if count < 2:
         return np.zeros((count, 0), np.int64)
-    return nearest_neighbors(Points(rows), min(k, count - 1), threads=1).indices
+    return nearest_neighbors(points_of(rows), min(k, count - 1), threads=1).indices
 
 
 def steps_of(rows: int, k: int, batch: int) -> int:

@@ -74,7 +74,7 @@ class LandmarkNE(SharedEncoder):
         """Return what is sent without noise: every distance."""
         return POSTED
 
-    def why_dense(self, *, pooled: bool) -> str | None:
+    def why_dense(self, rows: int, features: int, *, pooled: bool) -> str | None:
         """Return why rows must be dense: the pooled-data map trains an encoder on the rows themselves."""
         return (
             "the pooled-data map of method.kind 'landmark-ne' takes dense rows: leave compare out"

@@ -22,7 +22,7 @@ from raydr.federation import Client, Federation, Request, answers
 from raydr.geometry.points import value_blocks
 from raydr.methods.fedne.clients import neighbors_of
 from raydr.methods.fedne.settings import AveragedEncoder
-from raydr.statistics.scaling import Done
+from raydr.statistics.scaling import Done, Unshifted
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -60,8 +60,11 @@ class Projection:
         starts = np.arange(0, self.columns * _PARTS + 1, _PARTS)
         return csr_array((values.ravel(), places.ravel(), starts), shape=(self.columns, WIDTH))
 
-    def project(self, rows: FloatArray) -> Float32Array:
+    def project(self, rows: FloatArray | Unshifted) -> Float32Array:
         """Return P^T x for rows (rows, columns), as (rows, WIDTH) float32."""
+        if isinstance(rows, Unshifted):
+            matrix, (near, mean) = self.matrix(), rows.rows.shifted()
+            return np.asarray((near.csr @ matrix).toarray() - (rows.shift - mean) @ matrix, np.float32)
         turned = self.matrix().T
         found = np.empty((len(rows), WIDTH), np.float32)
         for start, stop in value_blocks(*rows.shape):

@@ -53,11 +53,13 @@ from raydr.methods.fedne.optimizer import adam_step
 from raydr.methods.fedne.pairs import DIRECTIONS, PairRequest
 from raydr.methods.fedne.pooled import SharedEncoder
 from raydr.methods.fedne.positions import PlaceAtHome, PositionRequest
-from raydr.methods.fedne.projection import input_width, projected
+from raydr.methods.fedne.projection import MOST_COLUMNS, WIDTH, input_width, projected
 from raydr.methods.fedne.round_state import ControlVariates, RoundState
 from raydr.methods.fedne.settings import AveragedEncoder, ContrastiveEncoder
+from raydr.methods.method import OTHER_METHOD
 from raydr.methods.outcome import Outcome
 from raydr.privacy.mechanism import Mechanism
+from raydr.sparse_rows import SparseRows
 from raydr.statistics.principal_axes import PrincipalAxes
 from raydr.threads import one_blas_thread
 
@@ -172,15 +174,27 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
             return None
         return "method.bounds limit the original features, which the key rotates: leave them out"
 
+    def why_dense(self, rows: int, features: int, *, pooled: bool) -> str | None:
+        """Return why rows must be dense; None if clients project them at once."""
+        if pooled:
+            return f"the pooled-data map of method.kind {self.kind!r} takes dense rows: leave compare out"
+        if rows and input_width(self, rows, features) == WIDTH:
+            return None
+        return (
+            f"method.kind {self.kind!r} trains on dense rows, except on one table with more than {MOST_COLUMNS:,}"
+            f" columns and more columns than rows: {OTHER_METHOD}"
+        )
+
     def redraw(
         self, snapshot: Mapping[str, FloatArray], parts: Sequence[FloatArray], seed: int, journal: Journal
     ) -> Outcome:
         """Return the positions of each client's rows by an encoder of an earlier round, for the evaluation."""
         places = []
         for rows in parts:
-            if len(rows):
-                encode, scaled = encoding(self.hidden, snapshot, rows)
-                places.append(encode(scaled))
+            for block in rows.blocks() if isinstance(rows, SparseRows) else [rows]:
+                if len(block):
+                    encode, scaled = encoding(self.hidden, snapshot, block)
+                    places.append(encode(scaled))
         return Outcome(embedding=np.concatenate(places), geometry=None)
 
     def rehearse(self, federation: Rehearsal) -> None:

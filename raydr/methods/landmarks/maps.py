@@ -94,7 +94,7 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
     ) -> FloatArray:
         """See :meth:`raydr.embedding.Embedder.embed`."""
 
-    def why_dense(self, *, pooled: bool) -> None:
+    def why_dense(self, rows: int, features: int, *, pooled: bool) -> None:
         """Return None: clients send distances to landmarks, which need one block of rows at a time."""
 
     def check(self, rows: int, features: int) -> None:

@@ -184,7 +184,7 @@ class FedSpectral(LandmarkSettings, MethodSettings):
             require_rank(self.rank, landmarks)
         self.embedder.neighbors_needed(rows)
 
-    def why_dense(self, *, pooled: bool) -> str | None:
+    def why_dense(self, rows: int, features: int, *, pooled: bool) -> str | None:
         """Return why rows must be dense; None unless the Gaussian kernel between all pooled rows is computed."""
         if not pooled or self.by_neighbors:
             return None

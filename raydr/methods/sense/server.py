@@ -269,7 +269,7 @@ class SENSE(SenseSettings):
             return None
         return "hyperbolic points depend on their distance to the origin, which the key's shift changes: leave it out"
 
-    def why_dense(self, *, pooled: bool) -> str | None:
+    def why_dense(self, rows: int, features: int, *, pooled: bool) -> str | None:
         """Return why rows must be dense; None in Euclidean space."""
         if self.geometry == "euclidean":
             return None

@@ -10,6 +10,7 @@ from raydr.methods import METHODS
 from raydr.methods.fedne.encoder import Architecture, initial_weights, place
 from raydr.methods.fedne.fedne import FedNE
 from raydr.methods.fedne.projection import MOST_COLUMNS, WIDTH, Projection, input_width
+from raydr.sparse_rows import SparseRows
 
 PROJECTION = Projection(columns=3_000, seed=7)
 
@@ -71,3 +72,30 @@ def test_new_rows_of_a_wide_table_lie_where_the_run_put_them() -> None:
     settings = FedNE(rounds=2, hidden=(8,))
     found = METHODS["fedne"].serve(federate([table[:10], table[10:]]), settings)
     np.testing.assert_allclose(settings.transform(found.model, table), found.embedding, atol=1e-4)
+
+
+def test_sparse_rows_are_projected_as_dense_ones_without_being_made_dense(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a sparse table was made dense")
+
+    random = np.random.default_rng(3)
+    table = np.where(random.random((30, MOST_COLUMNS + 50)) < 0.05, 1.0 + random.random((30, 1)), 0.0)
+    table[:4], table[5], table[:, 7] = 0.0, table[6], 1e4 + random.random(30)
+    parts = [table[:4], table[4:5], table[5:]]
+    settings = FedNE(rounds=2, hidden=(8,))
+    dense = METHODS["fedne"].serve(federate(parts), settings)
+    monkeypatch.setattr(SparseRows, "__array__", refuse)
+    sparse = METHODS["fedne"].serve(federate([SparseRows.of(part) for part in parts]), settings)  # type: ignore[misc]
+    np.testing.assert_allclose(sparse.embedding, dense.embedding, atol=1e-3)
+    for name, values in dense.model.items():
+        np.testing.assert_allclose(sparse.model[name], values, rtol=1e-4, atol=1e-4)
+
+
+def test_only_a_wide_table_stays_sparse() -> None:
+    why = FedNE().why_dense
+    assert why(25, 5_000, pooled=False) is None
+    assert "columns than rows" in str(why(5_000, 5_000, pooled=False))
+    assert "columns than rows" in str(why(0, 0, pooled=False)), "sites' own files"
+    assert "leave compare out" in str(why(25, 5_000, pooled=True))
