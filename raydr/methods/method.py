@@ -19,7 +19,7 @@ from raydr.registry import Registry, kind_of, summary
 from raydr.settings import Settings
 
 OTHER_METHOD = "choose fed-umap, fed-tsne, fed-spectral, fed-pca or sense"
-"""What to do if a method makes a sparse table dense."""
+"""Remedy if a method makes a sparse table dense."""
 
 
 class MethodSettings(Settings):
