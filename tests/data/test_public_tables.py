@@ -200,6 +200,8 @@ def test_two_digits_with_a_late_leading_zero_are_codes_or_doubted(
     found, notices = surveyed(path)
     assert found["area"]["kind"] == kind
     assert any("a leading zero such as 07" in notice for notice in notices) is (kind == "number")
+    known = load(path=path, codebook=Codebook((ColumnSettings(column="area", kind="number"),)))
+    assert not known.doubts, "the kind is given"
 
 
 @pytest.mark.parametrize("title", ["Ward 3, spring, final", "Ward 3, a, b, c, d, e", "Ward 3"])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Float64Array
 from raydr.data.survey.circles import can_be_circular
-from raydr.data.survey.clock import LATEST_DIGITS, look_like_clock_digits
+from raydr.data.survey.clock import look_like_clock_digits
 from raydr.data.survey.coding import Coding
 from raydr.data.survey.column_names import days_or_years, named_as_time
 from raydr.data.survey.columns import cells, listing, spell
@@ -84,6 +84,11 @@ def with_numbers(loaded: Loaded, table: Any, column: str, unit: str) -> tuple[An
     values, doubts = _spelt(loaded, column, texts, missing, (unit,))
     if values is None:
         return (table, []) if not missing.all() else (table.set_column(at, column, nothing(len(texts))), [])
+    if any(map(has_leading_zero, np.unique(texts[~missing]).tolist())):
+        doubts.append(
+            f"{column!r}: whole numbers of different lengths, some with a leading zero such as 07, read as numbers. If"
+            " they are codes, give them the kind words in a codebook: `raydr init --codebook FILE`."
+        )
     return table.set_column(at, column, pa.array(values, from_pandas=True)), doubts
 
 
@@ -146,14 +151,9 @@ def _spelt(
 
 
 def _doubts_of_marks(column: str, texts: Sequence[str]) -> list[str]:
-    """Return sentences on numbers of a column that have a mark or a leading zero."""
+    """Return sentences on numbers of a column that have a mark."""
     marks = set(map(mark_of, texts)) - {""}
     doubts = []
-    if any(map(has_leading_zero, texts)):
-        doubts.append(
-            f"{column!r}: whole numbers of different lengths, some with a leading zero such as 07, read as numbers. If"
-            " they are codes, give them the kind words in a codebook: `raydr init --codebook FILE`."
-        )
     if "(" in marks:
         doubts.append(
             f"{column!r}: numbers in parentheses are read as negative. If that is wrong, remove the parentheses."
@@ -203,8 +203,7 @@ def doubts_of_whole_numbers(table: Any, columns: Sequence[str]) -> list[str]:
         low, high = float(values.min()), float(values.max())
         found.append(days_or_years(column, low, high))
         circles += [column] * can_be_circular(column, low, high)
-        if low >= 0 and high <= LATEST_DIGITS and look_like_clock_digits(np.unique(values)):
-            times.append(column)
+        times += [column] * look_like_clock_digits(values)
         blocks += [column] * (are_blocks(values) and not named_as_time(column))
     change = "in a codebook: `raydr init --codebook FILE`."
     doubts = (

@@ -21,9 +21,7 @@ _CLOCK = re.compile(
 _LASTING = re.compile(r"\d+:[0-5]\d(:[0-5]\d([.,]\d+)?)?")
 DIGITS = "hhmm"
 """Unit of times of day that are written without a colon."""
-LATEST_DIGITS = 2400
-"""Largest number that is a time without a colon."""
-_FEWEST_TIMES, _FEWEST_HOURS, _FEWEST_MINUTES = 12, 4, 6
+_LATEST, _FEWEST_TIMES, _FEWEST_HOURS, _FEWEST_MINUTES = 2400, 12, 4, 6
 _EPOCH, _DAY = datetime(1970, 1, 1, tzinfo=UTC), 86_400.0
 
 
@@ -37,7 +35,7 @@ def hours_of(text: str, unit: str = "") -> float | None:
     """
     if unit == DIGITS and re.fullmatch(r"\d{1,4}", text.strip()):
         hour, minute = divmod(int(text), 100)
-        return hour + minute / 60.0 if minute < 60 and int(text) <= LATEST_DIGITS else None
+        return hour + minute / 60.0 if minute < 60 and int(text) <= _LATEST else None
     parts = _CLOCK.fullmatch(text.strip())
     if parts is None or not (parts["minute"] or parts["half"]):
         return None
@@ -88,7 +86,7 @@ def must_be_clock_digits(texts: Collection[str]) -> bool:
 
 
 def look_like_clock_digits(values: NDArray[Any]) -> bool:
-    """Return whether distinct whole numbers such as 430 and 1545 can be times of day without a colon.
+    """Return whether whole numbers (rows,) such as 430 and 1545 can be times of day without a colon.
 
     Numbers of a measurement would also end in 60 to 99.
 
@@ -96,14 +94,12 @@ def look_like_clock_digits(values: NDArray[Any]) -> bool:
     >>> look_like_clock_digits(times), look_like_clock_digits(np.arange(800)), look_like_clock_digits(times[:9])
     (True, False, False)
     """
-    if not len(values) or values.min() < 0 or values.max() > LATEST_DIGITS:
+    if values.min() < 0 or not 100 * _FEWEST_HOURS <= values.max() <= _LATEST or (values % 100 >= 60).any():
         return False
-    hours, minutes = np.divmod(values, 100)
-    of_hours = hours > 0
+    hours, minutes = np.divmod(np.unique(values), 100)
     return bool(
-        (minutes < 60).all()
-        and (minutes >= 30).any()
-        and of_hours.sum() >= 2 * _FEWEST_TIMES
+        (minutes >= 30).any()
+        and (hours > 0).sum() >= 2 * _FEWEST_TIMES
         and len(np.unique(hours)) >= _FEWEST_HOURS
         and len(np.unique(minutes)) >= _FEWEST_MINUTES
     )

@@ -137,13 +137,14 @@ def _has_missing_code(different: FloatArray) -> bool:
 
 
 def are_blocks(values: NDArray[Any]) -> bool:
-    """Return whether equal values (rows,) always stand in rows next to each other, with two rows or more on average.
+    """Return whether equal whole numbers (rows,) always stand next to each other, with two rows or more on average.
 
     >>> are_blocks(np.arange(60) // 3), are_blocks(np.arange(80) // 2 % 10), are_blocks(np.arange(60))
     (True, False, False)
     """
     starts = 1 + np.count_nonzero(values[1:] != values[:-1])
-    return bool(_LEAST_ROWS <= starts <= len(values) // 2 and len(np.unique(values)) == starts)
+    few = _LEAST_ROWS <= starts <= min(len(values) // 2, values.max() - values.min() + 1)
+    return bool(few and len(np.unique(values)) == starts)
 
 
 def common_looks(of_sites: Iterable[Int64Array]) -> Int64Array:
