@@ -133,6 +133,7 @@ COLUMNS: dict[str, tuple[list[Any], str, str]] = {
     "set": ([float(row // 3 * 7 % 20) for row in range(ROWS)], "number", "stand in rows next to each other"),
     "icd9": (cycled(420.0, 163.0, 162.0), "words", "named like categories"),
     "injtype": (cycled(1, 2, 3), "words", "named like categories"),
+    "run_time": (cycled("1h 40m", "45m", "2h", "2h 5m"), "durations", ""),
     "sno.": (list(range(ROWS)), "an identity", ""),
     "year": ([1990 + row * 7 % 35 for row in range(ROWS)], "number", "mapped as a quantity"),
     "years_of_schooling": (cycled(8.5, 9, 11, 12.5), "number", ""),

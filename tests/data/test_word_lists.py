@@ -159,6 +159,11 @@ def test_many_words_are_left_out_with_the_reason(tmp_path: Path) -> None:
     assert "lists of more than 50 different words" in table.read_from.left_out["symptoms"]
     found = load(path=tmp_path / "many.csv", categories="leave-out")
     assert "lists of" in found.read_from.left_out["symptoms"]
+    few = [f"w{row % 60}" for row in range(240)] + [
+        f"w{row}, w{row + step}" for step in (1, 2, 3) for row in range(50)
+    ]
+    commas = table_of(tmp_path / "commas.csv", few)
+    assert "lists of more than 50 different words" in commas.read_from.left_out["symptoms"]
     text = [*("a" * 4 + str(row) for row in range(56)), "a;b", "a;c", "a", "b"]
     assert "lists" not in table_of(tmp_path / "text.csv", text).read_from.left_out["symptoms"]
 

@@ -83,7 +83,7 @@ WHY: Mapping[Kind, str] = {
     "numbering": "an identity by its name",
     "many codes": f"codes by its name, with more than {MOST_WORDS} different values or few rows of each",
     "date": "dates or times",
-    "duration": "durations such as 36:10: write them as numbers, in one unit",
+    "duration": "durations such as 36:10 or 1h 40m: write them as numbers, in one unit",
     "compact date": "dates such as 20210305",
     "identity": "text with more than one value for every two rows: an identity or free text",
     "sentences": "sentences: free text",
@@ -158,7 +158,8 @@ def kind_of_texts(counts: Mapping[str, int]) -> Kind:
 def _kind_of_lists(counts: Mapping[str, int]) -> Kind | None:
     """Return the kind of a column of lists of words, or None if it is none.
 
-    With many words, most rows must have several: a text can have a semicolon.
+    With many words, most rows must have several, or their words must be half as many as the different cells: a text can
+    have a semicolon.
     """
     for kind, unit in LISTS.items():
         if not are_lists(counts, unit):
@@ -171,7 +172,7 @@ def _kind_of_lists(counts: Mapping[str, int]) -> Kind | None:
         ):
             return kind
         several = sum(number for cell, number in counts.items() if words_of(cell, unit) != (cell,))
-        if 2 * several > rows:
+        if 2 * several > rows or (len(words) > MOST_WORDS and 2 * len(words) <= len(counts)):
             return "many lists"
     return None
 

@@ -18,7 +18,11 @@ _CLOCK = re.compile(
     r"(?P<hour>\d{1,2})(:(?P<minute>[0-5]\d)(:(?P<second>[0-5]\d([.,]\d+)?))?)?( ?(?P<half>[ap])\.?m\.?)?",
     re.IGNORECASE,
 )
-_LASTING = re.compile(r"\d+:[0-5]\d(:[0-5]\d([.,]\d+)?)?")
+_LASTING = re.compile(
+    r"\d+:[0-5]\d(:[0-5]\d([.,]\d+)?)?"
+    r"|(?=\d)(\d+ ?h(ours?|rs?)?\.?)?( ?\d+ ?m(in(utes?|s)?)?\.?)?( ?\d+ ?s(ec(onds?|s)?)?\.?)?",
+    re.IGNORECASE,
+)
 DIGITS = "hhmm"
 """Unit of times of day that are written without a colon."""
 _LATEST, _FEWEST_TIMES, _FEWEST_HOURS, _FEWEST_MINUTES = 2400, 12, 4, 6
@@ -57,6 +61,8 @@ def kind_of_clock(texts: Collection[str]) -> str | None:
 
     >>> kind_of_clock(["08:30", "23:59:10"]), kind_of_clock(["08:30", "36:10"]), kind_of_clock(["08:30", "noon"])
     ('time', 'duration', None)
+    >>> kind_of_clock(["1h 40m", "2 hours", "45 min"]), kind_of_clock(["40", "1h 40m"])
+    ('duration', None)
     """
     if all(hours_of(text) is not None for text in texts):
         return "time"
