@@ -241,35 +241,37 @@ class TrainRequest(
 @answers(TrainRequest)
 def train_locally(client: Client, request: TrainRequest) -> Change:
     """Run the client part of a round: P2 (10) from the weights received."""
-    return _trained([client], [request])[0]
+    return train_together([client], [request])[0]
 
 
 @answers_jointly(TrainRequest)
 def train_together(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> list[Change]:
     """Run the client part for several clients with stacked weights, in one product."""
-    return _trained(clients, requests)
+    from raydr.methods.fedne.encoder import one_torch_thread
+
+    # Conversions too: on busy cores, torch's threads wait for each other for milliseconds.
+    with one_torch_thread():
+        return _trained(clients, requests)
 
 
 def _trained(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> list[Change]:
     """Train clients as one; their requests differ only in what each client sealed alone."""
     import torch
 
-    from raydr.methods.fedne.encoder import one_torch_thread
     from raydr.methods.fedne.training import train
 
     request = requests[0]
     controls = _controls(clients, requests)
-    with one_torch_thread():
-        trained = train(
-            architecture_of(clients[0].rows, request.training.hidden),
-            request.weights,
-            [local_task(client, request) for client in clients],
-            objective_of(clients, requests),
-            learning_rate=request.learning_rate,
-            floor=request.training.adam_floor,
-            corrections=None if controls is None else request.control - controls,
-            device=request.training.device,
-        )
+    trained = train(
+        architecture_of(clients[0].rows, request.training.hidden),
+        request.weights,
+        [local_task(client, request) for client in clients],
+        objective_of(clients, requests),
+        learning_rate=request.learning_rate,
+        floor=request.training.adam_floor,
+        corrections=None if controls is None else request.control - controls,
+        device=request.training.device,
+    )
     if not np.isfinite(trained.losses).all() or not np.isfinite(trained.weights).all():
         raise RunError(
             "Training diverged: the loss is not finite. Check the client's rows for values that are"
