@@ -7,6 +7,7 @@ covers it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -15,6 +16,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.federation import Client, Granularity, Range, Reply, Request, answers
 from raydr.fixed_point import EXACT_BITS, GridMatrix, grid_bits, on_grid, shortened
+from raydr.geometry.points import row_blocks
 from raydr.methods.private_map.placing import Landmarks, OwnRows, own_rows, place
 from raydr.methods.private_map.settings import (
     CELL_SENSITIVITY,
@@ -23,10 +25,18 @@ from raydr.methods.private_map.settings import (
     SCATTER_SENSITIVITY,
 )
 from raydr.privacy import Mechanism, Quantity
+from raydr.sparse_rows import AnyRows
 
 _BLOCK_ROWS = 2048
+_BLOCK_VALUES = 2**21
 _REACH = 2.0**10
 """Clip norm of wide rows before their features are summed, in units of the clip."""
+
+
+def blocks_of(rows: AnyRows) -> Iterator[FloatArray]:
+    """Yield dense blocks of rows. Sums of rows are exact, so results depend on no block."""
+    step = max(1, min(_BLOCK_ROWS, _BLOCK_VALUES // rows.shape[1]))
+    return (rows[start:stop] for start, stop in row_blocks(len(rows), step))
 
 
 @dataclass(frozen=True)
@@ -82,11 +92,8 @@ class Frame:
     def coordinates(self, rows: FloatArray) -> Float64Array:
         """Return rows (rows, features) along the axes, (rows, axes); each result depends on its row alone."""
         axes = GridMatrix.of(self.axes)
-        blocks = [
-            axes.product(self.view.of(rows[start : start + _BLOCK_ROWS]) - self.mean)
-            for start in range(0, len(rows), _BLOCK_ROWS)
-        ]
-        return np.concatenate(blocks) if blocks else np.zeros((0, self.axes.shape[1]))
+        found = [axes.product(self.view.of(block) - self.mean) for block in blocks_of(rows)]
+        return np.concatenate(found) if found else np.zeros((0, self.axes.shape[1]))
 
 
 @dataclass(frozen=True)
@@ -134,8 +141,8 @@ def first_moments(client: Client, request: FirstMomentsRequest) -> FirstMoments:
     """Run the client part, with exact sums."""
     view, bits = request.view, grid_bits(request.rows, degree=2)
     total = np.zeros(view.sums + 1)
-    for start in range(0, len(client.rows), _BLOCK_ROWS):
-        rows = on_grid(view.of(client.rows[start : start + _BLOCK_ROWS]), view.clip, bits)
+    for block in blocks_of(client.rows):
+        rows = on_grid(view.of(block), view.clip, bits)
         total[:-1] += rows.sum(axis=0)
         total[-1] += float(np.einsum("ij,ij->", rows, rows))
     return FirstMoments(total)
@@ -187,8 +194,8 @@ def scatter(client: Client, request: ScatterRequest) -> Scatter:
     """Run the client part, with exact sums."""
     size, bits = request.mean.size, grid_bits(request.rows, degree=2)
     square = np.zeros((size, size))
-    for start in range(0, len(client.rows), _BLOCK_ROWS):
-        seen = request.view.of(client.rows[start : start + _BLOCK_ROWS]) - request.mean
+    for block in blocks_of(client.rows):
+        seen = request.view.of(block) - request.mean
         rows = on_grid(seen, request.clip, bits)
         square += rows.T @ rows
     return Scatter(square[np.triu_indices(size)])
@@ -291,7 +298,10 @@ class PlaceRequest(Request[Places], what="the frame, the landmarks, and the map 
 @answers(PlaceRequest)
 def places(client: Client, request: PlaceRequest) -> Places:
     """Run the client part."""
-    own: OwnRows | None = own_rows(request.frame.view.of(client.rows), request.own) if request.own else None
+    own: OwnRows | None = None
+    if request.own and len(client.rows):
+        seen = np.concatenate([request.frame.view.of(block) for block in blocks_of(client.rows)])
+        own = own_rows(seen, request.own)
     points = _coordinates(client, request.frame)
     return Places(place(points, request.landmarks, own, iterations=request.iterations))
 

@@ -88,6 +88,9 @@ class PrivateMap(PrivateMapSettings):
         """True."""
         return True
 
+    def why_dense(self, rows: int, features: int, *, pooled: bool) -> None:
+        """Return None: noisy sums, and places of wide rows, take one block of rows at a time."""
+
     def why_no_key(self) -> str:
         """Return why rows may not be rotated: clip and bounds limit the original features."""
         return (

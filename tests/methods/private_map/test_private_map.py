@@ -18,6 +18,7 @@ from raydr.embedding.placing import conditional
 from raydr.errors import ScenarioError
 from raydr.federation import Client, Federation, Reply, Request
 from raydr.methods import METHODS, Outcome
+from raydr.methods.private_map import frame, messages
 from raydr.methods.private_map.cells import private_cells, shrunken_steps
 from raydr.methods.private_map.frame import leading_axes, private_axes, view
 from raydr.methods.private_map.messages import (
@@ -35,6 +36,7 @@ from raydr.privacy.accounting import Budget, gaussian_multiplier
 from raydr.privacy.ledger import Granularity
 from raydr.privacy.statement import statement
 from raydr.scenarios.schema.reading import read
+from raydr.sparse_rows import SparseRows
 from raydr.statistics.splitting import split
 
 QUICK: dict[str, Any] = {"early_iterations": 10, "iterations": 10, "placing_iterations": 5}
@@ -176,6 +178,22 @@ def test_shift_of_rows_and_bounds_changes_nothing() -> None:
     here = served(federate([digits(300)]), settings_of())
     there = served(federate([digits(300) + 2.0**27]), settings_of(bounds=(2.0**27, 2.0**27 + 16.0)))
     assert np.allclose(here.embedding, there.embedding, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("most_sums", [64, 32])
+def test_sparse_rows_have_the_map_of_dense_ones(most_sums: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit for bit, also where features are folded into sums; blocks are of seven rows."""
+    monkeypatch.setattr(messages, "_BLOCK_VALUES", 7 * 64)
+    monkeypatch.setattr(frame, "MOST_SUMS", most_sums)
+    rows = digits(240).copy()
+    rows[:20] = 0.0
+    parts = [rows[:20], rows[20:30], rows[30:]]
+    sparse = [SparseRows.of(part) for part in parts]
+    method = settings_of(clip=50.0)
+    assert method.why_dense(240, 64, pooled=True) is None
+    dense, found = served(federate(parts), method), served(federate(sparse), method)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(found.embedding, dense.embedding)
+    assert np.ptp(dense.embedding) > 0
 
 
 def test_wide_rows_are_folded_into_few_sums() -> None:
