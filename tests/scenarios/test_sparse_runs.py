@@ -311,8 +311,15 @@ def test_gaps_and_infinities_of_sparse_tables_are_named(counts: FloatArray, tmp_
         broken = counts.copy()
         broken[4, 7] = value
         with pytest.raises(DataError, match=words) as error:
-            in_memory({"X": SparseRows.of(csr_matrix(broken))})  # type: ignore[dict-item]
+            in_memory({"X": SparseRows.of(csr_matrix(broken))}, fills=False)  # type: ignore[dict-item]
         assert "'x7' on row 4" in str(error.value)
+
+
+def test_gaps_of_sparse_tables_are_filled_in_as_those_of_dense_ones(counts: FloatArray) -> None:
+    broken = counts.copy()
+    broken[4, 7] = np.nan
+    maps = [raydr.FedPCA(metrics=(), scale="maxabs").fit(each) for each in (csr_matrix(broken), broken)]
+    np.testing.assert_allclose(maps[0].embedding_, maps[1].embedding_, atol=1e-6)
 
 
 def test_a_matrix_market_file_that_claims_too_much_is_refused(tmp_path: Path) -> None:
