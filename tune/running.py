@@ -11,6 +11,7 @@ from pathlib import Path
 from raydr.errors import RaydrError
 from raydr.journal import Event, RoundEnded
 from raydr.scenarios import runner
+from raydr.scenarios.running.evaluation import load_libraries
 from raydr.scenarios.schema.reading import read
 from raydr.tune.folder import Packed, packed
 
@@ -53,9 +54,10 @@ def run_trial(
 
     place = Path(tempfile.mkdtemp(prefix="raydr-trial-"))
     try:
-        run = runner.run(
-            read(json.loads(scenario)), out=place / "run", data_dir=data_dir, listener=hear, report=report
-        )
+        content = read(json.loads(scenario))
+        if content.compare or content.metrics:
+            load_libraries()  # not in the first trial's seconds, which are an objective
+        run = runner.run(content, out=place / "run", data_dir=data_dir, listener=hear, report=report)
         deliver(packed(run))
     except RaydrError as error:
         return {"ended": "failed", "error": str(error)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 
 import numpy as np
 
@@ -161,10 +162,17 @@ class Findings:
         return cls(federated=Scores({}, {}), central=None, pooled=None, pooled_bytes=0, deviation=deviation)
 
 
+_LIBRARIES = ("raydr.metrics.kernels.groups", "scipy.optimize", "sklearn.cluster", "sklearn.neighbors")
+
+
 def load_libraries() -> None:
-    """Import what most evaluations need, in a process that waits for the map."""
-    import sklearn.cluster
-    import sklearn.neighbors  # noqa: F401
+    """Import what most evaluations need, and load compiled loops, in a process that has time for it."""
+    from raydr.geometry.neighbors import nearest_neighbors
+    from raydr.geometry.points import Points
+
+    for library in _LIBRARIES:
+        import_module(library)
+    nearest_neighbors(Points(np.eye(4)), 2)
 
 
 def examine(question: Question, *, listener: Listener) -> Findings:
