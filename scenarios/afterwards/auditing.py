@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 from collections import Counter
@@ -21,9 +22,10 @@ from raydr.attacks.verdicts import Audit
 from raydr.data import load
 from raydr.data.provenance import sha256_of_file
 from raydr.data.sampling import stream
-from raydr.errors import ScenarioError, did_you_mean
+from raydr.errors import DataError, ScenarioError, did_you_mean
 from raydr.files import write_whole
 from raydr.journal import Event, Journal, Listener, Progress, unheard
+from raydr.memory import lacking_memory, size
 from raydr.report import write_report
 from raydr.runfolder import read_run, records
 from raydr.runfolder.manifest import seal
@@ -33,7 +35,10 @@ from raydr.scenarios.running.client_data import ClientData, read_table
 from raydr.scenarios.schema.audit import AuditSettings
 from raydr.scenarios.schema.reading import read
 from raydr.scenarios.schema.scenario import Scenario
+from raydr.sparse_rows import AnyRows, SparseRows
 from raydr.threads import one_blas_thread
+
+_LOGGER = logging.getLogger(__name__)
 
 MOST_CANDIDATES = 2000
 """Maximum number of members, and of others, in membership attacks: 2 false alarms are then one in a thousand."""
@@ -153,8 +158,10 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
     scenario, client_data, served = repetition.scenario, repetition.client_data, repetition.served
     order = np.argsort(client_data.client_of_row, kind="stable")
     prepared = served.prepared
-    rows = prepared.applied(
-        client_data.pooled(), client_data.client_of_row, client_data.kept_classes, client_data.targets
+    rows = _dense(
+        prepared.applied(
+            client_data.pooled(), client_data.client_of_row, client_data.kept_classes, client_data.targets
+        )
     )[order]
     sizes = np.bincount(client_data.client_of_row, minlength=len(client_data.names))
     keyed = scenario.privacy.isometry_key
@@ -213,6 +220,20 @@ def _columns(repetition: Repetition) -> tuple[str, ...]:
     names = repetition.served.prepared.transformation.names(client_data.feature_names)
     label = repetition.scenario.data.label or "label"
     return names if client_data.target is None else (*names, *client_data.target.names(label))
+
+
+def _dense(rows: AnyRows) -> FloatArray:
+    """Return dense rows, and warn if they were sparse; raise DataError if the free memory is too small for them."""
+    if not isinstance(rows, SparseRows):
+        return rows
+    lacking = lacking_memory(rows.dense_bytes)
+    if lacking is not None:
+        raise DataError(
+            f"The run's table is stored sparse, and an audit compares with dense rows: {lacking}. Audit a run of fewer"
+            " rows (data.rows) or columns (data.features)."
+        )
+    _LOGGER.warning("the audit makes the run's sparse table dense: %s", size(rows.dense_bytes))
+    return rows[:]
 
 
 def _candidates(apart: FloatArray, rows: int) -> tuple[FloatArray, FloatArray]:

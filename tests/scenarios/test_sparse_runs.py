@@ -23,7 +23,7 @@ from raydr.data.loading import read_file
 from raydr.data.survey.columns import Choice
 from raydr.errors import DataError
 from raydr.methods.landmarks.maps import LandmarkMap
-from raydr.scenarios.afterwards import transforming
+from raydr.scenarios.afterwards import auditing, transforming
 from raydr.scenarios.runner import run
 from raydr.scenarios.running.backend import InlineBackend
 from raydr.scenarios.running.client_data import dealt_out, from_sites
@@ -278,6 +278,20 @@ def test_new_rows_in_sparse_files_are_placed_as_dense_ones(
         placed.append(np.loadtxt(tmp_path / f"{kind}.csv", delimiter=",", skiprows=1))
     assert_allclose(placed[0], placed[1], rtol=1e-5)  # values of one file are in double precision
     raydr.join(tmp_path / "run", tmp_path / "new.mtx", site="late")
+
+
+def test_an_audit_makes_a_sparse_table_dense_with_a_warning_or_refuses(
+    tmp_path: Path, counts: FloatArray, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    mmwrite(tmp_path / "cells.mtx", csr_matrix(counts))
+    data = {"path": str(tmp_path / "cells.mtx"), "scale": "none"}
+    base = {"name": "cells", "data": data, "clients": {"count": 2}, "method": {"kind": "fed-pca"}}
+    run(read(base | {"metrics": [], "runtime": {"federation": "inline"}}), out=tmp_path / "run")
+    raydr.audit(tmp_path / "run")
+    assert "sparse table dense: 18.75 KiB" in caplog.text
+    monkeypatch.setattr(auditing, "lacking_memory", lambda _: "little is free")
+    with pytest.raises(DataError, match=r"little is free\. Audit a run of fewer rows"):
+        raydr.audit(tmp_path / "run")
 
 
 def test_held_out_rows_of_a_sparse_table_are_placed_by_dense_blocks(
