@@ -37,6 +37,7 @@ from raydr.data.survey.notices import (
     of_columns,
     of_label,
     of_measurements,
+    of_rare_words,
 )
 from raydr.data.survey.site_names import of_site_files, of_sites
 from raydr.data.survey.spelling import Agreement
@@ -293,6 +294,7 @@ def dealt_out(
     known = data.graph is not None or data.source not in (None, IN_MEMORY)
     looked = not (known or scenario.noisy)
     found = looks(table.rows) if looked else None
+    rare_words = of_rare_words(table.rows, table.layout) if looked else ()
     # A table that was read here may be sorted in place.
     dealt = Dealt(table.rows, partition.client_of_row, partition.count, taken=given is None)
     notices: tuple[str, ...] = (*notices_of_target(data), *made_dense)
@@ -300,6 +302,7 @@ def dealt_out(
         found = of_measurements(found, table.layout)
         found[common_looks(looks(part) for part in dealt.parts) == ONE_VALUE] = ONE_VALUE
         notices += (*table.doubts, *of_columns(table.features, found, table.constant_features))
+        notices += rare_words
         if table.labels is None and given is None:
             notices += of_label(table.layout.columns)
         if clients.partition.client_column is not None:

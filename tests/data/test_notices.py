@@ -227,3 +227,18 @@ def test_check_prints_notices(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     message = capsys.readouterr().out
     assert f"{mapped.NOTICE}: 'chart': whole numbers, all distinct" in message
     assert "SHA-256 of table.csv" in message
+
+
+@pytest.mark.parametrize(("wards", "warned"), [(12, True), (2, False)])
+def test_words_that_are_too_rare_to_map_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], wards: int, warned: bool
+) -> None:
+    """A site names a word of five rows; with twelve wards most rows would count as equal without a word on it."""
+    random = np.random.default_rng(0)
+    names = [f"w{number}" for number in random.integers(0, wards, 60)]
+    lines = [f"{'ab'[row % 2]},{row % 7}.5,{name}" for row, name in enumerate(names)]
+    path = tmp_path / "wards.csv"
+    path.write_text("\n".join(["site,age,ward", *lines]))
+    assert status(["check", str(path), "--site", "site"]) == 0
+    shown = capsys.readouterr().out
+    assert ("'ward': more than a tenth of the rows have words" in shown) == warned

@@ -70,6 +70,8 @@ _MISSING_CODES = np.array(
 )
 _FAR = 100.0
 """Times the larger of two other values beyond which a third one is a code, as 666 next to 0 and 1."""
+_RARE = 0.1
+"""Share of rows with unmapped words above which a column has a warning."""
 _APART = 10.0
 """Ratio to the median column's standard deviation above which a column dominates distances."""
 
@@ -221,6 +223,28 @@ def of_columns(features: Sequence[str], found: Int64Array, constant: Sequence[st
     if constant:
         warnings.append(f"{listing(constant)}: one value in all rows, which does not tell rows apart.")
     return tuple(warnings)
+
+
+def of_rare_words(rows: FloatArray, layout: Layout) -> tuple[str, ...]:
+    """Return a warning on columns of words of which many rows (rows, features) have a word that is not mapped.
+
+    >>> columns = Layout(("ward",), {"ward": ("1", "2")})
+    >>> len(of_rare_words(np.array([[1.0, 0.0], [0.0, 0.0]]), columns)), of_rare_words(np.eye(2), columns)
+    (1, ())
+    """
+    many = []
+    for column in layout.words:
+        place = layout.places[column]
+        block = rows[:, place.start : place.stop]
+        if (~block.any(axis=1)).sum() > _RARE * (~np.isnan(block[:, 0])).sum():
+            many.append(column)
+    if not many:
+        return ()
+    return (
+        f"{listing(many)}: more than a tenth of the rows have words that too few rows or sites have. They get zeros"
+        " only, so they count as equal. Lower data.words.rows or data.words.sites to map such words, or give the column"
+        " a kind in a codebook (`raydr init --codebook FILE`).",
+    )
 
 
 def classes_among(columns: Sequence[str]) -> list[str]:
