@@ -374,8 +374,10 @@ class SENSE(SenseSettings):
                 federation.add_operations(at_server=4.0 * self.iterations * points**2 * features)
 
     def coordinate_bytes(self, rows: int, features: int) -> int:
-        """Return the bytes of four copies of each feature."""
-        return 4 * 8 * rows * features
+        """Return the bytes of four copies of each feature, or of the anchors' span and one more direction."""
+        common, local = self.per_client(features, rows)
+        alike = self.regime == "pointwise" and not local
+        return 4 * 8 * rows * (min(features, common + 1) if alike else features)
 
     def server_bytes(self, rows: int, features: int, clients: int) -> int:
         """Return bytes for frames of the anchors, and with ``smacof-dense`` for six matrices over all anchors and rows.

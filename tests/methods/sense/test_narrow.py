@@ -165,3 +165,11 @@ def test_distances_equal_those_in_all_features(
 
 def _all_features(anchors: Float64Array, room: int) -> Any:
     return Narrow(None, 0)
+
+
+def test_plan_counts_the_coordinates_of_pointwise_records() -> None:
+    parts = list(drawn(30, FEATURES)[:, None])
+    settings = SENSE(regime="pointwise", anchors=9, anchor_source="random")
+    points = completed(federate(parts), settings).points
+    assert settings.coordinate_bytes(30, FEATURES) == 4 * points.nbytes
+    assert SENSE(anchors=9).coordinate_bytes(30, FEATURES) == 4 * 8 * 30 * FEATURES
