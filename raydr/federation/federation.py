@@ -72,6 +72,8 @@ class Federation:
     ----------
     features : int
         Features of every row.
+    label_columns : int
+        Number of last features that are a label's, which new rows do not have.
     deviation : (features,) float64 or None
         Standard deviation of each feature, if sums have revealed it.
     """
@@ -111,7 +113,7 @@ class Federation:
             raise ClientError(f"clients have different numbers of features: {widths}")
         if not sum(self.sizes):
             raise ClientError("no client has any rows")
-        self.features = widths[0]
+        self.features, self.label_columns = widths[0], 0
 
     @property
     def seed(self) -> int:

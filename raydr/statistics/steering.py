@@ -258,4 +258,5 @@ def apply_steering(
     """Append the label's block to the rows of every client and to the public rows."""
     federation.ask(SteerRows(steering))
     federation.rescale_public(lambda rows: steering.applied(rows, public_targets))
-    federation.features += len(steering.centre)
+    federation.label_columns = len(steering.centre)
+    federation.features += federation.label_columns

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as parquet
 import pytest
 from resumed import interrupted
+from safetensors.numpy import load_file
 from scipy.sparse import csr_array
 from sklearn.manifold import trustworthiness
 from sklearn.metrics import silhouette_score
@@ -240,7 +241,18 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         r"permanent noise on data does not cover it",
     ),
     "key": ({"privacy": {"isometry_key": True}}, r"privacy\.isometry_key: data\.target_weight would reveal"),
-    "encoder": ({"method": {"kind": "fedne"}}, r"data\.target_weight: the encoder of method\.kind 'fedne'"),
+    "encoder": (
+        {"method": {"kind": "landmark-ne"}},
+        r"data\.target_weight: the encoder of method\.kind 'landmark-ne'",
+    ),
+    "mixed rows": (
+        {"method": {"kind": "fedne", "mixed": "rows"}},
+        r"data\.target_weight: method\.mixed: rows searches .* choose edges",
+    ),
+    "bounds": (
+        {"method": {"kind": "fedavg-ne", "bounds": [-4.0, 4.0]}},
+        r"data\.target_weight: method\.bounds limit the original features",
+    ),
     "nystrom": (
         {"method": {"kind": "fed-umap", "estimator": "nystrom", "landmarks_from": "learnt"}},
         r"data\.target_weight: estimator nystrom .* set method\.estimator to trilateration",
@@ -303,6 +315,48 @@ def test_held_out_rows_of_a_linear_map_have_no_label_either(tmp_path: Path) -> N
     held = parquet.read_table(tmp_path / "run" / "held_out.parquet")
     again = places(tmp_path / "all.parquet")[held["row"].to_numpy()]
     np.testing.assert_allclose(places(tmp_path / "run" / "held_out.parquet"), again, rtol=1e-5, atol=1e-9)
+
+
+ENCODERS: dict[str, dict[str, Any]] = {
+    "fedne": {"kind": "fedne", "rounds": 3, "prototypes": 4, "warm_steps": 5},
+    "fedprox-ne": {"kind": "fedprox-ne", "rounds": 2, "standardise": False},
+}
+
+
+@pytest.mark.parametrize("method", ENCODERS.values(), ids=list(ENCODERS))
+def test_an_encoder_has_neighbours_by_the_label_and_reads_the_features_alone(
+    method: dict[str, Any], tmp_path: Path
+) -> None:
+    path = patients(tmp_path)
+    wanted = scenario(
+        path,
+        data={"holdout": 0.2},
+        method=method | {"hidden": [8], "neighbors": 5, "batch": 32},
+        compare=["central"],
+        metrics=["knn_accuracy"],
+    )
+    found = raydr.run(wanted, out=tmp_path / "run")
+    first = load_file(tmp_path / "run" / "model" / "encoder.safetensors")["layers.0.weight"]
+    assert first.shape == (8, 3 + 3)
+    assert not first[:, 3:].any()
+    assert first[:, :3].all()
+    raydr.transform(tmp_path / "run", path, out=tmp_path / "all.parquet")
+    again = places(tmp_path / "all.parquet")
+    np.testing.assert_allclose(found.embedding, again[found.ids], rtol=1e-4, atol=1e-5)
+    held = parquet.read_table(tmp_path / "run" / "held_out.parquet")
+    np.testing.assert_allclose(
+        places(tmp_path / "run" / "held_out.parquet"), again[held["row"].to_numpy()], rtol=1e-4, atol=1e-5
+    )
+    for which in ("federated", "central"):
+        assert found.metrics[which]["knn_accuracy"] > 0.0
+    plain = raydr.run(wanted | {"data": wanted["data"] | {"target_weight": 0.0}}, out=tmp_path / "plain")
+    assert not np.allclose(plain.embedding, found.embedding, atol=1e-5)
+    assert not np.allclose(
+        *(places(tmp_path / name / "central.parquet") for name in ("plain", "run")), atol=1e-5
+    )
+    planned = plan_of_scenario(read(tmp_path / "run" / "scenario.yaml"))
+    assert {"ProjectRows", "SteerRows"} <= {message.kind for message in planned.messages}
+    assert raydr.audit(tmp_path / "run", attacks=["attribute-inference", "membership"]).audit is not None
 
 
 @pytest.mark.parametrize(

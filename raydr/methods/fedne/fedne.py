@@ -211,6 +211,14 @@ class FedNE(AveragedMap):
         passed = round - self.first_surrogate_round
         return self.surrogate != "none" and passed >= 0 and passed % self.surrogate_every == 0
 
+    def why_no_label(self) -> str | None:
+        """Return why a label cannot take part in the search for neighbours."""
+        if self.mixed == "rows" and self.mixing is not None:
+            return (
+                "method.mixed: rows searches the neighbours of mixed rows, which have no label: choose edges"
+            )
+        return super().why_no_label()
+
     def uncovered(self, noise: Mechanism) -> str | None:
         """Return which further uploads the noise does not cover."""
         if self.control_variates:
@@ -240,7 +248,7 @@ class FedNE(AveragedMap):
         from raydr.methods.fedne.encoder import Architecture, principal_weights
         from raydr.methods.fedne.warm_start import warm_start
 
-        width = input_width(self, federation.rows, federation.features)
+        width = input_width(federation, self)
         architecture = Architecture(width, self.hidden)
         if self.starts_at_axes:
             axes = axes or principal_axes(federation, reach, first_axes(self))
@@ -264,7 +272,7 @@ class FedNE(AveragedMap):
         if axes is None and self.starts_at_axes:
             rehearse_axes(federation, reach, first_axes(self))
         if self.prototypes is not None:
-            width = input_width(self, federation.rows, federation.features)
+            width = input_width(federation, self)
             federation.ask(PrototypeRequest(self.prototypes, width))
             federation.add_operations(at_server=self.warm_steps * step_operations(self, width))
 

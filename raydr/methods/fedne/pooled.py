@@ -18,6 +18,7 @@ from raydr.methods.fedne.model import encoding, unscaled
 from raydr.methods.fedne.positions import positions_of
 from raydr.methods.fedne.settings import POOLED_ROUNDS, ContrastiveEncoder
 from raydr.methods.outcome import Pooled
+from raydr.methods.references import label_columns
 from raydr.statistics.scaling import Scaling, scale_rows
 
 Randomness = Callable[[int, str], np.random.Generator]
@@ -25,15 +26,19 @@ Randomness = Callable[[int, str], np.random.Generator]
 
 
 def epochs_on(
-    rows: FloatArray, settings: ContrastiveEncoder, random: Randomness
+    rows: FloatArray, settings: ContrastiveEncoder, random: Randomness, *, label: int = 0
 ) -> Iterator[tuple[Float32Array, float]]:
-    """Yield weights and mean loss after each round of training on these rows (rows, features) alone."""
+    """Yield weights and mean loss after each round of training on these rows (rows, features) alone.
+
+    The last ``label`` columns take part in the search for neighbours, and the encoder does not read them.
+    """
     from raydr.methods.fedne.edges import local_neighbors, schedule
     from raydr.methods.fedne.encoder import Architecture, initial_weights, one_torch_thread
     from raydr.methods.fedne.training import Local, Objective, train
 
-    architecture = Architecture(rows.shape[1], settings.hidden)
     nearest = local_neighbors(rows, settings.neighbors)
+    rows = rows[:, : rows.shape[1] - label]
+    architecture = Architecture(rows.shape[1], settings.hidden)
     objective = Objective(float(settings.negatives), np.ones(1, np.float32), softening=settings.softening)
     weights = initial_weights(architecture, random(0, "encoder"))
     for round in range(1, settings.rounds + 1):
@@ -108,16 +113,19 @@ class PooledEncoder(ContrastiveEncoder):
     ) -> Pooled:
         """Return the map (rows, 2) of pooled rows (rows, features)."""
         scaled, scaling = standard(rows, self)
-        alone, weights = self._pooled(), np.zeros(0, np.float32)
+        alone, weights, label = self._pooled(), np.zeros(0, np.float32), label_columns(model)
         with journal.stage("embedding"):
             journal.progress(0, alone.rounds)
-            training = epochs_on(scaled, alone, lambda round, purpose: server_stream(seed, round, purpose))
+            training = epochs_on(
+                scaled, alone, lambda round, purpose: server_stream(seed, round, purpose), label=label
+            )
             for done, (trained, _) in enumerate(training, 1):
                 weights = trained
                 journal.progress(done, alone.rounds)
 
         def place(table: FloatArray) -> FloatArray:
-            return positions_of(table, weights, self.hidden).astype(np.float64)
+            features = table[:, : table.shape[1] - label]
+            return positions_of(features, weights, self.hidden).astype(np.float64)
 
         return Pooled(place(scaled), place=lambda new: place(scale_rows(new, scaling)))
 

@@ -53,7 +53,7 @@ from raydr.methods.fedne.optimizer import adam_step
 from raydr.methods.fedne.pairs import DIRECTIONS, PairRequest
 from raydr.methods.fedne.pooled import SharedEncoder
 from raydr.methods.fedne.positions import PlaceAtHome, PositionRequest
-from raydr.methods.fedne.projection import MOST_COLUMNS, WIDTH, input_width, projected
+from raydr.methods.fedne.projection import MOST_COLUMNS, input_width, projected, projects_at_random
 from raydr.methods.fedne.round_state import ControlVariates, RoundState
 from raydr.methods.fedne.settings import AveragedEncoder, ContrastiveEncoder
 from raydr.methods.method import OTHER_METHOD
@@ -114,7 +114,7 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
         """Run step 1: random weights (parameters,); ``reach`` bounds each feature, and ``axes`` may be known."""
         from raydr.methods.fedne.encoder import Architecture, initial_weights
 
-        width = input_width(self, federation.rows, federation.features)
+        width = input_width(federation, self)
         return initial_weights(Architecture(width, self.hidden), federation.stream("encoder"))
 
     def rehearse_first_weights(
@@ -135,6 +135,12 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
         return state
 
     # What raydr asks of every method.
+
+    def why_no_label(self) -> str | None:
+        """Return why a label cannot take part in the search for neighbours."""
+        if self.bounds is None:
+            return None
+        return "method.bounds limit the original features, to which the label's columns are added: leave them out"
 
     def releases(self, noise: Mechanism) -> float:
         """Return the cost of all releases in units of one update; 1 for noise on records, which is drawn once."""
@@ -178,7 +184,7 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
         """Return why rows must be dense; None if clients project them at once."""
         if pooled:
             return f"the pooled-data map of method.kind {self.kind!r} takes dense rows: leave compare out"
-        if rows and input_width(self, rows, features) == WIDTH:
+        if rows and projects_at_random(self, rows, features):
             return None
         return (
             f"method.kind {self.kind!r} trains on dense rows, except on one table with more than {MOST_COLUMNS:,}"
@@ -201,7 +207,7 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
         """Ask what :func:`serve` asks, for a map of the planned reach."""
         from raydr.methods.fedne.encoder import Architecture
 
-        width = input_width(self, federation.rows, federation.features)
+        width = input_width(federation, self)
         parameters = Architecture(width, self.hidden).parameters
         controls = self.first_control_variates(federation, parameters)
         noise, reach, axes = noise_on_updates(federation), np.zeros(0), None
@@ -254,7 +260,7 @@ def serve(federation: Federation, settings: AveragedMap) -> Outcome:
     from raydr.methods.fedne.encoder import Architecture
     from raydr.methods.fedne.optimizer import server_step
 
-    width = input_width(settings, federation.rows, federation.features)
+    width = input_width(federation, settings)
     architecture = Architecture(width, settings.hidden)
     controls = settings.first_control_variates(federation, architecture.parameters)
     noise = noise_on_updates(federation)

@@ -116,7 +116,7 @@ class ContrastiveEncoder(MethodSettings):
         """Return why a label cannot take part in distances: held-out digits had an accuracy of 0.10 (0.81 without)."""
         return (
             f"the encoder of method.kind {self.kind!r} would read the label alone and could not place rows without one:"
-            " set method.kind to fed-umap or fed-tsne"
+            " set method.kind to fed-umap, fed-tsne or fedne"
         )
 
     @property

@@ -9,7 +9,7 @@ from inline_federations import federate
 from raydr.methods import METHODS
 from raydr.methods.fedne.encoder import Architecture, initial_weights, place
 from raydr.methods.fedne.fedne import FedNE
-from raydr.methods.fedne.projection import MOST_COLUMNS, WIDTH, Projection, input_width
+from raydr.methods.fedne.projection import MOST_COLUMNS, WIDTH, Projection, projects_at_random
 from raydr.sparse_rows import SparseRows
 
 PROJECTION = Projection(columns=3_000, seed=7)
@@ -52,19 +52,19 @@ def test_lifted_rows_have_the_same_projection() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "rows", "columns", "width"),
+    ("settings", "rows", "columns", "projected"),
     [
-        (FedNE(), 25, MOST_COLUMNS + 1, WIDTH),
-        (FedNE(), 25, MOST_COLUMNS, MOST_COLUMNS),
-        (FedNE(), 2_000, 2_000, 2_000),
-        (FedNE(preset="published"), 25, 5_000, 5_000),
-        (FedNE(bounds=(0.0, 1.0)), 25, 5_000, 5_000),
+        (FedNE(), 25, MOST_COLUMNS + 1, True),
+        (FedNE(), 25, MOST_COLUMNS, False),
+        (FedNE(), 2_000, 2_000, False),
+        (FedNE(preset="published"), 25, 5_000, False),
+        (FedNE(bounds=(0.0, 1.0)), 25, 5_000, False),
     ],
 )
 def test_only_tables_with_more_columns_than_the_bound_and_than_rows_are_projected(
-    settings: FedNE, rows: int, columns: int, width: int
+    settings: FedNE, rows: int, columns: int, projected: bool
 ) -> None:
-    assert input_width(settings, rows, columns) == width
+    assert projects_at_random(settings, rows, columns) == projected
 
 
 def test_new_rows_of_a_wide_table_lie_where_the_run_put_them() -> None:
@@ -99,3 +99,29 @@ def test_only_a_wide_table_stays_sparse() -> None:
     assert "columns than rows" in str(why(5_000, 5_000, pooled=False))
     assert "columns than rows" in str(why(0, 0, pooled=False)), "sites' own files"
     assert "leave compare out" in str(why(25, 5_000, pooled=True))
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+def test_a_projection_without_a_label_is_that_of_the_features(seed: int | None) -> None:
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(20, 1_210)).astype(np.float32)
+    found, plain = Projection(1_210, seed, label=10), Projection(1_200, 7)
+    projected = found.project(rows)
+    expected = rows[:, :1_200] if seed is None else plain.project(rows[:, :1_200])
+    np.testing.assert_array_equal(projected, expected)
+    np.testing.assert_allclose(projected, rows.astype(np.float64) @ found.matrix(), rtol=1e-5, atol=1e-6)
+    assert (np.abs(projected) <= found.reach(np.abs(rows).max(axis=0).astype(np.float64))).all()
+    weights = random.normal(size=Architecture(found.width, (3,)).parameters).astype(np.float32)
+    wide = Architecture(1_210, (3,)).parts(found.of_columns(weights, (3,)))[0]
+    assert not wide[1_200:].any()
+    np.testing.assert_allclose(
+        rows @ wide, projected @ Architecture(found.width, (3,)).parts(weights)[0], atol=1e-3
+    )
+
+
+def test_a_table_as_wide_as_the_projection_is_not_taken_for_a_projected_one() -> None:
+    from raydr.methods import METHODS
+
+    settings = METHODS["fedne"].settings()
+    assert settings.why_dense(100, 512, pooled=False) is not None
+    assert settings.why_dense(100, 2_000, pooled=False) is None
