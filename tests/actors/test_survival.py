@@ -133,7 +133,7 @@ def test_an_evaluation_uses_the_process_that_started_early_and_a_new_one_if_that
         assert len(events) == restarts
     with ray_backend(None, "auto", 60.0) as backend:
         backend.prepare_evaluation(libraries, values=2**23 + 1)
-        assert not simulation_processes(), "rows of a large table and libraries are not in memory at once"
+        assert backend._evaluation is None, "rows of a large table and libraries are not in memory at once"
         backend.prepare_evaluation(libraries, values=1)  # and ends without work
 
 
