@@ -113,7 +113,7 @@ def _limit_blas() -> tuple[dict[str, int], str | None]:
 def _lift_blas(limited: tuple[dict[str, int], str | None]) -> None:
     before, variable = limited
     if variable is None:
-        del os.environ[_VARIABLE]
+        os.environ.pop(_VARIABLE, None)
     else:
         os.environ[_VARIABLE] = variable
     _take_control()

@@ -59,7 +59,7 @@ def run(
             data_dir=data_dir,
             listener=listener,
             table=table,
-            meanwhile=load_drawing if report else None,
+            ahead=load_drawing if report else None,
         )
     whole = target.expanduser().absolute()
     if scenario.audit is not None:
@@ -95,14 +95,7 @@ def resume(
     scenario = read(folder / records.SCENARIO)
     require_packages(scenario)
     with taken_up(folder, Checkpoints):
-        simulate(
-            folder,
-            scenario,
-            address=address,
-            data_dir=data_dir,
-            listener=listener,
-            meanwhile=load_drawing,
-        )
+        simulate(folder, scenario, address=address, data_dir=data_dir, listener=listener, ahead=load_drawing)
     if scenario.audit is not None:
         _audited(target, data_dir, listener)
     return shown(target, listener)

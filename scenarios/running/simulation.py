@@ -61,18 +61,18 @@ def simulate(
     data_dir: Path | None,
     listener: Listener,
     table: Table | None = None,
-    meanwhile: Callable[[], object] | None = None,
+    ahead: Callable[[], object] | None = None,
 ) -> None:
     """Run a scenario in an existing folder; resume from its checkpoint if it has one.
 
-    ``meanwhile`` is called in a thread while other processes compute, if there are any.
+    ``ahead`` is called in a thread while other processes compute, if there are any.
     """
     now = datetime.now().astimezone()
     journal, checkpoints = Journal(listener), Checkpoints(folder)
     with held_by(scenario, data_dir, table, address, journal) as (backend, client_data):
         started = begin(scenario, client_data, checkpoints, backend.device)
-        if meanwhile is not None and backend.name == "ray":
-            Thread(target=meanwhile, name="meanwhile", daemon=True).start()
+        if ahead is not None and backend.name == "ray":
+            Thread(target=ahead, name="ahead", daemon=True).start()
         served, findings = _served(scenario, started, backend, journal, checkpoints)
         described = environment(
             run=started.run.name,
