@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from inline_federations import federate
 
+from raydr.arrays import FloatArray, Int64Array
 from raydr.methods import METHODS
+from raydr.methods.fedne.edges import local_neighbors
 from raydr.methods.fedne.encoder import Architecture, initial_weights, place
 from raydr.methods.fedne.fedne import FedNE
-from raydr.methods.fedne.projection import MOST_COLUMNS, WIDTH, Projection, projects_at_random
+from raydr.methods.fedne.pooled import epochs_on
+from raydr.methods.fedne.projection import (
+    MOST_COLUMNS,
+    WIDTH,
+    Projection,
+    ProjectRows,
+    project_client,
+    projects_at_random,
+)
 from raydr.sparse_rows import SparseRows
 
 PROJECTION = Projection(columns=3_000, seed=7)
@@ -125,3 +137,31 @@ def test_a_table_as_wide_as_the_projection_is_not_taken_for_a_projected_one() ->
     settings = METHODS["fedne"].settings()
     assert settings.why_dense(100, 512, pooled=False) is not None
     assert settings.why_dense(100, 2_000, pooled=False) is None
+
+
+def test_neighbours_are_those_of_all_columns_with_the_label() -> None:
+    """Features without structure and a label of two classes: every neighbour has the row's own class."""
+    random = np.random.default_rng(0)
+    classes = np.arange(40) % 2
+    rows = np.hstack([random.normal(size=(40, 3)), 100.0 * np.eye(2)[classes]]).astype(np.float32)
+    client = SimpleNamespace(rows=rows, memory={})
+    project_client(client, ProjectRows(Projection(5, None, label=2), neighbors=5))  # type: ignore[arg-type]
+    assert client.rows.shape == (40, 3)
+    assert (classes[client.memory["neighbors"]] == classes[:, None]).all()
+
+
+def test_a_pooled_map_has_neighbours_by_the_label_and_an_encoder_of_the_features(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = []
+
+    def search(rows: FloatArray, k: int) -> Int64Array:
+        seen.append(rows.shape)
+        return local_neighbors(rows, k)
+
+    monkeypatch.setattr("raydr.methods.fedne.edges.local_neighbors", search)
+    settings = FedNE(rounds=1, hidden=(4,), neighbors=5)
+    rows = np.random.default_rng(0).normal(size=(40, 5)).astype(np.float32)
+    ((weights, _),) = epochs_on(rows, settings, lambda *_: np.random.default_rng(0), label=2)
+    assert seen == [(40, 5)]
+    assert weights.size == Architecture(3, (4,)).parameters
