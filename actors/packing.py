@@ -107,8 +107,8 @@ def pack(clients: int, actors: int) -> list[tuple[int, ...]]:
 def evaluates_early(values: int, memory_bytes: int) -> bool:
     """Return whether the evaluation's process starts, and imports its libraries, while clients and server compute.
 
-    This saves 2 s of each run. For large tables these matter less than the process's 0.4 GB, and small machines may
-    lack them. Client actors take a quarter of the memory by default.
+    This saves about a second of each run. For large tables it matters less than the process's 0.4 GB, and small
+    machines may lack them. Client actors take a quarter of the memory by default.
 
     Parameters
     ----------
@@ -116,6 +116,11 @@ def evaluates_early(values: int, memory_bytes: int) -> bool:
         Rows times features.
     memory_bytes : int
         Memory of the run.
+
+    Examples
+    --------
+    >>> evaluates_early(2**23, 2**33), evaluates_early(2**23 + 1, 2**33), evaluates_early(1, 2**33 - 1)
+    (True, False, False)
     """
     return values <= 2**23 and memory_bytes >= 8 * 2**30
 

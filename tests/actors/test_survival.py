@@ -106,12 +106,13 @@ def test_a_run_fails_if_its_coordinator_dies_too_often(cluster: None, tmp_path: 
         RayBackend(packing=1).serve(rows(), once, listener=kill_at_once)
 
 
-@pytest.mark.slow  # test_sweeps_on_ray.py has simultaneous trials
 def test_an_evaluation_uses_the_process_that_started_early_and_a_new_one_if_that_has_ended(
-    cluster: None, tmp_path: Path
+    cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from raydr.actors import backend as backends
     from raydr.actors.backend import ray_backend
 
+    monkeypatch.setattr(backends, "evaluates_early", lambda values, memory_bytes: values == 1)
     first, events = tmp_path / "first", []
 
     def libraries() -> None:
@@ -132,11 +133,12 @@ def test_an_evaluation_uses_the_process_that_started_early_and_a_new_one_if_that
         assert (str(process) == first.read_text()) == (not restarts)
         assert len(events) == restarts
     with ray_backend(None, "auto", 60.0) as backend:
-        backend.prepare_evaluation(libraries, values=2**23 + 1)
-        assert backend._evaluation is None, "rows of a large table and libraries are not in memory at once"
+        backend.prepare_evaluation(libraries, values=2)
+        assert backend._evaluation is None
         backend.prepare_evaluation(libraries, values=1)  # and ends without work
 
 
+@pytest.mark.slow  # test_sweeps_on_ray.py has simultaneous trials
 def test_two_simultaneous_simulations_match_inline_and_leave_no_process(cluster: None) -> None:
     from concurrent.futures import ThreadPoolExecutor
 

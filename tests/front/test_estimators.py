@@ -408,6 +408,8 @@ def test_an_array_with_words_is_read_like_a_data_frame() -> None:
     np.testing.assert_allclose(found.transform(cells[:5]), found.embedding_[:5], atol=1e-12)
     with pytest.raises(ValueError, match="3 features"):
         found.transform(cells[:5, :2])
+    texts = np.array([["1.5", "red"], ["2.5", "green"], ["7", "red"]] * 6)
+    assert raydr.FedPCA(metrics=()).fit(texts).embedding_.shape == (18, 2)
 
 
 @pytest.mark.parametrize("kind", ["float64", "float32", "object", "list"])

@@ -340,6 +340,8 @@ def test_an_encoder_has_neighbours_by_the_label_and_reads_the_features_alone(
     assert first.shape == (8, 3 + 3)
     assert not first[:, 3:].any()
     assert first[:, :3].all()
+    with np.load(tmp_path / "run" / "model" / "arrays.npz") as model:
+        assert model["label_columns"] == [3], "the pooled-data map leaves them out too"
     raydr.transform(tmp_path / "run", path, out=tmp_path / "all.parquet")
     again = places(tmp_path / "all.parquet")
     np.testing.assert_allclose(found.embedding, again[found.ids], rtol=1e-4, atol=1e-5)

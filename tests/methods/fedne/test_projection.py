@@ -118,6 +118,9 @@ def test_a_projection_without_a_label_is_that_of_the_features(seed: int | None) 
     random = np.random.default_rng(0)
     rows = random.normal(size=(20, 1_210)).astype(np.float32)
     found, plain = Projection(1_210, seed, label=10), Projection(1_200, 7)
+    per_column = np.diff(found.matrix().indptr)
+    assert (per_column[:1_200] == (1 if seed is None else 8)).all()
+    assert not per_column[1_200:].any()
     projected = found.project(rows)
     expected = rows[:, :1_200] if seed is None else plain.project(rows[:, :1_200])
     np.testing.assert_array_equal(projected, expected)
@@ -132,8 +135,6 @@ def test_a_projection_without_a_label_is_that_of_the_features(seed: int | None) 
 
 
 def test_a_table_as_wide_as_the_projection_is_not_taken_for_a_projected_one() -> None:
-    from raydr.methods import METHODS
-
     settings = METHODS["fedne"].settings()
     assert settings.why_dense(100, 512, pooled=False) is not None
     assert settings.why_dense(100, 2_000, pooled=False) is None
