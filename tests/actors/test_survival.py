@@ -135,7 +135,15 @@ def test_an_evaluation_uses_the_process_that_started_early_and_a_new_one_if_that
     with ray_backend(None, "auto", 60.0) as backend:
         backend.prepare_evaluation(libraries, values=2)
         assert backend._evaluation is None
-        backend.prepare_evaluation(libraries, values=1)  # and ends without work
+        first.unlink()
+        backend.prepare_evaluation(libraries, values=1)
+        while not first.exists():
+            time.sleep(0.05)
+    deadline = time.monotonic() + 60
+    while simulation_processes():  # it ends without work, although its backend is still referred to
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert backend.actors == 0
 
 
 @pytest.mark.slow  # test_sweeps_on_ray.py has simultaneous trials
