@@ -246,6 +246,20 @@ def _directions(metric: Metric, block: Float64Array) -> Float64Array:
     return np.where(lengths > least, block, 0.0) / np.where(lengths > least, lengths, 1.0)
 
 
+def width_of(metric: Metric, rows: FloatArray, joint: JointColumns) -> int:
+    """Return the number of features that rows (rows, features) have after the transformation; gaps do not count.
+
+    Raises
+    ------
+    FeatureError
+        If a column does not suit the metric.
+    """
+    if metric not in BY_COLUMN:
+        return int(rows.shape[1])
+    least, most = (np.asarray(end.reduce(rows, axis=0), np.float64) for end in (np.fmin, np.fmax))
+    return Transformation.of_columns(metric, least, most, joint).width(rows.shape[1])
+
+
 def require_suited(metric: Metric, rows: FloatArray, *, known: bool = False) -> None:
     """Raise FeatureError if rows (rows, features) cannot be compared by a metric; missing values are ignored.
 

@@ -52,7 +52,7 @@ from raydr.scenarios.running.target import notices_of_target, target_of
 from raydr.scenarios.schema.clients import SiteSettings
 from raydr.scenarios.schema.data import DataSettings
 from raydr.scenarios.schema.scenario import Scenario
-from raydr.statistics.dissimilarity import Metric, require_suited
+from raydr.statistics.dissimilarity import Metric, require_suited, width_of
 from raydr.statistics.harmonizing import Harmonizing
 from raydr.statistics.steering import Target
 
@@ -274,6 +274,7 @@ def dealt_out(
         _require_excluded(data.exclude, table.features, [table.read_from])
     try:
         require_suited(data.metric, table.rows)
+        features = width_of(data.metric, table.rows, table.layout.joint) if apart else 0
     except FeatureError as error:
         raise error.of(table.features) from None
     mapped, held_out, public = data.rows, None, None
@@ -283,7 +284,7 @@ def dealt_out(
     target = target_of(data, table.labels, table.label_names)
     if apart:
         count = clients.partition.clients_in(table, clients.count)
-        features = table.rows.shape[1] + (0 if target is None else target.width)
+        features += 0 if target is None else target.width
         wanted = scenario.method.public_rows(len(table.rows), mapped, features, count)
         table, public = set_apart(table, mapped, wanted, scenario.seed)
         public = public if wanted else None

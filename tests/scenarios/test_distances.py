@@ -63,6 +63,22 @@ def test_rows_that_come_later_are_transformed_like_those_of_the_run(tmp_path: Pa
     np.testing.assert_allclose(np.column_stack([held["x"], held["y"]]), again, rtol=1e-5)
 
 
+@pytest.mark.parametrize("metric", ["gower", "hamming"])
+def test_rows_are_set_apart_for_the_features_of_transformed_rows(tmp_path: Path, metric: str) -> None:
+    """SENSE takes one anchor less than features by default, and Gower's distance makes many of a column."""
+    path = table(tmp_path)
+    settings = scenario(path, metric, method={"kind": "sense", "iterations": 10}, metrics=["distance_error"])
+    settings["data"] |= {"label": "word", "target_weight": 0.3}
+    found = run(settings, out=tmp_path / "run")
+    rows, features = found.data["mapped"] + found.data["set_apart"], 5
+    assert features < found.data["set_apart"] <= rows // 2
+    planned = {each.kind: each.bytes for each in plan_of_scenario(read(settings)).messages}
+    sent = {each["kind"]: each["bytes"] for each in found.ledger if each["direction"] == "up"}
+    assert {kind: planned[kind] for kind in sent if kind != "Within"} == {
+        kind: size for kind, size in sent.items() if kind != "Within"
+    }
+
+
 @pytest.mark.parametrize("metric", ["gower", pytest.param("hamming", marks=pytest.mark.slow)])
 def test_an_audit_names_the_features_of_transformed_rows(tmp_path: Path, metric: str) -> None:
     run(scenario(table(tmp_path), metric, metrics=[]), out=tmp_path / "run")

@@ -202,6 +202,10 @@ def chosen_anchors(
     common, local = settings.per_client(features, known)
     if source == "file" and settings.anchors is None and public is not None:
         common, local = (len(public), 0) if settings.visibility == "full" else (common, local)
+    if source == "sample" and settings.anchors is None and not local and public is not None:
+        common = min(
+            common, len(public)
+        )  # rows set apart for the ranges of all rows, and not of the clients' rows
     wanted = common + local * clients
     match source:
         case "sample" | "file":
