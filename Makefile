@@ -55,7 +55,7 @@ docs: setup
 lowest:
 	$(PYTHON) -m venv --clear build/lowest
 	build/lowest/bin/python -m pip install --quiet --constraint constraints-lowest.txt '.[all]' \
-	  pytest pytest-timeout pytest-xdist hypothesis polars==1.0.0
+	  pytest pytest-timeout pytest-xdist hypothesis polars==1.0.0 zadu==0.5.4 hdbscan==0.8.44
 	build/lowest/bin/python -W ignore -m pytest -m 'not (slow or ray or browser or data)'
 	build/lowest/bin/python tests/support/lowest_bounds.py
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from importlib import metadata
@@ -107,6 +108,16 @@ def test_signal_handlers_are_set_before_slow_modules_are_loaded() -> None:
         check=True,
     )
     assert not set(finished.stdout.split()) & {"email", "zipfile", "inspect", "pathlib", "csv", "tempfile"}
+
+
+def test_raydr_runs_without_the_packages_of_its_tests() -> None:
+    only_tests = {"hdbscan", "hypothesis", "polars", "pytest", "zadu"}
+    rooms = ("raydr", "actors", "scenarios", "tune")
+    for path in [path for room in rooms for path in (ROOT / room).rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            named = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            named += [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            assert not only_tests & {name.partition(".")[0] for name in named}, path
 
 
 def test_the_package_has_its_public_names() -> None:
