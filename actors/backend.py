@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from secrets import token_hex
 from typing import Any
 
-import ray
 from ray.actor import ActorHandle
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from raydr.actors.cluster import connected
 from raydr.actors.coordinator import Coordinator, Evaluation
+from raydr.actors.idle import IdleActors, of_this_process
 from raydr.actors.packing import Packing, evaluates_early, gpu_share, seating
 from raydr.actors.placement import place, require_room, rows_bytes
 from raydr.actors.ray_health import Vitals, dead_parts_named
@@ -62,13 +62,13 @@ class RayBackend:
         :func:`raydr.actors.packing.evaluates_early` for ``values``.
         """
         if self.device == "cpu" and evaluates_early(values, Room.here().memory_bytes):
-            self._evaluation = self._evaluation_process()
+            self._evaluation = of_this_process().take(Evaluation, self._evaluation_options())
             self._evaluation.load.remote(libraries)
 
     def close(self) -> None:
         """End an evaluation's process that got no work."""
         if self._evaluation is not None:
-            ray.kill(self._evaluation)
+            of_this_process().give(self._evaluation, Evaluation, self._evaluation_options())
 
     @dead_parts_named()
     def serve(
@@ -100,6 +100,7 @@ class RayBackend:
         share = self._gpu_share(room, seated.actors)
         placements = place(parts, seated.actors, room, host_secrets=host_secrets, gpu_share=share)
         self.actors = len(placements)
+        options, idle = room.on_this_node(share), of_this_process()
         latest, lines = checkpoint, list(released)
 
         def hear(event: Event) -> None:
@@ -114,22 +115,21 @@ class RayBackend:
         for attempt in range(plan.policy.retries + 1):
             if attempt:
                 plan = replace(plan, start=token_hex(8))
-            coordinator = Coordinator.options(**room.on_this_node(share)).remote()
             try:
-                transport = RayTransport(
-                    placements=placements,
-                    seed=plan.seed,
-                    faults=plan.faults,
-                    timeout_s=self.timeout_s,
-                    run=plan.run,
-                    device=self.device,
-                )
-                stream = coordinator.serve.options(num_returns="streaming").remote(
-                    transport, len(parts), plan, latest, lines
-                )
-                served, peaks = heard(stream, hear)
-                self.peak_memory_bytes |= peaks
-                return served  # type: ignore[no-any-return]
+                with idle.lent(Coordinator, options) as coordinator:
+                    transport = RayTransport(
+                        placements=placements,
+                        seed=plan.seed,
+                        faults=plan.faults,
+                        timeout_s=self.timeout_s,
+                        run=plan.run,
+                        device=self.device,
+                        idle=IdleActors(idle.keep),
+                    )
+                    stream = coordinator.serve.options(num_returns="streaming").remote(
+                        transport, len(parts), plan, latest, lines
+                    )
+                    served, peaks = heard(stream, hear)
             except RayActorError:
                 Vitals().require()
                 start = "its last checkpoint" if latest is not None else "the start"
@@ -138,8 +138,9 @@ class RayBackend:
                         f"the coordinator's process ended: attempt {attempt + 2} continues from {start}"
                     )
                 )
-            finally:
-                ray.kill(coordinator)
+            else:
+                self.peak_memory_bytes |= peaks
+                return served  # type: ignore[no-any-return]
         raise RunError(
             f"The coordinator's process ended {plan.policy.retries + 1} times. Check whether its node ran out of"
             " memory, or whether something kills the process."
@@ -149,11 +150,10 @@ class RayBackend:
         """Return the part of a GPU for each process: client actors, coordinator and evaluation."""
         return gpu_share(room.gpus, actors + 2) if self.device == "cuda" else 0.0
 
-    def _evaluation_process(self) -> ActorHandle[Any]:
+    def _evaluation_options(self) -> dict[str, Any]:
         room = Room.here()
         share = self._gpu_share(room, self.actors)
-        options = {"num_cpus": 0} if room.group is None and not share else room.on_this_node(share)
-        return Evaluation.options(**options).remote()
+        return {"num_cpus": 0} if room.group is None and not share else room.on_this_node(share)
 
     @dead_parts_named()
     def lay_out_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> Layout:
@@ -179,14 +179,15 @@ class RayBackend:
         RunError
             If its process ended twice.
         """
-        retried = False
+        retried, idle, options = False, of_this_process(), self._evaluation_options()
         while True:
-            process, self._evaluation = self._evaluation or self._evaluation_process(), None
+            early, self._evaluation = self._evaluation, None
             try:
-                stream = process.evaluate.options(num_returns="streaming").remote(
-                    work, arguments, self.device
-                )
-                result, peak = heard(stream, listener)
+                with idle.lent(Evaluation, options, early) as process:
+                    stream = process.evaluate.options(num_returns="streaming").remote(
+                        work, arguments, self.device
+                    )
+                    result, peak = heard(stream, listener)
                 break
             except RayTaskError:
                 raise
@@ -203,8 +204,6 @@ class RayBackend:
                 listener(
                     IncidentEvent("the evaluation's process ended: it is restarted once, on the same map")
                 )
-            finally:
-                ray.kill(process)  # also after an error, because this process may run for a long time
         self.peak_memory_bytes["evaluation"] = peak
         return result
 

@@ -15,7 +15,7 @@ from raydr.device import Found, computing_on
 from raydr.federation import ClientHost, FaultPlan, HostedClient
 from raydr.federation.simulated.faults import SimulatedCrashError
 from raydr.federation.wire import Answer, Call, PartialSum, SumCall
-from raydr.memory import peak_memory_bytes
+from raydr.memory import forget_peak_memory, peak_memory_bytes
 
 if TYPE_CHECKING:  # the readers of files take as long to import as all else here
     from raydr.data import SiteFile
@@ -23,6 +23,11 @@ if TYPE_CHECKING:  # the readers of files take as long to import as all else her
 
 class ClientProcess:
     """One or more clients in their own process."""
+
+    _host: ClientHost
+
+    def __init__(self) -> None:
+        self._computing = ExitStack()
 
     def settle(
         self,
@@ -49,8 +54,9 @@ class ClientProcess:
         DataError
             If the file cannot be read.
         """
-        # Keep a reference until this process ends, because an unreferenced context is closed.
-        self._computing = ExitStack()
+        self.forget()
+        forget_peak_memory()
+        # Keep a reference until the run ends, because an unreferenced context is closed.
         self._computing.enter_context(computing_on(device))
         rows = partitions if isinstance(partitions, Sequence) else [partitions.read().rows]
         own, reserve, fingerprints = ray.get(list(host_secrets))
@@ -74,8 +80,13 @@ class ClientProcess:
         except SimulatedCrashError:
             os._exit(1)
 
+    def forget(self) -> None:
+        """Drop the clients and all that they hold."""
+        self.__dict__.pop("_host", None)
+        self._computing.close()
+
     def peak_memory_bytes(self) -> int:
-        """Return the largest resident memory of this process so far."""
+        """Return the largest resident memory of this process during the run."""
         return peak_memory_bytes()
 
 

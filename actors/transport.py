@@ -14,6 +14,7 @@ from ray.actor import ActorHandle
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayTaskError
 
 from raydr.actors.client import ClientActor
+from raydr.actors.idle import IdleActors
 from raydr.actors.resources import Room
 from raydr.actors.sites import reachable
 from raydr.actors.streaming import own
@@ -72,6 +73,8 @@ class RayTransport:
         Name of the run, to which clients bind what they seal.
     device : {"cpu", "cuda"}
         Device for large products at the server, and in actors with a part of a GPU.
+    idle : IdleActors
+        Actors of the last run; by default none, and this run's actors end with it.
     """
 
     placements: Sequence[Placement]
@@ -80,7 +83,9 @@ class RayTransport:
     timeout_s: float
     run: str = ""
     device: Found = "cpu"
+    idle: IdleActors = field(default_factory=IdleActors, repr=False)
     _actors: list[ActorHandle[Any] | None] = field(default_factory=list, repr=False)
+    _options: dict[int, dict[str, Any]] = field(default_factory=dict, repr=False)
     _settled: dict[int, ray.ObjectRef[Any]] = field(default_factory=dict, repr=False)
     _starting: dict[int, ray.ObjectRef[Any]] = field(default_factory=dict, repr=False)
     _history: list[Call] = field(default_factory=list, repr=False)
@@ -112,9 +117,15 @@ class RayTransport:
                 yield PartialSum(number=call.number, round=call.round, failures=tuple(result))
 
     def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """Yield the results of the server's own work, with enough Ray tasks in flight to keep all cores busy."""
+        """Yield the results of the server's own work, with enough Ray tasks in flight to keep all cores busy.
+
+        With one core, this process does the work itself.
+        """
         under_way: deque[ray.ObjectRef[Any]] = deque()
         room = Room.here()
+        if room.cores == 1:
+            yield from (_with_one_thread(work, task) for task in tasks)
+            return
         # The cores of a placement group already belong to its run: tasks there request none, and there are no more
         # tasks than cores.
         turns, ahead = (repeat({}), room.cores + 2) if room.group is None else (room.in_turn(), room.cores)
@@ -138,9 +149,12 @@ class RayTransport:
         return max(ray.get(peaks), default=0)
 
     def close(self) -> None:
-        """End all actors."""
-        for index in range(len(self._actors)):
-            self._end(index)
+        """End all actors, or let them wait for the next run."""
+        for index, actor in enumerate(self._actors):
+            if actor is not None:
+                self.idle.give(actor, ClientActor, self._options[index])
+                self._actors[index] = None
+        self._starting.clear()
 
     def _call(self, method: str, call: Call) -> Iterator[Any]:
         """Yield the results of all actors that hold a client asked, in order; failures if there is no result.
@@ -212,8 +226,8 @@ class RayTransport:
         """Start an actor and set up its clients; later calls wait for that, because actors keep order."""
         placement = self.placements[index]
         options = placement.options_again if index in self._settled else placement.options
-        actor = ClientActor.options(**options).remote()
-        self._actors[index] = actor
+        actor = self.idle.take(ClientActor, options)
+        self._actors[index], self._options[index] = actor, options
         self._settled[index] = actor.settle.remote(
             placement.clients,
             placement.partitions,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 _STATUS = Path("/proc/self/status")
@@ -60,8 +61,17 @@ def address_space_bytes() -> int | None:
     return None if limit == resource.RLIM_INFINITY else limit
 
 
+def forget_peak_memory() -> None:
+    """Let :func:`peak_memory_bytes` begin again from the present memory, where the system can."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
 def peak_memory_bytes() -> int:
-    """Return the peak resident memory of this process so far. Shared pages are included."""
+    """Return the peak resident memory of this process, since its start or :func:`forget_peak_memory`.
+
+    Shared pages are included.
+    """
     if _STATUS.exists():  # getrusage can return the peak of the parent process
         for line in _STATUS.read_text().splitlines():
             if line.startswith("VmHWM:"):

@@ -28,6 +28,7 @@ from ray.tune.search import Searcher
 from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from raydr.actors.idle import keep
 from raydr.actors.ray_health import LOOK_S, Vitals, dead_parts_named
 from raydr.actors.resources import within_room
 from raydr.errors import RunError, ScenarioError
@@ -197,6 +198,7 @@ def _trainable(
 ) -> Callable[[dict[str, Any]], None]:
     def trainable(config: dict[str, Any]) -> None:
         os.environ["TUNE_FUNCTION_THREAD_TIMEOUT_S"] = _ENDING_S
+        keep()
         with within_room():
             result = run_trial(
                 config["scenario"],

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from raydr.errors import RaydrError
 from raydr.journal import Event, RoundEnded
+from raydr.memory import forget_peak_memory
 from raydr.scenarios import runner
 from raydr.scenarios.running.evaluation import load_libraries
 from raydr.scenarios.schema.reading import read
@@ -52,6 +53,7 @@ def run_trial(
         if by_round is not None and isinstance(event, RoundEnded) and event.objective is not None:
             by_round({"round": event.round, "objective": event.objective})
 
+    forget_peak_memory()
     place = Path(tempfile.mkdtemp(prefix="raydr-trial-"))
     try:
         content = read(json.loads(scenario))

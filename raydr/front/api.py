@@ -483,7 +483,9 @@ def resume_sweep(
 
 @contextmanager
 def session(address: str | None = None) -> Iterator[None]:
-    """Keep one Ray for all runs inside a ``with`` block; only the first waits for its start.
+    """Keep Ray and the processes of runs for all runs inside a ``with`` block; only the first waits for their start.
+
+    Clients, coordinator and evaluation of a run serve the next one, if it needs as many or fewer.
 
     Parameters
     ----------
@@ -502,8 +504,9 @@ def session(address: str | None = None) -> Iterator[None]:
     ...     results = [raydr.run("digits-fed-umap", seed=seed) for seed in range(3)]
     """
     from raydr.actors.cluster import connected
+    from raydr.actors.idle import kept
 
-    with connected(address):
+    with connected(address), kept():
         yield
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import psutil
 import pytest
 import trials
-from processes import runs, simulation_processes
+from processes import becomes_true, runs, simulation_processes
 from requests_for_tests import Gate
 
 from raydr import threads
@@ -44,16 +43,6 @@ def waiting(folder: Path) -> Plan:
         seed=0,
         faults=Gate(round=2, opened_by=str(folder / "never")),
     )
-
-
-def becomes_true(look: Callable[[], bool], timeout_s: float = 240) -> bool:
-    """Wait until ``look`` returns true; return False after the timeout."""
-    deadline = time.monotonic() + timeout_s
-    while not look():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 def members_of(group: Any) -> int:

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -51,6 +51,16 @@ def all_gone(token: str, timeout_s: float = 120) -> bool:
     while (left := processes_of(token)) and time.monotonic() < patience:
         time.sleep(0.1)
     return not left
+
+
+def becomes_true(look: Callable[[], bool], timeout_s: float = 240) -> bool:
+    """Wait until ``look`` returns true; return False after the timeout."""
+    deadline = time.monotonic() + timeout_s
+    while not look():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 def wait_until_heeded(pid: int, number: int = signal.SIGTERM) -> None:

@@ -14,9 +14,18 @@ from typing import Any
 
 import psutil
 import pytest
+import ray
 import yaml
 from places import SUPPORT
-from processes import CLUSTER_TOKEN, TOKEN, all_gone, as_from_a_terminal, processes_of
+from processes import (
+    CLUSTER_TOKEN,
+    TOKEN,
+    all_gone,
+    as_from_a_terminal,
+    becomes_true,
+    processes_of,
+    simulation_processes,
+)
 from sweeps import SPACE, files_of, inline, left_behind, table, tiny_sweep
 from tiny import tiny
 
@@ -76,8 +85,21 @@ def test_simultaneous_trials_match_inline_trials_after_a_kill(cluster: None, tmp
 
 @pytest.mark.slow
 def test_a_trial_on_ray_matches_an_inline_trial(cluster: None, tmp_path: Path) -> None:
+    """The second trial is served by the processes of the first, and they end with the sweep."""
+    served: list[set[int]] = []
+
+    def hear(event: journal.Event) -> None:
+        if isinstance(event, journal.TrialEnded):
+            served.append({process.pid for process in simulation_processes()})
+
     base = tiny() | {"runtime": {"federation": "ray", "checkpoint_every": 0}}
-    on_ray = sweep(tiny_sweep(base=base, space={"clients.count": [2, 3]}, repeats=1), out=tmp_path / "ray")
+    size = {"cpus": ray.cluster_resources()["CPU"], "report": False}  # one trial after the other
+    asked = tiny_sweep(base=base, space={"clients.count": [2, 3]}, repeats=1, trial=size)
+    on_ray = sweep(asked, out=tmp_path / "ray", listener=hear)
+    first, second = served
+    assert len(first) == 4
+    assert second > first
+    assert becomes_true(lambda: not simulation_processes(), 60)
     with pytest.MonkeyPatch.context() as patch:
         inline(patch)
         alone = sweep(tiny_sweep(space={"clients.count": [2, 3]}, repeats=1), out=tmp_path / "alone")
