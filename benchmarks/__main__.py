@@ -1,12 +1,15 @@
 """All benchmarks in sequence, with their results stored by commit and a guard over the ratios to peer systems.
 
-    python -m benchmarks --quick [--only NAME ...] [--history DIR] [--json FILE] [--unguarded]
+    python -m benchmarks --quick [--only NAME ...] [--repeats N] [--history DIR] [--json FILE] [--unguarded]
 
 Each benchmark runs in its own process. With ``--quick``, the short forms take about a quarter of an hour in
 all. Figures and ratios go into ``benchmarks/history/COMMIT.json``, and ``benchmarks/history/index.html``
-draws each ratio over all stored commits. The command ends with status 1 if a benchmark fails, or if a ratio
-is worse by more than a quarter than in the newest other entry of the same machine and form. ``--unguarded``
-skips this comparison. Each ratio compares two systems in one run, so a slow day slows both.
+draws each ratio over all stored commits. ``--repeats`` stores the median of several runs, and their noise.
+
+The command ends with status 1 if a benchmark fails, or if a ratio is worse than in the newest other entry
+that has it: by more than a quarter on the same machine, by more than half of it or double on another, and by
+more than the noise of both entries. ``--unguarded`` skips this. Each ratio compares two systems in one run,
+so a slow day slows both, and the entries that come with raydr guard the first run on any machine.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from raydr.report.charts import line_chart
@@ -65,15 +69,16 @@ SUITE: Mapping[str, str | None] = {
     "wide": None,
 }
 """Every benchmark without extra requirements, and a pattern for its ratios where less is better."""
-WORSE = 1.25
-"""Maximum factor by which a ratio can get worse."""
+WORSE, ELSEWHERE = 1.25, 2.0
+"""Maximum factor by which a ratio can get worse than on the same machine, and than on another."""
 
 
 @dataclass(frozen=True)
 class Entry:
     """Results of the suite at a commit.
 
-    ``found`` has the ``figures``, ``ratios`` and ``seconds`` of each benchmark.
+    ``found`` has the ``figures``, ``ratios`` and ``seconds`` of each benchmark. If it was repeated, also the
+    ``noise``: each ratio's largest value divided by its smallest.
     """
 
     commit: str
@@ -92,6 +97,10 @@ class Entry:
             if math.isfinite(value) and value > 0
         }
 
+    def noise(self, place: tuple[str, str]) -> float:
+        """Return the noise of a ratio, 1 if it was measured once."""
+        return float(self.found[place[0]].get("noise", {}).get(place[1], 1.0))
+
     @classmethod
     def read(cls, file: Path) -> Entry:
         """Read an entry from a file."""
@@ -104,12 +113,22 @@ def less_is_better(benchmark: str, ratio: str) -> bool:
     return pattern is not None and re.search(pattern, ratio) is not None
 
 
-def worsened(before: Entry, after: Entry) -> Iterator[str]:
-    """Yield a sentence for each ratio that is worse than before by more than a quarter."""
+def worsened(history: Sequence[Entry], after: Entry) -> Iterator[str]:
+    """Yield a sentence for each ratio that is worse than the newest one before by more than its noise.
+
+    Ratios of the same machine go before ratios of other machines. Entries of the other form are left out.
+    """
+    others = [entry for entry in history if entry.quick == after.quick and entry.commit != after.commit]
+    others.sort(key=lambda entry: entry.machine == after.machine)  # stable: the newest stays last
     for place, now in after.ratios.items():
-        if (then := before.ratios.get(place)) is None:
+        before = next((entry for entry in reversed(others) if place in entry.ratios), None)
+        if before is None:
             continue
-        if (now / then if less_is_better(*place) else then / now) > WORSE:
+        allowed = max(
+            WORSE if before.machine == after.machine else ELSEWHERE, before.noise(place), after.noise(place)
+        )
+        then = before.ratios[place]
+        if (now / then if less_is_better(*place) else then / now) > allowed:
             yield f"{place[0]}: {place[1]} was {then:.3g} at {before.commit}, but is {now:.3g}"
 
 
@@ -139,12 +158,22 @@ def run(name: str, quick: bool) -> dict[str, Any]:
         return {"seconds": seconds, **json.loads(file.read_text(encoding="utf-8"))}
 
 
-def measured(names: Sequence[str], quick: bool) -> tuple[dict[str, Any], list[str]]:
+def repeated(name: str, quick: bool, repeats: int) -> dict[str, Any]:
+    """Run a benchmark several times; return its last results, with medians and noise of the ratios."""
+    runs = [run(name, quick) for _ in range(repeats)]
+    if repeats == 1:
+        return runs[0]
+    values = {ratio: [each["ratios"][ratio] for each in runs] for ratio in runs[0]["ratios"]}
+    noise = {ratio: round(max(each) / min(each), 3) for ratio, each in values.items() if min(each) > 0}
+    return {**runs[-1], "ratios": {ratio: median(each) for ratio, each in values.items()}, "noise": noise}
+
+
+def measured(names: Sequence[str], quick: bool, repeats: int) -> tuple[dict[str, Any], list[str]]:
     """Run benchmarks, print their results, and return the results and the errors."""
     found, failed = {}, []
     for name in names:
         try:
-            found[name] = run(name, quick)
+            found[name] = repeated(name, quick, repeats)
         except RuntimeError as error:
             failed.append(str(error))
             print(f"{name:<14}failed", flush=True)
@@ -199,18 +228,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--quick", action="store_true", help="run each benchmark in its quick form")
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=SUITE, help="only these benchmarks")
+    parser.add_argument("--repeats", type=int, default=1, help="runs of each benchmark (default: 1)")
     parser.add_argument("--history", type=Path, default=HISTORY, help="folder of entries")
     parser.add_argument("--json", type=Path, help="also write the entry to this file")
-    parser.add_argument("--unguarded", action="store_true", help="do not compare with the previous entry")
+    parser.add_argument("--unguarded", action="store_true", help="do not compare with earlier entries")
     given = parser.parse_args(arguments)
-    found, failed = measured(given.only or list(SUITE), given.quick)
+    found, failed = measured(given.only or list(SUITE), given.quick, given.repeats)
     now = Entry(_commit(), datetime.now(UTC).isoformat(timespec="seconds"), _machine(), given.quick, found)
-    alike = [
-        entry
-        for entry in (entries(given.history) if given.history.is_dir() else [])
-        if entry.machine == now.machine and entry.quick == now.quick and entry.commit != now.commit
-    ]
-    worse = list(worsened(alike[-1], now)) if alike and not given.unguarded else []
+    history = entries(given.history) if given.history.is_dir() and not given.unguarded else []
+    worse = list(worsened(history, now))
     text = json.dumps(vars(now), indent=1) + "\n"
     given.history.mkdir(parents=True, exist_ok=True)
     for file in (given.history / f"{now.commit}.json", given.json):

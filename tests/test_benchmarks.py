@@ -7,12 +7,22 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.__main__ import ROOT, SUITE, Entry, entries, main, worsened, write_page
+from benchmarks.__main__ import (
+    ROOT,
+    SUITE,
+    Entry,
+    entries,
+    main,
+    repeated,
+    worsened,
+    write_page,
+)
 from benchmarks.attacks import best_of
 from raydr.attacks.canary import WHOLE
 from raydr.attacks.verdicts import (
@@ -88,14 +98,52 @@ def test_a_ratio_that_is_worse_by_a_quarter_is_reported(
     benchmark: str, then: float, now: float, reported: bool
 ) -> None:
     lines = list(
-        worsened(entry(**{benchmark: {"theirs/ours": then}}), entry("b", **{benchmark: {"theirs/ours": now}}))
+        worsened(
+            [entry(**{benchmark: {"theirs/ours": then}})], entry("b", **{benchmark: {"theirs/ours": now}})
+        )
     )
     assert bool(lines) is reported
     assert all(word in line for line in lines for word in (benchmark, "theirs/ours", "at a", f"{now:.3g}"))
 
 
 def test_a_ratio_of_only_one_entry_did_not_worsen() -> None:
-    assert not list(worsened(entry(rounds={"a": 1.0}), entry("b", rounds={"b": 0.1}, sites={"a": 0.1})))
+    assert not list(worsened([entry(rounds={"a": 1.0})], entry("b", rounds={"b": 0.1}, sites={"a": 0.1})))
+
+
+@pytest.mark.parametrize(("now", "reported"), [(1.7, False), (1.5, True)])
+def test_a_ratio_is_compared_with_the_newest_entry_of_its_machine_that_has_it(
+    now: float, reported: bool
+) -> None:
+    history = [
+        entry("a", "2026-01-01", rounds={"x": 9.0}),
+        entry("b", "2026-01-02", rounds={"x": 2.0}),
+        entry("c", "2026-01-03", sites={"x": 9.0}),
+        replace(entry("d", "2026-01-04", rounds={"x": 9.0}), machine="another machine"),
+        replace(entry("e", "2026-01-05", rounds={"x": 9.0}), quick=False),
+        entry("f", "2026-01-06", rounds={"x": 9.0}),
+    ]
+    lines = list(worsened(history, entry("f", "2026-01-07", rounds={"x": now})))
+    assert lines == (["rounds: x was 2 at b, but is 1.5"] if reported else [])
+
+
+@pytest.mark.parametrize("noisy", ["a", "b"])
+def test_a_ratio_may_be_worse_by_its_noise(noisy: str) -> None:
+    before, after = entry("a", rounds={"x": 2.0}), entry("b", rounds={"x": 1.1})
+    assert list(worsened([before], after))
+    (before if noisy == "a" else after).found["rounds"]["noise"] = {"x": 1.9}
+    assert not list(worsened([before], after))
+    (before if noisy == "a" else after).found["rounds"]["noise"] = {"x": 1.7}
+    assert list(worsened([before], after))
+
+
+def test_repeated_runs_have_a_median_and_their_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = iter([1.0, 3.0, 2.0])
+    monkeypatch.setattr(
+        "benchmarks.__main__.run",
+        lambda name, quick: {"seconds": 1.0, "figures": {}, "ratios": {"x": next(values)}},
+    )
+    found = repeated("rounds", True, 3)
+    assert (found["ratios"], found["noise"]) == ({"x": 2.0}, {"x": 3.0})
 
 
 def keep(history: Path, kept: Entry) -> None:
