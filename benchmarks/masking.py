@@ -6,11 +6,12 @@ seconds.
 Every client rounds its vector into the ring, masks it and reveals shares. The server adds the vectors and
 removes the masks from the total, which must equal the plain sum bit for bit. One client in twenty drops out
 after sharing. Plain and masked sums take turns, three times or more. Figures, in seconds: ``SETTING.plain_s``
-is the ring sum. ``.share_s``, ``.mask_s``, ``.reveal_s`` (all clients) and ``.unmask_s`` (server) are the
-stages of a sum, medians. ``.enter_s`` is the key agreement of all clients, once per run.
-``.bytes_per_client`` is what a client sends in addition to its vector. The ratio is a whole secure sum over
-the plain one, within a turn, as a median. Other costs of a federated round, in messages and processes, are
-not included.
+is the ring sum. ``.share_s``, ``.mask_s``, ``.reveal_s``, ``.recover_s`` (all clients) and ``.unmask_s``
+(server) are the stages of a sum, medians. Clients share for 16 sums at once, and ``.share_s`` is a sixteenth.
+``.recover_s`` is needed only because clients are lost. ``.enter_s`` is the key agreement of all clients, once
+per run. ``.bytes_per_client`` is what a client sends for a sum in addition to its vector. The ratio is a whole
+secure sum over the plain one, within a turn, as a median. Other costs of a federated round, in messages and
+processes, are not included.
 
 ``secret.CLIENTS.*`` is the clients' cost of one shared secret, once in a run that needs one: ``advertise_s``
 and ``open_s`` of all clients, ``hand_out_s`` of the founder, and ``bytes``, all that the server receives and
@@ -31,9 +32,10 @@ from pathlib import Path
 
 import numpy as np
 
-from raydr.arrays import Float64Array, Int64Array
+from raydr.arrays import Float64Array, Int64Array, UInt8Array
 from raydr.federation.ring import RingSum, fraction_bits
 from raydr.privacy.masking import (
+    Batch,
     Group,
     Label,
     Member,
@@ -44,13 +46,16 @@ from raydr.privacy.masking import (
     keys_for,
     mask,
     receive,
+    recover,
     reveal,
     share,
     shares_for,
     unmask,
 )
 
-STAGES = ("share", "mask", "reveal", "unmask")
+STAGES = ("share", "mask", "reveal", "recover", "unmask")
+SUMS = 16
+"""Sums for which clients share at once, as in a long run."""
 
 
 @dataclass(frozen=True)
@@ -96,27 +101,37 @@ def plain_sum(vectors: list[Float64Array], clients: int) -> Int64Array:
 
 
 def secure_sum(
-    group: Group, members: dict[int, Member], label: Label, vectors: list[Float64Array], clock: Clock
+    group: Group,
+    members: dict[int, Member],
+    label: Label,
+    vectors: list[Float64Array],
+    clock: Clock,
 ) -> tuple[Int64Array, int]:
     """Return the sum without masks, and the bytes that the first client sent in addition to its vector."""
     survivors = [client for client in group.clients if client % 20 != 19]
     dropped = [client for client in group.clients if client % 20 == 19]
     with clock("share"):
-        shared = {client: share(members[client], label) for client in group.clients}
+        shared = {client: share(members[client], label.batch) for client in group.clients}
+    clock.seconds["share"] /= label.batch.sums
     total = np.zeros(vectors[0].shape, np.int64)
     for client in survivors:
         with clock("mask"):
-            total += mask(members[client], label, shared, encoded(vectors[client], len(group.clients)))
-    revealed = {}
+            total += mask([members[client]], label, shared, encoded(vectors[client], len(group.clients)))
+    revealed: dict[int, UInt8Array] = {}
+    recovered: dict[int, UInt8Array] = {}
+    for client in survivors:
+        with clock("reveal"):
+            revealed |= reveal({client: members[client].own}, group, label, survivors, dropped)
     for client in survivors:
         with clock("relay"):
-            rows = shares_for(group, client, shared)
-        with clock("reveal"):
-            revealed[client] = reveal(members[client], label, rows, survivors, dropped)
+            rows = shares_for(group, client, shared, dropped)
+        with clock("recover"):
+            recovered[client] = recover(members[client], label, rows, survivors, dropped, ())
     with clock("unmask"):
-        total = unmask(group, shared, survivors, revealed, total)
-    first = shared[0]
-    return total, first.shares.nbytes + first.seeds.nbytes + first.check.nbytes + revealed[0].nbytes
+        total = unmask(group, label, shared, survivors, revealed, recovered, total)
+    first, sums = shared[0], label.batch.sums
+    ahead = (first.shares.nbytes + first.seeds.nbytes + first.checks.nbytes) // sums
+    return total, ahead + revealed[0].nbytes + recovered[0].nbytes
 
 
 def measured(setting: Setting, turns: int) -> tuple[dict[str, float], float]:
@@ -146,7 +161,9 @@ def measured(setting: Setting, turns: int) -> tuple[dict[str, float], float]:
         clock = Clock()
         with clock("plain"):
             expected = plain_sum(kept, setting.clients)
-        total, sent = secure_sum(group, members, Label("benchmark", turn, turn), vectors, clock)
+        total, sent = secure_sum(
+            group, members, Label(Batch("benchmark", turn, SUMS), turn % SUMS), vectors, clock
+        )
         if not np.array_equal(total, expected):
             raise ValueError("the secure sum is not equal to the plain one")
         for stage in ("plain", *STAGES):

@@ -23,7 +23,7 @@ WITHOUT_FILES = {
     "docs/privacy.md": 1,
     "docs/private-map.md": 4,
     "docs/robust-aggregation.md": 1,
-    "docs/secure-aggregation.md": 3,
+    "docs/secure-aggregation.md": 2,
     "docs/sense.md": 6,
     "docs/sites.md": 1,
 }

@@ -226,8 +226,6 @@ class Exchange:
             return None
         prepared = self._secure_sums.prepared(
             call.clients,
-            call.number,
-            call.round,
             self._advertised(len(self.sizes)),
             lambda request, asked: self.relayed(request, asked, droppable),
         )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.arrays import FloatArray, Int64Array, fingerprint
+from raydr.arrays import FloatArray, fingerprint
 from raydr.errors import RunError
 from raydr.federation.client import Client, HostSecrets
 from raydr.federation.failures import Failure, Kind
@@ -183,7 +183,6 @@ class ClientHost:
         """Return the weighted sum of the replies of the clients asked; all must live here."""
         boundary = Boundary(call)
         sums: dict[str, RingSum] = {}
-        masked: Int64Array | None = None
         sealed: dict[str, dict[int, NDArray[Any]]] = {}
         summed: list[int] = []
         failures: list[Failure] = []
@@ -208,19 +207,11 @@ class ClientHost:
                         for name, declared in ranges.items()
                         if not declared.sealed
                     }
-                if call.masks is not None:
-                    # Each client's summand is masked separately, also if its process has other clients.
-                    for ring in sums.values():
-                        ring.total[...] = 0
                 for name, ring in sums.items():
                     ring.add(getattr(reply, name), weight)
                     if padded:
                         total = ring.total
                         total += pad(client.shared, call.number, index, name, total.shape)
-                if call.masks is not None:
-                    summand = np.concatenate([ring.total.reshape(-1) for ring in sums.values()])
-                    summand = call.masks.on(client, summand)
-                    masked = summand if masked is None else np.add(masked, summand, out=masked)
                 for name, kept in sealed.items():
                     kept[index] = getattr(reply, name)
                 summed.append(index)
@@ -229,8 +220,10 @@ class ClientHost:
                 del reply  # so that the next reply reuses its memory, which is in the cache
         self._plan_crash_after(call)
         totals = {name: ring.total for name, ring in sums.items()}
-        if masked is not None:
-            totals = split_as(masked, totals)
+        if call.masks is not None and summed:
+            # Only this sum leaves the process. It is the sum of what each client would have masked by itself.
+            vector = np.concatenate([total.reshape(-1) for total in totals.values()])
+            totals = split_as(call.masks.on([self._clients[index] for index in summed], vector), totals)
         each = sum(total.nbytes for total in totals.values())
         sizes = [each + sum(kept[index].nbytes for kept in sealed.values()) for index in summed]
         return PartialSum(

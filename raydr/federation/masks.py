@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -86,20 +86,24 @@ class Masks:
         Label of the sum.
     shared : uint8
         Clients that take part, one bit each.
-    keys : mapping of client to (neighbours, 32) uint8
-        Public keys of each client's neighbours.
+    keys : (participants, 32) uint8
+        Public keys of the participants, in client order. A process that was restarted agrees again with the
+        neighbours of its clients.
     """
 
     circle: Circle
     label: masking.Label
     shared: UInt8Array
-    keys: Mapping[int, UInt8Array]
+    keys: UInt8Array
 
-    def on(self, client: Client, vector: Int64Array) -> Int64Array:
-        """Return the masked vector of a client."""
-        group = self.circle.group(client)
-        member = member_of(client, group, self.keys[client.index])
-        return masking.mask(member, self.label, named(self.shared), vector)
+    def on(self, clients: Sequence[Client], total: Int64Array) -> Int64Array:
+        """Return the sum of the clients' masked vectors, given the sum of their vectors."""
+        members = [member_of(client, self.circle.group(client), self._keys_of) for client in clients]
+        return masking.mask(members, self.label, named(self.shared), total)
+
+    def _keys_of(self, group: masking.Group, client: int) -> UInt8Array:
+        public = dict(zip(group.clients, self.keys, strict=True))
+        return masking.keys_for(group, client, public)
 
     def for_ledger(self) -> MasksTold:
         """Return the part that no other message contains, for the ledger."""
@@ -114,13 +118,26 @@ class MasksTold(Request[PublicKey], what="who takes part in a secure sum"):
     shared: UInt8Array
 
 
-def member_of(client: Client, group: masking.Group, keys: UInt8Array) -> masking.Member:
+def member_of(
+    client: Client, group: masking.Group, keys_of: Callable[[masking.Group, int], UInt8Array]
+) -> masking.Member:
     """Return a client as a member of a group; the last group is kept because agreements take time."""
     kept = client.memory.get(_MEMBER)
     if kept is None or kept.group is not group:
+        keys = keys_of(group, client.index)
         kept = client.memory[_MEMBER] = masking.enter(agreement_key(client), group, client.index, keys)
     member: masking.Member = kept
     return member
 
 
+def own_of(client: Client) -> bytes:
+    """Return the secret from which all that a client draws for masks follows, in any group; kept."""
+    kept = client.memory.get(_OWN)
+    if kept is None:
+        kept = client.memory[_OWN] = masking.own_key(agreement_key(client), client.run, client.index)
+    own: bytes = kept
+    return own
+
+
 _MEMBER = "member of a group"
+_OWN = "own secret for masks"

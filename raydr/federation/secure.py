@@ -7,22 +7,23 @@ keep nothing that they could not compute again: each request contains the public
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from raydr.arrays import UInt8Array
 from raydr.federation.agreement import Ask
 from raydr.federation.client import Client
-from raydr.federation.masks import Circle, Masks, bits_of, group_of, member_of, named
-from raydr.federation.messages import Range, Reply, Request, answers
+from raydr.federation.masks import Circle, Masks, bits_of, group_of, member_of, named, own_of
+from raydr.federation.messages import Range, Reply, Request, answers, answers_jointly
 from raydr.federation.ring import split_as
 from raydr.federation.sums import Total
 from raydr.privacy import masking
 from raydr.privacy.ledger import Granularity, Public
 from raydr.privacy.masking.keys import KEY, TAG
-from raydr.privacy.masking.messages import CHECK, PAIR, SHARE
+from raydr.privacy.masking.messages import CHECK, SHARE, box_bytes
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class SecureSums:
 
 
 _REVEALED = "revealed"
+_MOST = 16
+"""Most sums in a batch. Of 1,000 clients, the server then keeps 28 MB of shares."""
 
 
 @dataclass(frozen=True)
@@ -55,24 +58,25 @@ class Shares(
 
     shares: UInt8Array
     seeds: UInt8Array
-    check: UInt8Array
+    checks: UInt8Array
 
     @staticmethod
     def ranges(request: ShareRequest, rows: int) -> dict[str, Range]:
-        """Declare one share for each neighbour and one seed for each partner."""
+        """Declare shares for each neighbour and seeds for each partner, of all sums of the batch."""
+        sums = request.batch.sums
         return {
-            "shares": Range((len(request.keys), PAIR), dtype="uint8"),
-            "seeds": Range((KEY * request.partners + TAG,), dtype="uint8"),
-            "check": Range((CHECK,), dtype="uint8"),
+            "shares": Range((len(request.keys), box_bytes(sums)), dtype="uint8"),
+            "seeds": Range((sums, KEY * request.partners + TAG), dtype="uint8"),
+            "checks": Range((sums, CHECK), dtype="uint8"),
         }
 
 
 @dataclass(frozen=True)
 class ShareRequest(Request[Shares], what="public keys of a client's neighbours"):
-    """Sent to one client before a sum; ``keys`` (neighbours, 32) uint8."""
+    """Sent to one client before the sums of a batch; ``keys`` (neighbours, 32) uint8."""
 
     circle: Circle
-    label: masking.Label
+    batch: masking.Batch
     keys: UInt8Array
     partners: int
 
@@ -81,15 +85,71 @@ class ShareRequest(Request[Shares], what="public keys of a client's neighbours")
 def share(client: Client, request: ShareRequest) -> Shares:
     """Client part: distribute shares."""
     group = request.circle.group(client)
-    shared = masking.share(member_of(client, group, request.keys), request.label)
-    return Shares(shared.shares, shared.seeds, shared.check)
+    shared = masking.share(member_of(client, group, lambda *_: request.keys), request.batch)
+    return Shares(shared.shares, shared.seeds, shared.checks)
 
 
 @dataclass(frozen=True)
 class Revealed(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="one share of each neighbour's secrets, which the server needs to remove the masks from the total",
+    what="the seed of one of a client's masks, which the server needs to remove it from the total",
+    public=Public.RANDOM,
+):
+    """``seed`` (32,) uint8."""
+
+    seed: UInt8Array
+
+    @staticmethod
+    def ranges(request: RevealRequest, rows: int) -> dict[str, Range]:
+        """Declare 32 bytes."""
+        return {"seed": Range((KEY,), dtype="uint8")}
+
+
+@dataclass(kw_only=True, frozen=True)
+class RevealRequest(Request[Revealed], what="who has uploaded a summand of a secure sum"):
+    """Sent to all survivors; survivors and drop-outs as bits."""
+
+    circle: Circle
+    label: masking.Label
+    survivors: UInt8Array
+    dropped: UInt8Array
+
+    @property
+    def jointly(self) -> bool:
+        """Whether a host answers for all its clients at once: it always does."""
+        return True
+
+
+@answers(RevealRequest)
+def reveal(client: Client, request: RevealRequest) -> Revealed:
+    """Client part: reveal the seed of the client's own stream.
+
+    Raises
+    ------
+    MaskingError
+        If it is asked about one sum twice with different survivors: both answers could reveal a vector.
+    """
+    return reveal_jointly([client], [request])[0]
+
+
+@answers_jointly(RevealRequest)
+def reveal_jointly(clients: Sequence[Client], requests: Sequence[RevealRequest]) -> list[Revealed]:
+    """Client part of clients that share a process: check once who has uploaded."""
+    request, owns = requests[0], {}
+    for client in clients:
+        _require_once(client, request.label, request.survivors, request.dropped)
+        owns[client.index] = own_of(client)
+    alive, gone = named(request.survivors), named(request.dropped)
+    seeds = masking.reveal(owns, request.circle.group(clients[0]), request.label, alive, gone)
+    return [Revealed(seed) for seed in seeds.values()]
+
+
+@dataclass(frozen=True)
+class Recovered(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="shares of lost clients' secrets, which the server needs to remove their masks from the total",
     public=Public.RANDOM,
 ):
     """``shares`` (neighbours, 33) uint8."""
@@ -97,14 +157,14 @@ class Revealed(
     shares: UInt8Array
 
     @staticmethod
-    def ranges(request: RevealRequest, rows: int) -> dict[str, Range]:
+    def ranges(request: RecoverRequest, rows: int) -> dict[str, Range]:
         """Declare one share for each neighbour."""
         return {"shares": Range((len(request.keys), SHARE), dtype="uint8")}
 
 
 @dataclass(kw_only=True, frozen=True)
-class RevealRequest(Request[Revealed], what="sealed shares of a client's neighbours, and who has uploaded"):
-    """Sent to one survivor: ``keys`` and ``shares`` of its neighbours; survivors and drop-outs as bits."""
+class RecoverRequest(Request[Recovered], what="sealed shares of a client's neighbours, and who was lost"):
+    """Sent to one survivor: ``keys`` and ``shares`` of its neighbours; survivors, drop-outs and silent ones as bits."""
 
     circle: Circle
     label: masking.Label
@@ -112,28 +172,33 @@ class RevealRequest(Request[Revealed], what="sealed shares of a client's neighbo
     shares: UInt8Array
     survivors: UInt8Array
     dropped: UInt8Array
+    silent: UInt8Array
 
 
-@answers(RevealRequest)
-def reveal(client: Client, request: RevealRequest) -> Revealed:
-    """Client part: reveal a share of each neighbour, and no other share of the same sum afterwards.
+@answers(RecoverRequest)
+def recover(client: Client, request: RecoverRequest) -> Recovered:
+    """Client part: reveal a share of each lost neighbour, and no other share of the same sum afterwards.
 
     Raises
     ------
     MaskingError
-        If it is asked about one sum twice with different survivors: both answers could reveal a vector.
+        If it was asked about the sum with different survivors before: both answers could reveal a vector.
     """
-    sets = request.survivors.tobytes(), request.dropped.tobytes()
-    before = client.memory.setdefault(_REVEALED, {}).setdefault(request.label, sets)
+    _require_once(client, request.label, request.survivors, request.dropped)
+    member = member_of(client, request.circle.group(client), lambda *_: request.keys)
+    sets = (named(bits) for bits in (request.survivors, request.dropped, request.silent))
+    return Recovered(masking.recover(member, request.label, request.shares, *sets))
+
+
+def _require_once(client: Client, label: masking.Label, survivors: UInt8Array, dropped: UInt8Array) -> None:
+    """Note who uploaded to a sum according to the server, and refuse another account of it."""
+    sets = survivors.tobytes(), dropped.tobytes()
+    before = client.memory.setdefault(_REVEALED, {}).setdefault(label, sets)
     if before != sets:
         raise masking.MaskingError(
-            f"client {client.index} is asked twice to reveal shares of call {request.label.call}, with different"
-            " survivors: the two answers together could reveal a vector."
+            f"client {client.index} is asked twice to reveal secrets of one sum (batch {label.batch.number}, place"
+            f" {label.place}), with different survivors: the two answers together could reveal a vector."
         )
-    group = request.circle.group(client)
-    member = member_of(client, group, request.keys)
-    alive, gone = named(request.survivors), named(request.dropped)
-    return Revealed(masking.reveal(member, request.label, request.shares, alive, gone))
 
 
 @dataclass(frozen=True)
@@ -148,12 +213,12 @@ class ShareRequests(Request[Shares], what=ShareRequest.what):
 
 
 @dataclass(frozen=True)
-class RevealRequests(Request[Revealed], what=RevealRequest.what):
-    """One request for each survivor."""
+class RecoverRequests(Request[Recovered], what=RecoverRequest.what):
+    """One request for each survivor that holds shares of lost clients."""
 
-    own: dict[int, RevealRequest]
+    own: dict[int, RecoverRequest]
 
-    def addressed_to(self, client: int) -> RevealRequest:  # type: ignore[override]
+    def addressed_to(self, client: int) -> RecoverRequest:  # type: ignore[override]
         """Return the request for one client."""
         return self.own[client]
 
@@ -161,6 +226,9 @@ class RevealRequests(Request[Revealed], what=RevealRequest.what):
 @dataclass
 class SecureSumServer:
     """The server's part in all secure sums of a federation.
+
+    Clients share the secrets of a batch of sums at once. The first batch of a group has one sum. Each later one has as
+    many as the group has taken so far, 16 at most, so that no more than half of the shares are for nothing.
 
     Attributes
     ----------
@@ -178,16 +246,13 @@ class SecureSumServer:
     run: str
     seed: int
     start: str = field(default_factory=lambda: secrets.token_hex(8))
+    _ahead: _Ahead | None = field(default=None, repr=False)
+    _batches: int = field(default=0, repr=False)
 
     def prepared(
-        self,
-        cohort: tuple[int, ...],
-        call: int,
-        round: int,
-        public_keys: Mapping[int, UInt8Array],
-        ask: Ask[Shares],
+        self, cohort: tuple[int, ...], public_keys: Mapping[int, UInt8Array], ask: Ask[Shares]
     ) -> Prepared:
-        """Let the clients of a sum share the secrets of their masks.
+        """Let the clients of a sum share the secrets of its masks, unless they have done so.
 
         Raises
         ------
@@ -198,13 +263,25 @@ class SecureSumServer:
         """
         members, settings = bits_of(cohort), self.settings
         group = group_of(members.tobytes(), settings.colluding, settings.dropping, self.run, self.seed)
+        ahead, sums = self._ahead, 1
+        if ahead is not None and ahead.group.digest == group.digest:
+            # Who was missing when a batch was shared is asked again for the next sum.
+            whole = len(ahead.shared) == len(cohort)
+            if whole and ahead.taken < ahead.batch.sums:
+                return ahead.next()
+            sums = min(_MOST, 2 * ahead.batch.sums) if whole else 1
         circle = Circle(members, settings.colluding, settings.dropping, group.digest)
-        label = masking.Label(self.start, call, round)
-        keys = {client: masking.keys_for(group, client, public_keys) for client in cohort}
+        self._batches += 1
+        batch = masking.Batch(self.start, self._batches, sums)
         replies = ask(
             ShareRequests(
                 {
-                    client: ShareRequest(circle, label, keys[client], len(group.partners(client)))
+                    client: ShareRequest(
+                        circle,
+                        batch,
+                        masking.keys_for(group, client, public_keys),
+                        len(group.partners(client)),
+                    )
                     for client in cohort
                 }
             ),
@@ -212,10 +289,35 @@ class SecureSumServer:
         )
         group.require(frozenset(replies), "shared")
         shared = {
-            client: masking.Shared(reply.shares, reply.seeds, reply.check)
+            client: masking.Shared(reply.shares, reply.seeds, reply.checks)
             for client, reply in replies.items()
         }
-        return Prepared(group, Masks(circle, label, bits_of(tuple(sorted(shared))), keys), shared)
+        self._ahead = _Ahead(
+            group, circle, batch, np.stack([public_keys[client] for client in cohort]), shared
+        )
+        return self._ahead.next()
+
+
+@dataclass
+class _Ahead:
+    """A batch for which clients have shared their secrets, and how many of its sums were taken.
+
+    ``keys`` are the participants' public keys, in client order.
+    """
+
+    group: masking.Group
+    circle: Circle
+    batch: masking.Batch
+    keys: UInt8Array
+    shared: Mapping[int, masking.Shared]
+    taken: int = 0
+
+    def next(self) -> Prepared:
+        """Return the next sum of the batch; no label is given out twice."""
+        label = masking.Label(self.batch, self.taken)
+        self.taken += 1
+        masks = Masks(self.circle, label, bits_of(tuple(sorted(self.shared))), self.keys)
+        return Prepared(self.group, masks, self.shared)
 
 
 @dataclass(frozen=True)
@@ -236,7 +338,7 @@ class Prepared:
     masks: Masks
     shared: Mapping[int, masking.Shared]
 
-    def unmask(self, total: Total, ask: Ask[Revealed]) -> None:
+    def unmask(self, total: Total, ask: Ask[Any]) -> None:
         """Remove the masks from a total, in place.
 
         Raises
@@ -244,30 +346,48 @@ class Prepared:
         TooFewError
             If too many clients have dropped out.
         """
-        revealed = {client: reply.shares for client, reply in self.reveal(total, ask).items()}
+        seeds, shares = self.reveal(total, ask)
+        revealed = {client: reply.seed for client, reply in seeds.items()}
+        recovered = {client: reply.shares for client, reply in shares.items()}
         vector = np.concatenate([part.reshape(-1) for part in total.totals.values()])
-        plain = masking.unmask(self.group, self.shared, tuple(total.clients), revealed, vector)
+        plain = masking.unmask(
+            self.group,
+            self.masks.label,
+            self.shared,
+            tuple(total.clients),
+            revealed,
+            recovered,
+            vector,
+        )
         total.totals = split_as(plain, total.totals)
 
-    def reveal(self, total: Total, ask: Ask[Revealed]) -> dict[int, Revealed]:
-        """Ask the survivors of a sum for shares of the clients' secrets."""
-        survivors = tuple(sorted(total.clients))
+    def reveal(self, total: Total, ask: Ask[Any]) -> tuple[dict[int, Revealed], dict[int, Recovered]]:
+        """Ask the survivors of a sum for their seeds, and for shares of the secrets of clients that were lost."""
+        survivors, masks = tuple(sorted(total.clients)), self.masks
         self.group.require(frozenset(survivors), "uploaded")
-        alive, gone = bits_of(survivors), bits_of(tuple(sorted(self.shared.keys() - total.clients)))
-        masks = self.masks
-        return ask(
-            RevealRequests(
-                {
-                    client: RevealRequest(
-                        circle=masks.circle,
-                        label=masks.label,
-                        keys=masks.keys[client],
-                        shares=masking.shares_for(self.group, client, self.shared),
-                        survivors=alive,
-                        dropped=gone,
-                    )
-                    for client in survivors
-                }
-            ),
-            survivors,
+        dropped = self.shared.keys() - total.clients
+        alive, gone = bits_of(survivors), bits_of(tuple(sorted(dropped)))
+        revealed = ask(
+            RevealRequest(circle=masks.circle, label=masks.label, survivors=alive, dropped=gone), survivors
         )
+        silent = total.clients - revealed.keys()
+        lost = dropped | silent
+        holders = tuple(
+            client for client in sorted(revealed) if not lost.isdisjoint(self.group.neighbours(client))
+        )
+        if not holders:
+            return revealed, {}
+        public = dict(zip(self.group.clients, masks.keys, strict=True))
+        requests = {
+            client: RecoverRequest(
+                circle=masks.circle,
+                label=masks.label,
+                keys=masking.keys_for(self.group, client, public),
+                shares=masking.shares_for(self.group, client, self.shared, lost),
+                survivors=alive,
+                dropped=gone,
+                silent=bits_of(tuple(sorted(silent))),
+            )
+            for client in holders
+        }
+        return revealed, ask(RecoverRequests(requests), holders)

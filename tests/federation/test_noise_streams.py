@@ -239,8 +239,22 @@ def test_unchanged_repeated_round_is_the_same_release_and_is_free(
     folder = resume(kept)
     assert seen.of("first", kind)[-1] == seen.of("second", kind)[0]
     assert seen.require_equal() >= CLIENTS
-    for name in ("embedding.parquet", "privacy.json", "ledger.json"):
+    for name in ("embedding.parquet", "privacy.json"):
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
+    again, once = (messages_of(where) for where in (folder, whole))
+    shared = {kind for kind in once if "Share" in kind}
+    assert len(shared) == (2 if secure else 0)
+    assert all(again[kind]["count"] >= once[kind]["count"] for kind in shared), (
+        "the second start shares again"
+    )
+    assert [again[kind] for kind in once if kind not in shared] == [
+        once[kind] for kind in once if kind not in shared
+    ]
+
+
+def messages_of(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the entries of a run's ledger, by kind."""
+    return {entry["kind"]: entry for entry in json.loads((folder / "ledger.json").read_text())}
 
 
 @pytest.mark.parametrize("release", SOME)

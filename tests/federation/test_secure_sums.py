@@ -35,8 +35,9 @@ from raydr.federation import (
 )
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.masks import bits_of, named
-from raydr.federation.secure import RevealRequest, SecureSums
+from raydr.federation.secure import RecoverRequest, RecoverRequests, RevealRequest, SecureSums, ShareRequest
 from raydr.federation.wire import Answer, Call, PartialSum, SumCall
+from raydr.privacy import masking
 from raydr.privacy.accounting import gaussian_epsilon, gaussian_multiplier
 from raydr.privacy.masking import MaskingError, TooFewError
 from raydr.runfolder.reading import read_run
@@ -188,10 +189,77 @@ def test_one_loss_too_many_is_refused(stage: str) -> None:
         one_round(hidden)
 
 
-def test_too_few_shares_are_refused() -> None:
-    hidden, _ = losing(20, 0.8, {"RevealRequest": frozenset(range(12))})
+@pytest.mark.parametrize("stages", [("RevealRequest",), ("RecoverRequest", "sum")])
+def test_too_few_shares_are_refused(stages: tuple[str, ...]) -> None:
+    gone = {
+        "sum": frozenset({19}),
+        "RevealRequest": frozenset(range(12)),
+        "RecoverRequest": frozenset(range(12)),
+    }
+    hidden, _ = losing(20, 0.8, {stage: gone[stage] for stage in stages})
     with pytest.raises(TooFewError, match="have revealed a share"):
         one_round(hidden)
+
+
+def noting(federation: Federation, transport: Losing) -> list[tuple[str, Request[Any]]]:
+    """Return a list that will hold each request outside of sums, of the first client asked, with its name."""
+    asked: list[tuple[str, Request[Any]]] = []
+    ask = transport.ask
+
+    def keeping(call: Call) -> list[Answer]:
+        request = call.request_for(call.clients[0])
+        asked.append((type(request).__name__, request))
+        return ask(call)
+
+    transport.ask = keeping  # type: ignore[method-assign]
+    return asked
+
+
+def test_shares_are_for_batches_that_grow_and_no_label_occurs_twice() -> None:
+    """The first sum has a batch of its own; then a batch has as many sums as went before, 16 at most."""
+    hidden, transport = losing(6, 1.0, {})
+    asked, plain = noting(hidden, transport), federate(parts(6))
+    found = [[as_arrays(each.mean(VectorsRequest())) for _ in each.rounds(40)] for each in (hidden, plain)]
+    assert found[0] == found[1]
+    batches = [request.batch for _, request in asked if isinstance(request, ShareRequest)]
+    assert [batch.sums for batch in batches] == [1, 2, 4, 8, 16, 16]
+    assert [batch.number for batch in batches] == [1, 2, 3, 4, 5, 6]
+    labels = [request.label for _, request in asked if isinstance(request, RevealRequest)]
+    assert len(set(labels)) == len(labels) == 40
+    assert all(0 <= label.place < label.batch.sums for label in labels)
+    assert "RecoverRequest" not in {name for name, _ in asked}, "nothing to recover without a loss"
+
+
+def test_batch_that_a_client_missed_serves_one_sum() -> None:
+    """So a client that was late once is in the next sum."""
+    hidden, transport = losing(20, 0.8, {})
+    asked, cohorts = noting(hidden, transport), []
+    for number in hidden.rounds(7):
+        transport.at = {"ShareRequest": frozenset({4})} if number == 4 else {}
+        hidden.mean(VectorsRequest())
+        cohorts.append(hidden.answered)
+    without = tuple(client for client in range(20) if client != 4)
+    assert [cohort == without for cohort in cohorts] == [number == 4 for number in range(1, 8)]
+    sums = [request.batch.sums for _, request in asked if isinstance(request, ShareRequest)]
+    assert sums == [1, 2, 4, 1, 2]
+
+
+def test_only_holders_of_lost_clients_shares_are_asked_for_them() -> None:
+    hidden, transport = losing(60, 0.8, {"sum": frozenset({7}), "RevealRequest": frozenset({9})})
+    calls: list[Call] = []
+    ask = transport.ask
+
+    def keeping(call: Call) -> list[Answer]:
+        calls.append(call)
+        return ask(call)
+
+    transport.ask = keeping  # type: ignore[method-assign]
+    one_round(hidden)
+    (call,) = (call for call in calls if isinstance(call.request, RecoverRequests))
+    ahead = hidden._exchange._secure_sums._ahead  # type: ignore[union-attr]
+    assert ahead is not None
+    near = {*ahead.group.neighbours(7), *ahead.group.neighbours(9)} - {7, 9}
+    assert set(call.clients) == near < set(range(60)) - {7, 9}
 
 
 def test_secure_sum_survives_losses_at_all_stages_at_once() -> None:
@@ -255,6 +323,42 @@ def test_client_reveals_shares_once() -> None:
     part(client, first)
     with pytest.raises(MaskingError, match="asked twice to reveal"):
         part(client, replace(first, survivors=first.dropped, dropped=first.survivors))
+    masks = hidden._exchange._secure_sums._ahead.next().masks  # type: ignore[union-attr]
+    later = RecoverRequest(
+        circle=first.circle,
+        label=first.label,
+        keys=masking.keys_for(first.circle.group(client), 0, dict(enumerate(masks.keys))),
+        shares=np.zeros((4, 82), np.uint8),
+        survivors=bits_of((0, 1, 2, 3)),
+        dropped=bits_of((4,)),
+        silent=bits_of(()),
+    )
+    with pytest.raises(MaskingError, match="asked twice to reveal"):
+        RecoverRequest.client_part(client, later)
+
+
+def test_restarted_client_masks_and_reveals_what_it_would_have() -> None:
+    """Nothing that a process keeps is needed: each stage works after a restart in between."""
+    found = []
+    for restarts in (False, True):
+        hidden, transport = losing(6, 0.8, {"RevealRequest": frozenset({3})}, apart=True)
+        ask, add = transport.ask, transport.sum
+
+        def again(transport: Losing = transport, restarts: bool = restarts) -> None:
+            for host in transport.hosts if restarts else ():
+                host.restore(())
+
+        def asking(call: Call, ask: Any = ask, again: Any = again) -> list[Answer]:
+            again()
+            return list(ask(call))
+
+        def adding(call: SumCall, add: Any = add, again: Any = again) -> Iterator[PartialSum]:
+            again()
+            yield from add(call)
+
+        transport.ask, transport.sum = asking, adding  # type: ignore[method-assign]
+        found.append([as_arrays(hidden.mean(VectorsRequest())) for _ in hidden.rounds(3)])
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(("clients", "size"), [((), 0), ((7,), 1), ((8,), 2), ((0, 3, 17), 3)])

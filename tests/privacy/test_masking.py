@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
@@ -13,13 +14,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from masked_sums import LABEL, group_of, members_of, secret_of, secure_sum
+from masked_sums import LABEL, group_of, members_of, opened_by, secret_of, secure_sum
 from places import DOCS
 from scipy.stats import chi2
 
 from raydr.arrays import Int64Array, UInt8Array
 from raydr.errors import ScenarioError
 from raydr.privacy.masking import (
+    Batch,
     Degrees,
     Group,
     Label,
@@ -31,6 +33,7 @@ from raydr.privacy.masking import (
     enter,
     keys_for,
     mask,
+    recover,
     reveal,
     share,
     shares_for,
@@ -38,6 +41,7 @@ from raydr.privacy.masking import (
 )
 from raydr.privacy.masking.degrees import CORRECTNESS_BITS, SECURITY_BITS, parted
 from raydr.privacy.masking.keys import agree, derive, extract, private_key
+from raydr.privacy.masking.messages import name_for
 from raydr.privacy.masking.shamir import PRIME, combine, split
 from raydr.privacy.masking.streams import BLOCK, add_streams
 
@@ -80,19 +84,21 @@ def test_masked_sums_equal_plain_sums_for_every_dropout_count(stage: str, count:
     assert np.array_equal(secure_sum(TEN, vectors, **{stage: gone}), expected)
 
 
-@pytest.mark.parametrize("stage", ["unshared", "lost", "silent"])
-def test_one_dropout_too_many_is_refused(stage: str) -> None:
-    gone = TEN.clients[2 : 3 + TEN.degrees.dropouts]
+@pytest.mark.parametrize(("stage", "most"), [("unshared", 3), ("lost", 3), ("silent", 4)])
+def test_one_dropout_too_many_is_refused(stage: str, most: int) -> None:
+    """Silent clients are in the sum, so only the holders of their shares must be enough."""
+    assert (TEN.degrees.dropouts, TEN.degrees.threshold) == (3, 6)
+    secure_sum(TEN, vectors_of(TEN), **{stage: TEN.clients[2 : 2 + most]})
     with pytest.raises(TooFewError, match=r"only [56] of"):
-        secure_sum(TEN, vectors_of(TEN), **{stage: gone})
+        secure_sum(TEN, vectors_of(TEN), **{stage: TEN.clients[2 : 3 + most]})
 
 
 def test_dropouts_at_all_stages_count_together() -> None:
-    vectors, one, two, three, four = vectors_of(TEN), *TEN.clients[:4]
+    vectors, (one, two, three, four, five) = vectors_of(TEN), TEN.clients[:5]
     total = secure_sum(TEN, vectors, unshared=[one], lost=[two], silent=[three])
     assert np.array_equal(total, plain_sum(vectors, (one, two)))
     with pytest.raises(TooFewError):
-        secure_sum(TEN, vectors, unshared=[one], lost=[two], silent=[three, four])
+        secure_sum(TEN, vectors, unshared=[one], lost=[two], silent=[three, four, five])
 
 
 def test_pairs_that_both_drop_out_are_unmasked() -> None:
@@ -140,7 +146,7 @@ def test_masked_sums_are_correct_for_random_graphs_and_dropouts(group: Group, da
     enough = (
         len(alive) >= group.degrees.clients - group.degrees.dropouts
         and all(near(client, alive) >= threshold for client in alive)
-        and all(near(client, answer) >= threshold for client in shared)
+        and all(near(client, answer) >= threshold for client in shared - answer)
     )
     if enough and alive:
         total = secure_sum(group, vectors, unshared=unshared, lost=lost, silent=silent)
@@ -162,18 +168,67 @@ def test_shapes_are_kept_and_inputs_unchanged() -> None:
 def test_streams_do_not_depend_on_the_size_of_blocks() -> None:
     key, other = bytes(32), bytes(range(32))
     long, short = np.zeros(2 * BLOCK + 3, np.int64), np.zeros(5, np.int64)
-    add_streams(long, [key], [other])
-    add_streams(short, [key], [other])
+    add_streams(long, [key], [other], bytes(16))
+    add_streams(short, [key], [other], bytes(16))
     assert np.array_equal(long[:5], short)
-    add_streams(long, [other], [key])
+    assert uniform(long.tobytes()), "no block repeats another"
+    add_streams(long, [other], [key], bytes(16))
     assert not long.any()
+
+
+def test_streams_are_aes_in_counter_mode() -> None:
+    """Counter mode by the same library; the first counter block follows from the nonce (NIST SP 800-38D, 7.1)."""
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+    from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB, GCM
+
+    key, name = bytes(range(32)), bytes(range(16))
+    found = np.zeros(BLOCK + 9, np.int64)
+    add_streams(found, [key], [], name)
+    for number, part in enumerate((found[:BLOCK], found[BLOCK:])):
+        gcm = Cipher(AES256(key), GCM(name + number.to_bytes(4))).encryptor()
+        cipher = gcm.update(bytes(part.nbytes))
+        first = Cipher(AES256(key), ECB()).decryptor().update(cipher[:16])
+        assert Cipher(AES256(key), CTR(first)).encryptor().update(bytes(part.nbytes)) == part.tobytes()
+
+
+def test_masks_of_clients_in_one_process_equal_their_own_masks() -> None:
+    """Streams between them cancel, for pairs inside, across and outside of the process."""
+    for group in (TEN, THIRTY):
+        members, vectors = members_of(group), vectors_of(group)
+        for together in (group.clients[:1], group.clients[1:6], group.clients):
+            apart = [mask([members[client]], LABEL, group.clients, vectors[client]) for client in together]
+            total = np.add.reduce([vectors[client] for client in together])
+            joint = mask([members[client] for client in together], LABEL, group.clients, total)
+            assert np.array_equal(joint, np.add.reduce(apart))
+            assert (joint != total).all()
+
+
+def test_sums_of_a_batch_have_independent_secrets() -> None:
+    """Of one sum, all secrets that the server may learn; they tell nothing of the next sum."""
+    member, batch = members_of(TEN)[0], Batch("first start", 7, 3)
+    labels = [Label(batch, place) for place in range(3)]
+    seeds = [
+        *(reveal({0: member.own}, TEN, label, TEN.clients, [])[0].tobytes() for label in labels),
+        *(seed for label in labels for seed in member.pair_seeds(label).values()),
+    ]
+    assert len({seed[start : start + 16] for seed in seeds for start in (0, 16)}) == 2 * len(seeds)
+    shared = {client: share(each, batch) for client, each in members_of(TEN).items()}
+    assert len({row.tobytes() for each in shared.values() for row in each.checks}) == 30
+    vectors = vectors_of(TEN)
+    for label in labels:
+        total = secure_sum(TEN, vectors, lost=[3], silent=[6], label=label)
+        assert np.array_equal(total, plain_sum(vectors, (3,)))
+    zeros = np.zeros(50_000, np.int64)
+    for one, other in combinations(labels, 2):
+        assert uniform((masked_by(0, zeros, one) - masked_by(0, zeros, other)).tobytes())
 
 
 # What the server sees
 
 
 def masked_by(client: int, vector: Int64Array, label: Label = LABEL, group: Group = TEN) -> Int64Array:
-    return mask(members_of(group)[client], label, group.clients, vector)
+    return mask([members_of(group)[client]], label, group.clients, vector)
 
 
 def test_masked_vector_is_uniform() -> None:
@@ -199,35 +254,33 @@ def test_masks_of_different_labels_are_independent() -> None:
     again = masked_by(0, other) - masked_by(0, one)
     assert np.array_equal(again, other)
     assert not uniform(again.tobytes())
-    for label in (Label("first start", 8, 3), Label("first start", 7, 4), Label("second start", 7, 3)):
+    others = Batch("first start", 8, 3), Batch("first start", 7, 4), Batch("second start", 7, 3)
+    for label in (Label(LABEL.batch, 2), *(Label(batch, LABEL.place) for batch in others)):
         assert uniform((masked_by(0, other, label) - masked_by(0, one)).tobytes())
 
 
 def test_streams_depend_on_the_clients_that_shared() -> None:
     vector, member = np.zeros(50_000, np.int64), members_of(TEN)[0]
     fewer = [client for client in TEN.clients if client != TEN.clients[-1]]
-    difference = mask(member, LABEL, fewer, vector) - mask(member, LABEL, TEN.clients, vector)
+    difference = mask([member], LABEL, fewer, vector) - mask([member], LABEL, TEN.clients, vector)
     assert uniform(difference.tobytes())
 
 
 def test_late_upload_stays_masked() -> None:
     group, late = TEN, TEN.clients[4]
     members = members_of(group)
-    shared = {client: share(members[client], LABEL) for client in group.clients}
+    shared = {client: share(members[client], LABEL.batch) for client in group.clients}
     alive = [client for client in group.clients if client != late]
-    upload = mask(members[late], LABEL, shared, np.zeros(50_000, np.int64))
-    rows = {
-        client: reveal(members[client], LABEL, shares_for(group, client, shared), alive, [late])
-        for client in alive
-    }
+    upload = mask([members[late]], LABEL, shared, np.zeros(50_000, np.int64))
+    opened = opened_by(group, LABEL, shared, alive)
     zeros = np.zeros(50_000, np.int64)
-    masked = np.add.reduce([mask(members[client], LABEL, shared, zeros) for client in alive])
-    assert not unmask(group, shared, alive, rows, masked).any()
+    masked = np.add.reduce([mask([members[client]], LABEL, shared, zeros) for client in alive])
+    assert not unmask(group, LABEL, shared, alive, *opened, masked).any()
     # The server subtracts all known pairwise streams; the client's own stream is left.
     added, subtracted = known_streams(members[late], tuple(shared), ())
-    add_streams(upload, subtracted, added[1:])
+    add_streams(upload, subtracted, added[1:], name_for(shared))
     assert uniform(upload.tobytes())
-    add_streams(upload, [], added[:1])
+    add_streams(upload, [], added[:1], name_for(shared))
     assert not upload.any()
 
 
@@ -236,12 +289,12 @@ def test_survivor_vectors_are_uniform_given_their_sum() -> None:
     group, honest = TEN, TEN.clients[:2]
     members = members_of(group)
     vectors = {client: np.full(50_000, client, np.int64) for client in group.clients}
-    shared = {client: share(members[client], LABEL) for client in group.clients}
+    shared = {client: share(members[client], LABEL.batch) for client in group.clients}
     stripped = []
     for client in honest:
-        own = mask(members[client], LABEL, shared, vectors[client])
+        own = mask([members[client]], LABEL, shared, vectors[client])
         keys = known_streams(members[client], tuple(shared), honest)
-        add_streams(own, keys[1], keys[0])
+        add_streams(own, keys[1], keys[0], name_for(shared))
         stripped.append(own)
     assert all(uniform(vector.tobytes()) for vector in stripped)
     assert np.array_equal(stripped[0] + stripped[1], vectors[honest[0]] + vectors[honest[1]])
@@ -251,14 +304,12 @@ def known_streams(
     member: Member, shared: tuple[int, ...], honest: tuple[int, ...]
 ) -> tuple[list[bytes], list[bytes]]:
     """Return the streams that a client added and subtracted, except those shared with another honest client."""
-    from raydr.privacy.masking.messages import derive_for, digest_of, stream_key
+    from raydr.privacy.masking.messages import own_secret, stream_key
 
-    who, group = digest_of(shared), member.group
-    added = [stream_key(derive_for(member.own, group, LABEL, "own stream"), who)]
+    added = [stream_key(own_secret(member.own, member.group, LABEL, "own stream"))]
     subtracted = []
-    for partner in group.partners(member.client):
-        if partner not in honest:
-            key = stream_key(derive_for(member.agreed[partner], group, LABEL, "pair"), who)
+    for partner, key in member.pair_seeds(LABEL).items():
+        if partner in shared and partner not in honest:
             (added if member.client < partner else subtracted).append(key)
     return added, subtracted
 
@@ -275,12 +326,36 @@ def test_fewer_shares_than_the_threshold_reveal_nothing(threshold: int) -> None:
         for secret in range(prime):
             seen: dict[tuple[int, ...], int] = {}
             for coefficients in np.ndindex(*[prime] * (threshold - 1)):
-                shares = split(secret, coefficients, holders, prime)
-                view = tuple(shares[place] for place in known)
+                shares = split([secret], np.array(coefficients, np.uint8).reshape(-1, 1, 1), holders, prime)
+                view = tuple(shares[place][0] for place in known)
                 seen[view] = seen.get(view, 0) + 1
             views.append(seen)
         assert all(seen == views[0] for seen in views)
         assert len(views[0]) == prime ** (threshold - 1)
+
+
+def alone(secret: int, coefficients: list[int], holders: Sequence[int]) -> list[int]:
+    """Return the shares of one secret."""
+    content = b"".join(coefficient.to_bytes(48, "little") for coefficient in coefficients)
+    rows = np.frombuffer(content, np.uint8).reshape(len(coefficients), 1, 48)
+    return [share for (share,) in split([secret], rows, holders)]
+
+
+@settings(max_examples=30)
+@given(data=st.data(), secrets=st.lists(st.integers(0, PRIME - 1), min_size=1, max_size=5))
+def test_polynomials_side_by_side_have_the_values_of_each(data: st.DataObject, secrets: list[int]) -> None:
+    """No carry between them, also for the largest coefficients, points and many steps."""
+    shape = data.draw(st.integers(1, 40)), len(secrets), 48
+    rows = np.random.default_rng(data.draw(st.integers(0, 3))).integers(0, 256, shape, np.uint8)
+    if data.draw(st.booleans()):
+        rows[...] = 255
+    holders = [0, 5, 2**20 - 1, 10**6]
+    for holder, shares in zip(holders, split(secrets, rows, holders), strict=True):
+        for place, secret in enumerate(secrets):
+            value = secret
+            for power, row in enumerate(rows[:, place], start=1):
+                value += int.from_bytes(row.tobytes(), "little") * (holder + 1) ** power
+            assert shares[place] == value % PRIME
 
 
 @settings(max_examples=30)
@@ -293,7 +368,7 @@ def test_any_secret_fits_too_few_shares(
     secrets: list[int], coefficients: list[int], data: st.DataObject
 ) -> None:
     holders = data.draw(st.permutations(range(20)))[: len(coefficients) + 1]
-    shares = dict(zip(holders, split(secrets[0], coefficients, holders), strict=True))
+    shares = dict(zip(holders, alone(secrets[0], coefficients, holders), strict=True))
     assert combine(shares) == secrets[0]
     # The last share has one value for every secret, so the others fit all secrets.
     last, few = holders[-1], {holder: shares[holder] for holder in holders[:-1]}
@@ -330,10 +405,10 @@ def test_shares_of_few_colluders_fit_any_secret() -> None:
     colluders = group.neighbours(victim)[: threshold - 1]
     seen = bytearray()
     for call in range(400):
-        label = Label("first start", call, 0)
-        shared = {victim: share(members[victim], label)}
+        label = Label(Batch("first start", call, 1), 0)
+        shared = {victim: share(members[victim], label.batch)}
         for colluder in colluders:
-            rows = shares_for(group, colluder, shared)
+            rows = shares_for(group, colluder, shared, [victim])
             # The low 32 bytes of either share; the top one is 0 but once in 2^247.
             seen += opened(members[colluder], label, rows, victim)[0][1:]
             seen += opened(members[colluder], label, rows, victim)[1][1:]
@@ -345,7 +420,7 @@ def opened(member: Member, label: Label, rows: UInt8Array, sender: int) -> tuple
     from raydr.privacy.masking.keys import unseal
     from raydr.privacy.masking.messages import SHARE, derive_for
 
-    key = derive_for(member.agreed[sender], member.group, label, "shares", sender, member.client)
+    key = derive_for(member.agreed[sender], member.group, label.batch, "shares", sender, member.client)
     both = unseal(key, rows[member.group.neighbours(member.client).index(sender)].tobytes())
     assert both is not None
     return both[:SHARE], both[SHARE:]
@@ -356,23 +431,38 @@ def opened(member: Member, label: Label, rows: UInt8Array, sender: int) -> tuple
 
 def test_contradictory_calls_are_refused() -> None:
     group, members = TEN, members_of(TEN)
-    shared = {client: share(members[client], LABEL) for client in group.clients}
+    shared = {client: share(members[client], LABEL.batch) for client in group.clients}
     everyone, first, vector = group.clients, group.clients[0], np.zeros(3, np.int64)
-    rows = shares_for(group, first, shared)
-    with pytest.raises(MaskingError, match="client 6 is listed both as uploaded and as dropped out"):
-        reveal(members[first], LABEL, rows, everyone, [6])
-    with pytest.raises(MaskingError, match=r"client 0 .* not listed as having uploaded"):
-        reveal(members[first], LABEL, rows, everyone[1:], everyone[:1])
-    with pytest.raises(MaskingError, match="client 1 has uploaded, but is not in the group"):
-        reveal(members[first], LABEL, rows, [*everyone, 1], [])
+    rows = shares_for(group, first, shared, everyone[1:])
+    owns = {first: members[first].own}
+
+    def recovered(*sets: Collection[int], rows: UInt8Array = rows) -> None:
+        recover(members[first], LABEL, rows, *sets)
+
+    def revealed(alive: Collection[int], gone: Collection[int], silent: Collection[int] = ()) -> None:
+        reveal(owns, group, LABEL, alive, gone)
+
+    for ask in (revealed, recovered):
+        with pytest.raises(MaskingError, match="client 6 is listed both as uploaded and as dropped out"):
+            ask(everyone, [6], [])
+        with pytest.raises(MaskingError, match=r"client 0 .* not listed as having uploaded"):
+            ask(everyone[1:], everyone[:1], [])
+        with pytest.raises(MaskingError, match="client 1 has uploaded, but is not in the group"):
+            ask([*everyone, 1], [], [])
+        with pytest.raises(MaskingError, match="client 99 has shared, but is not in the group"):
+            ask(everyone, [99], [])
+        with pytest.raises(TooFewError, match="only 6 of 10 clients have uploaded"):
+            ask(everyone[:6], everyone[6:], [])
+    with pytest.raises(MaskingError, match="client 3 is listed as silent, but not as having uploaded"):
+        recovered([client for client in everyone if client != 3], [3], [3])
     with pytest.raises(MaskingError, match="client 1 has shared, but is not in the group"):
-        mask(members[first], LABEL, [*everyone, 1], vector)
+        mask([members[first]], LABEL, [*everyone, 1], vector)
     with pytest.raises(MaskingError, match=r"client 0 .* not listed as having shared"):
-        mask(members[first], LABEL, everyone[1:], vector)
+        mask([members[first]], LABEL, everyone[1:], vector)
     with pytest.raises(MaskingError, match="float64"):
-        mask(members[first], LABEL, everyone, vector.astype(float))
+        mask([members[first]], LABEL, everyone, vector.astype(float))
     with pytest.raises(MaskingError, match="shares have type uint8 and shape"):
-        reveal(members[first], LABEL, rows[1:], everyone, [])
+        recovered(everyone, [], [], rows=rows[1:])
     with pytest.raises(MaskingError, match="client 1 is not in the group"):
         advertise_all_and_enter(group, 1)
     with pytest.raises(MaskingError, match="ascending"):
@@ -414,82 +504,102 @@ def test_duplicate_keys_are_refused() -> None:
 @pytest.mark.parametrize("forgery", ["a bit", "another's", "another sum's", "another group's"])
 def test_shares_sealed_for_another_client_or_sum_are_refused(forgery: str) -> None:
     group, members = TEN, members_of(TEN)
-    shared = {client: share(members[client], LABEL) for client in group.clients}
-    rows = shares_for(group, 0, shared)
+    shared = {client: share(members[client], LABEL.batch) for client in group.clients}
+    rows = shares_for(group, 0, shared, [6])
     match forgery:
         case "a bit":
             rows[1, 20] ^= 1
         case "another's":
-            rows[1] = shares_for(group, 3, shared)[1]
+            rows[1] = shares_for(group, 3, shared, [6])[1]
         case "another sum's":
-            rows[1] = share(members[6], Label("first start", 8, 3)).shares[0]
+            rows[1] = share(members[6], Batch("first start", 8, 3)).shares[0]
         case "another group's":
-            rows[1] = share(members_of(group_of(TEN.degrees, seed=1))[6], LABEL).shares[0]
+            rows[1] = share(members_of(group_of(TEN.degrees, seed=1))[6], LABEL.batch).shares[0]
     with pytest.raises(MaskingError, match="client 0 cannot open the shares from client 6: they are forged"):
-        reveal(members[0], LABEL, rows, group.clients, [])
+        recover(members[0], LABEL, rows, group.clients, [], [6])
 
 
-@pytest.mark.parametrize("lost", [(), (6,)])
-def test_wrong_revealed_share_is_detected(lost: tuple[int, ...]) -> None:
+def test_only_shares_of_lost_clients_leave() -> None:
+    """Neither the server nor a neighbour sends a share of a client that revealed its own seed."""
+    shared = {client: share(each, LABEL.batch) for client, each in members_of(TEN).items()}
+    alive = [client for client in TEN.clients if client != 3]
+    rows = shares_for(TEN, 0, shared, [3, 6])
+    assert [bool(row.any()) for row in rows] == [client in (3, 6) for client in TEN.neighbours(0)]
+    everything = shares_for(TEN, 0, shared, TEN.clients)
+    sent = recover(members_of(TEN)[0], LABEL, everything, alive, [3], [6])
+    assert [bool(row.any()) for row in sent] == [client in (3, 6) for client in TEN.neighbours(0)]
+
+
+def test_wrong_revealed_seed_is_detected() -> None:
     group, members = TEN, members_of(TEN)
-    shared = {client: share(members[client], LABEL) for client in group.clients}
-    alive = [client for client in group.clients if client not in lost]
-    masked = np.add.reduce([mask(members[client], LABEL, shared, np.arange(4)) for client in alive])
-    revealed = {
-        client: reveal(members[client], LABEL, shares_for(group, client, shared), alive, lost)
-        for client in alive
-    }
+    shared = {client: share(members[client], LABEL.batch) for client in group.clients}
+    masked = np.add.reduce([mask([each], LABEL, shared, np.arange(4)) for each in members.values()])
+    revealed, recovered = opened_by(group, LABEL, shared, group.clients)
+    assert not recovered
     before = masked.copy()
-    assert np.array_equal(unmask(group, shared, alive, revealed, masked), len(alive) * np.arange(4))
+    assert np.array_equal(
+        unmask(group, LABEL, shared, group.clients, revealed, {}, masked), 10 * np.arange(4)
+    )
     assert np.array_equal(masked, before), "the total that is given stays as it is"
-    forged = {holder: rows.copy() for holder, rows in revealed.items()}
+    other = Label(LABEL.batch, LABEL.place + 1)
+    for forged in (revealed[3], reveal({6: members[6].own}, group, other, group.clients, [])[6]):
+        with pytest.raises(MaskingError, match=r"was revealed of client 6 .* forged"):
+            unmask(group, LABEL, shared, group.clients, revealed | {6: forged}, {}, masked)
+
+
+@pytest.mark.parametrize("stage", ["lost", "silent"])
+def test_wrong_revealed_share_is_detected(stage: str) -> None:
+    group, members = TEN, members_of(TEN)
+    shared = {client: share(members[client], LABEL.batch) for client in group.clients}
+    alive = [client for client in group.clients if stage == "silent" or client != 6]
+    masked = np.add.reduce([mask([members[client]], LABEL, shared, np.arange(4)) for client in alive])
+    revealed, recovered = opened_by(group, LABEL, shared, alive, [6])
+    total = unmask(group, LABEL, shared, alive, revealed, recovered, masked)
+    assert np.array_equal(total, len(alive) * np.arange(4))
+    forged = {holder: rows.copy() for holder, rows in recovered.items()}
     forged[0][group.neighbours(0).index(6), 30] ^= 1
-    with pytest.raises(MaskingError, match=r"revealed shares of client 6 .* forged"):
-        unmask(group, shared, alive, forged, masked)
+    with pytest.raises(MaskingError, match=r"was revealed of client 6 .* forged"):
+        unmask(group, LABEL, shared, alive, revealed, forged, masked)
     # Shares of a field element that has more than 32 bytes.
     holders, coefficients = group.neighbours(6), [1] * (group.degrees.threshold - 1)
-    for holder, value in zip(holders, split(2**256, coefficients, holders), strict=True):
-        revealed[holder][group.neighbours(holder).index(6)] = np.frombuffer(value.to_bytes(33), np.uint8)
-    with pytest.raises(MaskingError, match=r"revealed shares of client 6 .* forged"):
-        unmask(group, shared, alive, revealed, masked)
+    for holder, value in zip(holders, alone(2**256, coefficients, holders), strict=True):
+        recovered[holder][group.neighbours(holder).index(6)] = np.frombuffer(value.to_bytes(33), np.uint8)
+    with pytest.raises(MaskingError, match=r"was revealed of client 6 .* forged"):
+        unmask(group, LABEL, shared, alive, revealed, recovered, masked)
 
 
 def test_server_refuses_unknown_clients() -> None:
     group, members = TEN, members_of(TEN)
-    shared = {client: share(members[client], LABEL) for client in group.clients[1:]}
+    shared = {client: share(members[client], LABEL.batch) for client in group.clients[1:]}
     total = np.zeros(3, np.int64)
     with pytest.raises(MaskingError, match="client 0 has uploaded, but not shared"):
-        unmask(group, shared, group.clients, {}, total)
+        unmask(group, LABEL, shared, group.clients, {}, {}, total)
     rows = np.zeros((9, 33), np.uint8)
-    with pytest.raises(MaskingError, match="client 0 has revealed, but not uploaded"):
-        unmask(group, shared, group.clients[1:], {0: rows}, total)
+    for sent in ({}, {0: rows}), ({0: rows[0, :32]}, {}):
+        with pytest.raises(MaskingError, match="client 0 has revealed, but not uploaded"):
+            unmask(group, LABEL, shared, group.clients[1:], *sent, total)
 
 
 def test_client_refuses_a_sum_with_too_few_neighbours() -> None:
     """Enough clients of the group are left, but too few neighbours to recover the secret."""
     group = group_of(Degrees(clients=30, colluders=3, dropouts=10, masking=4, sharing=8, threshold=5))
     member, near = members_of(group)[0], group.neighbours(0)
-    shared = {client: share(each, LABEL) for client, each in members_of(group).items()}
-    rows = shares_for(group, 0, shared)
     for gone, refused in ((near[:3], False), (near[:4], True)):
         left = [client for client in group.clients if client not in gone]
         if not refused:
-            mask(member, LABEL, left, np.arange(4))
-            reveal(member, LABEL, rows, left, gone)
+            mask([member], LABEL, left, np.arange(4))
+            reveal({0: member.own}, group, LABEL, left, gone)
             continue
         with pytest.raises(TooFewError, match="only 4 of 8 neighbours of client 0 have shared"):
-            mask(member, LABEL, left, np.arange(4))
+            mask([member], LABEL, left, np.arange(4))
         with pytest.raises(TooFewError, match="only 4 of 8 neighbours of client 0 have uploaded"):
-            reveal(member, LABEL, rows, left, gone)
+            reveal({0: member.own}, group, LABEL, left, gone)
 
 
 def test_client_refuses_unknown_clients_and_too_few_keys() -> None:
     members = members_of(TEN)
-    rows = shares_for(TEN, 0, {client: share(members[client], LABEL) for client in TEN.clients})
     with pytest.raises(MaskingError, match="client 99 has shared, but is not in the group"):
-        mask(members[0], LABEL, [*TEN.clients, 99], np.arange(4))
-    with pytest.raises(MaskingError, match="client 99 has shared, but is not in the group"):
-        reveal(members[0], LABEL, rows, TEN.clients, [99])
+        mask([members[0]], LABEL, [*TEN.clients, 99], np.arange(4))
     with pytest.raises(
         MaskingError, match=r"public keys have type uint8 and shape \(8, 32\); expected uint8 and \(9, 32\)"
     ):
@@ -626,11 +736,13 @@ def test_client_repeats_its_bytes_from_the_secret() -> None:
     before, after = members_of(TEN)[0], advertise_all_and_enter(TEN, 0)
     assert before is not after
     for one, other in zip(
-        share(before, LABEL).__dict__.values(), share(after, LABEL).__dict__.values(), strict=True
+        share(before, LABEL.batch).__dict__.values(), share(after, LABEL.batch).__dict__.values(), strict=True
     ):
         assert np.array_equal(one, other)
     vector = np.arange(9)
-    assert np.array_equal(mask(before, LABEL, TEN.clients, vector), mask(after, LABEL, TEN.clients, vector))
+    assert np.array_equal(
+        mask([before], LABEL, TEN.clients, vector), mask([after], LABEL, TEN.clients, vector)
+    )
 
 
 def test_secrets_are_not_in_repr() -> None:
@@ -669,16 +781,17 @@ def test_transcript_is_stable() -> None:
     """A changed byte of any message is a protocol change and needs a new version of its salt."""
     group, members, digest = THIRTY, members_of(THIRTY), hashlib.sha256()
     vectors, lost = vectors_of(group), group.clients[5]
-    shared = {client: share(members[client], LABEL) for client in group.clients}
-    alive = [client for client in group.clients if client != lost]
+    shared = {client: share(members[client], LABEL.batch) for client in group.clients}
+    alive, silent = [client for client in group.clients if client != lost], group.clients[9]
     for client in group.clients:
         digest.update(advertise(secret_of(client), group.run, client))
-        for part in (shared[client].shares, shared[client].seeds, shared[client].check):
+        for part in (shared[client].shares, shared[client].seeds, shared[client].checks):
             digest.update(np.ascontiguousarray(part))
-        digest.update(mask(members[client], LABEL, shared, vectors[client]))
-    for client in alive:
-        digest.update(reveal(members[client], LABEL, shares_for(group, client, shared), alive, [lost]))
-    assert digest.hexdigest() == "b308d2021a1053dc4f2181f6c96620425a1d9e9352aae6ed05ba28dacd812f28"
+        digest.update(mask([members[client]], LABEL, shared, vectors[client]))
+    for sent in opened_by(group, LABEL, shared, alive, [silent]):
+        for part in sent.values():
+            digest.update(part)
+    assert digest.hexdigest() == "91ffc52a3136ca82cd5770d922c809a041981ff3ec6f0fe50e26e6ffb44f3b87"
 
 
 @pytest.mark.slow
@@ -694,7 +807,9 @@ def test_chi_squared_test_has_its_false_alarm_rate() -> None:
     """Of 2,000 uniform vectors, 1 in 100 is beyond the 99th percentile."""
     statistics = []
     for call in range(2000):
-        content = masked_by(0, np.zeros(2000, np.int64), Label("first start", call, 0)).view(np.uint8)
+        content = masked_by(0, np.zeros(2000, np.int64), Label(Batch("first start", call, 1), 0)).view(
+            np.uint8
+        )
         expected = content.size / 256
         statistics.append(((np.bincount(content, minlength=256) - expected) ** 2 / expected).sum())
     beyond = int((np.array(statistics) > chi2.isf(0.01, 255)).sum())

@@ -7,23 +7,26 @@ from functools import lru_cache
 
 import numpy as np
 
-from raydr.arrays import Int64Array
+from raydr.arrays import Int64Array, UInt8Array
 from raydr.privacy.masking import (
+    Batch,
     Degrees,
     Group,
     Label,
     Member,
+    Shared,
     advertise,
     enter,
     keys_for,
     mask,
+    recover,
     reveal,
     share,
     shares_for,
     unmask,
 )
 
-LABEL = Label("first start", call=7, round=3)
+LABEL = Label(Batch("first start", number=7, sums=3), place=1)
 
 
 def secret_of(client: int) -> bytes:
@@ -56,13 +59,33 @@ def secure_sum(
 ) -> Int64Array:
     """Sum of who uploads; some leave before they share, some before they upload, some before they reveal."""
     members = members_of(group)
-    shared = {client: share(members[client], label) for client in group.clients if client not in unshared}
-    survivors = [client for client in shared if client not in lost]
-    dropped = [client for client in shared if client in lost]
-    masked = [mask(members[client], label, shared, vectors[client]) for client in survivors]
-    revealed = {
-        client: reveal(members[client], label, shares_for(group, client, shared), survivors, dropped)
-        for client in survivors
-        if client not in silent
+    shared = {
+        client: share(members[client], label.batch) for client in group.clients if client not in unshared
     }
-    return unmask(group, shared, survivors, revealed, np.add.reduce(masked))
+    survivors = [client for client in shared if client not in lost]
+    masked = [mask([members[client]], label, shared, vectors[client]) for client in survivors]
+    revealed, recovered = opened_by(group, label, shared, survivors, silent)
+    return unmask(group, label, shared, survivors, revealed, recovered, np.add.reduce(masked))
+
+
+def opened_by(
+    group: Group,
+    label: Label,
+    shared: Mapping[int, Shared],
+    survivors: Collection[int],
+    silent: Collection[int] = (),
+) -> tuple[dict[int, UInt8Array], dict[int, UInt8Array]]:
+    """Seeds that survivors reveal, and shares of clients that were lost, by the client that sends them."""
+    members, dropped = members_of(group), [client for client in shared if client not in survivors]
+    quiet = [client for client in silent if client in survivors]
+    answering = [client for client in survivors if client not in silent]
+    revealed = reveal({client: members[client].own for client in answering}, group, label, survivors, dropped)
+    lost = {*dropped, *quiet}
+    recovered = {
+        client: recover(
+            members[client], label, shares_for(group, client, shared, lost), survivors, dropped, quiet
+        )
+        for client in answering
+        if lost
+    }
+    return revealed, recovered

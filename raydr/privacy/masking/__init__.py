@@ -9,22 +9,26 @@ stage      client                                      server
 =========  ==========================================  ============================================================
 once       :func:`advertise` an X25519 key             sends every client its neighbours' keys: :func:`keys_for`
 once       :func:`enter`: agree with each neighbour
-ahead      :func:`share` two secrets of this sum       keeps them; clients that shared are in the sum
+ahead      :func:`share` two secrets of each sum       keeps them; clients that shared are in the sums
 a sum      :func:`mask` the vector                     adds up; uploaded: survivor, only shared: dropped
-a sum      :func:`reveal` one share of each neighbour  :func:`unmask` the total
+a sum      :func:`reveal` the seed of its own stream   :func:`unmask` the total
+a loss     :func:`recover` a share of who was lost     :func:`unmask` the total
 =========  ==========================================  ============================================================
 
 The same keys also carry a secret that all clients share, if they need one: :func:`hand_out` and :func:`receive`.
 
-A sum takes two trips, mask and reveal. Shares do not depend on the summands, so the server can request the shares of
-many sums at once.
+A sum takes two trips, mask and reveal, and a third only if a client was lost. Shares do not depend on the summands, so
+the server requests the shares of a batch of sums at once.
 
 **Masks.** Client i adds its own stream with seed b_i. For each neighbour j that shared, it also adds or subtracts a
 stream with seed s_ij. The client with the smaller number adds it, the other subtracts it. The seed s_ij follows from
 the initial agreement of i and j, and from the label. In the share stage, i distributes Shamir shares of b_i and of a
-key u_i, each sealed for one neighbour. It sends the server its seeds s_ij, sealed with u_i. An honest client reveals
-one share of each neighbour i: that of b_i if i uploaded, that of u_i if it did not. So the server can remove a
-survivor's own stream, or the pair streams of a drop-out.
+key u_i, each sealed for one neighbour. It sends the server its seeds s_ij, sealed with u_i. A survivor reveals its
+b_i. If i was lost, an honest neighbour reveals one share: that of b_i if i uploaded, that of u_i if it did not. So the
+server can remove a survivor's own stream, or the pair streams of a drop-out.
+
+Bonawitz et al. reconstruct each survivor's b_i from shares. Here a survivor sends b_i itself, at the moment when its
+neighbours would reveal their shares of it. The server learns the same b_i and, of all other secrets, fewer shares.
 
 **Difference from the published protocol.** Bonawitz et al. share the private key of an agreement, which is used up
 once a client has dropped out. Keys and agreements are then needed again for every sum, with one more trip. If j itself
@@ -40,7 +44,8 @@ key pairs:
    these and of honest secrets for this group, label and use, even if the outputs for other labels are known.
 2. Messages that honest clients sealed for each other can then be replaced by sealed zeros.
 3. Of a survivor's u_i and a drop-out's b_i, only the shares of colluding neighbours are known. These are fewer than
-   the threshold, so they fit every secret (:mod:`raydr.privacy.masking.shamir`). A survivor's sealed seeds are
+   the threshold, so they fit every secret (:mod:`raydr.privacy.masking.shamir`). The secrets of the sums of a batch are
+   independent, so the shares of one sum say nothing about another. A survivor's sealed seeds are
    indistinguishable from noise, and so are the streams between two honest survivors. A drop-out that uploaded too late
    is still covered by its own stream.
 4. The streams of neighbours connect the honest survivors, so their uploads are uniform except for their sum.
@@ -55,16 +60,17 @@ protocol can hide what follows from its output. The server must be the one that 
 keys unchanged. A server that invents neighbours is not stopped.
 """
 
-from raydr.privacy.masking.agreement import advertise
-from raydr.privacy.masking.client import Member, enter, mask, reveal, share
+from raydr.privacy.masking.agreement import advertise, own_key
+from raydr.privacy.masking.client import Member, enter, mask, recover, reveal, share
 from raydr.privacy.masking.degrees import Degrees, degrees
-from raydr.privacy.masking.group import Group, Label
+from raydr.privacy.masking.group import Batch, Group, Label
 from raydr.privacy.masking.group_secret import hand_out, receive
 from raydr.privacy.masking.messages import Shared
 from raydr.privacy.masking.refusals import MaskingError, TooFewError
 from raydr.privacy.masking.server import keys_for, shares_for, unmask
 
 __all__ = [
+    "Batch",
     "Degrees",
     "Group",
     "Label",
@@ -78,7 +84,9 @@ __all__ = [
     "hand_out",
     "keys_for",
     "mask",
+    "own_key",
     "receive",
+    "recover",
     "reveal",
     "share",
     "shares_for",

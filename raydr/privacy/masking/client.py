@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,12 +11,26 @@ import numpy as np
 from raydr.arrays import Int64Array, UInt8Array
 from raydr.privacy.masking import keys
 from raydr.privacy.masking.agreement import agree, own_key
-from raydr.privacy.masking.group import Group, Label
+from raydr.privacy.masking.group import Batch, Group, Label
 from raydr.privacy.masking.keys import KEY
-from raydr.privacy.masking.messages import PAIR, SHARE, Shared, check_of, derive_for, digest_of, stream_key
+from raydr.privacy.masking.messages import (
+    SHARE,
+    Shared,
+    box_bytes,
+    check_of,
+    derive_for,
+    name_for,
+    own_secret,
+    stream_key,
+)
 from raydr.privacy.masking.refusals import MaskingError, TooFewError
-from raydr.privacy.masking.shamir import PRIME, split
+from raydr.privacy.masking.shamir import split
 from raydr.privacy.masking.streams import add_streams, stream_bytes
+
+OWN, OPENER = "own stream", "key to the seeds of pairs"
+"""The two secrets of a client in a sum."""
+_COEFFICIENT = 48
+"""Bytes of a coefficient, so that it is uniform modulo the prime to 2^-127."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +53,24 @@ class Member:
     client: int
     own: bytes = field(repr=False)
     agreed: dict[int, bytes] = field(repr=False)
+    _pairs: dict[Batch, dict[int, bytes]] = field(default_factory=dict, repr=False, compare=False)
+
+    def pair_seeds(self, label: Label) -> dict[int, bytes]:
+        """Return the seeds of the streams that the client exchanges with each partner in a sum.
+
+        The seeds of a batch are consecutive parts of one stream for each pair, whose key serves nothing else. So the
+        seed of one sum tells nothing of another. The last batch is kept.
+        """
+        streams = self._pairs.get(label.batch)
+        if streams is None:
+            self._pairs.clear()
+            size = KEY * label.batch.sums
+            streams = self._pairs[label.batch] = {
+                partner: stream_bytes(derive_for(self.agreed[partner], self.group, label.batch, "pair"), size)
+                for partner in self.group.partners(self.client)
+            }
+        start = KEY * label.place
+        return {partner: stream[start : start + KEY] for partner, stream in streams.items()}
 
 
 def enter(secret: bytes, group: Group, client: int, public_keys: UInt8Array) -> Member:
@@ -66,93 +99,186 @@ def enter(secret: bytes, group: Group, client: int, public_keys: UInt8Array) -> 
     return Member(group, client, own_key(secret, group.run, client), agree(secret, group.run, client, public))
 
 
-def share(member: Member, label: Label) -> Shared:
-    """Share the two secrets of a sum: the seed of the client's own stream, and the key to its pair seeds."""
+def share(member: Member, batch: Batch) -> Shared:
+    """Share the two secrets of each sum of a batch: the seed of the client's own stream, and the key to its pair seeds.
+
+    The secrets of different sums are independent. A batch saves messages and seals, and no secret.
+    """
     group, client = member.group, member.client
-    neighbours = group.neighbours(client)
-    seed, opener = (derive_for(member.own, group, label, use) for use in _SECRETS)
-    halves = [
-        split(int.from_bytes(secret), _coefficients(member, label, use), neighbours)
-        for secret, use in zip((seed, opener), _SECRETS, strict=True)
-    ]
+    neighbours, labels = group.neighbours(client), [Label(batch, place) for place in range(batch.sums)]
+    secrets = [own_secret(member.own, group, label, use) for label in labels for use in (OWN, OPENER)]
+    shares = split(
+        [int.from_bytes(secret) for secret in secrets],
+        _coefficients(member, batch, len(secrets)),
+        neighbours,
+    )
     rows = [
-        keys.seal(_box(member, label, client, neighbour), one.to_bytes(SHARE) + other.to_bytes(SHARE))
-        for neighbour, one, other in zip(neighbours, *halves, strict=True)
+        keys.seal(_box(member, batch, client, neighbour), b"".join(share.to_bytes(SHARE) for share in held))
+        for neighbour, held in zip(neighbours, shares, strict=True)
     ]
-    seeds = b"".join(_pair_seed(member, label, partner) for partner in group.partners(client))
+    seeds = [
+        keys.seal(opener, b"".join(member.pair_seeds(label).values()))
+        for label, opener in zip(labels, secrets[1::2], strict=True)
+    ]
     return Shared(
-        _array(b"".join(rows)).reshape(len(neighbours), PAIR),
-        _array(keys.seal(opener, seeds)),
-        _array(check_of(seed)),
+        _array(b"".join(rows)).reshape(len(neighbours), box_bytes(batch.sums)),
+        _array(b"".join(seeds)).reshape(batch.sums, -1),
+        _array(b"".join(map(check_of, secrets[::2]))).reshape(batch.sums, -1),
     )
 
 
-def mask(member: Member, label: Label, shared: Collection[int], vector: Int64Array) -> Int64Array:
-    """Return the masked vector, of the same shape: uniform without knowledge of the streams.
+def mask(members: Sequence[Member], label: Label, shared: Collection[int], total: Int64Array) -> Int64Array:
+    """Return the sum of the masked vectors of clients that share a process, of the same shape.
+
+    The result equals, bit for bit, the sum of vectors that each client masked by itself. Streams between two of these
+    clients would cancel in it, so they are left out. Without knowledge of the other streams it is uniform.
 
     Parameters
     ----------
-    member : Member
-        The client.
+    members : sequence of Member
+        The clients, at least one.
     label : Label
         Label of the sum.
     shared : collection of int
         Clients that have shared for the sum. All clients must receive the same set.
-    vector : int64, of any shape
-        The client's summand.
+    total : int64, of any shape
+        Sum of the clients' summands.
 
     Raises
     ------
     MaskingError
-        If the client is not in ``shared``, or a client outside the group is.
+        If a client is not in ``shared``, or a client outside the group is.
     TooFewError
         If more clients dropped out than allowed, or too few neighbours are left.
     """
-    group, client, present = member.group, member.client, frozenset(shared)
+    group, present, together = members[0].group, frozenset(shared), {member.client for member in members}
     group.require(present, "shared")
-    if client not in present:
-        raise MaskingError(f"client {client} is asked to mask a vector, but is not listed as having shared.")
-    _require_neighbours(member, present, "shared")
-    if vector.dtype != np.int64:
-        raise MaskingError(f"masks need int64, but the vector of client {client} is {vector.dtype}.")
-    masked, who = np.array(vector, np.int64, order="C", copy=True), digest_of(present)
-    mine = stream_key(derive_for(member.own, group, label, _SELF), who)
-    theirs = {
-        partner: stream_key(_pair_seed(member, label, partner), who)
-        for partner in group.partners(client)
-        if partner in present
-    }
-    added = [mine, *(key for partner, key in theirs.items() if client < partner)]
-    add_streams(masked.reshape(-1), added, [key for partner, key in theirs.items() if client > partner])
+    if strangers := together - present:
+        raise MaskingError(
+            f"client {min(strangers)} is asked to mask a vector, but is not listed as having shared."
+        )
+    if total.dtype != np.int64:
+        raise MaskingError(
+            f"masks need int64, but the vector of client {members[0].client} is {total.dtype}."
+        )
+    outside = present - together
+    added: list[bytes] = []
+    subtracted: list[bytes] = []
+    for member in members:
+        _require_neighbours(group, member.client, present, "shared")
+        added.append(stream_key(own_secret(member.own, group, label, OWN)))
+        for partner, seed in member.pair_seeds(label).items():
+            if partner in outside:
+                (added if member.client < partner else subtracted).append(seed)
+    masked = np.array(total, np.int64, order="C", copy=True)
+    add_streams(masked.reshape(-1), added, subtracted, name_for(present))
     return masked
 
 
 def reveal(
-    member: Member, label: Label, shares: UInt8Array, survivors: Collection[int], dropped: Collection[int]
-) -> UInt8Array:
-    """Return one share of each neighbour, (neighbours, 33) uint8: of its own seed, or of its pair-seed key.
+    owns: Mapping[int, bytes],
+    group: Group,
+    label: Label,
+    survivors: Collection[int],
+    dropped: Collection[int],
+) -> dict[int, UInt8Array]:
+    """Return the seeds of clients' own streams in a sum to which they have uploaded, (32,) uint8 each, by client.
 
     Parameters
     ----------
-    member : Member
-        The client.
+    owns : mapping of client to bytes
+        See :class:`Member`; of clients that share a process.
+    group : Group
+        The group.
     label : Label
         Label of the sum.
-    shares : (neighbours, 82) uint8
-        Sealed shares from each neighbour, ascending; zeros for a neighbour that has not shared.
     survivors, dropped : collection of int
         Clients that have shared and uploaded, and clients that have only shared.
 
     Raises
     ------
     MaskingError
-        If a client is in both sets, this client is not a survivor, or a client is not in the group. Also if a share
-        was not sealed by that neighbour for this client and sum.
+        If a client is in both sets, one of these clients is not a survivor, or a client is not in the group.
     TooFewError
         If more clients dropped out than allowed, or too few neighbours are left.
     """
-    group, client = member.group, member.client
+    _require_outcome(group, owns, frozenset(survivors), frozenset(dropped))
+    return {client: _array(own_secret(own, group, label, OWN)) for client, own in owns.items()}
+
+
+def recover(
+    member: Member,
+    label: Label,
+    shares: UInt8Array,
+    survivors: Collection[int],
+    dropped: Collection[int],
+    silent: Collection[int],
+) -> UInt8Array:
+    """Return one share of each neighbour that was lost, (neighbours, 33) uint8; zeros for all others.
+
+    It is a share of the key to its pair seeds if it has dropped out, and of the seed of its own stream if it has
+    uploaded and revealed nothing.
+
+    Parameters
+    ----------
+    member : Member
+        The client.
+    label : Label
+        Label of the sum.
+    shares : (neighbours, sums x 66 + 16) uint8
+        Sealed shares from each lost neighbour, ascending; anything for others.
+    survivors, dropped : collection of int
+        Clients that have shared and uploaded, and clients that have only shared.
+    silent : collection of int
+        Survivors that did not reveal.
+
+    Raises
+    ------
+    MaskingError
+        As for :func:`reveal`. Also if a silent client is no survivor, or a share was not sealed by that neighbour for
+        this client and batch.
+    TooFewError
+        As for :func:`reveal`.
+    """
+    group, client, quiet = member.group, member.client, frozenset(silent)
     alive, gone = frozenset(survivors), frozenset(dropped)
+    _require_outcome(group, [client], alive, gone)
+    if strangers := quiet - alive:
+        raise MaskingError(f"client {min(strangers)} is listed as silent, but not as having uploaded.")
+    neighbours = group.neighbours(client)
+    _require_shape("shares", shares, (len(neighbours), box_bytes(label.batch.sums)))
+    found = np.zeros((len(neighbours), SHARE), np.uint8)
+    for row, (neighbour, sealed) in enumerate(zip(neighbours, shares, strict=True)):
+        if neighbour not in gone | quiet:
+            continue
+        held = keys.unseal(_box(member, label.batch, neighbour, client), sealed.tobytes())
+        if held is None:
+            raise MaskingError(
+                f"client {client} cannot open the shares from client {neighbour}: they are forged, or belong to"
+                " another client or sum."
+            )
+        start = SHARE * (2 * label.place + (neighbour in gone))
+        found[row] = _array(held[start : start + SHARE])
+    return found
+
+
+def _box(member: Member, batch: Batch, sender: int, receiver: int) -> bytes:
+    """Return the key that seals the sender's shares for the receiver."""
+    other = receiver if sender == member.client else sender
+    return derive_for(member.agreed[other], member.group, batch, "shares", sender, receiver)
+
+
+def _coefficients(member: Member, batch: Batch, secrets: int) -> UInt8Array:
+    """Return the coefficients of the polynomials of a batch, (threshold - 1, secrets, 48) uint8."""
+    shape = member.group.degrees.threshold - 1, secrets, _COEFFICIENT
+    key = derive_for(member.own, member.group, batch, "polynomials")
+    return _array(stream_bytes(key, math.prod(shape))).reshape(shape)
+
+
+def _require_outcome(
+    group: Group, clients: Collection[int], alive: frozenset[int], gone: frozenset[int]
+) -> None:
+    """Raise unless clients may reveal, given who has uploaded and who has dropped out."""
     if alive & gone:
         raise MaskingError(
             f"client {min(alive & gone)} is listed both as uploaded and as dropped out: its two secrets together"
@@ -160,54 +286,21 @@ def reveal(
         )
     group.require(alive, "uploaded")
     group.require(alive | gone, "shared")
-    if client not in alive:
+    if strangers := frozenset(clients) - alive:
         raise MaskingError(
-            f"client {client} is asked to reveal shares, but is not listed as having uploaded."
+            f"client {min(strangers)} is asked to reveal a secret, but is not listed as having uploaded."
         )
-    _require_neighbours(member, alive, "uploaded")
-    neighbours = group.neighbours(client)
-    _require_shape("shares", shares, (len(neighbours), PAIR))
-    revealed = np.zeros((len(neighbours), SHARE), np.uint8)
-    for row, (neighbour, sealed) in enumerate(zip(neighbours, shares, strict=True)):
-        if neighbour not in alive | gone:
-            continue
-        both = keys.unseal(_box(member, label, neighbour, client), sealed.tobytes())
-        if both is None:
-            raise MaskingError(
-                f"client {client} cannot open the shares from client {neighbour}: they are forged, or belong to"
-                " another client or sum."
-            )
-        revealed[row] = _array(both[:SHARE] if neighbour in alive else both[SHARE:])
-    return revealed
+    for client in clients:
+        _require_neighbours(group, client, alive, "uploaded")
 
 
-_SELF, _ = _SECRETS = "own stream", "key to the seeds of pairs"
-
-
-def _pair_seed(member: Member, label: Label, partner: int) -> bytes:
-    return derive_for(member.agreed[partner], member.group, label, "pair")
-
-
-def _box(member: Member, label: Label, sender: int, receiver: int) -> bytes:
-    """Return the key that seals the sender's shares for the receiver."""
-    other = receiver if sender == member.client else sender
-    return derive_for(member.agreed[other], member.group, label, "shares", sender, receiver)
-
-
-def _coefficients(member: Member, label: Label, use: str) -> list[int]:
-    """Return the polynomial's coefficients, each from 48 bytes, so that they are uniform to 2^-127."""
-    key = derive_for(member.own, member.group, label, use, "polynomial")
-    count, width = member.group.degrees.threshold - 1, 48
-    stream = stream_bytes(key, count * width)
-    return [int.from_bytes(stream[start : start + width]) % PRIME for start in range(0, len(stream), width)]
-
-
-def _require_neighbours(member: Member, present: frozenset[int], what: str) -> None:
-    near, threshold = len(present.intersection(member.agreed)), member.group.degrees.threshold
+def _require_neighbours(group: Group, client: int, present: frozenset[int], what: str) -> None:
+    neighbours, threshold = group.neighbours(client), group.degrees.threshold
+    near = len(present.intersection(neighbours))
     if near < threshold:
         raise TooFewError(
-            f"only {near} of {len(member.agreed)} neighbours of client {member.client} have {what}, and a secret"
-            f" needs {threshold}."
+            f"only {near} of {len(neighbours)} neighbours of client {client} have {what}, and a secret needs"
+            f" {threshold}."
         )
 
 

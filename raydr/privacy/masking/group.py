@@ -12,20 +12,38 @@ from raydr.privacy.masking.refusals import MaskingError, TooFewError
 
 
 @dataclass(frozen=True)
+class Batch:
+    """The unique name of some sums in a run. Clients share the secrets of all of them in one message.
+
+    Attributes
+    ----------
+    start : str
+        Identifies this start of the run, because a resumed run counts its batches from one again.
+    number : int
+        Number of the batch in this start.
+    sums : int
+        Number of sums in the batch.
+    """
+
+    start: str
+    number: int
+    sums: int
+
+
+@dataclass(frozen=True)
 class Label:
     """The unique name of a sum in a run. Masks follow from it.
 
     Attributes
     ----------
-    start : str
-        Identifies this start of the run, because a resumed run counts its calls from a checkpoint again.
-    call, round : int
-        Number of the call, and its round.
+    batch : Batch
+        The sum's batch.
+    place : int
+        Place of the sum in the batch, from 0.
     """
 
-    start: str
-    call: int
-    round: int
+    batch: Batch
+    place: int
 
 
 @dataclass(frozen=True)

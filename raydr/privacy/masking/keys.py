@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hmac
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 KEY = 32
 TAG = 16
-_SALT = b"raydr masking, version 1"
+_SALT = b"raydr masking, version 2"
 _NONCE = bytes(12)
 
 
@@ -25,7 +26,13 @@ def extract(secret: bytes) -> bytes:
 
 def derive(key: bytes, *use: str | int) -> bytes:
     """Return 32 bytes for one use: different lists of text and numbers give different bytes."""
-    return hmac.digest(key, json.dumps(use).encode() + b"\x01", "sha256")
+    return hmac.digest(key, _encoded(use), "sha256")
+
+
+@lru_cache(maxsize=256)
+def _encoded(use: tuple[str | int, ...]) -> bytes:
+    """Return the text of a use; kept, because a host derives keys of many clients for the same use."""
+    return json.dumps(use).encode() + b"\x01"
 
 
 def private_key(content: bytes) -> X25519PrivateKey:

@@ -8,9 +8,9 @@ import numpy as np
 
 from raydr.arrays import Int64Array, UInt8Array
 from raydr.privacy.masking import keys
-from raydr.privacy.masking.group import Group
+from raydr.privacy.masking.group import Group, Label
 from raydr.privacy.masking.keys import KEY
-from raydr.privacy.masking.messages import PAIR, SHARE, Shared, check_of, digest_of, stream_key
+from raydr.privacy.masking.messages import SHARE, Shared, check_of, name_for, stream_key
 from raydr.privacy.masking.refusals import MaskingError, TooFewError
 from raydr.privacy.masking.shamir import combine
 from raydr.privacy.masking.streams import add_streams
@@ -21,21 +21,36 @@ def keys_for(group: Group, client: int, public_keys: Mapping[int, UInt8Array]) -
     return np.stack([public_keys[neighbour] for neighbour in group.neighbours(client)])
 
 
-def shares_for(group: Group, client: int, shared: Mapping[int, Shared]) -> UInt8Array:
-    """Return the shares sent to a client, (neighbours, 82) uint8; zeros for neighbours that have not shared."""
+def shares_for(group: Group, client: int, shared: Mapping[int, Shared], lost: Collection[int]) -> UInt8Array:
+    """Return the sealed shares of lost neighbours for a client, a row for each neighbour; zeros for all others.
+
+    Parameters
+    ----------
+    group : Group
+        Group of the sum.
+    client : int
+        The client that receives them.
+    shared : mapping of client to Shared
+        Shares distributed before the sum, of one client at least.
+    lost : collection of int
+        Clients that have shared, and then dropped out or revealed nothing.
+    """
     neighbours = group.neighbours(client)
-    shares = np.zeros((len(neighbours), PAIR), np.uint8)
+    size = next(iter(shared.values())).shares.shape[1]
+    shares = np.zeros((len(neighbours), size), np.uint8)
     for row, neighbour in enumerate(neighbours):
-        if neighbour in shared:
+        if neighbour in lost:
             shares[row] = shared[neighbour].shares[group.neighbours(neighbour).index(client)]
     return shares
 
 
 def unmask(
     group: Group,
+    label: Label,
     shared: Mapping[int, Shared],
     survivors: Collection[int],
     revealed: Mapping[int, UInt8Array],
+    recovered: Mapping[int, UInt8Array],
     total: Int64Array,
 ) -> Int64Array:
     """Return the sum of the survivors' vectors, in the shape of the total.
@@ -44,19 +59,23 @@ def unmask(
     ----------
     group : Group
         Group of the sum.
+    label : Label
+        Label of the sum.
     shared : mapping of client to Shared
         Shares distributed before the sum, of the same clients that :func:`mask` received.
     survivors : collection of int
         Clients whose masked vectors are in the total.
-    revealed : mapping of client to (neighbours, 33) uint8
-        Shares that survivors revealed; some survivors may have dropped out since.
+    revealed : mapping of client to (32,) uint8
+        Seeds that survivors revealed; some survivors may have dropped out since.
+    recovered : mapping of client to (neighbours, 33) uint8
+        Shares of lost clients' secrets, by the client that held them; empty if no client was lost.
     total : int64, of any shape
         Sum of the masked vectors mod 2^64.
 
     Raises
     ------
     MaskingError
-        If a client revealed or uploaded without taking part, or a client's shares do not match its secret.
+        If a client revealed or uploaded without taking part, or a seed or shares do not match what a client shared.
     TooFewError
         If more clients dropped out than allowed, or fewer shares of a client are revealed than the threshold.
     """
@@ -65,39 +84,38 @@ def unmask(
     group.require(alive, "uploaded")
     contradictions = (
         (alive, present, "uploaded, but not shared"),
-        (revealed, alive, "revealed, but not uploaded"),
+        (revealed.keys() | recovered.keys(), alive, "revealed, but not uploaded"),
     )
     for who, others, what in contradictions:
         if strangers := frozenset(who) - others:
             raise MaskingError(f"client {min(strangers)} has {what}.")
-    everybody = digest_of(present)
     added: list[bytes] = []
     subtracted: list[bytes] = []
     for client in sorted(present):
-        secret = _secret(group, client, revealed)
+        known = revealed.get(client)
+        secret = known.tobytes() if known is not None else _secret(group, client, recovered)
         if client in alive:
-            if check_of(secret) != shared[client].check.tobytes():
+            if check_of(secret) != shared[client].checks[label.place].tobytes():
                 raise MaskingError(_forged(client))
-            subtracted.append(stream_key(secret, everybody))
+            subtracted.append(stream_key(secret))
             continue
-        seeds = keys.unseal(secret, shared[client].seeds.tobytes())
+        seeds = keys.unseal(secret, shared[client].seeds[label.place].tobytes())
         partners = group.partners(client)
         if seeds is None or len(seeds) != KEY * len(partners):
             raise MaskingError(_forged(client))
         for place, partner in enumerate(partners):
             if partner in alive:
-                key = stream_key(seeds[KEY * place : KEY * (place + 1)], everybody)
                 # Remove what the client with the smaller number added.
-                (subtracted if partner < client else added).append(key)
+                (subtracted if partner < client else added).append(seeds[KEY * place : KEY * (place + 1)])
     unmasked = np.array(total, np.int64, order="C", copy=True)
-    add_streams(unmasked.reshape(-1), added, subtracted)
+    add_streams(unmasked.reshape(-1), added, subtracted, name_for(present))
     return unmasked
 
 
-def _secret(group: Group, client: int, revealed: Mapping[int, UInt8Array]) -> bytes:
+def _secret(group: Group, client: int, recovered: Mapping[int, UInt8Array]) -> bytes:
     """Return the one secret of a client whose shares were revealed."""
     threshold, neighbours = group.degrees.threshold, group.neighbours(client)
-    holders = [neighbour for neighbour in neighbours if neighbour in revealed]
+    holders = [neighbour for neighbour in neighbours if neighbour in recovered]
     if len(holders) < threshold:
         raise TooFewError(
             f"only {len(holders)} of {len(neighbours)} neighbours of client {client} have revealed a share, and a"
@@ -105,7 +123,7 @@ def _secret(group: Group, client: int, revealed: Mapping[int, UInt8Array]) -> by
         )
     shares = {}
     for holder in holders[:threshold]:
-        rows, row = revealed[holder], group.neighbours(holder).index(client)
+        rows, row = recovered[holder], group.neighbours(holder).index(client)
         if rows.shape != (len(neighbours), SHARE):
             raise MaskingError(f"the shares that client {holder} revealed have shape {rows.shape}.")
         shares[holder] = int.from_bytes(rows[row].tobytes())
@@ -117,5 +135,5 @@ def _secret(group: Group, client: int, revealed: Mapping[int, UInt8Array]) -> by
 
 def _forged(client: int) -> str:
     return (
-        f"the revealed shares of client {client} do not match what it shared: at least one of them is forged."
+        f"what was revealed of client {client} does not match what it shared: its seed or a share is forged."
     )

@@ -1,22 +1,23 @@
-"""Streams of uniform 64-bit numbers, added to vectors mod 2^64. They take most of the time of secure aggregation."""
+"""Pseudorandom streams of AES-256: what masks are made of.
+
+A stream is the ciphertext of zeros under AES-256-GCM, without its tags. That is AES in counter mode; processors with
+vector AES encrypt by it at 11 GB/s, and by the same library's counter mode at 5.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from raydr.arrays import Int64Array
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers import CipherContext
-
-BLOCK = 8192
-"""Words per block: 64 KB stay in a core's cache. 0.37 ms per MB and stream; 0.46 ms in blocks a quarter as large."""
+BLOCK = 65_536
+"""Words that are encrypted at a time: 512 KB, which stay in a core's cache. A quarter of it takes 1.2 times as long."""
+_TAG_WORDS = 2
 
 
-def add_streams(vector: Int64Array, added: Sequence[bytes], subtracted: Sequence[bytes]) -> None:
+def add_streams(vector: Int64Array, added: Sequence[bytes], subtracted: Sequence[bytes], name: bytes) -> None:
     """Add and subtract the streams of 32-byte keys, in place.
 
     Parameters
@@ -24,28 +25,35 @@ def add_streams(vector: Int64Array, added: Sequence[bytes], subtracted: Sequence
     vector : (n,) int64, contiguous
         A ring sum or summand; overflow wraps.
     added, subtracted : sequence of bytes
-        Keys of AES-256 in counter mode, counted from zero. Each key serves one stream.
+        Keys. Each key serves one stream.
+    name : bytes
+        Name of the streams, 16 bytes: a key gives another stream under another name.
     """
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
     into = vector.view(np.uint64)
-    zeros, words = np.zeros(min(BLOCK, into.size), np.uint64), np.empty(min(BLOCK, into.size), "<u8")
-    streams = [(_cipher(key), np.add) for key in added] + [(_cipher(key), np.subtract) for key in subtracted]
-    for start in range(0, into.size, BLOCK):
+    size = min(BLOCK, into.size)
+    zeros, words = np.zeros(size, np.uint64).view(np.uint8), np.empty(size + _TAG_WORDS, "<u8")
+    streams = [(AESGCM(key), np.add) for key in added] + [(AESGCM(key), np.subtract) for key in subtracted]
+    for number, start in enumerate(range(0, into.size, BLOCK)):
         block = into[start : start + BLOCK]
-        plain, stream = zeros[: block.size].view(np.uint8).data, words[: block.size]
-        cipher_text = stream.view(np.uint8).data
+        stream, nonce = words[: block.size], _nonce(name, number)
+        plain = zeros[: block.nbytes].data
+        with_tag = words[: block.size + _TAG_WORDS].view(np.uint8).data
         for cipher, operation in streams:
-            cipher.update_into(plain, cipher_text)
+            cipher.encrypt_into(nonce, plain, None, with_tag)
             operation(block, stream, out=block)
 
 
 def stream_bytes(key: bytes, size: int) -> bytes:
-    """Return the first ``size`` bytes of a key's stream."""
-    return bytes(_cipher(key).update(bytes(size)))
+    """Return the first ``size`` bytes of a key's stream without a name, up to 512 KB."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    if size > 8 * BLOCK:
+        raise ValueError(f"a stream of {size} bytes is longer than one block of {8 * BLOCK}.")
+    return AESGCM(key).encrypt(_nonce(bytes(16), 0), bytes(size), None)[:size]
 
 
-def _cipher(key: bytes) -> CipherContext:
-    from cryptography.hazmat.primitives.ciphers import Cipher
-    from cryptography.hazmat.primitives.ciphers.algorithms import AES256
-    from cryptography.hazmat.primitives.ciphers.modes import CTR
-
-    return Cipher(AES256(key), CTR(bytes(16))).encryptor()
+def _nonce(name: bytes, number: int) -> bytes:
+    """Return the nonce of a block of a stream; no two blocks under one key have the same."""
+    return name + number.to_bytes(4)
