@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -15,12 +14,12 @@ from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress, unheard
 
 FEW_ROWS = 10_000
-"""Largest number of rows for which edges are processed one after the other, and in more epochs."""
+"""Largest number of rows that one thread lays out, in more epochs."""
 
 
 @embedder
 class UMAP(GraphSettings):
-    """UMAP as umap-learn computes it.
+    """UMAP with umap-learn's fuzzy set, edges, slopes, rates and epochs.
 
     The defaults are umap-learn's, which counts the row itself among its neighbours.
 
@@ -73,13 +72,11 @@ class UMAP(GraphSettings):
     ) -> Float32Array:
         """Lay out the graph's fuzzy simplicial set; see :meth:`raydr.embedding.Embedder.embed`.
 
-        Up to 10,000 rows, the result has the same bits as umap-learn's with a seed. ``threads`` is not used there,
-        because umap-learn processes one edge after the other. More rows are laid out by
-        :mod:`raydr.embedding.kernels.fuzzy`. ``progress`` counts epochs.
+        ``progress`` counts epochs. See :mod:`raydr.embedding.kernels.fuzzy`; it uses ``threads`` for more than 10,000
+        rows.
         """
-        from raydr.embedding.kernels.fuzzy import lay_out
+        from raydr.embedding.kernels.fuzzy import BLOCKS, lay_out
         from raydr.embedding.kernels.fuzzy_set import fuzzy_set
-        from raydr.embedding.kernels.one_by_one import lay_out_one_by_one
 
         rows = graph.rows
         nearest = fitting(graph, initialization, self.neighbors_needed(rows))
@@ -87,7 +84,7 @@ class UMAP(GraphSettings):
         epochs = self.epochs if self.epochs is not None else (500 if few else 200)
         progress(0, epochs)
         a, b = similarity_curve(self.spread, self.min_dist)
-        return (lay_out_one_by_one if few else partial(lay_out, threads=threads))(
+        return lay_out(
             fuzzy_set(nearest),
             umap_start(initialization, seed),
             a=a,
@@ -95,6 +92,8 @@ class UMAP(GraphSettings):
             epochs=epochs,
             negative_samples=self.negative_samples,
             seed=seed,
+            threads=threads,
+            blocks=1 if few else BLOCKS,
             progress=progress,
         )
 

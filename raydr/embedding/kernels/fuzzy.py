@@ -1,16 +1,17 @@
-r"""UMAP's layout for many rows, with threads that never touch the same row.
+r"""UMAP's layout, with threads that never touch the same row.
 
 For each edge of the fuzzy set, umap-learn pulls both ends together along the gradient of :math:`-\log w`. It pushes
 the head away from random rows along that of :math:`-\log (1 - w)`. Here :math:`w = 1 / (1 + a |y_i - y_j|^{2b})`. It
 processes edges one after the other; its threads do so at once, on the same positions, so no two runs agree.
 
-Here rows are assigned at random to :data:`BLOCKS` blocks, and edges to the pairs of blocks that they join. Up
-to half as many pairs as blocks have no block in common, so that many threads can process their edges without
-sharing a row. All pairs have their turn in an epoch, as in a tournament. The order does not depend on the
-number of threads. The positions of one pair fit into a processor's cache.
+Here the slopes of an edge, to its tail and to the random rows, are computed at once, all from where the head was. One
+does not wait for the other, which takes a third of the time. Single precision suffices for them.
 
-Two things differ from umap-learn: the order of the edges, and the rows that push a head away. These are drawn
-from the two blocks of the pair, which are random rows themselves.
+Many rows are assigned at random to blocks, and edges to the pairs of blocks that they join. Up to half as many pairs
+as blocks have no block in common, so that many threads can process their edges without sharing a row. All pairs have
+their turn in an epoch, as in a tournament. The order does not depend on the number of threads. The positions of one
+pair fit into a processor's cache. The rows that push a head away are drawn from the two blocks of the pair, which are
+random rows themselves.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from raydr.compiled import compiled
 from raydr.geometry.points import Progress, unheard
 
 BLOCKS = 16
-"""Number of blocks, even. Half as many threads can work at once."""
+"""Number of blocks of many rows, even. Half as many threads can work at once."""
+_FEW_EPOCHS, _THEN_AS = 10, 500
+"""Up to ``_FEW_EPOCHS`` epochs, edges are left out as if there were ``_THEN_AS``, as in umap-learn."""
 
 
 def lay_out(
@@ -39,6 +42,7 @@ def lay_out(
     negative_samples: int,
     seed: int,
     threads: int,
+    blocks: int = BLOCKS,
     progress: Progress = unheard,
 ) -> Float32Array:
     """Lay out a fuzzy set.
@@ -58,6 +62,8 @@ def lay_out(
         Seed of the blocks and of the repelling rows.
     threads : int
         Largest number of threads. The result does not depend on it.
+    blocks : int
+        Number of blocks: 1 or an even number. Half as many threads can work at once. With few rows, they mostly wait.
     progress : callable
         Called in epochs.
 
@@ -67,7 +73,7 @@ def lay_out(
     """
     rows = start.shape[0]
     place = np.random.default_rng(np.random.SeedSequence(seed).spawn(2)[1]).permutation(rows)
-    ends = np.linspace(0, rows, BLOCKS + 1).astype(np.int64)
+    ends = np.linspace(0, rows, blocks + 1).astype(np.int64)
     heads, tails, every = _edges(graph, epochs)
     heads, tails = place[heads].astype(np.int32), place[tails].astype(np.int32)
     heads, tails, every, starts = _by_pair(heads, tails, every, ends)
@@ -78,7 +84,7 @@ def lay_out(
 
     def go(pair: tuple[int, int], epoch: int) -> None:
         one, other = pair
-        edges = slice(*starts[one * BLOCKS + other : one * BLOCKS + other + 2])
+        edges = slice(*starts[one * blocks + other : one * blocks + other + 2])
         random = np.uint64(_mixed((seed * BLOCKS**2 + one * BLOCKS + other) * 1_000_003 + epoch))
         go_along(
             layout,
@@ -97,25 +103,24 @@ def lay_out(
 
     with ThreadPoolExecutor(max(1, threads), thread_name_prefix="raydr-block") as pool:
         for epoch in range(epochs):
-            for pairs in rounds():
+            for pairs in rounds(blocks):
                 for done in [pool.submit(go, pair, epoch) for pair in pairs]:
                     done.result()
             progress(epoch + 1, epochs)
     return layout[place]
 
 
-def rounds() -> Iterator[list[tuple[int, int]]]:
-    """Yield all pairs of blocks, and each block with itself, in rounds: within a round no block occurs twice.
+def rounds(blocks: int) -> Iterator[list[tuple[int, int]]]:
+    """Yield all pairs of blocks, and each block with itself; within a round no block occurs twice.
 
-    >>> met = [pair for pairs in rounds() for pair in pairs]
-    >>> len(met) == len(set(met)) == BLOCKS * (BLOCKS + 1) // 2
-    True
+    >>> list(rounds(4))[1:]
+    [[(0, 3), (1, 2)], [(1, 3), (0, 2)], [(2, 3), (0, 1)]]
     """
-    yield [(block, block) for block in range(BLOCKS)]
-    last = BLOCKS - 1
+    yield [(block, block) for block in range(blocks)]
+    last = blocks - 1
     for turn in range(last):
         pairs = [(turn, last)]
-        for step in range(1, BLOCKS // 2):
+        for step in range(1, blocks // 2):
             pairs.append(((turn + step) % last, (turn - step) % last))
         yield [(min(pair), max(pair)) for pair in pairs]
 
@@ -124,7 +129,7 @@ def _edges(graph: Any, epochs: int) -> tuple[IntArray, IntArray, Float32Array]:
     """Return the ends of all edges that are processed at least once, and the epochs between two of their turns."""
     found = graph.tocoo()
     weights = found.data
-    kept = weights >= weights.max() / epochs
+    kept = weights >= weights.max() / (epochs if epochs > _FEW_EPOCHS else _THEN_AS)
     return found.row[kept], found.col[kept], (weights.max() / weights[kept]).astype(np.float32)
 
 
@@ -132,11 +137,12 @@ def _by_pair(
     heads: IntArray, tails: IntArray, every: Float32Array, ends: Int64Array
 ) -> tuple[IntArray, IntArray, Float32Array, Int64Array]:
     """Sort edges by the pair of blocks that they join, the lower block first, and return where each pair begins."""
-    block = np.repeat(np.arange(BLOCKS, dtype=np.uint8), np.diff(ends))
+    blocks = len(ends) - 1
+    block = np.repeat(np.arange(blocks, dtype=np.uint8), np.diff(ends))
     one, other = block[heads], block[tails]
-    pair = np.minimum(one, other) * np.uint8(BLOCKS) + np.maximum(one, other)
+    pair = np.minimum(one, other) * np.uint8(blocks) + np.maximum(one, other)
     order = np.argsort(pair, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(pair, minlength=BLOCKS**2))])
+    starts = np.concatenate([[0], np.cumsum(np.bincount(pair, minlength=blocks**2))])
     return heads[order], tails[order], every[order], starts
 
 
@@ -168,37 +174,41 @@ def _go_along(
     first = blocks[1] - blocks[0]
     # A block with itself counts once.
     count = first if blocks[0] == blocks[2] else first + blocks[3] - blocks[2]
-    one, clip = np.float32(1.0), np.float32(4.0)
+    one, two, clip, near = np.float32(1.0), np.float32(2.0), np.float32(4.0), np.float32(0.001)
+    apart = np.empty((negative_samples + 1, dimensions), np.float32)
+    slopes = np.empty(negative_samples + 1, np.float32)
     for edge in range(heads.shape[0]):
         if due[edge] > epoch:
             continue
         due[edge] += every[edge]
         head, tail = heads[edge], tails[edge]
-        squared = np.float32(0.0)
         for axis in range(dimensions):
-            squared += (layout[head, axis] - layout[tail, axis]) ** 2
-        if squared > 0:
-            power = squared**b
-            slope = np.float32(-2.0) * a * b * power / (squared * (a * power + one))
-            for axis in range(dimensions):
-                move = slope * (layout[head, axis] - layout[tail, axis])
-                move = rate * min(max(move, -clip), clip)
-                layout[head, axis] += move
-                layout[tail, axis] -= move
-        for _ in range(negative_samples):
+            apart[0, axis] = layout[head, axis] - layout[tail, axis]
+        for sample in range(1, negative_samples + 1):
             random ^= random << np.uint64(13)
             random ^= random >> np.uint64(7)
             random ^= random << np.uint64(17)
             drawn = np.int64(((random >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32))
             other = blocks[0] + drawn if drawn < first else blocks[2] + drawn - first
+            for axis in range(dimensions):
+                apart[sample, axis] = layout[head, axis] - layout[other, axis]
+        for sample in range(negative_samples + 1):
             squared = np.float32(0.0)
             for axis in range(dimensions):
-                squared += (layout[head, axis] - layout[other, axis]) ** 2
-            if squared > 0:
-                slope = np.float32(2.0) * b / ((np.float32(0.001) + squared) * (a * squared**b + one))
-                for axis in range(dimensions):
-                    move = slope * (layout[head, axis] - layout[other, axis])
-                    layout[head, axis] += rate * min(max(move, -clip), clip)
+                squared += apart[sample, axis] * apart[sample, axis]
+            if sample:
+                slopes[sample] = two * b / ((near + squared) * (a * squared**b + one))
+            elif squared > 0:
+                power = squared**b
+                slopes[0] = -two * a * b * power / (squared * (a * power + one))
+            else:
+                slopes[0] = np.float32(0.0)
+        for axis in range(dimensions):
+            move = rate * min(max(slopes[0] * apart[0, axis], -clip), clip)
+            layout[tail, axis] -= move
+            for sample in range(1, negative_samples + 1):
+                move += rate * min(max(slopes[sample] * apart[sample, axis], -clip), clip)
+            layout[head, axis] += move
 
 
 go_along: Callable[..., None] = compiled(fastmath=True)(_go_along)
