@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from raydr.arrays import Float32Array, FloatArray, Int64Array, IntArray
+from raydr.arrays import Float32Array, FloatArray, Int64Array, IntArray, UInt8Array
 from raydr.compiled import compiled
 from raydr.geometry.points import Progress, unheard
 
@@ -72,11 +72,9 @@ def lay_out(
     (rows, dimensions) float32
     """
     rows = start.shape[0]
-    place = np.random.default_rng(np.random.SeedSequence(seed).spawn(2)[1]).permutation(rows)
+    place = np.random.default_rng(np.random.SeedSequence(seed).spawn(2)[1]).permutation(rows).astype(np.int32)
     ends = np.linspace(0, rows, blocks + 1).astype(np.int64)
-    heads, tails, every = _edges(graph, epochs)
-    heads, tails = place[heads].astype(np.int32), place[tails].astype(np.int32)
-    heads, tails, every, starts = _by_pair(heads, tails, every, ends)
+    heads, tails, every, starts = edges_by_pair(graph, place, ends, epochs)
     due = every.copy()
     layout = np.empty(start.shape, np.float32)
     low, high = start.min(axis=0), start.max(axis=0)
@@ -125,25 +123,92 @@ def rounds(blocks: int) -> Iterator[list[tuple[int, int]]]:
         yield [(min(pair), max(pair)) for pair in pairs]
 
 
-def _edges(graph: Any, epochs: int) -> tuple[IntArray, IntArray, Float32Array]:
-    """Return the ends of all edges that are processed at least once, and the epochs between two of their turns."""
-    found = graph.tocoo()
-    weights = found.data
-    kept = weights >= weights.max() / (epochs if epochs > _FEW_EPOCHS else _THEN_AS)
-    return found.row[kept], found.col[kept], (weights.max() / weights[kept]).astype(np.float32)
-
-
-def _by_pair(
-    heads: IntArray, tails: IntArray, every: Float32Array, ends: Int64Array
+def edges_by_pair(
+    graph: Any, place: IntArray, ends: Int64Array, epochs: int
 ) -> tuple[IntArray, IntArray, Float32Array, Int64Array]:
-    """Sort edges by the pair of blocks that they join, the lower block first, and return where each pair begins."""
+    """Return the edges that are processed at least once, by the pair of blocks that they join, the lower block first.
+
+    Parameters
+    ----------
+    graph : (rows, rows) sparse matrix
+        The fuzzy set.
+    place : (rows,) int32
+        Position of each row in the layout.
+    ends : (blocks + 1,) int64
+        Positions where the blocks begin and end.
+    epochs : int
+        Number of epochs.
+
+    Returns
+    -------
+    heads, tails : (edges,) int32
+        Positions of the ends.
+    every : (edges,) float32
+        Epochs between two turns.
+    starts : (blocks^2 + 1,) int64
+        Where the edges of each pair begin.
+    """
     blocks = len(ends) - 1
-    block = np.repeat(np.arange(blocks, dtype=np.uint8), np.diff(ends))
-    one, other = block[heads], block[tails]
-    pair = np.minimum(one, other) * np.uint8(blocks) + np.maximum(one, other)
-    order = np.argsort(pair, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(pair, minlength=blocks**2))])
-    return heads[order], tails[order], every[order], starts
+    block = np.repeat(np.arange(blocks, dtype=np.uint8), np.diff(ends))[place]
+    most = graph.data.max()
+    least = most / (epochs if epochs > _FEW_EPOCHS else _THEN_AS)
+    starts = np.zeros(blocks**2 + 1, np.int64)
+    starts[1:] = count_pairs(graph.indptr, graph.indices, graph.data, least, block, blocks).cumsum()
+    heads, tails = np.empty((2, starts[-1]), np.int32)
+    every = np.empty(starts[-1], np.float32)
+    sort_edges(
+        graph.indptr,
+        graph.indices,
+        graph.data,
+        least,
+        most,
+        block,
+        blocks,
+        place,
+        starts[:-1].copy(),
+        heads,
+        tails,
+        every,
+    )
+    return heads, tails, every, starts
+
+
+def _count_pairs(
+    bounds: IntArray, indices: IntArray, weights: Float32Array, least: float, block: UInt8Array, blocks: int
+) -> Int64Array:
+    """Return the number of edges (blocks^2,) of each pair of blocks."""
+    counts = np.zeros(blocks**2, np.int64)
+    for head in range(len(bounds) - 1):
+        for at in range(bounds[head], bounds[head + 1]):
+            if weights[at] >= least:
+                one, other = block[head], block[indices[at]]
+                counts[min(one, other) * blocks + max(one, other)] += 1
+    return counts
+
+
+def _sort_edges(
+    bounds: IntArray,
+    indices: IntArray,
+    weights: Float32Array,
+    least: float,
+    most: float,
+    block: UInt8Array,
+    blocks: int,
+    place: IntArray,
+    free: Int64Array,
+    heads: IntArray,
+    tails: IntArray,
+    every: Float32Array,
+) -> None:
+    """Fill ``heads``, ``tails`` and ``every``; ``free`` (blocks^2,) is the next place of each pair, and changes."""
+    for head in range(len(bounds) - 1):
+        for at in range(bounds[head], bounds[head + 1]):
+            if weights[at] >= least:
+                one, other = block[head], block[indices[at]]
+                pair = min(one, other) * blocks + max(one, other)
+                to = free[pair]
+                heads[to], tails[to], every[to] = place[head], place[indices[at]], most / weights[at]
+                free[pair] = to + 1
 
 
 def _mixed(value: int) -> int:
@@ -211,4 +276,6 @@ def _go_along(
             layout[head, axis] += move
 
 
+count_pairs: Callable[..., Int64Array] = compiled()(_count_pairs)
+sort_edges: Callable[..., None] = compiled()(_sort_edges)
 go_along: Callable[..., None] = compiled(fastmath=True)(_go_along)

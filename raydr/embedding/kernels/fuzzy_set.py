@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from raydr.arrays import Float32Array
+from raydr.arrays import Float32Array, Int64Array, IntArray
 from raydr.compiled import compiled
 from raydr.geometry.neighbors import NeighborGraph
 
@@ -34,7 +34,7 @@ def fuzzy_set(graph: NeighborGraph) -> Any:
     >>> fuzzy_set(graph).toarray().round(2).tolist()
     [[0.0, 1.0, 0.82], [1.0, 0.0, 1.0], [0.82, 1.0, 0.0]]
     """
-    from scipy.sparse import coo_matrix
+    from scipy.sparse import csr_matrix
 
     rows, k = graph.indices.shape
     distances = np.ascontiguousarray(graph.distances, np.float32)
@@ -42,13 +42,18 @@ def fuzzy_set(graph: NeighborGraph) -> Any:
     # The row itself counts among its neighbours, at distance 0.
     mean = np.float32(distances.mean(dtype=np.float64) * k / (k + 1))
     memberships(distances, np.float64(np.log2(k + 1.0)), mean, similar)
-    own = np.repeat(np.arange(rows, dtype=np.int32), k)
-    one_way = coo_matrix((similar.ravel(), (own, graph.indices.ravel().astype(np.int32))), shape=(rows, rows))
-    one_way.eliminate_zeros()
-    other_way = one_way.transpose()
-    both = one_way + other_way - one_way.multiply(other_way)
-    both.eliminate_zeros()
-    return both
+    ends = np.zeros(rows + 1, np.int64)
+    np.cumsum(np.bincount(graph.indices[similar > 0.0], minlength=rows), out=ends[1:])
+    heads, values = np.empty(ends[-1], np.int32), np.empty(ends[-1], np.float32)
+    turned(graph.indices, similar, ends[:-1].copy(), heads, values)
+    nothing = np.empty(0, np.int32), np.empty(0, np.float32)
+    starts = np.zeros(rows + 1, np.int64)
+    united(graph.indices, similar, ends, heads, values, starts, *nothing)
+    np.cumsum(starts, out=starts)
+    index = np.int32 if starts[-1] < 2**31 else np.int64  # scipy copies if the two index arrays differ
+    indices, data = np.empty(starts[-1], index), np.empty(starts[-1], np.float32)
+    united(graph.indices, similar, ends, heads, values, starts, indices, data)
+    return csr_matrix((data, indices, starts.astype(index)), shape=(rows, rows))
 
 
 def _memberships(distances: Float32Array, target: float, mean: float, similar: Float32Array) -> None:
@@ -81,4 +86,66 @@ def _memberships(distances: Float32Array, target: float, mean: float, similar: F
             similar[row, at] = np.exp(-(beyond / sigma)) if beyond > 0.0 and sigma != 0.0 else 1.0
 
 
+def _turned(
+    indices: Int64Array, similar: Float32Array, places: Int64Array, heads: IntArray, values: Float32Array
+) -> None:
+    """Turn edges around: fill ``heads`` and ``values`` with the rows that each row is a neighbour of, in their order.
+
+    ``places`` (rows,) is where each row's entries begin; it is changed.
+    """
+    for row in range(indices.shape[0]):
+        for at in range(indices.shape[1]):
+            if similar[row, at] > 0.0:
+                place = places[indices[row, at]]
+                heads[place], values[place] = row, similar[row, at]
+                places[indices[row, at]] = place + 1
+
+
+def _united(
+    indices: Int64Array,
+    similar: Float32Array,
+    ends: Int64Array,
+    heads: IntArray,
+    values: Float32Array,
+    starts: Int64Array,
+    columns: IntArray,
+    data: Float32Array,
+) -> None:
+    """Unite each row's neighbours with the rows that it is a neighbour of (``heads``, from ``ends[row]`` on), in order.
+
+    Fills ``columns`` and ``data`` from ``starts[row]`` on. If they are empty, only counts, into ``starts[row + 1]``.
+    """
+    k = indices.shape[1]
+    counts = len(data) == 0
+    tails, weights = np.empty(k, np.int64), np.empty(k, np.float32)
+    for row in range(indices.shape[0]):
+        own = 0
+        for at in range(k):  # insertion, in the order of the index
+            if similar[row, at] > 0.0:
+                place = own
+                while place > 0 and tails[place - 1] > indices[row, at]:
+                    tails[place], weights[place] = tails[place - 1], weights[place - 1]
+                    place -= 1
+                tails[place], weights[place] = indices[row, at], similar[row, at]
+                own += 1
+        here, there, place = 0, ends[row], starts[row]
+        while here < own or there < ends[row + 1]:
+            mine = here < own and (there == ends[row + 1] or tails[here] <= heads[there])
+            theirs = there < ends[row + 1] and (here == own or heads[there] <= tails[here])
+            if not counts:
+                one, other = np.float32(0.0), np.float32(0.0)
+                if mine:
+                    columns[place], one = tails[here], weights[here]
+                if theirs:
+                    columns[place], other = heads[there], values[there]
+                data[place] = (one + other) - one * other
+            here += mine
+            there += theirs
+            place += 1
+        if counts:
+            starts[row + 1] = place - starts[row]
+
+
 memberships: Callable[..., None] = compiled(error_model="numpy")(_memberships)
+turned: Callable[..., None] = compiled()(_turned)
+united: Callable[..., None] = compiled()(_united)
