@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -292,7 +293,8 @@ class Exchange:
 
     def _with_weight(self, weighting: Weighting) -> tuple[int, ...]:
         """Return the clients with a non-zero weight."""
-        return tuple(client for client, rows in enumerate(self.sizes) if rows or weighting == "sum")
+        clients = range(len(self.sizes))
+        return tuple(clients if weighting == "sum" else compress(clients, self.sizes))
 
     def _record(
         self,

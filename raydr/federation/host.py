@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import InitVar, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,10 @@ class HostedClient:
     index: int
     rows: FloatArray
     fingerprint: str
+
+
+_MEASURES = RecordContent.DISTANCES, RecordContent.PROJECTIONS
+"""What a reply tells of records if it measures them with points or axes of the server."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +230,9 @@ class ClientHost:
             vector = np.concatenate([total.reshape(-1) for total in totals.values()])
             totals = split_as(call.masks.on([self._clients[index] for index in summed], vector), totals)
         each = sum(total.nbytes for total in totals.values())
-        sizes = [each + sum(kept[index].nbytes for kept in sealed.values()) for index in summed]
+        sizes = [
+            each + sum(kept[index].nbytes for kept in sealed.values()) if sealed else each for index in summed
+        ]
         return PartialSum(
             number=call.number,
             round=call.round,
@@ -249,7 +256,7 @@ class ClientHost:
                 return Failure(client.index, Kind.DROPPED_OUT, "simulated drop-out")
         try:
             request = call.request_for(client.index)
-            joint = self._joint.pop(client.index, None)
+            joint = self._joint.pop(client.index, None) if self._joint else None
             if isinstance(joint, Failure):
                 return joint
             reply, round = joint if joint is not None else self._compute(client, call, request), call.round
@@ -263,7 +270,8 @@ class ClientHost:
                     reply = corrupted(reply, corruption)
                     round -= corruption is Corruption.ROUND
             boundary.check(reply, round, client.rows.shape[0], request)
-            self._measure_once(client.index, boundary, reply, request)
+            if type(reply).tells in _MEASURES:
+                self._measure_once(client.index, boundary, reply, request)
         except RefusedRequestError as error:
             return Failure(client.index, Kind.REQUEST_REFUSED, str(error))
         except RefusedReplyError as error:
@@ -330,7 +338,7 @@ class ClientHost:
         again with other points learns the rest. A repeated identical request, such as after a time-out, gets the same
         answer.
         """
-        if type(reply).tells not in (RecordContent.DISTANCES, RecordContent.PROJECTIONS) or type(reply).stays:
+        if type(reply).stays:
             return
         asked = boundary.digest_of(request)
         if self._measured.setdefault(client, asked) != asked:
@@ -344,9 +352,9 @@ class ClientHost:
     def _ready(self, client: Client, call: Call, request: Request[Any]) -> None:
         """Set a client's round, and its records' labels if the request declares that it reads them."""
         client.round = call.round
-        known = self._host_secrets
-        client.classes = known.classes.get(client.index) if request.reads_classes else None
-        client.targets = known.targets.get(client.index) if request.reads_classes else None
+        known, reads = self._host_secrets, request.reads_classes
+        client.classes = known.classes.get(client.index) if reads else None
+        client.targets = known.targets.get(client.index) if reads else None
 
     def _wait_for_stragglers(self, call: Call) -> None:
         """Wait for the slowest simulated straggler. A host that was to die does so first."""
@@ -408,11 +416,15 @@ class Boundary:
 
     def declared(self, kind: type[Reply], rows: int) -> Mapping[str, Range]:
         """Return the range of every field, computed once for clients with equal row counts; in a sum, for all."""
-        key = kind, 0 if isinstance(self.call, SumCall) else rows
+        key = kind, 0 if self._sums else rows
         ranges = self._declared.get(key)
         if ranges is None:
             ranges = self._declared[key] = declared_ranges(kind, self.call.request, key[1])
         return ranges
+
+    @cached_property
+    def _sums(self) -> bool:
+        return isinstance(self.call, SumCall)
 
 
 def shown(client: Client, request: Request[Any]) -> Client:

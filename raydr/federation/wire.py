@@ -174,7 +174,9 @@ def by_protection(messages: Iterable[tuple[Mechanism | None, int]]) -> tuple[Sen
 def asked_at(call: Call, homes: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
     """Return the clients of each home that a call asks."""
     asked = frozenset(call.clients)
-    return [tuple(client for client in home if client in asked) for home in homes]
+    return [
+        tuple(home) if asked.issuperset(home) else tuple(filter(asked.__contains__, home)) for home in homes
+    ]
 
 
 def remember(history: list[Call], call: Call, answered: Iterable[int]) -> None:
