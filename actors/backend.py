@@ -15,7 +15,7 @@ from raydr.actors.cluster import connected
 from raydr.actors.coordinator import Coordinator, Evaluation
 from raydr.actors.idle import IdleActors, of_this_process
 from raydr.actors.packing import Packing, evaluates_early, gpu_share, seating
-from raydr.actors.placement import place, require_room, rows_bytes
+from raydr.actors.placement import place, require_portable_nodes, require_room, rows_bytes
 from raydr.actors.ray_health import Vitals, dead_parts_named
 from raydr.actors.resources import Room, within_room
 from raydr.actors.sites import count_sites, lay_out_sites, pool
@@ -210,10 +210,23 @@ class RayBackend:
 
 @contextmanager
 def ray_backend(
-    address: str | None, packing: Packing, timeout_s: float, device: Device = "cpu"
+    address: str | None,
+    packing: Packing,
+    timeout_s: float,
+    device: Device = "cpu",
+    *,
+    portable: bool = False,
 ) -> Iterator[RayBackend]:
-    """Connect to Ray for the length of a ``with`` block."""
+    """Connect to Ray for the length of a ``with`` block; ``portable`` checks that all nodes compute alike.
+
+    Raises
+    ------
+    ScenarioError
+        If a GPU is required and there is none, or if a node is not portable.
+    """
     with connected(address), within_room() as room:
+        if portable:
+            require_portable_nodes()
         backend = RayBackend(packing, timeout_s, _found_in(room, device))
         try:
             yield backend

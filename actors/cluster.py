@@ -22,6 +22,7 @@ from raydr.actors.ray_processes import INSIDE, MARK, end_processes, groups_of_ra
 from raydr.actors.search_path import LikeTheDriver
 from raydr.errors import OutputError, RunError
 from raydr.memory import address_space_bytes
+from raydr.portable import VARIABLES, is_portable
 from raydr.signals import signals_deferred
 from raydr.threads import share_cores
 
@@ -122,7 +123,8 @@ def _joined(address: str) -> Iterator[None]:
     found = require_answer(address)
     try:
         # The nodes were started elsewhere, so their workers get the settings that local workers inherit.
-        inherited = {"env_vars": {"OMP_WAIT_POLICY": os.environ["OMP_WAIT_POLICY"]}}
+        names = ("OMP_WAIT_POLICY", *(VARIABLES if is_portable() else ()))
+        inherited = {"env_vars": {name: os.environ[name] for name in names}}
         try:
             with environment_of_ray(_settings()):
                 _init(found, runtime_env=inherited)

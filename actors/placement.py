@@ -8,6 +8,7 @@ from itertools import repeat
 from typing import Any
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from raydr.actors.packing import ACTOR_BYTES, pack
 from raydr.actors.resources import Room
@@ -18,6 +19,7 @@ from raydr.data import Site
 from raydr.errors import ScenarioError
 from raydr.federation import fingerprint
 from raydr.federation.client import HostSecrets
+from raydr.portable import require_portable
 from raydr.privacy.secrets import Secret
 
 
@@ -104,3 +106,33 @@ def require_room(parts: Sequence[FloatArray | Site], actors: int, room: Room) ->
             f" each, plus the rows), but the {room.name} has {room.memory_bytes / 2**30:.1f} GiB. Lower"
             f" runtime.actors, so that each actor hosts more clients, or add {room.more}."
         )
+
+
+def require_portable_nodes() -> None:
+    """Check that workers on every node compute with the same code as every portable process.
+
+    Raises
+    ------
+    ScenarioError
+        If a node's processor cannot, or if Ray was started without the variables.
+    """
+    for node in ray.nodes():
+        if node["Alive"]:
+            here = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            found = ray.get(_portability.options(scheduling_strategy=here).remote())
+            if found is not None:
+                raise ScenarioError(
+                    f"{found} This is Ray's node {node['NodeManagerHostname']}: start Ray there with the variables, or"
+                    " let raydr start it or join it."
+                )
+
+
+def _why_not_portable() -> str | None:
+    try:
+        require_portable()
+    except ScenarioError as error:
+        return str(error)
+    return None
+
+
+_portability = ray.remote(num_cpus=0)(_why_not_portable)

@@ -96,6 +96,11 @@ def _blas(with_scipy: bool) -> tuple[Any, ...]:
     return tuple(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
+def blas_core_types() -> list[str]:
+    """Return for which type of processor each loaded BLAS computes, as ``Haswell``, or its name if it does not say."""
+    return [getattr(library, "architecture", None) or library.internal_api for library in _blas(False)]
+
+
 def _limit_blas() -> tuple[dict[str, int], str | None]:
     """Limit the loaded libraries, and let scipy's start with one thread if it is loaded in the block.
 

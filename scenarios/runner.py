@@ -9,6 +9,7 @@ from raydr.data import Table
 from raydr.errors import ScenarioError
 from raydr.extras import require_packages
 from raydr.journal import Listener, unheard
+from raydr.portable import require_portable
 from raydr.runfolder import records
 from raydr.runfolder.making import default_folder, incomplete, taken_up, target_of, unwritable
 from raydr.scenarios.afterwards.auditing import audit
@@ -48,6 +49,8 @@ def run(
             " a file and name it in data.path."
         )
     require_packages(scenario)
+    if scenario.runtime.portable:
+        require_portable()
     target = out or default_folder(scenario.name, datetime.now())
     with incomplete(target, Checkpoints) as folder:
         with unwritable(target):
@@ -94,6 +97,8 @@ def resume(
     target = target_of(folder, Checkpoints)
     scenario = read(folder / records.SCENARIO)
     require_packages(scenario)
+    if scenario.runtime.portable:
+        require_portable()
     with taken_up(folder, Checkpoints):
         simulate(folder, scenario, address=address, data_dir=data_dir, listener=listener, ahead=load_drawing)
     if scenario.audit is not None:

@@ -13,6 +13,7 @@ from typing import Any
 from raydr.errors import OutputError, RaydrError, ScenarioError
 from raydr.journal import IncidentEvent, Journal, Listener, SweepBegan, TrialEnded, TrialStarted, unheard
 from raydr.plain import short
+from raydr.portable import require_portable
 from raydr.runfolder import records
 from raydr.runfolder.making import default_folder, incomplete, taken_up, target_of, unwritable
 from raydr.runfolder.records import TrialRow
@@ -51,6 +52,7 @@ def sweep(
     require_cells(sweep)
     search = search_of(sweep)  # checks points before a folder is made
     require_packages_of(search)
+    _require_portable(sweep)
     target = out or default_folder(sweep.name, datetime.now())
     with incomplete(target, _work_of(sweep)) as folder:
         with unwritable(target):
@@ -80,6 +82,7 @@ def resume(
     folder = folder.expanduser().absolute()
     target = target_of(folder, SweepWork)
     sweep = read_stored(folder / records.SWEEP)
+    _require_portable(sweep)
     with taken_up(folder, _work_of(sweep)):
         running = _RunningSweep(
             sweep=sweep, search=search_of(sweep), work=SweepWork(folder), listener=listener, trackers=trackers
@@ -87,6 +90,12 @@ def resume(
         running.take_up(retry_failed=retry_failed)
         running.on(address, data_dir)
     return _shown(target, listener)
+
+
+def _require_portable(sweep: Sweep) -> None:
+    """Check this process, from which Ray's workers inherit, if the base of the sweep is portable."""
+    if (sweep.scenario.get("runtime") or {}).get("portable"):
+        require_portable()
 
 
 def _work_of(sweep: Sweep) -> type[SweepWork]:

@@ -25,6 +25,7 @@ from typing import NoReturn
 import click
 
 from raydr.errors import RaydrError
+from raydr.portable import VARIABLES, NotPortableError
 from raydr.signals import ENDING
 from raydr.threads import share_cores
 
@@ -32,7 +33,10 @@ _INTERRUPTED = 128 + signal.SIGINT
 
 
 def main(work: Callable[[], int]) -> NoReturn:
-    """Run ``work`` and end the process with the exit status that it returns."""
+    """Run ``work`` and end the process with the exit status that it returns.
+
+    If the work raises NotPortableError, the process starts its command again with the variables of a portable run.
+    """
     ending = _Ending()
     code = _INTERRUPTED
     try:
@@ -45,7 +49,10 @@ def main(work: Callable[[], int]) -> NoReturn:
         logging.getLogger().addHandler(logging.NullHandler())
         if not sys.warnoptions:
             warnings.simplefilter("ignore")
-        code = work()
+        try:
+            code = work()
+        except NotPortableError:
+            _start_again()
         # The work is done: a signal would only interrupt Python's own shutdown.
         ending.install(lambda number, frame: os._exit(code))
     except KeyboardInterrupt:  # between two statements; nothing to clean up
@@ -53,6 +60,13 @@ def main(work: Callable[[], int]) -> NoReturn:
     if code == _INTERRUPTED:
         _leave(128 + ending.number)
     sys.exit(code)
+
+
+def _start_again() -> NoReturn:
+    """Replace this process by the same command with the variables of a portable run. It has done no work yet."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | VARIABLES)
 
 
 def _leave(code: int) -> NoReturn:
@@ -67,10 +81,18 @@ def _leave(code: int) -> NoReturn:
 
 
 def status(command: Callable[[], object]) -> int:
-    """Run a command, print an error as one paragraph on standard error, and return the exit status."""
+    """Run a command, print an error as one paragraph on standard error, and return the exit status.
+
+    Raises
+    ------
+    NotPortableError
+        If the command needs a process with other environment variables: see :func:`main`.
+    """
     try:
         command()
         return 0
+    except NotPortableError:
+        raise
     except click.exceptions.Exit as done:
         return done.exit_code
     except RaydrError as error:

@@ -18,6 +18,7 @@ from raydr.front import process
 from raydr.front.streams import BestEffortStream
 from raydr.front.submission import DATA, SCENARIO, SUBMISSION, SWEEP, localised
 from raydr.journal import Event, IncidentEvent, Progress
+from raydr.portable import NotPortableError
 
 _PACE_S = 0.5
 """Minimum seconds between two logged progress events, of which there may be a million."""
@@ -32,6 +33,8 @@ def _status() -> int:
     """Run the job, log an error if there is one, and return the exit status; the log may be full."""
     try:
         _work(sys.argv[1], json.loads(Path(SUBMISSION).read_text(encoding="utf-8")))
+    except NotPortableError:  # process.main starts the job again
+        raise
     except RaydrError as error:
         _log(Failed(" ".join([str(error), *getattr(error, "__notes__", [])]), error.exit_code))
         return error.exit_code

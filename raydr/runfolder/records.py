@@ -8,7 +8,7 @@ Other records are defined elsewhere: ``ledger.json`` holds :class:`raydr.privacy
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -213,7 +213,8 @@ class Joining:
 class Environment:
     """Environment and cost of a run: its name, versions, machine, peak memory by process, seconds by stage.
 
-    ``device`` is where large products were computed: ``cpu`` or ``cuda``. ``run`` ends with a commitment to the
+    ``device`` is where large products were computed: ``cpu`` or ``cuda``. ``core_types`` are the types of processor for
+    which the driver's BLAS computed; other types round differently. ``run`` ends with a commitment to the
     clients' secret, which identifies the secret later.
     """
 
@@ -231,3 +232,4 @@ class Environment:
     peak_memory_bytes: Mapping[str, Count]
     seconds: Mapping[str, Seconds]
     device: str = "cpu"
+    core_types: Sequence[str] = ()

@@ -18,6 +18,7 @@ from raydr.federation.replay import Replay
 from raydr.federation.transcript import Transcript
 from raydr.journal import Event, Journal, Listener, RoundEnded
 from raydr.methods.serving import Served
+from raydr.portable import require_portable
 from raydr.privacy.ledger import Entry
 from raydr.registry import extensions
 from raydr.runfolder import RunFolder, read_run
@@ -29,6 +30,7 @@ from raydr.scenarios.running.federation_plan import plan_with_data, with_scaling
 from raydr.scenarios.running.identity import Identity, origin_of
 from raydr.scenarios.schema.reading import read
 from raydr.scenarios.schema.scenario import Scenario
+from raydr.threads import blas_core_types
 
 _DECIDING = ("numpy", "scipy", "scikit-learn", "numba")
 """Packages whose version can change a map."""
@@ -80,6 +82,8 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
     scenario = read(folder / SCENARIO)
     require_repeatable(run, scenario)
     require_packages(scenario)
+    if scenario.runtime.portable:
+        require_portable()
     journal = Journal(listener)
     with journal.stage("data"):
         sites = scenario.clients.sites
@@ -181,8 +185,10 @@ def _require_same_outcome(run: RunFolder, served: Served) -> None:
         off = "another shape" if found.shape != run.federated.shape else _apart(found, run.federated)
         raise RunError(
             f"The repetition of the run in {run.path} has a different map ({off}), so its messages are not those of the"
-            " run. Results can differ between processors, if clients were lost by chance, and if a run that may lose"
-            " clients was resumed: run the scenario again here, and audit that run."
+            " run. Results can differ between processors without runtime.portable (core types then:"
+            f" {', '.join(run.environment.core_types) or 'unknown'}; here: {', '.join(blas_core_types())}), if clients"
+            " were lost by chance, and if a run that may lose clients was resumed: run the scenario again here, and"
+            " audit that run."
         )
     was, now = _messages(run.ledger), _messages(served.ledger.entries.values())
     different = [entry["kind"] for entry in [*was, *now] if (entry in was) != (entry in now)]

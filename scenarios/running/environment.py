@@ -12,7 +12,7 @@ from pathlib import Path
 from raydr.extras import EXTRAS
 from raydr.registry import extensions
 from raydr.runfolder.records import Environment
-from raydr.threads import cores
+from raydr.threads import blas_core_types, cores
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "ray", "pyarrow")
 
@@ -39,6 +39,7 @@ def environment(
         python=sys.version.split()[0],
         platform=platform.platform(),
         cpu=_processor(),
+        core_types=blas_core_types(),
         cores=cores(),
         memory_bytes=psutil.virtual_memory().total,
         packages=versions(),

@@ -63,6 +63,8 @@ class Identity:
         settings = scenario.resolved().model_dump(mode="json")
         # Clients that are trained together have results that differ in rounding.
         settings["runtime"] = {"batch_clients": scenario.runtime.batch_clients}
+        if scenario.runtime.portable:  # such processes round differently
+            settings["runtime"]["portable"] = True
         del settings["privacy"]["epsilon_max"]
         # Without defaults of newer keys, so that digests are those of runs before them.
         newer: list[tuple[str, str, Any]] = [

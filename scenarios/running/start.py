@@ -136,6 +136,8 @@ def _backend(
             if reading is not None and reading.done():
                 reading.result()
             backend = connection.enter_context(
-                ray_backend(address, runtime.actors, runtime.timeout_s, runtime.device)
+                ray_backend(
+                    address, runtime.actors, runtime.timeout_s, runtime.device, portable=runtime.portable
+                )
             )
         yield backend

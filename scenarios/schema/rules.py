@@ -111,6 +111,15 @@ def labels_that_steer(scenario: Sections) -> Problem | None:
 
 
 @rule
+def processors_that_compute_alike(scenario: Sections) -> Problem | None:
+    """Refuse a GPU where the result must be the same on every machine."""
+    runtime = scenario.runtime
+    if not runtime.portable or runtime.device == "cpu":
+        return None
+    return f"runtime.portable cannot be kept with runtime.device {runtime.device}: set device to cpu, or leave one out"
+
+
+@rule
 def sums_that_can_be_kept_secret(scenario: Sections) -> Problem | None:
     """Refuse secure aggregation if the server compares the summands."""
     compared = scenario.robust_rule

@@ -36,6 +36,11 @@ class RuntimeSettings(Settings):
         description="device for large matrix products of clients, server and evaluation: cuda is a GPU, of which Ray"
         " gives each process a part; auto uses a GPU if there is one. Results differ from cpu within rounding",
     )
+    portable: bool = Field(
+        False,
+        description="the same result bit for bit on every x86-64 processor with AVX2 and FMA, under Linux and with the"
+        " same versions. The command starts itself again with environment variables for this",
+    )
     timeout_s: float = Field(600.0, gt=0, description="time limit of the clients for one call, in seconds")
     retries: int = Field(2, ge=0, description="how often raydr restarts a dead or late process for one call")
     quorum: float = Field(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+
+from raydr.errors import ScenarioError
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 3, 8])
@@ -63,3 +67,13 @@ def test_each_site_has_its_own_actor_in_order(cluster: None) -> None:
     assert [placement.partitions for placement in placements] == [site.file for site in sites]
     known = [ray.get(placement.host_secrets[-1]) for placement in placements]
     assert known == [("west",), ("east",), ("north",)]
+
+
+def test_a_portable_run_is_refused_if_workers_have_other_variables(
+    cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tiny import tiny_run
+
+    monkeypatch.setattr("raydr.scenarios.runner.require_portable", lambda: None)
+    with pytest.raises(ScenarioError, match=r"^runtime\.portable needs .* This is Ray's node "):
+        tiny_run(tmp_path / "out", runtime__federation="ray", runtime__portable=True)

@@ -525,6 +525,7 @@ UNREACHED = {
     "privacy.noise.clients": "of methods that let some clients add noise and others none",
     "privacy.noise.on": "is another sort of run here",
     "runtime.device": "no GPU here",
+    "runtime.portable": "needs a process with other environment variables, and changes no stream",
     "runtime.federation": "Ray's bits are those of this process: tests of their own",
 }
 """Keys that this test does not change, and why. It changes all other keys, including new ones."""

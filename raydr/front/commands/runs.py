@@ -12,6 +12,7 @@ from raydr.front import options
 from raydr.front.commands.misplaced import suggesting_command
 from raydr.front.jobs import address_option, submit_file
 from raydr.front.streams import note_on_error
+from raydr.portable import require_portable
 
 
 @click.command()
@@ -48,6 +49,8 @@ def run(
     if resume and (overrides or inline or out is not None):
         raise click.UsageError("--resume cannot change a run: leave out --set, --inline and --out")
     options.require_one_of(quiet, verbose)
+    if overrides.get("runtime.portable"):
+        require_portable()  # before the imports that take a second
     with suggesting_command(scenario, "run"):
         checked = None if resume else read(scenario, options.with_inline(overrides, inline, address))
     title = "" if checked is None else title_of(checked)
@@ -100,6 +103,8 @@ def map_(
 
     options.require_one_of(quiet, verbose)
     overrides = options.with_inline(overrides, inline, address)
+    if overrides.get("runtime.portable"):
+        require_portable()  # before all data are read
     with suggesting_command(data, "map"), reading_on_terminal(quiet=quiet, logs=False) as progress:
         own = own_data(
             data,
