@@ -12,6 +12,10 @@ from raydr.compiled import compiled
 
 def _add_scaled(total: Int64Array, values: FloatArray, factor: float, weight: int) -> None:
     """Add ``weight`` times ``values`` (n,), rounded half to even to multiples of 1 / ``factor``, to ``total`` (n,)."""
+    if weight == 1:  # the product by another weight takes a fifth of the time
+        for i in range(values.size):
+            total[i] += np.int64(np.rint(np.float64(values[i]) * factor))
+        return
     for i in range(values.size):
         total[i] += np.int64(np.rint(np.float64(values[i]) * factor)) * weight
 

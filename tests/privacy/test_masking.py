@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from masked_sums import LABEL, group_of, members_of, opened_by, secret_of, secure_sum
 from places import DOCS
@@ -42,7 +42,7 @@ from raydr.privacy.masking import (
 from raydr.privacy.masking.degrees import CORRECTNESS_BITS, SECURITY_BITS, parted
 from raydr.privacy.masking.keys import agree, derive, extract, private_key
 from raydr.privacy.masking.messages import name_for
-from raydr.privacy.masking.shamir import PRIME, combine, split
+from raydr.privacy.masking.shamir import PRIME, combine, split, split_many
 from raydr.privacy.masking.streams import BLOCK, add_streams
 
 FALSE_ALARM = 1e-9
@@ -356,6 +356,49 @@ def test_polynomials_side_by_side_have_the_values_of_each(data: st.DataObject, s
             for power, row in enumerate(rows[:, place], start=1):
                 value += int.from_bytes(row.tobytes(), "little") * (holder + 1) ** power
             assert shares[place] == value % PRIME
+
+
+@settings(max_examples=20)
+@given(
+    steps=st.integers(0, 30),
+    secrets=st.lists(st.integers(0, 2**256 - 1), min_size=1, max_size=4),
+    fill=st.sampled_from([None, 0, 1, 255]),
+    seed=st.integers(0, 9),
+)
+@example(steps=1, secrets=[2**256 - 1], fill=255, seed=0)
+@example(steps=0, secrets=[2**256 - 1], fill=None, seed=0)
+def test_compiled_shares_equal_those_of_long_integers(
+    steps: int, secrets: list[int], fill: int | None, seed: int
+) -> None:
+    rows = np.random.default_rng(seed).integers(0, 256, (steps, len(secrets), 48), np.uint8)
+    if fill is not None:
+        rows[...] = fill
+    holders = [0, 7, 999, 2**30 - 2]
+    found = split_many([secret.to_bytes(32) for secret in secrets], rows, holders)
+    expected = split(secrets, rows, holders)
+    assert [[int.from_bytes(each.tobytes()) for each in held] for held in found] == expected
+
+
+def test_compiled_shares_are_right_next_to_the_prime() -> None:
+    """A line through secret 0 whose slope makes the share -1, 0, 1, 2^256 or 2^256 - 1, and sums that wrap."""
+    for wanted in (PRIME - 1, 0, 1, 2**256, 2**256 - 1, 2**256 + 296):
+        for holder in (0, 41):
+            for multiple in (0, 1, 2**125):
+                slope = wanted * pow(holder + 1, -1, PRIME) % PRIME + multiple * PRIME
+                rows = np.frombuffer(slope.to_bytes(48, "little"), np.uint8).reshape(1, 1, 48)
+                (found,) = split_many([bytes(32)], rows, [holder]).reshape(1, 33)
+                assert int.from_bytes(found.tobytes()) == wanted
+
+
+def test_large_groups_share_by_compiled_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bytes as by long integers."""
+    from raydr.privacy.masking import client
+
+    expected = share(members_of(TEN)[0], LABEL.batch)
+    monkeypatch.setattr(client, "_MANY", 10)
+    monkeypatch.setattr(client, "split", None)
+    found = share(members_of(TEN)[0], LABEL.batch)
+    assert all(np.array_equal(value, vars(expected)[name]) for name, value in vars(found).items())
 
 
 @settings(max_examples=30)

@@ -24,11 +24,13 @@ from raydr.privacy.masking.messages import (
     stream_key,
 )
 from raydr.privacy.masking.refusals import MaskingError, TooFewError
-from raydr.privacy.masking.shamir import split
+from raydr.privacy.masking.shamir import split, split_many
 from raydr.privacy.masking.streams import add_streams, stream_bytes
 
 OWN, OPENER = "own stream", "key to the seeds of pairs"
 """The two secrets of a client in a sum."""
+_MANY = 200
+"""Clients from which compiled loops pay off, although numba must be loaded."""
 _COEFFICIENT = 48
 """Bytes of a coefficient, so that it is uniform modulo the prime to 2^-127."""
 
@@ -107,13 +109,14 @@ def share(member: Member, batch: Batch) -> Shared:
     group, client = member.group, member.client
     neighbours, labels = group.neighbours(client), [Label(batch, place) for place in range(batch.sums)]
     secrets = [own_secret(member.own, group, label, use) for label in labels for use in (OWN, OPENER)]
-    shares = split(
-        [int.from_bytes(secret) for secret in secrets],
-        _coefficients(member, batch, len(secrets)),
-        neighbours,
-    )
+    coefficients = _coefficients(member, batch, len(secrets))
+    if len(group.clients) >= _MANY:
+        shares = [held.tobytes() for held in split_many(secrets, coefficients, neighbours)]
+    else:
+        values = split([int.from_bytes(secret) for secret in secrets], coefficients, neighbours)
+        shares = [b"".join(share.to_bytes(SHARE) for share in held) for held in values]
     rows = [
-        keys.seal(_box(member, batch, client, neighbour), b"".join(share.to_bytes(SHARE) for share in held))
+        keys.seal(_box(member, batch, client, neighbour), held)
         for neighbour, held in zip(neighbours, shares, strict=True)
     ]
     seeds = [
