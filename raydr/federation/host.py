@@ -53,7 +53,7 @@ class HostedClient:
 
 
 _MEASURES = RecordContent.DISTANCES, RecordContent.PROJECTIONS
-"""What a reply tells of records if it measures them with points or axes of the server."""
+"""Content of replies that measure records with points or axes of the server."""
 
 
 @dataclass(frozen=True)

@@ -241,16 +241,17 @@ def test_numbers_of_any_type_are_summed_as_doubles(kind: str, size: int) -> None
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])
-def test_compiled_loop_equals_blockwise_sums(kind: str) -> None:
+@pytest.mark.parametrize("weight", [1, 7])
+def test_compiled_loop_equals_blockwise_sums(kind: str, weight: int) -> None:
     """Cases: halves, both zeros, the range limits, read-only arrays."""
     bits = fraction_bits(3.0, 7)
     values = np.random.default_rng(0).uniform(-3.0, 3.0, LARGE + 3)
     values[:6] = [0.0, -0.0, 3.0, -3.0, float(np.ldexp(0.5, -int(bits))), float(np.ldexp(1.5, -int(bits)))]
     values = values.astype(kind)
-    by_parts = np.concatenate([encoded(part, bits, 7) for part in np.array_split(values, 8)])
-    assert np.array_equal(encoded(values, bits, 7), by_parts)
+    by_parts = np.concatenate([encoded(part, bits, weight) for part in np.array_split(values, 8)])
+    assert np.array_equal(encoded(values, bits, weight), by_parts)
     values.flags.writeable = False
-    assert np.array_equal(encoded(values, bits, 7), by_parts)
+    assert np.array_equal(encoded(values, bits, weight), by_parts)
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])

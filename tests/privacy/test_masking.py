@@ -204,6 +204,17 @@ def test_masks_of_clients_in_one_process_equal_their_own_masks() -> None:
             assert (joint != total).all()
 
 
+def test_process_of_all_clients_makes_only_their_own_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    from raydr.privacy.masking import client
+
+    made: list[int] = []
+    monkeypatch.setattr(
+        client, "add_streams", lambda vector, added, subtracted, name: made.append(len(added))
+    )
+    mask(list(members_of(TEN).values()), LABEL, TEN.clients, np.zeros(3, np.int64))
+    assert made == [10]
+
+
 def test_sums_of_a_batch_have_independent_secrets() -> None:
     """Of one sum, all secrets that the server may learn; they tell nothing of the next sum."""
     member, batch = members_of(TEN)[0], Batch("first start", 7, 3)
