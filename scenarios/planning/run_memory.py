@@ -32,7 +32,7 @@ SCIKIT_LEARN = 60 * MEGABYTE
 TORCH = 220 * MEGABYTE
 LIGHT_METRICS = frozenset({"npa", "trustworthiness", "continuity", "distance_error", "f_score"})
 """Metrics that need neither scikit-learn nor blocks of distances, for any number of neighbours."""
-BYTES_OF_A_NEIGHBOUR, BYTES_IN_TSNE = 70, 30
+BYTES_OF_A_NEIGHBOUR, BYTES_IN_TSNE = 56, 30
 """Bytes for each neighbour of a row, in the graph and in the embedder. The second is for t-SNE, where 25 were
 measured with a million rows."""
 SAMPLED_ROWS = 2_000

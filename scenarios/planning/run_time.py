@@ -38,8 +38,8 @@ COSNE_ROW_S = 1.4e-5
 """Seconds of one iteration of CO-SNE for each row on one core."""
 TSNE_GRID_S, FULL_GRID_ROWS = 0.15, 40_000
 """Seconds of one iteration's full grid on one core, and the rows from which it is full; its side grows as the map's."""
-EDGE_S, SHARED_EDGE_S = 2e-7, 1e-7
-"""Seconds of one epoch of UMAP and similar embedders for each neighbour on one core; second, UMAP of many rows."""
+EDGE_S, UMAP_EDGE_S = 2e-7, 7e-8
+"""Seconds of one epoch for each neighbour on one core, of CNE and PHATE and of UMAP."""
 METRICS_S, METRIC_PAIR_S, METRIC_PAIR_FEATURE_S = 7.0, 7e-8, 1e-10
 """Seconds of all metrics on one core: imports, each pair of rows, and each feature of a pair."""
 SAMPLED_PAIR_S, SAMPLED_PAIR_FEATURE_S = 1e-8, 1e-10
@@ -132,8 +132,9 @@ def _embedding(load: Load, settings: MethodSettings, threads: int) -> float:
         grid = TSNE_GRID_S * min(1.0, rows / FULL_GRID_ROWS) ** 0.5
         return float(LOADING_S + iterations * (rows * TSNE_INTERPOLATED_ROW_S + grid) / threads)
     epochs = getattr(embedder, "epochs", None) or (500 if rows <= FEW_ROWS else 200)
-    if name == "umap" and rows > FEW_ROWS:
-        return float(LOADING_S + rows * load.neighbours * epochs * SHARED_EDGE_S / threads)
+    if name == "umap":
+        shared = threads if rows > FEW_ROWS else 1
+        return float(LOADING_S + rows * load.neighbours * epochs * UMAP_EDGE_S / shared)
     return float(LOADING_S + rows * load.neighbours * epochs * EDGE_S)
 
 
