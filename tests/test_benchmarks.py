@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,10 +15,12 @@ from typing import Any
 import pytest
 
 from benchmarks.__main__ import (
+    HISTORY,
     ROOT,
     SUITE,
     Entry,
     entries,
+    less_is_better,
     main,
     repeated,
     worsened,
@@ -144,6 +147,32 @@ def test_repeated_runs_have_a_median_and_their_noise(monkeypatch: pytest.MonkeyP
     )
     found = repeated("rounds", True, 3)
     assert (found["ratios"], found["noise"]) == ({"x": 2.0}, {"x": 3.0})
+
+
+@pytest.mark.parametrize(("factor", "code"), [(1.0, 0), (3.0, 1)])
+def test_entries_that_come_with_raydr_guard_the_first_run_on_a_new_machine(
+    factor: float,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    history = shutil.copytree(HISTORY, tmp_path / "history")
+    newest = entries(history)[-1]
+    assert newest.quick
+    assert all(newest.noise(place) < 3 for place in newest.ratios)
+
+    def slower(name: str, quick: bool) -> dict[str, Any]:
+        ratios = {
+            ratio: value * factor if less_is_better(name, ratio) else value / factor
+            for ratio, value in newest.found[name]["ratios"].items()
+        }
+        return {"seconds": 1.0, "figures": {}, "ratios": ratios}
+
+    monkeypatch.setattr("benchmarks.__main__.run", slower)
+    monkeypatch.setattr("benchmarks.__main__._machine", lambda: "a new machine, 64 cores")
+    assert main(["--quick", "--only", *newest.found, "--history", str(history)]) == code
+    assert capsys.readouterr().err.count(f" at {newest.commit}, but is ") == len(newest.ratios) * code
 
 
 def keep(history: Path, kept: Entry) -> None:
