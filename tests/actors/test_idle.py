@@ -10,14 +10,17 @@ from pathlib import Path
 import psutil
 import pytest
 from processes import becomes_true, runs, simulation_processes
-from tiny import tiny_run
+from tiny import tiny_run, tiny_scenario
 
+from raydr.actors.client import ClientProcess
 from raydr.actors.coordinator import Coordinator
 from raydr.actors.idle import IdleActors, kept, of_this_process
 from raydr.actors.resources import Room
 from raydr.actors.transport import RayTransport
 from raydr.errors import RunError
 from raydr.federation import FaultPlan
+from raydr.journal import Event, IncidentEvent
+from raydr.scenarios.runner import run
 
 ON_RAY = {"runtime__federation": "ray"}
 
@@ -76,12 +79,24 @@ def test_processes_that_died_or_failed_are_replaced(session: None, tmp_path: Pat
         died = simulation_processes(kind)[0]
         died.kill()
         assert becomes_true(lambda died=died: not runs(died))
-        assert embedding(tiny_run(tmp_path / f"without-{kind}", **ON_RAY)) == first
+        events: list[Event] = []
+        again = run(
+            tiny_scenario(**ON_RAY), out=tmp_path / f"without-{kind}", report=False, listener=events.append
+        )
+        assert embedding(again) == first
+        assert not [event for event in events if isinstance(event, IncidentEvent)], "not used at all"
     failing = pids("CoordinatorProcess") | pids("ClientProcess")
     assert len(failing) == 4
     with pytest.raises(RunError):
         tiny_run(tmp_path / "failed", **ON_RAY, faults__dropout=0.999, runtime__quorum=0.9)
     assert becomes_true(lambda: not failing & pids())
+
+
+def test_a_client_process_leaves_its_device_when_it_forgets() -> None:
+    process, left = ClientProcess(), list[bool]()
+    process._computing.callback(left.append, True)
+    process.forget()
+    assert left == [True]
 
 
 def test_only_actors_with_equal_options_replace_each_other(cluster: None) -> None:

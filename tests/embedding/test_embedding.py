@@ -181,10 +181,10 @@ def umap_learn() -> Any:
     return umap_
 
 
-def equal_at_first() -> NeighborGraph:
-    """Six neighbours at one distance, and others a little farther: their scale is the least that UMAP allows."""
+def equal_at_first(farther: float) -> NeighborGraph:
+    """Six neighbours at one distance, and others ``farther``: their scale is the least that UMAP allows."""
     generator = np.random.default_rng(0)
-    distances = 1.0 + 1e-3 * np.maximum(0, np.arange(14) - 5)
+    distances = 1.0 + farther * np.maximum(0, np.arange(14) - 5)
     return NeighborGraph(
         np.array([generator.permutation(np.delete(np.arange(60), row))[:14] for row in range(60)]),
         np.tile(distances.astype(np.float32), (60, 1)),
@@ -197,9 +197,10 @@ def equal_at_first() -> NeighborGraph:
         exact_graph(np.repeat(np.random.default_rng(0).normal(size=(20, 3)), 20, axis=0), 14),
         exact_graph(np.zeros((40, 3)), 5),
         exact_graph(1e6 * np.random.default_rng(0).normal(size=(300, 9)), 14),
-        equal_at_first(),
+        equal_at_first(1e-3),
+        equal_at_first(10.0),  # so far that they are not similar at all
     ],
-    ids=["equal rows", "one point", "wide", "equal at first"],
+    ids=["equal rows", "one point", "wide", "equal at first", "far at last"],
 )
 def test_fuzzy_set_equals_umap_learns(umap_learn: Any, graph: NeighborGraph) -> None:
     from raydr.embedding.kernels.fuzzy_set import fuzzy_set

@@ -12,11 +12,11 @@ from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.data import load
 from raydr.embedding import TSNE, UMAP, principal_components
 from raydr.embedding.initialization import tsne_start
-from raydr.embedding.kernels import descent, interpolation
+from raydr.embedding.kernels import descent, fuzzy, interpolation
 from raydr.embedding.kernels.affinities import Affinities, conditional, joint_affinities, local_order
 from raydr.embedding.kernels.all_pairs import repulsion_by_pairs
 from raydr.embedding.kernels.descent import Phase, descend, gradient
-from raydr.embedding.kernels.fuzzy import BLOCKS, go_along, lay_out, rounds
+from raydr.embedding.kernels.fuzzy import BLOCKS, edges_by_pair, go_along, lay_out, rounds
 from raydr.embedding.kernels.fuzzy_set import fuzzy_set
 from raydr.embedding.kernels.interpolation import repulsion_by_interpolation
 from raydr.geometry.neighbors import NeighborGraph, nearest_neighbors
@@ -232,6 +232,44 @@ def test_rounds_cover_every_block_pair_once_without_conflicts() -> None:
         assert len(blocks) == len(set(blocks))
         met += pairs
     assert sorted(met) == [(one, other) for one in range(BLOCKS) for other in range(one, BLOCKS)]
+
+
+@pytest.mark.parametrize(("epochs", "as_in"), [(7, 500), (10, 500), (11, 11), (200, 200)])
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_edges_are_those_of_enough_weight_by_their_pair_of_blocks(
+    epochs: int, as_in: int, blocks: int
+) -> None:
+    """Up to ten epochs, as many edges are left out as of 500, as in umap-learn."""
+    graph = fuzzy_set(graph_of(300, 14))
+    place = np.random.default_rng(0).permutation(300).astype(np.int32)
+    ends = np.linspace(0, 300, blocks + 1).astype(np.int64)
+    heads, tails, every, starts = edges_by_pair(graph, place, ends, epochs)
+    all_edges = graph.tocoo()
+    kept = all_edges.data >= all_edges.data.max() / as_in
+    assert len(heads) == len(tails) == len(every) == kept.sum() < len(kept)
+    row, column = np.argsort(place)[heads], np.argsort(place)[tails]
+    np.testing.assert_allclose(every, all_edges.data.max() / graph.tocsr()[row, column].A1, rtol=1e-6)
+    assert len(set(zip(row.tolist(), column.tolist(), strict=True))) == len(heads)
+    one, other = (np.searchsorted(ends, place_of, side="right") - 1 for place_of in (heads, tails))
+    pair = np.minimum(one, other) * blocks + np.maximum(one, other)
+    np.testing.assert_array_equal(pair, np.repeat(np.arange(blocks**2), np.diff(starts)))
+
+
+@pytest.mark.parametrize(("rows", "blocks", "epochs"), [(10_000, 1, 500), (10_001, BLOCKS, 200)])
+def test_more_than_10000_rows_have_blocks_and_fewer_epochs(
+    rows: int, blocks: int, epochs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: dict[str, Any] = {}
+
+    def record(graph: Any, start: FloatArray, **options: Any) -> FloatArray:
+        found.update(options)
+        return start
+
+    monkeypatch.setattr(fuzzy, "lay_out", record)
+    indices = (np.arange(rows)[:, None] + np.arange(1, 15)) % rows
+    graph = NeighborGraph(indices, np.tile(np.arange(1, 15, dtype=np.float32), (rows, 1)))
+    UMAP().embed(graph, np.random.default_rng(0).normal(size=(rows, 2)), seed=0, threads=3)
+    assert (found["blocks"], found["epochs"], found["threads"]) == (blocks, epochs, 3)
 
 
 def moved(layout: FloatArray, rate: float, negative_samples: int, blocks: tuple[int, ...]) -> FloatArray:
