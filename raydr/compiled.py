@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import Any, TypeVar
 
@@ -16,7 +17,8 @@ def compiled(**options: Any) -> Callable[[F], F]:
     """Return a decorator that compiles a function at its first call and keeps the result for later processes.
 
     It is kept next to the source file, in the user's cache folder if that is read-only, or in the folder
-    ``NUMBA_CACHE_DIR``. If none of them can be written to, each process compiles again, after a warning.
+    ``NUMBA_CACHE_DIR``. If none of them can be written to, each process compiles again, after a warning. A damaged
+    result is compiled again.
 
     Parameters
     ----------
@@ -27,6 +29,7 @@ def compiled(**options: Any) -> Callable[[F], F]:
     def compile_lazily(function: F) -> F:
         try:
             kept: F = numba.njit(nogil=True, cache=True, **options)(function)
+            _forget_what_is_damaged(kept)
             return kept
         except RuntimeError as error:
             if "no locator available" not in str(error):
@@ -36,6 +39,22 @@ def compiled(**options: Any) -> Callable[[F], F]:
         return fresh
 
     return compile_lazily
+
+
+def _forget_what_is_damaged(kept: Any) -> None:
+    """Let a loop whose kept result cannot be read be compiled again; numba would end with an error of pickle."""
+    results = kept._cache
+    load = results.load_overload
+
+    def load_or_forget(*arguments: Any) -> Any:
+        try:
+            return load(*arguments)
+        except Exception:
+            with suppress(OSError):  # of a read-only folder
+                results.flush()
+            return None
+
+    results.load_overload = load_or_forget
 
 
 @cache

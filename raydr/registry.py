@@ -15,7 +15,7 @@ definition.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module, metadata
 from threading import RLock
@@ -56,10 +56,11 @@ class Registry(Mapping[str, T], Generic[T]):
     def __init__(self, things: str, room: str, first: tuple[str, ...] = ()) -> None:
         self.things, self.room, self.first = things, room, first
         self._things: dict[str, T] = {}
+        self._modules: dict[str, str] = {}
         self._loaded = self._closed = False
 
-    def add(self, name: str, thing: T) -> None:
-        """Register a definition under a name.
+    def add(self, name: str, thing: T, module: str = "") -> None:
+        """Register a definition under a name; ``module`` defines it, if its place in lists depends on that.
 
         Raises
         ------
@@ -76,7 +77,7 @@ class Registry(Mapping[str, T], Generic[T]):
             raise ExtensionError(
                 f"Two {self.things} have the name {name!r}: {other!r} and {thing!r}. Rename one."
             )
-        self._things[name] = thing
+        self._things[name], self._modules[name] = thing, module
 
     def _load(self) -> None:
         with _LOADING:
@@ -87,8 +88,12 @@ class Registry(Mapping[str, T], Generic[T]):
             package = import_module(self.room)
             found = (module.name for module in pkgutil.iter_modules(package.__path__))
             modules = sorted(name for name in found if name != "kernels")
-            for module in dict.fromkeys([*self.first, *modules]):
-                import_module(f"{self.room}.{module}")
+            ordered = [f"{self.room}.{module}" for module in dict.fromkeys([*self.first, *modules])]
+            for module in ordered:
+                import_module(module)
+            # Some may have been imported before, in another order. Sorting keeps the order within a module.
+            names = sorted(self._things, key=lambda name: _place(self._modules[name], ordered))
+            self._things = {name: self._things[name] for name in names}
             _import_extensions()
 
     def __getitem__(self, name: str) -> T:
@@ -108,6 +113,12 @@ class Registry(Mapping[str, T], Generic[T]):
         """Refuse later additions, because something was already built from all definitions."""
         self._load()
         self._closed = True
+
+
+def _place(module: str, ordered: Sequence[str]) -> int:
+    """Return the place of a module, or of the package that it is in; after all of them if it is in none."""
+    inside = f"{module}."
+    return next((place for place, name in enumerate(ordered) if inside.startswith(f"{name}.")), len(ordered))
 
 
 class Kinds(Registry[type[Settings]]):

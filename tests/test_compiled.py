@@ -65,6 +65,18 @@ def test_loops_of_an_earlier_version_are_compiled_again(place: Path) -> None:
     assert printed(started(place))[0] == "150 0"
 
 
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+def test_damaged_loops_are_compiled_again_and_kept(place: Path, kind: str) -> None:
+    """Numba keeps an index (``.nbi``) and results (``.nbc``)."""
+    assert printed(started(place))[0] == "6 0"
+    damaged = list((place / "cache").rglob(f"*.{kind}"))
+    assert damaged
+    for file in damaged:
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    assert printed(started(place)) == ("6 0", "")
+    assert printed(started(place)) == ("6 1", "")
+
+
 def test_without_a_writable_folder_each_process_compiles_and_says_so_once(place: Path) -> None:
     program = f"{NO_PLACE}import loops, raydr.federation.kernels\nprint(loops.times(3))"
     out, err = printed(started(place, program))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -51,6 +53,26 @@ def kinds_of(path: str) -> list[str]:
         assert inner is not None
         section = inner
     return section.kinds
+
+
+def test_definitions_are_in_the_order_of_modules_even_if_one_was_imported_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = tmp_path / "some_room"
+    (room / "b").mkdir(parents=True)
+    (room / "__init__.py").write_text(
+        "from raydr.registry import Registry\nTHINGS = Registry('things', 'some_room', first=('c',))\n"
+    )
+    for place, name in (("a.py", "a"), ("b/__init__.py", "b"), ("bc.py", "bc"), ("c.py", "c")):
+        (room / place).write_text(
+            "from some_room import THINGS\nclass One: pass\n"
+            f"THINGS.add('{name}1', One, __name__)\nTHINGS.add('{name}0', One, __name__)\n"
+        )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    things = import_module("some_room").THINGS
+    for early in ("bc", "b"):
+        import_module(f"some_room.{early}")
+    assert list(things) == ["c1", "c0", "a1", "a0", "b1", "b0", "bc1", "bc0"]
 
 
 @pytest.mark.parametrize("path", CHOICES)

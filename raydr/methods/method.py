@@ -261,7 +261,7 @@ def method(settings: type[MethodSettings], title: str) -> Callable[[Serve], Serv
     """
 
     def register(serve: Serve) -> Serve:
-        METHODS.add(kind_of(settings), Method(settings, serve, title))
+        METHODS.add(kind_of(settings), Method(settings, serve, title), settings.__module__)
         return serve
 
     return register
