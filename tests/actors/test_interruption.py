@@ -152,7 +152,7 @@ def test_a_signal_ends_the_wait_for_data_in_this_process(
     assert main is not None
 
     @contextmanager
-    def ray_backend(*arguments: Any) -> Iterator[None]:
+    def ray_backend(*arguments: Any, **options: Any) -> Iterator[None]:
         started.set()
         yield
 
@@ -193,7 +193,7 @@ def test_unusable_data_are_reported_after_or_before_ray_starts(
     started = threading.Event()
 
     @contextmanager
-    def ray_backend(*arguments: Any) -> Iterator[None]:
+    def ray_backend(*arguments: Any, **options: Any) -> Iterator[None]:
         started.set()
         yield
 
