@@ -436,12 +436,11 @@ def test_an_epoch_equals_its_formulas(dimensions: int) -> None:
     np.testing.assert_array_equal(went_on, np.where(due <= 1, due + 2, due))
 
 
-@pytest.mark.parametrize(("count", "blocks"), [(600, 1), pytest.param(1_797, BLOCKS, marks=pytest.mark.slow)])
-def test_map_is_as_faithful_as_umap_learn(count: int, blocks: int) -> None:
+def test_map_of_few_rows_is_as_faithful_as_umap_learns() -> None:
     """Compare means over four seeds, whose standard deviations are up to 0.006."""
     from umap.layouts import optimize_layout_euclidean
 
-    rows = load(source="digits").rows[:count]
+    rows = load(source="digits").rows[:600]
     graph, start = fuzzy_set(nearest_neighbors(Points(rows), 14)), principal_components(rows)
     edges = graph.tocoo()
 
@@ -462,9 +461,8 @@ def test_map_is_as_faithful_as_umap_learn(count: int, blocks: int) -> None:
         scores = evaluate(["npa_10", "trustworthiness", "continuity"], Evidence(rows=rows, embedding=layout))
         return np.array(list(scores.values.values()))
 
-    ours = [faithful(laid_out(graph, start, epochs=200, seed=seed, blocks=blocks)) for seed in range(4)]
+    ours = [faithful(laid_out(graph, start, epochs=200, seed=seed, blocks=1)) for seed in range(4)]
     reference = [faithful(theirs(seed)) for seed in range(4)]
-    print(np.mean(ours, axis=0), np.std(ours, axis=0), np.mean(reference, axis=0), np.std(reference, axis=0))
     np.testing.assert_allclose(np.mean(ours, axis=0), np.mean(reference, axis=0), atol=0.015)
 
 
