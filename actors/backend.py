@@ -51,7 +51,7 @@ class RayBackend:
     device: Found = "cpu"
     actors: int = 0
     peak_memory_bytes: dict[str, int] = field(default_factory=dict)
-    _evaluation: ActorHandle[Any] | None = field(default=None, repr=False)
+    _early: tuple[ActorHandle[Any], dict[str, Any]] | None = field(default=None, repr=False)
 
     name = "ray"
 
@@ -62,13 +62,16 @@ class RayBackend:
         :func:`raydr.actors.packing.evaluates_early` for ``values``.
         """
         if self.device == "cpu" and evaluates_early(values, Room.here().memory_bytes):
-            self._evaluation = of_this_process().take(Evaluation, self._evaluation_options())
-            self._evaluation.load.remote(libraries)
+            options = self._evaluation_options()
+            process = of_this_process().take(Evaluation, options)
+            process.load.remote(libraries)
+            self._early = process, options
 
     def close(self) -> None:
-        """End an evaluation's process that got no work."""
-        if self._evaluation is not None:
-            of_this_process().give(self._evaluation, Evaluation, self._evaluation_options())
+        """Give back an evaluation's process that got no work. Ray may be gone by now, so it is asked nothing."""
+        if self._early is not None:
+            process, options = self._early
+            of_this_process().give(process, Evaluation, options)
 
     @dead_parts_named()
     def serve(
@@ -179,11 +182,12 @@ class RayBackend:
         RunError
             If its process ended twice.
         """
-        retried, idle, options = False, of_this_process(), self._evaluation_options()
+        retried, idle = False, of_this_process()
         while True:
-            early, self._evaluation = self._evaluation, None
+            early, self._early = self._early, None
+            taken, options = early or (None, self._evaluation_options())
             try:
-                with idle.lent(Evaluation, options, early) as process:
+                with idle.lent(Evaluation, options, taken) as process:
                     stream = process.evaluate.options(num_returns="streaming").remote(
                         work, arguments, self.device
                     )
