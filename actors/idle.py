@@ -46,8 +46,11 @@ class IdleActors:
         return kind.options(**options).remote()
 
     def give(self, actor: ActorHandle[Any], kind: ActorClass[Any], options: Mapping[str, Any]) -> None:
-        """Take back an actor that :meth:`take` returned and that ended its work in order."""
-        if not self.keep:
+        """Take back an actor that :meth:`take` returned and that ended its work in order.
+
+        One with a part of a GPU is ended: the next run can need other parts, and would wait for this one forever.
+        """
+        if not self.keep or options.get("num_gpus"):
             ray.kill(actor)
             return
         actor.forget.remote()

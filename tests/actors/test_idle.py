@@ -118,6 +118,10 @@ def test_only_actors_with_equal_options_replace_each_other(cluster: None) -> Non
     assert idle.take(ray.remote(Process), options) != first
     assert idle.take(kind, dict(options)) == first
     assert idle.take(kind, options) != first, "it is in use"
+    second = idle.take(kind, options)
+    number = ray.get(second.pid.remote())
+    idle.give(second, kind, options | {"num_gpus": 0.25})  # the next run may need another part of the GPU
+    assert becomes_true(lambda: not psutil.pid_exists(number) or not runs(psutil.Process(number)))
     number = ray.get(first.pid.remote())
     with pytest.raises(ZeroDivisionError), idle.lent(kind, options, first):
         raise ZeroDivisionError
