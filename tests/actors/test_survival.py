@@ -134,7 +134,7 @@ def test_an_evaluation_uses_the_process_that_started_early_and_a_new_one_if_that
         assert len(events) == restarts
     with ray_backend(None, "auto", 60.0) as backend:
         backend.prepare_evaluation(libraries, values=2)
-        assert backend._evaluation is None
+        assert backend._early is None
         first.unlink()
         backend.prepare_evaluation(libraries, values=1)
         while not first.exists():
