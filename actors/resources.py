@@ -31,6 +31,8 @@ class Room:
         Memory for processes and the object store.
     threads : int
         Cores on this node, which one process may use while the others wait; at least 1.
+    nodes : int
+        Nodes with cores for these processes.
     group : PlacementGroup or None
         Placement group in which all processes live and end; None if the run has the whole cluster.
     """
@@ -39,6 +41,7 @@ class Room:
     gpus: float = 0.0
     memory_bytes: int = 0
     threads: int = 1
+    nodes: int = 1
     group: PlacementGroup | None = None
 
     @classmethod
@@ -54,6 +57,7 @@ class Room:
                 gpus=cluster.get("GPU", 0.0),
                 memory_bytes=_memory_of(cluster),
                 threads=threads.cores(),
+                nodes=sum(node["Alive"] and node["Resources"].get("CPU", 0) > 0 for node in ray.nodes()),
             )
         bundles = group.bundle_specs
         own = ray.get_runtime_context().get_assigned_resources()
@@ -62,6 +66,7 @@ class Room:
             gpus=max(0.0, sum(bundle.get("GPU", 0.0) for bundle in bundles) - own.get("GPU", 0.0)),
             memory_bytes=sum(_memory_of_bundle(bundle, cluster) for bundle in bundles),
             threads=min(threads.cores(), _whole([bundles[index] for index in _bundles_here(group)])),
+            nodes=len(set(_bundles_placed(group).values())),
             group=group,
         )
 

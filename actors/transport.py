@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, repeat
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import ray
 from ray.actor import ActorHandle
@@ -28,6 +28,7 @@ from raydr.threads import one_blas_thread
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Value = TypeVar("Value")
 
 _BROADCAST_BYTES = 100_000
 """Larger requests go through the object store once per node; Ray copies smaller ones into each call in any case."""
@@ -143,6 +144,14 @@ class RayTransport:
                 under_way.append(_server_task.options(**next(turns)).remote(work, task))
             yield result
 
+    def share(self, values: Iterable[Value]) -> Sequence[Value]:
+        """Put values into the object store, one after the other."""
+        return _Stored([ray.put(value) for value in values])
+
+    def machines(self) -> int:
+        """Return the number of nodes of the run that have cores."""
+        return Room.here().nodes
+
     def peak_memory_bytes(self) -> int:
         """Return the largest resident memory that any client actor had."""
         peaks = [actor.peak_memory_bytes.remote() for actor in self._actors if actor is not None]
@@ -254,6 +263,24 @@ class RayTransport:
             ray.kill(actor)
             self._actors[index] = None
             self._starting.pop(index, None)
+
+
+@dataclass(frozen=True)
+class _Stored(Sequence[Value]):
+    """Values in the object store. Each access fetches one to this node, if it is not there yet."""
+
+    references: list[ray.ObjectRef[Any]]
+
+    def __len__(self) -> int:
+        return len(self.references)
+
+    @overload
+    def __getitem__(self, index: int) -> Value: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Value]: ...
+    def __getitem__(self, index: int | slice) -> Value | Sequence[Value]:
+        found: Value = ray.get(self.references[index])
+        return found
 
 
 def _envelope(call: Call) -> Any:

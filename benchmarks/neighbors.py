@@ -8,7 +8,10 @@
 (``faiss-cpu``: HNSW graphs and inverted files, the latter with the same numbers of lists and probes as cells)
 and usearch, on the same number of threads, with the settings of their documentation. All get the same rows in
 memory, in separate processes, in turns. Recall is measured on 500 rows that are compared with all rows.
-Packages that are not installed are skipped and listed. ``--quick`` uses 10,000 rows and pynndescent alone. One
+Packages that are not installed are skipped and listed.
+``2 nodes`` and ``3 nodes`` search the same cells on a Ray cluster of raylets on this machine, with one core and
+200 MB of object store each. The memory of the coordinating process, and of the largest searching one, goes to
+standard error. ``--quick`` uses 10,000 rows and pynndescent alone. One
 process then takes all turns, because pynndescent compiles for half a minute in each process.
 """
 
@@ -18,6 +21,7 @@ import argparse
 import importlib.util
 import json
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from benchmarks.million import labelled_mixture
 from benchmarks.processes import printed_lines
@@ -32,9 +37,14 @@ from raydr.arrays import FloatArray, Int64Array
 from raydr.geometry.cells import CELL_ROWS, neighbors_by_cells
 from raydr.geometry.neighbors import nearest_neighbors, search_rows
 from raydr.geometry.points import Points
+from raydr.memory import peak_memory_bytes
 from raydr.threads import cores
 
 RECALL, JUDGED = 0.98, 500
+STORE_BYTES = 200_000_000
+"""Object store of each node."""
+TIMED = ("faiss IVF", "2 nodes", "3 nodes")
+"""Ways that measure their seconds themselves."""
 LIMIT_S = 2 * 3600.0
 
 
@@ -60,6 +70,49 @@ def cells(rows: FloatArray, k: int) -> tuple[Int64Array, float]:
     """Search the cells near each row."""
     found = neighbors_by_cells(Points(rows), k, recall=RECALL)
     return found.graph.indices, found.looked_at
+
+
+def on_nodes(nodes: int) -> Callable[[FloatArray, int], tuple[Int64Array, float]]:
+    """Search the cells near each row on a cluster, whose start is not in the seconds."""
+
+    def search(rows: FloatArray, k: int) -> tuple[Int64Array, float]:
+        import ray
+        from ray.cluster_utils import Cluster
+
+        from raydr.actors.transport import RayTransport
+        from raydr.federation import FaultPlan
+
+        size = {"num_cpus": 1, "object_store_memory": STORE_BYTES}
+        cluster = Cluster(initialize_head=True, head_node_args=size | {"include_dashboard": False})
+        for _ in range(nodes - 1):
+            cluster.add_node(**size)
+        ray.init(address=cluster.address, log_to_driver=False)
+        try:
+            transport = RayTransport(placements=(), seed=0, faults=FaultPlan(), timeout_s=60.0)
+            list(transport.compute(_started, [0.5] * nodes))
+            began = time.perf_counter()
+            found = neighbors_by_cells(Points(rows), k, recall=RECALL, nodes=transport)
+            seconds = time.perf_counter() - began
+            searching = [
+                process.memory_info().rss
+                for process in psutil.process_iter(["cmdline"])
+                if (process.info["cmdline"] or [""])[0].startswith(("ray::_with_one_thread", "ray::IDLE"))
+            ]
+            print(
+                f"{nodes} nodes: this process {peak_memory_bytes() / 1e6:,.0f} MB, largest searching process"
+                f" {max(searching, default=0) / 1e6:,.0f} MB at the end",
+                file=sys.stderr,
+            )
+            return found.graph.indices, seconds
+        finally:
+            ray.shutdown()
+            cluster.shutdown()
+
+    return search
+
+
+def _started(seconds: float) -> None:
+    time.sleep(seconds)
 
 
 def pynndescent(rows: FloatArray, k: int) -> tuple[Int64Array, float]:
@@ -120,6 +173,8 @@ def usearch(rows: FloatArray, k: int) -> tuple[Int64Array, float]:
 WAYS: dict[str, tuple[str, Callable[[FloatArray, int], tuple[Int64Array, float]]]] = {
     "exact": ("numpy", exact),
     "cells": ("numpy", cells),
+    "2 nodes": ("ray", on_nodes(2)),
+    "3 nodes": ("ray", on_nodes(3)),
     "pynndescent": ("pynndescent", pynndescent),
     "faiss HNSW": ("faiss", faiss_hnsw),
     "faiss IVF": ("faiss", faiss_ivf),
@@ -138,7 +193,7 @@ def judged(ways: Sequence[str], data: str, rows: int, k: int, repeats: int) -> I
     for way in [*ways] * repeats:
         began = time.perf_counter()
         indices, measure = WAYS[way][1](table, k)
-        seconds = measure if way == "faiss IVF" else time.perf_counter() - began
+        seconds = measure if way in TIMED else time.perf_counter() - began
         kept = [len(np.intersect1d(indices[row], nearest)) for row, nearest in zip(own, true, strict=True)]
         figures = {"way": way, "s": seconds, "recall": float(np.mean(kept)) / k}
         yield figures | ({"looked_at": measure} if way == "cells" else {})

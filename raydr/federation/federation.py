@@ -14,7 +14,7 @@ of clients grows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, TypeVar
 
@@ -44,6 +44,7 @@ from raydr.robust import RobustRule
 R = TypeVar("R", bound=Reply)
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Value = TypeVar("Value")
 
 
 class Federation:
@@ -332,6 +333,18 @@ class Federation:
         for done, result in enumerate(self._exchange.transport.compute(work, tasks), 1):
             self.journal.progress(done, len(tasks))
             yield result
+
+    def share(self, values: Iterable[Value]) -> Sequence[Value]:
+        """Store large values once, and return a sequence that tasks of :meth:`compute` may hold.
+
+        A task fetches a value when it indexes the sequence.
+        """
+        return self._exchange.transport.share(values)
+
+    @property
+    def nodes(self) -> Federation | None:
+        """The federation itself if :meth:`compute` runs on several machines. Else None, because threads are faster."""
+        return self if self._exchange.transport.machines() > 1 else None
 
     def agree(self, *, founder: int = FOUNDER, clients: int | None = None) -> None:
         """Let clients agree on a secret that the server forwards and cannot read.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from raydr.threads import one_blas_thread
 C = TypeVar("C", bound=Call)
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Value = TypeVar("Value")
 
 
 @dataclass
@@ -62,6 +63,14 @@ class InlineTransport:
             with one_blas_thread():
                 result = work(task)
             yield result
+
+    def share(self, values: Iterable[Value]) -> list[Value]:
+        """Return the values, which are in this process."""
+        return list(values)
+
+    def machines(self) -> int:
+        """Return 1."""
+        return 1
 
     def _parts(self, call: C) -> list[tuple[ClientHost, C]]:
         """Return the hosts that a call concerns, each with the call to its own clients."""

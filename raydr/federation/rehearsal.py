@@ -10,7 +10,7 @@ extremes. Then a sample of all rows answers for every client (:meth:`Rehearsal.b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -124,6 +124,14 @@ class RehearsalClients:
     def compute(self, work: Callable[[Any], Any], tasks: Sequence[Any]) -> NoReturn:
         """Raise TypeError: a rehearsal computes nothing."""
         raise TypeError("a rehearsal does not run the server's work")
+
+    def share(self, values: Iterable[Any]) -> NoReturn:
+        """Raise TypeError, because only the server's work reads shared values."""
+        raise TypeError("a rehearsal does not run the server's work")
+
+    def machines(self) -> int:
+        """Return 1."""
+        return 1
 
     def _answered(self, client: int, call: Call) -> Answered:
         request = call.request_for(client)

@@ -9,6 +9,7 @@ from raydr.federation.wire import Answer, Call, PartialSum, SumCall
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Value = TypeVar("Value")
 
 
 class Transport(Protocol):
@@ -25,3 +26,9 @@ class Transport(Protocol):
 
     def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterable[Result]:
         """Return the results of the server's own work on each task, in order, with one BLAS thread each."""
+
+    def share(self, values: Iterable[Value]) -> Sequence[Value]:
+        """Store large values for tasks, and return references that fetch a value when they are indexed."""
+
+    def machines(self) -> int:
+        """Return the number of machines that compute the server's own work."""

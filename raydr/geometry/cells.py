@@ -14,29 +14,41 @@ threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import chain, pairwise
+from typing import Protocol, TypeVar
 
 import numpy as np
 
-from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array, IntArray
+from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array
 from raydr.geometry.neighbors import (
     TILE_ROWS,
     Candidates,
     NeighborGraph,
     candidates_for,
     filter_of,
-    measured_nearest,
+    measured_pairs,
+    nearest_first,
     nearest_neighbors,
     search_rows,
 )
-from raydr.geometry.points import Geometry, Points, Progress, row_blocks, run_threaded, unheard
+from raydr.geometry.points import Geometry, Points, Progress, map_threaded, row_blocks, run_threaded, unheard
+
+Value = TypeVar("Value")
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 EXACT_ROWS = 50_000
 """Up to this many rows, every pair is compared. Cells are faster from about 15,000 rows on, but gain little there."""
 CELL_ROWS = 1000
 """Average rows per cell. Larger cells need more comparisons, and smaller ones more calls of smaller products."""
+_GROUP_CELLS = 16
+"""Near cells whose rows are one task if several nodes search."""
+_RECENT_CELLS = 64
+"""Stored cells that a task keeps after use."""
 _LARGEST = 4
 """Maximum size of a cell, in averages. Larger cells, for example of equal rows, are cut in the order of the rows."""
 _SAMPLED = 32
@@ -47,6 +59,16 @@ MEASURED_ROWS = 256
 """Rows whose true neighbours are searched. A recall of .98 then has a standard error of about .003."""
 _WORTHWHILE = 0.5
 """Share of all cells above which cells are no faster than the exact search, which is then used."""
+
+
+class Nodes(Protocol):
+    """Processes on several machines that search for neighbours, such as a federation whose cluster has many nodes."""
+
+    def share(self, values: Iterable[Value]) -> Sequence[Value]:
+        """Store large values for tasks. A task fetches those that it reads, ``shared[number]``."""
+
+    def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+        """Yield the results of ``work`` on each task, in order, with one BLAS thread each."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +109,7 @@ def find_neighbors(
     recall: float,
     threads: int | None = None,
     progress: Progress = unheard,
+    nodes: Nodes | None = None,
 ) -> Found:
     """Find the ``k`` nearest neighbours of every row, or most of them for very many rows.
 
@@ -94,7 +117,7 @@ def find_neighbors(
     coordinates. Otherwise it is :func:`neighbors_by_cells`, with the same parameters and errors.
     """
     if recall < 1.0 and geometry.rows > EXACT_ROWS and isinstance(geometry, Points):
-        return neighbors_by_cells(geometry, k, recall=recall, threads=threads, progress=progress)
+        return neighbors_by_cells(geometry, k, recall=recall, threads=threads, progress=progress, nodes=nodes)
     return Found(nearest_neighbors(geometry, k, threads=threads, progress=progress))
 
 
@@ -105,6 +128,7 @@ def neighbors_by_cells(
     recall: float,
     threads: int | None = None,
     progress: Progress = unheard,
+    nodes: Nodes | None = None,
 ) -> Found:
     """Find most of the ``k`` nearest neighbours of every row.
 
@@ -120,7 +144,10 @@ def neighbors_by_cells(
     threads
         Number of threads. None uses all cores. Results do not depend on it, bit for bit.
     progress
-        Called as ``progress(done, total)``, in cells.
+        Called as ``progress(done, total)``, in blocks of rows, by a search in this process.
+    nodes
+        Processes on several machines that search. None searches with threads of this process. Results do not
+        depend on it, bit for bit.
 
     Raises
     ------
@@ -137,36 +164,89 @@ def neighbors_by_cells(
     count = points.rows // CELL_ROWS
     if count < 2 or not 1 <= k < points.rows:
         return Found(nearest_neighbors(points, k, threads=threads, progress=progress))
-    cells = _Cells.of(points, count, threads)
+    cells = _CellsHere.of(points, count, threads)
     probes, reached = _needed_cells(points, cells, k, recall, threads)
     looked_at = probes / cells.count
     if looked_at >= _WORTHWHILE:
         return Found(nearest_neighbors(points, k, threads=threads, progress=progress))
-    graph = _searched(points, cells, k, probes, threads, progress)
+    if nodes is None:
+        blocks = _blocks(cells, range(cells.count))
+        search = _Search(k, probes)
+        found = map_threaded(lambda block: search.block(cells, *block), blocks, threads, progress)
+        graph = _graph(found, points, k, threads)
+    else:
+        shared = nodes.share([cells.stored(nodes)])
+        tasks = [_SearchOfGroup(k, probes, shared, homes) for homes in _near_cells(cells.means)]
+        del cells  # to free its copy of the rows
+        graph = _graph(chain.from_iterable(nodes.compute(_search_of_group, tasks)), points, k, threads)
     return Found(graph, reached, looked_at)
 
 
 @dataclass(frozen=True, eq=False)
-class _Cells:
+class _Cell:
+    """The rows of one cell.
+
+    ``local`` (rows, features) float32 are the rows relative to the mean of the cell, and ``squared_norms``
+    (rows,) are their squared norms. Rows of a cell differ by little, so single precision loses nothing there,
+    however far from 0 they are.
+    """
+
+    local: Float32Array
+    squared_norms: Float32Array
+
+    def tile(self, queries: Float32Array) -> FloatArray:
+        """Return squared distances (queries, rows) of rows relative to the same mean to the rows of the cell."""
+        tile: FloatArray = queries @ self.local.T
+        tile *= -2.0
+        tile += np.einsum("ij,ij->i", queries, queries)[:, None]
+        tile += self.squared_norms
+        return np.maximum(tile, 0.0, out=tile)
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells(ABC):
     """Assignment of rows to cells.
 
-    ``order`` (rows,) lists the rows cell by cell. Those of cell c are ``order[ends[c]:ends[c + 1]]``.
-    ``means`` (cells, features) float64 are the means that rows were assigned to. ``local`` (rows, features)
-    float32 are the rows in that order, relative to the mean of their cell, and ``squared_norms`` (rows,) are
-    their squared norms. Rows of a cell differ by little, so single precision loses nothing there, however far
-    from 0 they are.
+    ``order`` (rows,) lists the rows cell by cell. Those of cell c are ``order[ends[c]:ends[c + 1]]``, and a
+    row's index in ``order`` is its place. ``means`` (cells, features) float64 are the means that rows were
+    assigned to.
     """
 
     order: Int64Array
     ends: Int64Array
     means: Float64Array
-    local: Float32Array
-    squared_norms: Float32Array
 
     @property
     def count(self) -> int:
         """Number of cells."""
         return len(self.ends) - 1
+
+    @abstractmethod
+    def cell(self, number: int) -> _Cell:
+        """Return the rows of a cell."""
+
+    @abstractmethod
+    def squared(self, own: Int64Array, others: Int64Array) -> Float64Array:
+        """Return squared distances (own, k) of rows to others, (own,) and (own, k) places, by differences."""
+
+    def from_means(self, local: Float32Array, homes: Int64Array) -> FloatArray:
+        """Return squared distances (rows, cells) of rows of the cells ``homes`` to all means, up to a constant per row.
+
+        A row's own cell always comes first, because the parts of a cut cell have the same mean.
+        """
+        places = (local + self.means[homes]).astype(np.float32)
+        apart = _apart(places, self.means.astype(np.float32))
+        apart[np.arange(len(homes)), homes] = -np.inf
+        return apart
+
+
+@dataclass(frozen=True, eq=False)
+class _CellsHere(_Cells):
+    """Cells of points of this process. ``local`` and ``squared_norms`` are those of all cells."""
+
+    local: Float32Array
+    squared_norms: Float32Array
+    points: Points
 
     @cached_property
     def cell_at(self) -> Int64Array:
@@ -174,8 +254,8 @@ class _Cells:
         return np.repeat(np.arange(self.count), np.diff(self.ends))
 
     @classmethod
-    def of(cls, points: Points, count: int, threads: int | None) -> _Cells:
-        """Make about ``count`` cells, without empty ones."""
+    def of(cls, points: Points, count: int, threads: int | None) -> _CellsHere:
+        """Make about ``count`` cells, without empty ones, in one group."""
         rough, scale = filter_of(points)
         means = _means(rough, count, threads)
         nearest = np.empty(rough.rows, np.int64)
@@ -196,29 +276,54 @@ class _Cells:
         local = np.empty(rough.coordinates.shape, np.float32)
         for mean, start, stop in zip(exact, ends[:-1], ends[1:], strict=True):
             local[start:stop] = points.centred(order[start:stop]).astype(np.float64) * scale - mean
-        return cls(order, np.asarray(ends), exact, local, np.einsum("ij,ij->i", local, local))
+        return cls(order, np.asarray(ends), exact, local, np.einsum("ij,ij->i", local, local), points)
 
-    def from_means(self, own: slice | Int64Array) -> FloatArray:
-        """Return squared distances (own, cells) of rows, in that order, to all means, up to a constant per row.
+    def cell(self, number: int) -> _Cell:
+        """See :meth:`_Cells.cell`."""
+        part = slice(int(self.ends[number]), int(self.ends[number + 1]))
+        return _Cell(self.local[part], self.squared_norms[part])
 
-        A row's own cell always comes first, because the parts of a cut cell have the same mean.
-        """
-        homes = self.cell_at[own]
-        places = (self.local[own] + self.means[homes]).astype(np.float32)
-        apart = _apart(places, self.means.astype(np.float32))
-        apart[np.arange(len(homes)), homes] = -np.inf
-        return apart
+    def squared(self, own: Int64Array, others: Int64Array) -> Float64Array:
+        """See :meth:`_Cells.squared`."""
+        return measured_pairs(self.points.coordinates, self.order[own], self.order[others])
 
-    def tile(self, queries: Int64Array, home: int, cell: int) -> FloatArray:
-        """Return squared distances (queries, rows of ``cell``) of rows of cell ``home``, by places in the order."""
-        part = slice(int(self.ends[cell]), int(self.ends[cell + 1]))
-        seen = self.local[queries] + (self.means[home] - self.means[cell]).astype(np.float32)
-        others = self.local[part]
-        tile: FloatArray = seen @ others.T
-        tile *= -2.0
-        tile += np.einsum("ij,ij->i", seen, seen)[:, None]
-        tile += self.squared_norms[part]
-        return np.maximum(tile, 0.0, out=tile)
+    def stored(self, nodes: Nodes) -> _StoredCells:
+        """Return the same cells, each stored for tasks."""
+        rows = (
+            (self.cell(number), self.points.coordinates[self.order[start:stop]])
+            for number, (start, stop) in enumerate(pairwise(self.ends.tolist()))
+        )
+        return _StoredCells(self.order, self.ends, self.means, nodes.share(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class _StoredCells(_Cells):
+    """Cells that tasks fetch when they need them, with their points (rows, features)."""
+
+    contents: Sequence[tuple[_Cell, FloatArray]]
+
+    @cached_property
+    def _content(self) -> Callable[[int], tuple[_Cell, FloatArray]]:
+        return lru_cache(_RECENT_CELLS)(self.contents.__getitem__)
+
+    def cell(self, number: int) -> _Cell:
+        """See :meth:`_Cells.cell`."""
+        return self._content(number)[0]
+
+    def squared(self, own: Int64Array, others: Int64Array) -> Float64Array:
+        """See :meth:`_Cells.squared`."""
+        if not own.size:
+            return np.empty(others.shape)
+        places, at = np.unique(np.column_stack([own, others]), return_inverse=True)
+        numbers = np.searchsorted(self.ends, places, side="right") - 1
+        rows = np.concatenate(
+            [
+                self._content(number)[1][places[chosen] - self.ends[number]]
+                for number, chosen in _shares(numbers)
+            ]
+        )
+        at = at.reshape(len(own), -1)
+        return measured_pairs(rows, at[:, 0], at[:, 1:])
 
 
 def _apart(rows: FloatArray, means: FloatArray) -> FloatArray:
@@ -252,7 +357,7 @@ def _means(rough: Points, count: int, threads: int | None) -> Float32Array:
 
 
 def _needed_cells(
-    points: Points, cells: _Cells, k: int, recall: float, threads: int | None
+    points: Points, cells: _CellsHere, k: int, recall: float, threads: int | None
 ) -> tuple[int, float]:
     """Return the smallest number of cells with the requested share of true neighbours, and the share that they have.
 
@@ -281,7 +386,8 @@ def _needed_cells(
         nearest = Candidates.empty(own.size, k, np.float64)
         for start, tile in squared(own):
             nearest.offer(tile, own, start, np.arange(own.size))
-        ranks = np.argsort(np.argsort(cells.from_means(place[own]), axis=1, kind="stable"), axis=1)
+        apart = cells.from_means(cells.local[place[own]], cells.cell_at[place[own]])
+        ranks = np.argsort(np.argsort(apart, axis=1, kind="stable"), axis=1)
         # Equal distances can differ by rounding.
         farthest = nearest.squared[:, 0] + 1e-12 * np.abs(nearest.squared).max(axis=1)
         for start, tile in squared(own):
@@ -294,50 +400,104 @@ def _needed_cells(
     return probes, float(found[probes - 1])
 
 
-def _searched(
-    points: Points,
-    cells: _Cells,
-    k: int,
-    probes: int,
-    threads: int | None,
-    progress: Progress,
-) -> NeighborGraph:
-    """Return the graph of the nearest rows in the ``probes`` cells nearest to each row."""
-    size = candidates_for(k, points.rows)
+def _near_cells(means: Float64Array) -> list[Int64Array]:
+    """Divide cells into groups of at most :data:`_GROUP_CELLS` near ones, by halving along the widest feature."""
+
+    def halved(cells: Int64Array) -> list[Int64Array]:
+        if len(cells) <= _GROUP_CELLS:
+            return [np.sort(cells)]
+        widest = np.ptp(means[cells], axis=0).argmax()
+        cells = cells[np.argsort(means[cells, widest], kind="stable")]
+        return halved(cells[: len(cells) // 2]) + halved(cells[len(cells) // 2 :])
+
+    return halved(np.arange(len(means)))
+
+
+@dataclass(frozen=True, eq=False)
+class _FoundRows:
+    """Neighbours of some rows.
+
+    ``rows`` (found,) have ``indices`` and ``distances`` (found, k). ``missing`` rows have too few candidates in
+    the searched cells.
+    """
+
+    rows: Int64Array
+    indices: Int64Array
+    distances: Float32Array
+    missing: Int64Array
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """A search for the ``k`` nearest rows in the ``probes`` cells nearest to each row."""
+
+    k: int
+    probes: int
+
+    def block(self, cells: _Cells, home: int, start: int, stop: int) -> _FoundRows:
+        """Search for the neighbours of the rows at the places ``start:stop``, which are in the cell ``home``."""
+        local = cells.cell(home).local[start - cells.ends[home] : stop - cells.ends[home]]
+        apart = cells.from_means(local, np.full(stop - start, home))
+        probed = np.argpartition(apart, self.probes - 1, axis=1)[:, : self.probes]
+        candidates = Candidates.empty(stop - start, candidates_for(self.k, len(cells.order)), np.float32)
+        for number, entries in _shares(probed.ravel()):
+            queries = entries // self.probes
+            seen = local[queries] + (cells.means[home] - cells.means[number]).astype(np.float32)
+            tile = cells.cell(number).tile(seen)
+            candidates.offer(tile, start + queries, int(cells.ends[number]), queries)
+        whole = np.isfinite(candidates.squared[:, 0])
+        own = np.arange(start, stop)[whole]
+        squared = cells.squared(own, candidates.indices[whole])
+        indices, squared = nearest_first(cells.order[candidates.indices[whole]], squared)
+        distances = np.sqrt(squared[:, : self.k]).astype(np.float32)
+        rows = cells.order[start:stop]
+        return _FoundRows(rows[whole], indices[:, : self.k], distances, rows[~whole])
+
+
+@dataclass(frozen=True, eq=False)
+class _SearchOfGroup(_Search):
+    """A search for the neighbours of the rows of the cells ``homes``: a task of one of several nodes."""
+
+    cells: Sequence[_Cells]  # one, stored
+    homes: Int64Array
+
+
+def _blocks(cells: _Cells, homes: Iterable[int]) -> list[tuple[int, int, int]]:
+    """Cut cells into blocks: the cell, and the places of some of its rows, from start to stop."""
+    ends = cells.ends.tolist()
+    return [
+        (home, first, min(first + CELL_ROWS, ends[home + 1]))
+        for home in homes
+        for first in range(ends[home], ends[home + 1], CELL_ROWS)
+    ]
+
+
+def _search_of_group(task: _SearchOfGroup) -> list[_FoundRows]:
+    cells = task.cells[0]
+    return [task.block(cells, *block) for block in _blocks(cells, task.homes.tolist())]
+
+
+def _graph(found: Iterable[_FoundRows], points: Points, k: int, threads: int | None) -> NeighborGraph:
+    """Return the graph of found rows, after a search among all rows for those that miss neighbours."""
     indices = np.empty((points.rows, k), np.int64)
     distances = np.empty((points.rows, k), np.float32)
+    missing = []
+    for block in found:
+        indices[block.rows], distances[block.rows] = block.indices, block.distances
+        missing.append(block.missing)
+    own = np.concatenate(missing)
 
-    def search(block: tuple[int, int, int]) -> None:
-        home, start, stop = block
-        probed = np.argpartition(cells.from_means(slice(start, stop)), probes - 1, axis=1)[:, :probes]
-        candidates = Candidates.empty(stop - start, size, np.float32)
-        for cell, queries in _by_cell(probed):
-            own = start + queries
-            candidates.offer(cells.tile(own, home, cell), own, int(cells.ends[cell]), queries)
-        whole = np.isfinite(candidates.squared[:, 0])
-        own = cells.order[start:stop][whole]
-        nearest, squared = measured_nearest(points, own, cells.order[candidates.indices[whole]])
-        indices[own], distances[own] = nearest[:, :k], np.sqrt(squared[:, :k])
-        if not whole.all():  # the searched cells hold fewer rows than the number of candidates
-            own = cells.order[start:stop][~whole]
-            nearest, squared = search_rows(points, own, size, TILE_ROWS)
-            indices[own], distances[own] = nearest[:, :k], np.sqrt(squared[:, :k])
+    def search_all(block: tuple[int, int]) -> None:
+        rows = own[slice(*block)]
+        nearest, squared = search_rows(points, rows, candidates_for(k, points.rows), TILE_ROWS)
+        indices[rows], distances[rows] = nearest[:, :k], np.sqrt(squared[:, :k])
 
-    blocks = [
-        (cell, first, min(first + CELL_ROWS, stop))
-        for cell, (start, stop) in enumerate(
-            zip(cells.ends[:-1].tolist(), cells.ends[1:].tolist(), strict=True)
-        )
-        for first in range(start, stop, CELL_ROWS)
-    ]
-    run_threaded(search, blocks, threads, progress)
+    run_threaded(search_all, row_blocks(len(own), CELL_ROWS), threads)
     return NeighborGraph(indices, distances)
 
 
-def _by_cell(probed: Int64Array) -> list[tuple[int, Int64Array]]:
-    """Return every searched cell, and the rows of a block (rows, probes) that search it."""
-    cells: IntArray = probed.ravel()
-    order = np.argsort(cells, kind="stable")
-    at, starts = np.unique(cells[order], return_index=True)
-    rows = order // probed.shape[1]
-    return list(zip(at.tolist(), np.split(rows, starts[1:]), strict=True))
+def _shares(numbers: Int64Array) -> Iterator[tuple[int, Int64Array]]:
+    """Yield each of the numbers, ascending, and where it stands in them."""
+    order = np.argsort(numbers, kind="stable")
+    found, starts = np.unique(numbers[order], return_index=True)
+    yield from zip(found.tolist(), np.split(order, starts[1:]), strict=True)

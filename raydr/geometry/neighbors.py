@@ -159,7 +159,7 @@ def _search_blocks(
         tile = np.ascontiguousarray(np.maximum(geometry.squared_distance_block(start, stop), 0.0))
         found = Candidates.empty(stop - start, k, tile.dtype)
         found.offer(tile, np.arange(start, stop), 0, np.arange(stop - start))
-        indices[start:stop], squared = _sorted(found.indices, found.squared)
+        indices[start:stop], squared = nearest_first(found.indices, found.squared)
         distances[start:stop] = np.sqrt(squared)
 
     run_threaded(search, blocks, threads, progress)
@@ -290,18 +290,19 @@ def search_rows(
 
 def measured_nearest(points: Points, own: Int64Array, indices: Int64Array) -> tuple[Int64Array, Float64Array]:
     """Return the candidates (own, candidates) of rows ``own``, nearest first, and float64 squared distances."""
-    return _sorted(indices, measured_pairs(points, own, indices))
+    return nearest_first(indices, measured_pairs(points.coordinates, own, indices))
 
 
-def measured_pairs(points: Points, own: Int64Array, others: Int64Array) -> Float64Array:
+def measured_pairs(coordinates: FloatArray, own: Int64Array, others: Int64Array) -> Float64Array:
     """Return squared distances (own, k) of rows ``own`` (own,) to rows ``others`` (own, k), by differences."""
     from raydr.geometry.kernels import measure_pairs
 
     squared = np.empty(others.shape, np.float64)
-    measure_pairs(points.coordinates, own, others, squared)
+    measure_pairs(coordinates, own, others, squared)
     return squared
 
 
-def _sorted(indices: Int64Array, squared: Any) -> tuple[Int64Array, Any]:
+def nearest_first(indices: Int64Array, squared: Any) -> tuple[Int64Array, Any]:
+    """Sort indices and squared distances (rows, k) of each row, the lower index first where distances are equal."""
     order = np.lexsort((indices, squared), axis=1)
     return np.take_along_axis(indices, order, axis=1), np.take_along_axis(squared, order, axis=1)

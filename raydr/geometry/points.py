@@ -260,13 +260,22 @@ def value_blocks(rows: int, columns: int) -> list[tuple[int, int]]:
 
 
 def map_threaded(
-    function: Callable[[Task], Result], tasks: list[Task], threads: int | None
+    function: Callable[[Task], Result],
+    tasks: list[Task],
+    threads: int | None,
+    progress: Progress = unheard,
 ) -> Iterator[Result]:
     """Yield results of ``function`` in task order, from ``threads`` threads (None: all cores) and one BLAS thread.
 
     The tasks must not depend on ``threads``. Then the results do not depend on it either, bit for bit.
-    Stopping early (an error, Ctrl-C) drops the tasks that have not started.
+    Stopping early (an error, Ctrl-C) drops the tasks that have not started. ``progress`` is in tasks.
     """
+    for done, result in enumerate(_results(function, tasks, threads), 1):
+        progress(done, len(tasks))
+        yield result
+
+
+def _results(function: Callable[[Task], Result], tasks: list[Task], threads: int | None) -> Iterator[Result]:
     workers = max(1, min(threads or cores(), len(tasks)))
     if workers == 1:  # no new thread, because it takes longer to start than a client of ten rows computes
         with one_blas_thread():
@@ -283,6 +292,6 @@ def map_threaded(
 def run_threaded(
     function: Callable[[Task], None], tasks: list[Task], threads: int | None, progress: Progress = unheard
 ) -> None:
-    """Call ``function`` with each task as in `map_threaded`. ``progress`` is in tasks."""
-    for done, _ in enumerate(map_threaded(function, tasks, threads), 1):
-        progress(done, len(tasks))
+    """Call ``function`` with each task as in `map_threaded`."""
+    for _ in map_threaded(function, tasks, threads, progress):
+        pass

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from raydr.arrays import BoolArray, Float64Array, FloatArray, Int64Array
-from raydr.geometry.neighbors import measured_pairs
+from raydr.geometry.neighbors import measured_pairs, nearest_first
 from raydr.geometry.points import (
     Geometry,
     Points,
@@ -281,7 +281,7 @@ def _tree_search(points: Points, k: int) -> _Search:
         itself = found == own[:, None]
         itself[~itself.any(axis=1), -1] = True
         others = found[~itself].reshape(-1, k)
-        return _sorted(others, measured_pairs(points, own, others))
+        return nearest_first(others, measured_pairs(points.coordinates, own, others))
 
     return search
 
@@ -303,7 +303,7 @@ def _filtered(
         keep_smallest(
             mine.rows @ others.rows.T, others.norms.astype(filtered.dtype), own, first, rough, indices
         )
-    found, squared = _sorted(indices, measured_pairs(points, own, indices))
+    found, squared = nearest_first(indices, measured_pairs(points.coordinates, own, indices))
     # No row nearer than this was lost: the farthest kept, minus the error bound of the filter.
     safe = rough[:, -1].astype(np.float64) + mine.norms - filtered.doubt * (mine.norms + largest)
     certain = squared[:, k - 1] * filtered.scale**2 < safe
@@ -341,8 +341,3 @@ def _smallest(squared: Float64Array, k: int) -> tuple[Int64Array, Float64Array]:
         near = near[np.lexsort((near, one[near]))][:k]
         indices[row], values[row] = near, one[near]
     return indices, values
-
-
-def _sorted(indices: Int64Array, squared: Float64Array) -> tuple[Int64Array, Float64Array]:
-    order = np.lexsort((indices, squared), axis=1)
-    return np.take_along_axis(indices, order, axis=1), np.take_along_axis(squared, order, axis=1)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.embedding import Embedder, principal_components
 from raydr.errors import DataError, ScenarioError
-from raydr.geometry.cells import find_neighbors
+from raydr.geometry.cells import Nodes, find_neighbors
 from raydr.geometry.equal_rows import EqualRows, equal_rows
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Geometry, Points
@@ -121,6 +121,7 @@ def draw_map(
     dimensions: int = 2,
     seed: int,
     journal: Journal,
+    nodes: Nodes | None = None,
 ) -> Drawn:
     """Compute neighbour graph, initial layout and embedding, for federated and pooled rows alike.
 
@@ -141,6 +142,8 @@ def draw_map(
         The run's seed.
     journal : Journal
         Receives the stages ``neighbours`` and ``embedding``.
+    nodes : Nodes, optional
+        Processes on several machines that search for neighbours.
 
     Returns
     -------
@@ -154,7 +157,9 @@ def draw_map(
     with journal.stage("neighbours"):
         needed = embedder.neighbors_needed(geometry.rows)
         recall = getattr(embedder, "neighbor_recall", 1.0)
-        found = find_neighbors(geometry, needed, recall=recall, threads=cores(), progress=journal.progress)
+        found = find_neighbors(
+            geometry, needed, recall=recall, threads=cores(), progress=journal.progress, nodes=nodes
+        )
     with journal.stage("embedding"):
         start = principal_components(coordinates, dimensions)
         embedding = embedder.embed(found.graph, start, seed=seed, threads=cores(), progress=journal.progress)

@@ -155,7 +155,7 @@ def _pair_penalties(
     if not own.size:
         return np.zeros(0)
     rows, starts = np.unique(own, return_index=True)
-    squared = measured_pairs(points, own, others[:, None])[:, 0]
+    squared = measured_pairs(points.coordinates, own, others[:, None])[:, 0]
     thresholds = squared - rounding_margins(points, own, others, squared)
     nearer = count_nearer(points, rows, np.append(starts, own.size), thresholds, threads=threads)
     return np.asarray(np.maximum(1.0 + nearer - k, 0.0))

@@ -50,6 +50,8 @@ from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.simulated import ADVERSARIES
 from raydr.federation.streams import client_stream
 from raydr.federation.wire import Call, Sent, by_protection, history_at, remember, weight_of
+from raydr.geometry.cells import neighbors_by_cells
+from raydr.geometry.points import Points
 from raydr.journal import CheckpointTaken, Event, Journal, RoundEnded
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.robust import CoordinateMedian, NormBound, RobustRule, TrimmedMean
@@ -329,6 +331,20 @@ def test_server_compute_returns_ordered_identical_results(make_packed: Make) -> 
     np.testing.assert_allclose(results[3], matrices[3] @ matrices[3].T)
     with pytest.raises(DataError, match="not finite"):
         list(federation.compute(gram, [np.eye(2), np.full((1, 1), np.nan), np.eye(3)]))
+
+
+def test_server_tasks_search_neighbours_of_shared_rows_like_threads(make_packed: Make) -> None:
+    random = np.random.default_rng(0)
+    whole = np.round(8.0 * random.normal(size=(40, 6)))  # equal distances abound
+    points = Points(whole[random.integers(0, 40, 40_000)] + np.round(random.normal(size=(40_000, 6))))
+    federation = make_packed()
+    assert federation.nodes is None  # of one machine, where threads are faster
+    expected = neighbors_by_cells(points, 8, recall=0.9)
+    found = neighbors_by_cells(points, 8, recall=0.9, nodes=federation)
+    assert found.looked_at == expected.looked_at < 0.5
+    assert found.recall == expected.recall
+    np.testing.assert_array_equal(found.graph.indices, expected.graph.indices)
+    np.testing.assert_array_equal(found.graph.distances, expected.graph.distances)
 
 
 def test_checkpoint_of_another_run_is_refused() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,7 +12,15 @@ from raydr.arrays import FloatArray
 from raydr.data import load
 from raydr.errors import DataError
 from raydr.geometry import cells
-from raydr.geometry.cells import Found, _Cells, _means, _needed_cells, find_neighbors, neighbors_by_cells
+from raydr.geometry.cells import (
+    Found,
+    _CellsHere,
+    _means,
+    _near_cells,
+    _needed_cells,
+    find_neighbors,
+    neighbors_by_cells,
+)
 from raydr.geometry.neighbors import candidates_for, filter_of, nearest_neighbors
 from raydr.geometry.points import Points
 
@@ -94,6 +105,39 @@ def test_threads_change_no_bit() -> None:
     np.testing.assert_array_equal(one.graph.distances, two.graph.distances)
 
 
+class OneAfterTheOther:
+    """Nodes that are this process."""
+
+    def share(self, values: Iterable[Any]) -> list[Any]:
+        return list(values)
+
+    def compute(self, work: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Any]:
+        return map(work, tasks)
+
+
+@pytest.mark.parametrize(("k", "recall"), [(2, 0.6), (6, 0.9)])
+def test_tasks_that_fetch_cells_change_no_bit(
+    small: FloatArray, k: int, recall: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cells, "_GROUP_CELLS", 3)
+    monkeypatch.setattr(cells, "_RECENT_CELLS", 2)
+    points = Points(small.round(1))  # equal distances abound
+    here = neighbors_by_cells(points, k, recall=recall)
+    there = neighbors_by_cells(points, k, recall=recall, nodes=OneAfterTheOther())
+    assert (there.recall, there.looked_at) == (here.recall, here.looked_at)
+    np.testing.assert_array_equal(there.graph.indices, here.graph.indices)
+    np.testing.assert_array_equal(there.graph.distances, here.graph.distances)
+
+
+def test_groups_hold_cells_near_to_each_other() -> None:
+    means = np.random.default_rng(0).uniform(size=(640, 2)) * [1.0, 4.0]
+    groups = _near_cells(means)
+    assert sorted(np.concatenate(groups)) == list(range(640))
+    assert {len(group) for group in groups} == {10}
+    wide = np.array([np.ptp(means[group], axis=0) for group in groups])
+    assert wide.max() < 0.6  # squares of width 0.25 would hold ten
+
+
 def test_rows_in_small_cells_are_compared_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cells, "CELL_ROWS", 10)
     table = clustered(600, 2)
@@ -105,9 +149,9 @@ def test_rows_in_small_cells_are_compared_with_all(monkeypatch: pytest.MonkeyPat
     np.testing.assert_array_equal(found.graph.distances, exact.distances)
 
 
-def by_brute_force(small: FloatArray) -> tuple[_Cells, FloatArray, FloatArray]:
+def by_brute_force(small: FloatArray) -> tuple[_CellsHere, FloatArray, FloatArray]:
     """Return cells, squared distances (rows, rows) in their order, and the rank of each row's cell (rows, rows)."""
-    made = _Cells.of(Points(small), 16, 1)
+    made = _CellsHere.of(Points(small), 16, 1)
     rows = small[made.order]
     apart = ((rows[:, None] - rows) ** 2).sum(axis=2)
     np.fill_diagonal(apart, np.inf)
@@ -122,7 +166,7 @@ def test_cells_hold_the_rows_nearest_to_their_mean_up_to_a_limit(
     small: FloatArray,
 ) -> None:
     points = Points(small)
-    made = _Cells.of(points, 16, 1)
+    made = _CellsHere.of(points, 16, 1)
     scaled = points.centred(slice(None)) * filter_of(points)[1]
     assert sorted(made.order) == list(range(330))
     sizes = np.diff(made.ends)
@@ -142,7 +186,8 @@ def test_tile_holds_the_distances_to_the_rows_of_a_cell(small: FloatArray) -> No
     home = slice(made.ends[2], made.ends[3])
     for cell in range(made.count):
         part = slice(made.ends[cell], made.ends[cell + 1])
-        tile = made.tile(np.arange(home.start, home.stop), 2, cell) / scale**2
+        seen = made.local[home] + (made.means[2] - made.means[cell]).astype(np.float32)
+        tile = made.cell(cell).tile(seen) / scale**2
         wanted = np.where(np.isfinite(apart[home, part]), apart[home, part], 0.0)
         np.testing.assert_allclose(tile, wanted, atol=1e-5 * wanted.max() + 1e-5)
         assert tile.min() >= 0.0
@@ -193,7 +238,7 @@ def test_exact_search_is_used_from_half_of_all_cells_on(
     small: FloatArray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = small[:240]
-    count = _Cells.of(Points(small), 12, 1).count
+    count = _CellsHere.of(Points(small), 12, 1).count
     assert count % 2 == 0
     for probes in range(1, count + 1):
         monkeypatch.setattr(cells, "_needed_cells", lambda *_, probes=probes: (probes, 0.5))

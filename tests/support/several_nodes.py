@@ -13,6 +13,7 @@ from typing import Any
 os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 import numpy as np
+import psutil
 import ray
 import trials
 from processes import simulation_processes
@@ -21,8 +22,8 @@ from requests_for_tests import Gate
 
 from raydr.actors.backend import RayBackend
 from raydr.errors import RunError
-from raydr.journal import Event, IncidentEvent, RoundEnded
-from raydr.methods.landmarks.maps import FedTSNE
+from raydr.journal import Event, IncidentEvent, Progress, RoundEnded
+from raydr.methods.landmarks.maps import FedTSNE, FedUMAP
 from raydr.methods.serving import Plan
 from raydr.scenarios.running.backend import InlineBackend
 from raydr.scenarios.running.client_data import from_sites
@@ -58,6 +59,8 @@ def main() -> None:
         site_lost(cluster, nodes)
         print("site-lost: as expected", flush=True)
         nodes["south"] = cluster.add_node(num_cpus=1)
+        neighbours_of_all()
+        print("neighbours: as expected", flush=True)
         node_lost(cluster, nodes)
         print("node-lost: as expected", flush=True)
     finally:
@@ -100,6 +103,29 @@ def trial_with_sites() -> None:
         ray.get(trials.trial_in(group).call.remote(trials.run_scenario, on_ray, Path(name) / "ray"))
         ours, expected = ((Path(name) / how / "embedding.parquet").read_bytes() for how in ("ray", "inline"))
         assert ours == expected
+
+
+def neighbours_of_all() -> None:
+    """Neighbours of very many rows are searched by tasks on all nodes, and no bit of the map changes."""
+    random = np.random.default_rng(0)
+    centres = 4.0 * random.normal(size=(30, 8))
+    rows = [centres[random.integers(0, 30, 26_000)] + random.normal(size=(26_000, 8)) for _ in range(2)]
+    plan = replace(PLAN, method="fed-umap", settings=FedUMAP(landmarks=10, rounds=2, epochs=2))
+    searched: set[int] = set()
+
+    def look(event: Event) -> None:
+        if isinstance(event, Progress):
+            searched.update(
+                process.ppid()
+                for process in psutil.process_iter(["cmdline"])
+                if "ray::_with_one_thread" in (process.info["cmdline"] or ())
+            )
+
+    served = RayBackend(packing="per-client").serve(rows, plan, listener=look)
+    expected = InlineBackend().serve(rows, plan, listener=lambda event: None)
+    assert "compared with the records near to it" in served.outcome.notes[0].text
+    assert served.outcome.embedding.tobytes() == expected.outcome.embedding.tobytes()
+    assert len(searched) > 1, searched
 
 
 def node_lost(cluster: Any, nodes: dict[str, Any]) -> None:

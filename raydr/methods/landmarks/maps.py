@@ -284,6 +284,7 @@ def serve(federation: Federation, settings: LandmarkMap) -> Outcome:
         dimensions=settings.dimensions,
         seed=federation.seed,
         journal=federation.journal,
+        nodes=federation.nodes,
     )
     with federation.stage("references for new rows"):
         model = dict(model) | references(drawn.embedding, found.coordinates, found.standing)

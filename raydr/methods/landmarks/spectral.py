@@ -340,6 +340,7 @@ def serve(federation: Federation, settings: FedSpectral) -> Outcome:
         dimensions=settings.dimensions,
         seed=federation.seed,
         journal=federation.journal,
+        nodes=federation.nodes,
     )
     with federation.stage("references for new rows"):
         placing = references(drawn.embedding, coordinates, solver.points, clusters)

@@ -21,6 +21,7 @@ from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding import COSNE
 from raydr.federation import Federation, Rehearsal
 from raydr.geometry.blocks import in_blocks
+from raydr.geometry.cells import Nodes
 from raydr.geometry.hyperbolic import Hyperboloid, from_ball
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Geometry, Progress, unheard
@@ -238,13 +239,26 @@ class ByDepth:
 
 
 def draw(
-    geometry: Geometry, chart: FloatArray, settings: SenseSettings, seed: int, journal: Journal
+    geometry: Geometry,
+    chart: FloatArray,
+    settings: SenseSettings,
+    seed: int,
+    journal: Journal,
+    nodes: Nodes | None = None,
 ) -> Drawn:
     """Draw a map of a geometry by the embedder of the settings, starting from ``chart`` (rows, features)."""
     embedder = settings.embedder
     if isinstance(embedder, COSNE) and isinstance(geometry, Hyperboloid | ExpectedHyperboloid):
         embedder = ByDepth(embedder, np.linalg.norm(geometry.ball, axis=1), settings.curvature)
-    return draw_map(geometry, chart, embedder, dimensions=settings.dimensions, seed=seed, journal=journal)
+    return draw_map(
+        geometry,
+        chart,
+        embedder,
+        dimensions=settings.dimensions,
+        seed=seed,
+        journal=journal,
+        nodes=nodes,
+    )
 
 
 class SENSE(SenseSettings):
@@ -398,7 +412,7 @@ def serve(federation: Federation, settings: SENSE) -> Outcome:
     settings.check(federation.rows, federation.features)
     known = completed(federation, settings)
     chart = known.space.chart(known.points)
-    drawn = draw(known.geometry, chart, settings, federation.seed, federation.journal)
+    drawn = draw(known.geometry, chart, settings, federation.seed, federation.journal, federation.nodes)
     with federation.stage("references for new rows"):
         model = new_rows_model(settings, known, drawn, federation.stream("references"))
     return Outcome(
