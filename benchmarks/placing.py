@@ -9,6 +9,10 @@ larger files on the map, from .parquet to .parquet: with FedNE's encoder, and am
 a hundredth of the rows, because these take longer. Each run has its own process: seconds from start to end,
 rows per second without the start-up, and peak memory. The peer, in turns, is the same encoder in plain torch,
 with the same batches of the same file. ``--quick`` uses 200,000 rows, once.
+
+``--layout`` asks instead what placing costs in quality: Fed-UMAP maps all rows of a mixture of
+:mod:`benchmarks.million`, or a tenth or a hundredth of them, and ``raydr transform`` places the rest. All maps
+are compared with all rows of the data.
 """
 
 from __future__ import annotations
@@ -106,6 +110,58 @@ def mapped(folder: Path, method: str, data: Path) -> Path:
     ).folder
 
 
+LAYOUT = """
+import json, sys, time
+import numpy as np, pyarrow as pa, pyarrow.parquet as pq
+import raydr
+from raydr.memory import peak_memory_bytes
+from raydr.metrics import Evidence, evaluate
+path, folder, mapped = sys.argv[1], sys.argv[2], int(sys.argv[3])
+table = pq.read_table(path)
+pq.write_table(table[:mapped], folder + "/mapped.parquet")
+pq.write_table(table[mapped:].drop_columns("class"), folder + "/rest.parquet")
+began = time.perf_counter()
+run = raydr.run({
+    "name": "layout", "data": {"path": folder + "/mapped.parquet", "label": "class"}, "clients": {"count": 10},
+    "method": {"kind": "fed-umap"}, "metrics": [], "compare": [],
+    "runtime": {"federation": "inline", "checkpoint_every": 0},
+}, out=folder + "/run")
+laid_out = time.perf_counter() - began
+places = run.embedding
+if mapped < len(table):
+    raydr.transform(folder + "/run", folder + "/rest.parquet", out=folder + "/places.parquet")
+    placed = pq.read_table(folder + "/places.parquet")
+    places = np.concatenate([places, np.column_stack([placed["x"], placed["y"]]).astype(places.dtype)])
+seconds, memory = time.perf_counter() - began, peak_memory_bytes() / 1e6
+rows = np.column_stack([column.to_numpy() for column in table.drop_columns("class").columns])
+found = evaluate(
+    ["npa_10", "ca_10", "trustworthiness"],
+    Evidence(rows=rows, embedding=places, labels=table["class"].to_numpy()),
+)
+print(json.dumps({"layout_s": laid_out, "s": seconds, "mb": memory, **found.values}))
+"""
+
+
+def layouts(rows: int) -> dict[str, float]:
+    """Map all rows, and a part of them before the rest is placed."""
+    from benchmarks.million import labelled_mixture  # which imports this module
+
+    figures: dict[str, float] = {}
+    print(f"{'mapped':>12}{'layout s':>10}{'all s':>10}{'MB':>8}{'NPA-10':>9}{'CA-10':>8}{'trust.':>9}")
+    with tempfile.TemporaryDirectory() as scratch:
+        data = labelled_mixture(Path(scratch) / "rows.parquet", rows, 50)
+        for mapped in (rows, rows // 10, rows // 100):
+            with tempfile.TemporaryDirectory(dir=scratch) as folder:
+                found = timed(LAYOUT, data, folder, mapped)
+            figures |= {f"layout.{rows}.{mapped}.{name}": value for name, value in found.items()}
+            print(
+                f"{mapped:>12,}{found['layout_s']:>10.1f}{found['s']:>10.1f}{found['mb']:>8.0f}"
+                f"{found['npa_10']:>9.4f}{found['ca_10']:>8.4f}{found['trustworthiness']:>9.4f}",
+                flush=True,
+            )
+    return figures
+
+
 def main() -> None:
     """Measure line by line."""
     parser = argparse.ArgumentParser(
@@ -117,9 +173,15 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json")
+    parser.add_argument("--layout", action="store_true")
     options = parser.parse_args()
     if options.quick:
         options.rows, options.repeats = [200_000], 1
+    if options.layout:
+        quality = layouts(options.rows[0])
+        if options.json:
+            Path(options.json).write_text(json.dumps({"figures": quality, "ratios": {}}, indent=2))
+        return
     figures: dict[str, float] = {}
     ratios: dict[str, float] = {}
     print(
