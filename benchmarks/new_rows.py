@@ -90,7 +90,7 @@ def measured(dataset: str, method: str, seed: int, options: argparse.Namespace) 
         columns = pq.read_table(run.folder / "embedding.parquet")
         points = run.embedding
         started = time.perf_counter()
-        placed = place(run.folder, new)
+        placed = place(run.folder, new).places
         seconds = time.perf_counter() - started
     labels, rows = _of(mapped, columns["row"].to_numpy())
     own = own_accuracy(points, labels, options.k)

@@ -67,6 +67,11 @@ class Context:
         found = self.coverage.mechanism if self.coverage is not None else None
         return found if found is not None and found.on == on else None
 
+    @property
+    def blurred(self) -> bool:
+        """Whether clients add noise to records or to distances of records."""
+        return self.mechanism("data") is not None or self.mechanism("distances") is not None
+
     def covering(self, on: str) -> Mechanism | None:
         """Return the mechanism that a request for this quantity carries.
 

@@ -150,7 +150,9 @@ def transform(
         a pattern such as ``"data/*.parquet"``, with one file per site. A .parquet file is read in parts and may have
         any length.
     out : str or Path
-        The .csv or .parquet file to write: ``row, x, y``, and for several files ``client``, the file of the row.
+        The .csv or .parquet file to write: ``row, x, y``, for several files ``client``, the file of the row, and
+        ``novelty``, the row's p-value for being like the mapped rows, if the method can tell
+        (:mod:`raydr.methods.novelty`).
     site : str, optional
         For a run with ``data.harmonize``: the site of the rows, or the column that names it. Default: the run's column.
     listener, verbose
@@ -170,7 +172,8 @@ def transform(
     from raydr.scenarios.afterwards.transforming import transform as place
 
     with _showing_progress(listener, verbose) as hear_both:
-        return place(Path(folder), data, Path(out), site=site, listener=hear_both)
+        place(Path(folder), data, Path(out), site=site, listener=hear_both)
+    return Path(out)
 
 
 def join(

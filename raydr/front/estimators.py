@@ -276,7 +276,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 class PlacingMap(FederatedMap):
     """Base class of estimators whose maps take new rows."""
 
-    def transform(self, X: Any, *, sites: Any = None) -> FloatArray:
+    def transform(self, X: Any, *, sites: Any = None, return_novelty: bool = False) -> Any:
         """Place new rows on the map with the model of the run. No client takes part, and nothing leaves the caller.
 
         Rows that were mapped are placed again, close to their place in :attr:`embedding_`.
@@ -288,22 +288,35 @@ class PlacingMap(FederatedMap):
             ignored.
         sites : (rows,) array, or str, optional
             Site of each row, as in :meth:`fit`. Needed only if sites are harmonized.
+        return_novelty : bool
+            Whether to return p-values too. A row drawn like the mapped rows has p at most 0.05 in 5 of 100 cases.
 
         Returns
         -------
         places : (rows, 2 or 3) float
+        novelty : (rows,) float
+            Only with ``return_novelty``.
 
         Raises
         ------
         raydr.errors.ScenarioError
-            If maps with these settings take no new rows.
+            If maps with these settings take no new rows. With ``return_novelty`` if the run kept nothing to compare
+            with.
         raydr.errors.DataError
             If a mapped column is absent. If the values of a row are too large for a place on the map.
         """
         from raydr.scenarios.afterwards.transforming import place
 
         table = self._new(X, sites)
-        return place(self._run.folder, table)
+        found = place(self._run.folder, table)
+        if not return_novelty:
+            return found.places
+        if found.novelty is None:
+            raise ScenarioError(
+                f"{type(self).__name__} cannot tell how novel rows are with these settings. docs/new-rows.md lists the"
+                " methods that can. Leave return_novelty out."
+            )
+        return found.places, found.novelty
 
     def _new(self, X: Any, sites: Any) -> Table:
         """Return new rows with the features of :meth:`fit`, and their sites."""

@@ -484,7 +484,7 @@ def _graph(found: Iterable[_FoundRows], points: Points, k: int, threads: int | N
     missing = []
     for block in found:
         indices[block.rows], distances[block.rows] = block.indices, block.distances
-        missing.append(block.missing)
+        missing.append(block.missing.copy())  # a view would keep the whole block in the object store
     own = np.concatenate(missing)
 
     def search_all(block: tuple[int, int]) -> None:

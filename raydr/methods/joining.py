@@ -124,7 +124,8 @@ def placed(settings: MethodSettings, model: Mapping[str, FloatArray], rows: Floa
     with np.errstate(over="ignore", invalid="ignore"):
         places = settings.transform(model, rows)
         clusters = settings.predict(model, rows) if settings.offers("predict") else None
-    return Placed(places, clusters)
+        novelty = settings.novelty(model, rows)
+    return Placed(places, clusters, novelty)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
-from raydr.arrays import FloatArray, Int64Array
+from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.embedding import Embedder
 from raydr.federation import Federation, Rehearsal
 from raydr.geometry.points import Geometry
@@ -171,6 +171,13 @@ class MethodSettings(Settings):
     def predict(self, model: Mapping[str, FloatArray], rows: FloatArray) -> Int64Array:
         """Return clusters (rows,) of new rows (rows, features), scaled as in the run (optional hook)."""
         raise NotImplementedError(f"method.kind {self.kind!r} makes no clusters")
+
+    def novelty(self, model: Mapping[str, FloatArray], rows: FloatArray) -> Float64Array | None:
+        """Return the p-value (rows,) of new rows, scaled as in the run, for being like the mapped rows.
+
+        None if the run kept nothing to compare with (:mod:`raydr.methods.novelty`).
+        """
+        return None
 
     def admit(self, federation: Federation, model: Mapping[str, FloatArray]) -> Placed | None:
         """Return positions of the rows of a site that joins later, over a federation of that site alone.

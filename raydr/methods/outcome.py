@@ -79,10 +79,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Placed:
-    """Positions of new rows on a map, ``places`` (rows, 2 or 3), and their clusters if the method has any."""
+    """Positions of new rows on a map, ``places`` (rows, 2 or 3), and their clusters if the method has any.
+
+    ``novelty`` (rows,) has p-values (:mod:`raydr.methods.novelty`). It is None if the run kept nothing to compare with.
+    """
 
     places: FloatArray
     clusters: Int64Array | None = None
+    novelty: Float64Array | None = None
 
 
 @dataclass(frozen=True)

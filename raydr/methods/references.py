@@ -19,13 +19,11 @@ from raydr.embedding import placing
 from raydr.geometry.blocks import filled_up
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points, common_shift
-from raydr.geometry.prototypes import groups
+from raydr.methods.novelty import MOMENTS, SCORED, SCORES, calibration, groups_of, p_values
 from raydr.threads import one_blas_thread
 
 LABEL_COLUMNS = "label_columns"
 """Name of a model's array with the number of columns of a label that steers, the last of the mapped rows."""
-LEAST_GROUP = 5
-"""Least number of records per reference."""
 ITERATIONS = 100
 
 
@@ -34,6 +32,8 @@ def references(
     chart: FloatArray,
     rows: Callable[[Float64Array], Float64Array],
     clusters: Int64Array | None = None,
+    *,
+    squared_heights: Float64Array | None = None,
 ) -> dict[str, FloatArray]:
     """Return the references for new rows on a map.
 
@@ -47,8 +47,11 @@ def references(
         From mean coordinates (groups, coordinates) to rows of a table (groups, features).
     clusters : (rows,), optional
         Cluster of each record, from 0, so that :func:`clusters_of` can give those of new rows.
+    squared_heights : (rows,), optional
+        Squared lengths of what the chart leaves out of each record. With them, the model can tell how novel new rows
+        are, if their squared distances to the references are those of the chart plus these.
     """
-    found = groups(embedding, min(LEAST_GROUP, len(embedding)), most=True)
+    found = groups_of(embedding)
     kept: dict[str, FloatArray] = {
         "references": rows(_means(chart, found)),
         "reference_positions": np.stack([np.median(embedding[group], axis=0) for group in found]).astype(
@@ -56,6 +59,8 @@ def references(
         ),
         "reference_counts": np.array([len(group) for group in found], np.float64),
     }
+    if squared_heights is not None:
+        kept |= calibration(embedding, chart, squared_heights, rows)
     if clusters is None:
         return kept
     members = np.eye(int(clusters.max()) + 1)[clusters]
@@ -71,6 +76,8 @@ def without_labels(model: Mapping[str, FloatArray], columns: int) -> dict[str, F
     if not columns:
         return dict(model)
     noted = {**model, LABEL_COLUMNS: np.array([columns])}
+    for name in (SCORES, SCORED, MOMENTS):  # the mapped rows had labels
+        noted.pop(name, None)
     if "references" in model:
         noted["references"] = np.array(model["references"], np.float64)
         noted["references"][:, -columns:] = 0.0
@@ -151,6 +158,22 @@ def clusters_of(model: Mapping[str, FloatArray], rows: FloatArray) -> Int64Array
         )
     pulls = _pulls(_from_references(model, rows), rows.astype(np.float64), len(members))
     return np.asarray((pulls @ members).argmax(axis=1), np.int64)
+
+
+def novelty_by_rows(
+    model: Mapping[str, FloatArray], rows: FloatArray, squared_heights: Float64Array | None = None
+) -> Float64Array | None:
+    """Return the p-values (rows,) of new rows (rows, features), by Euclidean distances to the references.
+
+    ``squared_heights`` (rows,) are added to the squared distances.
+    """
+    from_references = _from_references(model, rows)
+    heights = np.zeros(len(rows)) if squared_heights is None else squared_heights
+    return p_values(
+        model,
+        lambda block: from_references(block[:, :-1]) + block[:, -1:],
+        np.column_stack([rows.astype(np.float64), heights]),
+    )
 
 
 def _from_references(

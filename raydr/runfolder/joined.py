@@ -12,7 +12,7 @@ from raydr.privacy.ledger import Entry
 from raydr.privacy.statement import Statement
 from raydr.runfolder import records
 from raydr.runfolder.manifest import require_unchanged
-from raydr.runfolder.maps import read_embedding
+from raydr.runfolder.maps import read_embedding, read_novelty
 from raydr.runfolder.reading import parsed, read_data, read_ledger
 from raydr.runfolder.records import Joining
 
@@ -36,6 +36,8 @@ class Joined:
         None if there are none.
     points : Float64Array, (rows, 2) or (rows, 3)
         Positions of the rows on the run's map.
+    novelty : Float64Array, (rows,)
+        p-value of each row for being like the mapped rows; None if the run's method cannot tell.
     ledger : tuple of Entry
         Every message between the site and the server.
     privacy : Statement
@@ -56,6 +58,7 @@ class Joined:
     privacy: Statement
     data: Provenance
     how: Joining
+    novelty: Float64Array | None = None
 
     @property
     def left(self) -> tuple[Entry, ...]:
@@ -99,6 +102,7 @@ def _read(folder: Path, present: str) -> Joined:
         labels=labels,
         clusters=clusters,
         points=points,
+        novelty=read_novelty(folder),
         ledger=read_ledger(folder),
         privacy=parsed(folder, records.PRIVACY, Statement),
         data=read_data(folder, len(rows)),

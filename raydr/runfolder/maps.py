@@ -31,7 +31,7 @@ LONGEST_NAME = 100_000
 FARTHEST = 1e30
 """Largest coordinate: maps are drawn in float32, which ends at 3e38."""
 
-OPTIONAL = ("z", "cluster", "label")
+OPTIONAL = ("z", "cluster", "label", "novelty")
 """Columns that a map may lack."""
 
 KEPT = re.compile(r"npa_([1-9][0-9]{0,3})")
@@ -177,6 +177,17 @@ def read_embedding(
         coordinates(folder, file, columns),
         _faithfulness(folder, file, columns),
     )
+
+
+def read_novelty(folder: Path) -> Float64Array | None:
+    """Return the p-values (rows,) of placed rows, or None if there are none."""
+    columns = read_columns(folder, records.EMBEDDING, ("row",))
+    if "novelty" not in columns:
+        return None
+    found = np.asarray(columns["novelty"], np.float64)
+    if not ((found > 0.0) & (found <= 1.0)).all():
+        raise not_whole(folder, records.EMBEDDING, "has a novelty that is not above 0 and at most 1")
+    return found
 
 
 def read_central(

@@ -42,6 +42,11 @@ class Scaling:
         arrays = {"shift": self.shift, "factor": self.factor, "fill": self.fill}
         return {name: values for name, values in arrays.items() if values is not None}
 
+    def undone(self, rows: FloatArray) -> Float64Array:
+        """Return scaled rows (rows, features) in their own units; columns that scaling made constant as their shift."""
+        width = np.divide(1.0, self.factor, out=np.zeros_like(self.factor), where=self.factor != 0.0)
+        return np.asarray(rows * width + self.shift)
+
     @classmethod
     def of(cls, arrays: Mapping[str, FloatArray]) -> Scaling:
         """Return the scaling from a model's arrays; raise KeyError if one is missing."""

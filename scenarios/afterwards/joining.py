@@ -112,6 +112,10 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
             " run folder as the run wrote it, or repeat the run."
         ) from error
     require_positions(table, placed.places)
+    unlike = placing.unlike()
+    if unlike is not None and placed.novelty is not None:
+        unlike.add(placing.in_columns(table), placed.novelty)
+        unlike.warn(name)
     joining = Joining(
         site=name,
         map=sha256_of_file(folder / records.EMBEDDING),
@@ -180,8 +184,9 @@ def _write(
     folder: Path, placing: Placing, table: Table, placed: Placed, ledger: Ledger, joining: Joining
 ) -> None:
     scenario, card = placing.scenario, placing.model.card
-    clusters = {} if placed.clusters is None else {"cluster": placed.clusters}
-    write_placed(folder / records.EMBEDDING, table, placed.places, {"client": joining.site}, clusters)
+    more = {"cluster": placed.clusters, "novelty": placed.novelty}
+    more = {column: values for column, values in more.items() if values is not None}
+    write_placed(folder / records.EMBEDDING, table, placed.places, {"client": joining.site}, more)
     write_json(folder / records.LEDGER, ledger.as_list())
     write_json(
         folder / records.PRIVACY, asdict(statement(ledger, scenario.privacy.budget, [len(table.rows)]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from raydr.arrays import FloatArray, Int64Array, UInt8Array
+from raydr.arrays import Float64Array, FloatArray, Int64Array, UInt8Array
 from raydr.data import Alike, Harmonized, Layout, Table, blocks_alike, load_alike
 from raydr.data.files.arrow_files import rows_of_parquet
 from raydr.data.loading import ending
@@ -24,6 +25,7 @@ from raydr.files import whole
 from raydr.geometry.points import row_blocks
 from raydr.journal import Journal, Listener, unheard
 from raydr.methods.joining import placed
+from raydr.methods.novelty import compared
 from raydr.methods.outcome import Placed
 from raydr.plain import as_cell
 from raydr.privacy.secrets import RootedRun
@@ -33,6 +35,7 @@ from raydr.runfolder.model import KEYED, Model, preparation_of, read_model
 from raydr.runfolder.reading import read_run
 from raydr.runfolder.records import ARRAYS, CARD, ENCODER, MODEL, SCENARIO
 from raydr.runfolder.writing import axes
+from raydr.scenarios.afterwards.unlike import Unlike
 from raydr.scenarios.running.identity import origin_of
 from raydr.scenarios.schema.reading import read
 from raydr.scenarios.schema.scenario import Scenario
@@ -48,8 +51,11 @@ _LOGGER = logging.getLogger(__name__)
 
 def transform(
     folder: Path, data: str | Path, out: Path, *, site: str | None = None, listener: Listener = unheard
-) -> Path:
+) -> Unlike | None:
     """Place the rows of files on a run's map and write their positions; arguments as for :func:`raydr.transform`.
+
+    Returns a summary of the rows' novelty, or None if the run kept nothing to compare with. If the rows are unlike the
+    mapped rows, a warning is logged.
 
     Raises
     ------
@@ -65,7 +71,7 @@ def transform(
     placing, journal, several = placing_of(folder, str(data)), Journal(listener), files_of(data)
     files = [Path(data).expanduser()] if several is None else several
     total = sum(rows_of_parquet(file) for file in files if _in_blocks(file))
-    done = 0
+    done, unlike = 0, placing.unlike()
     with (
         journal.stage("places"),
         whole(out, "free the disk, or name another file with --out") as unfinished,
@@ -73,20 +79,27 @@ def transform(
     ):
         for file in files:
             for table in placing.blocks(file, site=site):
-                written.add(table, placing.found(table), file.stem if several else None)
+                written.add(table, placing.found(table, unlike), file.stem if several else None)
                 done += len(table.rows)
                 if total:
                     journal.progress(min(done, total), total)
-    return out
+    if unlike is not None:
+        unlike.warn(str(data))
+    return unlike
 
 
-def place(folder: Path, table: Table) -> FloatArray:
-    """Return the positions (rows, 2 or 3) of a table's rows on a run's map.
+def place(folder: Path, table: Table) -> Placed:
+    """Return the positions of a table's rows on a run's map, and their novelty.
 
     The table has the run's columns in order, and the site of each row if the run harmonized sites. Raises as
     :func:`transform`.
     """
-    return placing_of(folder, table.name).found(table).places
+    placing = placing_of(folder, table.name)
+    unlike = placing.unlike()
+    found = placing.found(table, unlike)
+    if unlike is not None:
+        unlike.warn(table.name)
+    return found
 
 
 def predict(folder: Path, table: Table) -> Int64Array:
@@ -231,24 +244,56 @@ class Placing:
         run = read_run(self.folder).environment.run
         return origin_of(self.scenario).named(run)
 
-    def found(self, table: Table) -> Placed:
-        """Place the rows of a table; raise DataError if one has no place."""
-        found = self.found_of(self.prepared(table))
+    def found(self, table: Table, unlike: Unlike | None = None) -> Placed:
+        """Place the rows of a table, and add them to a summary; raise DataError if one has no place."""
+        prepared = self.prepared(table)
+        found = self.found_of(prepared)
         require_positions(table, found.places)
+        if unlike is not None and found.novelty is not None:
+            unlike.add(self._undone(prepared), found.novelty)
         return found
+
+    def unlike(self) -> Unlike | None:
+        """Return an empty summary of the novelty of new rows; None if the run kept nothing to compare with."""
+        with self._fitting():
+            known = compared(self.model.arrays)
+        if known is None:
+            return None
+        moments = np.zeros((2, 0)) if known.moments is None else self._undone(known.moments.cumsum(axis=0))
+        mean, above = moments
+        return Unlike(self.model.card.columns[: len(mean)], known.scored, mean, above - mean)
+
+    def in_columns(self, table: Table) -> Float64Array:
+        """Return the rows of a table, filled in, in the units of their columns; (rows, 0) if they cannot be compared."""
+        return self._undone(self.common.applied(table.rows)) if self._comparable else np.zeros((len(table.rows), 0))
+
+    def _undone(self, rows: FloatArray) -> Float64Array:
+        """Return prepared rows (rows, features) in the units of their columns; (rows, 0) if they cannot be compared."""
+        return self.common.scaling.undone(rows) if self._comparable else np.zeros((len(rows), 0))
+
+    @property
+    def _comparable(self) -> bool:
+        """Whether prepared rows are columns in other units."""
+        data = self.scenario.data
+        return self.sealed is None and data.metric == "euclidean" and data.harmonize is None
 
     def found_of(self, rows: FloatArray) -> Placed:
         """Place prepared rows; some may have no place."""
-        scenario, model = self.scenario, self.model
+        with self._fitting():
+            return placed(self.scenario.method, self.model.arrays, rows)
+
+    @contextmanager
+    def _fitting(self) -> Iterator[None]:
+        """Raise OutputError if the arrays of the model do not fit the method."""
         try:
-            return placed(scenario.method, model.arrays, rows)
+            yield
         except RaydrError:
             raise
         # Arrays are missing or do not fit together; torch raises RuntimeError.
         except (KeyError, ValueError, IndexError, RuntimeError) as error:
             raise OutputError(
-                f"The model in {self.folder / MODEL} does not fit method.kind {scenario.method.kind!r}"
-                f" ({type(error).__name__}: {error}): restore the run folder as the run wrote it, or repeat the run."
+                f"The model in {self.folder / MODEL} does not fit method.kind"
+                f" {self.scenario.method.kind!r} ({type(error).__name__}: {error}): restore the run folder as the run wrote it, or repeat the run."
             ) from error
 
     def _owners(self, table: Table) -> Int64Array:
@@ -336,7 +381,10 @@ class _Written:
 
         clients = {} if client is None else {"client": self._named([client]) * len(table.rows)}
         clusters = {} if found.clusters is None else {"cluster": found.clusters}
-        columns = pa.table({"row": self._named(table.ids), **clients, **axes(found.places), **clusters})
+        novelty = {} if found.novelty is None else {"novelty": found.novelty}
+        columns = pa.table(
+            {"row": self._named(table.ids), **clients, **axes(found.places), **clusters, **novelty}
+        )
         if self._writer is None:
             self._writer, self._schema = self._opened(columns.schema), columns.schema
         if columns.schema != self._schema:

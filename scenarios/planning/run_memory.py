@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raydr.actors.packing import ACTOR_BYTES
-from raydr.methods.references import LEAST_GROUP
+from raydr.methods.novelty import LEAST_GROUP
 from raydr.metrics import graph_size
 from raydr.metrics.sampling import EXACT_ROWS
 from raydr.metrics.sampling import SAMPLED_ROWS as SAMPLED

@@ -99,7 +99,7 @@ def test_joining_site_does_not_move_the_map(case: str, root: Path, tmp_path: Pat
     assert south.points.shape == (15, 2)
     if "noisy" not in case and "cne" not in case:
         new = irises().take(np.arange(0, 150, 10))
-        wanted = place(folder, type(new)(**{**vars(new), "rows": new.rows + 0.01}))
+        wanted = place(folder, type(new)(**{**vars(new), "rows": new.rows + 0.01})).places
         np.testing.assert_allclose(south.points, wanted, atol=1e-2 * np.ptp(embedding))
 
 
@@ -213,7 +213,14 @@ def test_joining_matches_columns_by_name_and_keeps_ids_and_labels(tmp_path: Path
     assert site.labels == ("yes",) * 8
     assert site.data.filled == {"late": {"age": 8}}
     assert [source.client for source in site.data.sources] == ["late"]
-    assert pq.read_table(site.path / "embedding.parquet").column_names == ["row", "client", "x", "y", "label"]
+    assert pq.read_table(site.path / "embedding.parquet").column_names == [
+        "row",
+        "client",
+        "x",
+        "y",
+        "novelty",
+        "label",
+    ]
     raydr.transform(folder, late, out=tmp_path / "placed.parquet")
     placed = pq.read_table(tmp_path / "placed.parquet")
     np.testing.assert_allclose(

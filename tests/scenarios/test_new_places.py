@@ -38,18 +38,18 @@ def test_every_method_that_places_rows_is_tested() -> None:
 def test_place_of_a_row_does_not_depend_on_other_rows(case: str, root: Path) -> None:
     """Bits are the same alone, in a batch of 7, and in reverse order."""
     folder, table = folder_of(case, root), irises()
-    places = place(folder, table)
+    places = place(folder, table).places
     backwards = np.arange(len(table.rows))[::-1]
-    np.testing.assert_array_equal(place(folder, table.take(backwards)), places[backwards])
+    np.testing.assert_array_equal(place(folder, table.take(backwards)).places, places[backwards])
     for rows in ([140], list(range(7)), [3, 149, 60]):
-        np.testing.assert_array_equal(place(folder, table.take(np.array(rows))), places[rows])
+        np.testing.assert_array_equal(place(folder, table.take(np.array(rows))).places, places[rows])
 
 
 def test_mapped_row_is_placed_near_its_point(case: str, root: Path) -> None:
     folder = folder_of(case, root)
     mapped = raydr.Result(folder)
     ids = mapped.to_frame("pyarrow")["row"].to_numpy()
-    places = place(folder, irises().take(ids))
+    places = place(folder, irises().take(ids)).places
     far = cdist(places, mapped.embedding)
     nearer = (far < np.diagonal(far)[:, None]).mean(axis=1)  # rows of the map nearer to it than its own place
     assert np.median(nearer) < (0.25 if case in LOOSE else 0.1)

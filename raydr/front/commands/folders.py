@@ -119,7 +119,7 @@ def audit(
     "--out",
     required=True,
     type=click.Path(path_type=Path),
-    help="The .csv or .parquet file to write: row, x, y.",
+    help="The .csv or .parquet file to write: row, x, y, novelty.",
 )
 @click.option(
     "--site",
@@ -131,14 +131,17 @@ def transform(folder: Path, data: str, out: Path, site: str | None) -> None:
     """Place the rows of DATA on the map of the run folder RUN, without a server.
 
     DATA is a file, or a folder or quoted pattern with one file per site. Columns are matched by name. A .parquet file
-    may have any number of rows.
+    may have any number of rows. The column novelty has each row's p-value for being like the mapped rows, and a
+    warning says if many are unlike them.
     """
     from raydr.front.progress_bars import heard_on_terminal
     from raydr.scenarios.afterwards.transforming import transform as place
 
     with heard_on_terminal(passing=True) as listener:
-        written = place(folder, data, out, site=site, listener=listener)
-    click.echo(written)
+        unlike = place(folder, data, out, site=site, listener=listener)
+    if unlike is not None and not unlike.unlike:
+        click.echo(unlike.sentence, err=True)
+    click.echo(out)
 
 
 @click.command()

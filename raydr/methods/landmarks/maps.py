@@ -46,7 +46,7 @@ from raydr.methods.landmarks.nystrom import NystromGeometry, nystrom, require_ra
 from raydr.methods.landmarks.settings import LEAST_GROUP, LandmarkSettings, require_among_rows
 from raydr.methods.method import MethodSettings, method
 from raydr.methods.outcome import Note, Outcome, Placed, draw_map
-from raydr.methods.references import placed, placed_by_rows, references
+from raydr.methods.references import novelty_by_rows, placed, placed_by_rows, references
 
 POSTED = "the distance of every record to every landmark"
 """Data on each record that leave its client."""
@@ -169,13 +169,18 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
         landmarks = np.asarray(model["landmarks"], np.float64)
         return self._placed_by_posted(model, in_blocks(lambda block: _squared(block, landmarks), rows))
 
+    def novelty(self, model: Mapping[str, FloatArray], rows: FloatArray) -> Float64Array | None:
+        """Return p-values (rows,) by the distance to the nearest reference; None for estimated distances."""
+        return novelty_by_rows(model, rows) if self.estimator == "trilateration" else None
+
     def admit(self, federation: Federation, model: Mapping[str, FloatArray]) -> Placed:
         """Have a joining site send the distances of its rows to the landmarks, as the others did (P3, A.16)."""
         landmarks = np.asarray(model["landmarks"], np.float64)
         squared = federation.ask(DistanceRequest(landmarks))[0].squared
         if self.estimator == "trilateration":
             coordinates, solver = trilaterate(landmarks, [squared])
-            return Placed(placed_by_rows(model, solver.points(coordinates)))
+            rows, heights = solver.points(coordinates), solver.squared_residuals(squared, coordinates)
+            return Placed(placed_by_rows(model, rows), novelty=novelty_by_rows(model, rows, heights))
         return Placed(self._placed_by_posted(model, squared))
 
     def _placed_by_posted(self, model: Mapping[str, FloatArray], posted: Float64Array) -> Float64Array:
@@ -287,7 +292,14 @@ def serve(federation: Federation, settings: LandmarkMap) -> Outcome:
         nodes=federation.nodes,
     )
     with federation.stage("references for new rows"):
-        model = dict(model) | references(drawn.embedding, found.coordinates, found.standing)
+        model = dict(model) | references(
+            drawn.embedding,
+            found.coordinates,
+            found.standing,
+            squared_heights=None
+            if found.solver is None or federation.context.blurred
+            else found.squared_residuals,
+        )
     notes = drawn.notes + _notes(len(landmarks), settings)
     if found.solver is not None:
         noise, keyed = federation.context.coverage, federation.context.isometry_key

@@ -68,7 +68,13 @@ from raydr.methods.landmarks.pooled_kernel import pooled_spectrum
 from raydr.methods.landmarks.settings import LandmarkSettings, require_among_rows
 from raydr.methods.method import MethodSettings, method
 from raydr.methods.outcome import Note, Outcome, Placed, Pooled, draw_map
-from raydr.methods.references import clusters_of, placed_by_rows, pooled_references, references
+from raydr.methods.references import (
+    clusters_of,
+    novelty_by_rows,
+    placed_by_rows,
+    pooled_references,
+    references,
+)
 
 _LEAST = float(np.finfo(np.float64).tiny)
 """Kernel value below which doubles lose their digits: a distance of 26.6 / sqrt(gamma)."""
@@ -213,6 +219,10 @@ class FedSpectral(LandmarkSettings, MethodSettings):
         """Return positions (rows, dimensions) of new rows, locally by :mod:`raydr.methods.references`."""
         return placed_by_rows(model, rows)
 
+    def novelty(self, model: Mapping[str, FloatArray], rows: FloatArray) -> Float64Array | None:
+        """Return p-values (rows,) by the distance to the nearest reference."""
+        return novelty_by_rows(model, rows)
+
     def predict(self, model: Mapping[str, FloatArray], rows: FloatArray) -> Int64Array:
         """Return clusters (rows,) of new rows (rows, features), from nearby references."""
         return clusters_of(model, rows)
@@ -223,7 +233,10 @@ class FedSpectral(LandmarkSettings, MethodSettings):
         kernels = federation.ask(KernelRequest(learnt.points, learnt.gamma))[0].values
         coordinates, solver = trilaterated([kernels], learnt)
         rows = solver.points(coordinates.astype(np.float64))
-        return Placed(placed_by_rows(model, rows), clusters_of(model, rows))
+        heights = solver.squared_residuals(_squared(kernels, learnt), coordinates.astype(np.float64))
+        return Placed(
+            placed_by_rows(model, rows), clusters_of(model, rows), novelty_by_rows(model, rows, heights)
+        )
 
     def rehearse(self, federation: Rehearsal) -> None:
         """Ask what :func:`serve` asks."""
@@ -318,6 +331,13 @@ def serve(federation: Federation, settings: FedSpectral) -> Outcome:
         vanished = sum(int((block < _LEAST).sum()) for block in kernels)
         coordinates, solver = trilaterated(kernels, learnt)
         geometry = Points(coordinates)
+        heights = None
+        if not vanished and not federation.context.blurred:
+            ends = np.cumsum([len(block) for block in kernels])[:-1]
+            each = zip(kernels, np.split(coordinates.astype(np.float64), ends), strict=True)
+            heights = np.concatenate(
+                [solver.squared_residuals(_squared(block, learnt), places) for block, places in each]
+            )
     with federation.stage("clusters"):
         if settings.estimator == "nystrom":
             of_all = clustered(kernels, learnt, settings, federation.seed)
@@ -343,7 +363,7 @@ def serve(federation: Federation, settings: FedSpectral) -> Outcome:
         nodes=federation.nodes,
     )
     with federation.stage("references for new rows"):
-        placing = references(drawn.embedding, coordinates, solver.points, clusters)
+        placing = references(drawn.embedding, coordinates, solver.points, clusters, squared_heights=heights)
     model = {"landmarks": learnt.points, "gamma": np.array([learnt.gamma])} | placing
     return Outcome(
         embedding=drawn.embedding,
@@ -374,9 +394,13 @@ def trilaterated(
     kernels: Sequence[Float64Array], learnt: LearntLandmarks
 ) -> tuple[FloatArray, Trilateration]:
     """Return the same, by ``d^2 = -ln K / gamma``, and the solver."""
-    squared = (-np.log(np.maximum(block, _LEAST)) / learnt.gamma for block in kernels)
-    coordinates, solver = trilaterate(learnt.points, squared)
+    coordinates, solver = trilaterate(learnt.points, (_squared(block, learnt) for block in kernels))
     return np.asarray(coordinates, np.float32), solver
+
+
+def _squared(kernels: Float64Array, learnt: LearntLandmarks) -> Float64Array:
+    """Return squared distances (rows, landmarks) from kernel values; the largest known one for values of 0."""
+    return np.asarray(-np.log(np.maximum(kernels, _LEAST)) / learnt.gamma)
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,15 @@ class AffineFrame:
         """Dimensions outside the hull."""
         return int(self.anchors.shape[1]) - self.rank
 
+    def projected(self, points: Float64Array) -> Float64Array:
+        """Return coordinates (points, rank) in the hull of points (points, features)."""
+        return np.asarray((points - self.solver.centre) @ self.solver.basis.T)
+
+    def squared_heights(self, points: Float64Array) -> Float64Array:
+        """Return squared distances (points,) from the hull."""
+        outside = points - self.solver.points(self.projected(points))
+        return np.asarray((outside**2).sum(axis=1))
+
     def located(self, squared_distances: Float64Array) -> tuple[Float64Array, Float64Array]:
         """Return coordinates (rows, rank) in the hull and distances (rows,) from it, from squared distances to anchors.
 

@@ -30,6 +30,7 @@ from raydr.journal import Journal
 from raydr.methods.landmarks.learning import LearntLandmarks, rehearse_learning
 from raydr.methods.landmarks.settings import DistributionLearning
 from raydr.methods.method import method
+from raydr.methods.novelty import MOMENTS, SCORED, SCORES, calibration, p_values
 from raydr.methods.outcome import Drawn, Note, Outcome, Placed, Pooled, draw_map
 from raydr.methods.references import label_columns, placed, references, without_labels
 from raydr.methods.sense.algorithm_2 import require_small
@@ -37,6 +38,7 @@ from raydr.methods.sense.alignment import aligning_operations
 from raydr.methods.sense.anchors import Anchors, chosen_anchors
 from raydr.methods.sense.clients import AnchorRequest, AnchorRequests
 from raydr.methods.sense.completion import multisite_points, notes, pointwise_points
+from raydr.methods.sense.frames import AffineFrame
 from raydr.methods.sense.lorentz_geometry import ExpectedHyperboloid
 from raydr.methods.sense.new_rows import map_scale, place
 from raydr.methods.sense.observations import Observations
@@ -158,6 +160,21 @@ def new_rows_model(
         return space.rows(known.narrow.widened(means, rng))
 
     return {"anchors": known.anchors.common} | _placing(settings, drawn, chart, rows)
+
+
+def novelty_model(known: Completed, drawn: Drawn) -> dict[str, FloatArray]:
+    """Return what new rows are compared with, along the anchors; empty if clients saw anchors of their own."""
+    space = known.space
+    if not isinstance(space, EuclideanSpace) or known.anchors.local.size or len(known.anchors.common) < 2:
+        return {}
+    hull = AffineFrame(known.narrow.of_anchors(space.points(known.anchors.common)))
+    any_directions = np.random.default_rng(0)  # nothing lies outside the hull
+    return calibration(
+        drawn.embedding,
+        hull.projected(known.points),
+        hull.squared_heights(known.points),
+        lambda within: space.rows(known.narrow.widened(hull.solver.points(within), any_directions)),
+    )
 
 
 def _placing(
@@ -342,6 +359,21 @@ class SENSE(SenseSettings):
             points,
         )
 
+    def novelty(self, model: Mapping[str, FloatArray], rows: FloatArray) -> Float64Array | None:
+        """Return p-values (rows,) by distances along the anchors, and from their hull; None in hyperbolic space."""
+        space = self.space
+        if not {SCORES, SCORED, MOMENTS} & set(model) or not isinstance(space, EuclideanSpace):
+            return None
+        hull = AffineFrame(space.points(model["anchors"]))
+        known = hull.projected(space.points(model["references"]))
+
+        def squared_distances(block: Float64Array) -> Float64Array:
+            points = space.points(block)
+            within = space.squared_distances(hull.projected(points), known)
+            return within + hull.squared_heights(points)[:, None]
+
+        return p_values(model, squared_distances, np.asarray(rows, np.float64))
+
     def admit(self, federation: Federation, model: Mapping[str, FloatArray]) -> Placed | None:
         """Have a joining site send the distances of its rows to the anchors that all clients saw, and complete them.
 
@@ -359,7 +391,7 @@ class SENSE(SenseSettings):
         each, levels = [row[None] for row in reply.squared], [reply.noise] * len(reply.squared)
         points, known = pointwise_points(federation, closed, space, anchors, each, levels)
         rows = space.rows(known.narrow.widened(space.chart(points), federation.stream("references")))
-        return Placed(self.transform(model, rows))
+        return Placed(self.transform(model, rows), novelty=self.novelty(model, rows))
 
     def rehearse(self, federation: Rehearsal) -> None:
         """Ask what :func:`completed` asks; the width of the clients' factors follows from the anchors themselves."""
@@ -415,6 +447,8 @@ def serve(federation: Federation, settings: SENSE) -> Outcome:
     drawn = draw(known.geometry, chart, settings, federation.seed, federation.journal, federation.nodes)
     with federation.stage("references for new rows"):
         model = new_rows_model(settings, known, drawn, federation.stream("references"))
+        if not federation.context.blurred:
+            model |= novelty_model(known, drawn)
     return Outcome(
         embedding=drawn.embedding,
         geometry=known.geometry,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from raydr.methods.novelty import NOVEL
 from raydr.privacy.ledger import Entry
 from raydr.report import wording
 from raydr.report.run import mapped
@@ -34,7 +35,14 @@ def left(site: Joined) -> tuple[Entry, ...]:
 
 def description(site: Joined) -> str:
     """Describe when the site joined, and that no other site took part."""
+    novel = ""
+    if site.novelty is not None:
+        found = int((site.novelty <= NOVEL).sum())
+        novel = (
+            f" {found} of them {'is' if found == 1 else 'are'} unlike the mapped rows (novelty at most {NOVEL:g}; about"
+            f" {round(NOVEL * len(site.points))} would be by chance)."
+        )
     return (
         f"{wording.plural(len(site.points), 'row')}, placed on the existing map on {wording.moment(site.how.started)}."
-        " No other site took part, and no other row moved."
+        f" No other site took part, and no other row moved.{novel}"
     )

@@ -17,8 +17,8 @@ from raydr.geometry.hyperbolic import Hyperboloid
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points
 from raydr.journal import Journal
+from raydr.methods.novelty import LEAST_GROUP
 from raydr.methods.outcome import Drawn
-from raydr.methods.references import LEAST_GROUP
 from raydr.methods.sense.anchors import Anchors, AnchorSettings, chosen_anchors, flattened
 from raydr.methods.sense.reduced_basis import Narrow
 from raydr.methods.sense.server import SENSE, Completed, completed, new_rows_model, serve

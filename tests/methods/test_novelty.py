@@ -1,0 +1,306 @@
+"""Novelty of new rows: p-values that hold for rows drawn like the mapped ones, and are small for others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from placed import CASES, folder_of, irises
+from scipy.spatial.distance import cdist
+
+import raydr
+from raydr.arrays import Float64Array, FloatArray
+from raydr.errors import DataError, ScenarioError
+from raydr.front.cli import status
+from raydr.geometry.prototypes import groups
+from raydr.methods.novelty import EACH, MOMENTS, NOVEL, SCORED, SCORES, calibration, compared, p_values
+from raydr.runfolder.model import read_model
+from raydr.scenarios.afterwards.transforming import place
+from raydr.scenarios.afterwards.unlike import Unlike
+
+ABLE = {
+    "fed-tsne",
+    "fed-tsne, learnt landmarks",
+    "fed-tsne, keyed",
+    "fed-umap",
+    "fed-spectral",
+    "fed-spectral, umap",
+    "sense",
+    "sense, pointwise",
+    "sense, phate",
+    "sense, cne",
+}
+"""Cases whose runs keep what new rows are compared with: Euclidean, without noise, the same anchors for all."""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+def blobs(rows: int, features: int = 6, seed: int = 0) -> Float64Array:
+    random = np.random.default_rng(seed)
+    centres = 6.0 * np.random.default_rng(99).normal(size=(5, features))
+    return centres[random.integers(0, 5, rows)] + random.normal(size=(rows, features))
+
+
+def left_out(
+    places: Float64Array, rows: Float64Array, heights: Float64Array, parts: list[Any]
+) -> Float64Array:
+    """Return the distance of each row to the nearest mean of groups of the rows outside its part, falling."""
+    scores = []
+    for part in parts:
+        others = [row for row in range(len(rows)) if row not in part]
+        means = [rows[others][group].mean(axis=0) for group in groups(places[others], 5, most=True)]
+        scores += [
+            np.sqrt(min(((rows[row] - mean) ** 2).sum() for mean in means) + heights[row]) for row in part
+        ]
+    return np.sort(scores)[::-1]
+
+
+def parts_of(rows: int) -> list[Any]:
+    order = np.random.default_rng(rows).permutation(rows)[:2000]
+    return np.array_split(order, min(10, int(np.ceil(10 * len(order) / rows))))
+
+
+@pytest.mark.parametrize("rows", [83, 2600, 41_000])
+def test_mapped_rows_are_scored_by_means_of_the_others(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In ten parts, or fewer if 2,000 scored rows are few among all."""
+    table, heights = 1e3 + blobs(rows), np.random.default_rng(1).uniform(size=rows)
+    kept = calibration(table[:, :2], table, heights, lambda chart: 2.0 * chart)
+    parts = parts_of(rows)
+    assert len(parts) == {83: 10, 2600: 8, 41_000: 1}[rows]
+    assert kept[SCORED].tolist() == [min(rows, 2000)]
+    assert len(kept[SCORES]) == min(rows, 2000) // 5
+    if rows == 83:
+        expected = left_out(table[:, :2], table, heights, parts)
+        np.testing.assert_allclose(kept[SCORES], expected[4::5])
+    scored = np.concatenate(parts)
+    np.testing.assert_allclose(
+        kept[MOMENTS], [2.0 * table[scored].mean(axis=0), 2.0 * table[scored].std(axis=0)]
+    )
+
+
+def test_columns_are_not_compared_if_coordinates_leave_much_out() -> None:
+    """Then the deviations of the columns are unknown."""
+    table = blobs(100)
+    for share, known in ((0.009, True), (0.011, False)):
+        heights = np.full(100, share * table.var(axis=0).sum())
+        kept = calibration(table[:, :2], table, heights, lambda chart: chart)
+        assert (MOMENTS in kept) == known
+
+
+def test_fewer_than_20_rows_are_not_compared() -> None:
+    assert calibration(blobs(19)[:, :2], blobs(19), np.zeros(19), lambda chart: chart) == {}
+    assert calibration(blobs(20)[:, :2], blobs(20), np.zeros(20), lambda chart: chart)[SCORED].tolist() == [
+        20
+    ]
+
+
+@pytest.mark.parametrize("count", [20, 98, 99, 304])
+def test_p_value_counts_the_mapped_rows_that_are_as_far(count: int) -> None:
+    """It is never below the exact one, and above it by fewer than five rows."""
+    rows, new = blobs(count), np.concatenate([blobs(400, seed=7), blobs(20, seed=8) + 30.0])
+    found = groups(rows, 5, most=True)
+    means = np.stack([rows[group].mean(axis=0) for group in found])
+    model = calibration(rows, rows, np.zeros(count), lambda chart: chart) | {"references": means}
+    p = p_values(model, lambda block: cdist(block, means) ** 2, new)
+    assert p is not None
+    scores = left_out(rows, rows, np.zeros(count), parts_of(count))
+    farther = scores[None] >= cdist(new, means).min(axis=1)[:, None]
+    exact = (1 + farther.sum(axis=1)) / (1 + count)
+    assert (p >= exact - 1e-12).all()
+    assert (
+        p[exact < 1.0 - EACH / (1 + count)] <= exact[exact < 1.0 - EACH / (1 + count)] + EACH / (1 + count)
+    ).all()
+    assert p[-20:] == pytest.approx(EACH / (1 + count))
+    assert (p.min() <= NOVEL) == (count >= 99)
+
+
+def test_copies_of_mapped_rows_are_not_novel_although_distances_are_rounded() -> None:
+    rows = np.repeat(blobs(60) + 1e5, 5, axis=0)
+    model = calibration(rows, rows, np.zeros(300), lambda chart: chart) | {"references": rows[::5]}
+    p = p_values(model, lambda block: cdist(block, rows[::5]) ** 2 + 1e-9, rows)
+    assert p is not None
+    assert (p == 1.0).all()
+
+
+def test_damaged_arrays_are_refused() -> None:
+    rows = blobs(40)
+    model = calibration(rows, rows, np.zeros(40), lambda chart: chart) | {"references": rows[:8]}
+    assert compared(model) is not None
+    assert compared({"references": rows[:8]}) is None
+    for name in (SCORES, SCORED):
+        with pytest.raises(KeyError):
+            compared({key: values for key, values in model.items() if key != name})
+    for name in (SCORES, SCORED, MOMENTS):
+        with pytest.raises(ValueError, match="must have"):
+            compared(model | {name: model[name][:, 1:] if name == MOMENTS else model[name][1:]})
+    with pytest.raises(ValueError, match="falling"):
+        compared(model | {SCORES: model[SCORES][::-1]})
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_runs_tell_how_novel_rows_are(case: str, root: Path) -> None:
+    """The p-value of a row is that of the row alone, small for rows far away, and seldom small for mapped rows."""
+    folder, table = folder_of(case, root), irises()
+    found = place(folder, table).novelty
+    assert (found is not None) == (case in ABLE)
+    if found is None:
+        return
+    assert ((found > 0.0) & (found <= 1.0)).all()
+    assert (found <= NOVEL).mean() <= 0.06
+    alone = place(folder, table.take(np.array([60]))).novelty
+    assert alone is not None
+    assert alone[0] == found[60]
+    far = table.take(np.arange(20))
+    far = type(far)(**{**vars(far), "rows": 10.0 * far.rows})
+    assert (place(folder, far).novelty <= NOVEL).all()  # type: ignore[operator]
+
+
+@pytest.fixture(scope="module")
+def patients() -> FloatArray:
+    """Rows of weight in kilograms, height in metres and a value without meaning."""
+    random = np.random.default_rng(3)
+    height = random.normal(1.7, 0.1, 900)
+    weight = 24.0 * height**2 * np.exp(0.15 * random.normal(size=900))
+    return np.column_stack([weight, height, random.normal(size=900)])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"kind": "fed-umap", "epochs": 30},
+        {"kind": "fed-tsne", "early_iterations": 20, "iterations": 30},
+        {"kind": "fed-spectral", "clusters": 3},
+        {"kind": "sense", "anchor_source": "random", "embedder": "umap"},
+    ],
+    ids=lambda settings: str(settings["kind"]),
+)
+def test_false_alarms_are_five_in_a_hundred(
+    settings: dict[str, Any], patients: FloatArray, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows drawn like the mapped rows; the same in pounds, which is told as such; and a site that joins with them."""
+    sites = np.arange(600) % 3
+    write(tmp_path / "mapped.csv", patients[:600], sites)
+    write(tmp_path / "alike.csv", patients[600:])
+    write(tmp_path / "pounds.csv", patients[600:] * [2.2046, 1.0, 1.0])
+    run = raydr.run(
+        {
+            "name": "patients",
+            "data": {"path": str(tmp_path / "mapped.csv"), "scale": "standard"},
+            "clients": {"partition": {"kind": "by-column", "column": "site"}},
+            "method": settings,
+            "metrics": [],
+            "compare": [],
+            "runtime": {"federation": "inline"},
+        },
+        out=tmp_path / "run",
+    ).folder
+    out = tmp_path / "placed.parquet"
+    capsys.readouterr()
+    assert status(["transform", str(run), str(tmp_path / "alike.csv"), "--out", str(out)]) == 0
+    table = pq.read_table(out)
+    novelty = table["novelty"].to_numpy()
+    assert table.column_names[-1] == "novelty"
+    assert 0.01 <= (novelty <= NOVEL).mean() <= 0.09  # 300 rows: three standard errors are 0.045
+    assert abs(np.median(novelty) - 0.5) < 0.12
+    told = capsys.readouterr().err
+    count = int((novelty <= NOVEL).sum())
+    assert f"{count} of 300 rows are novel (p at most 0.05). About 15 would be by chance.\n" in told
+    assert status(["transform", str(run), str(tmp_path / "pounds.csv"), "--out", str(out)]) == 0
+    novel = int((pq.read_table(out)["novelty"].to_numpy() <= NOVEL).sum())
+    told = capsys.readouterr().err
+    assert novel > 200
+    assert (
+        f"pounds.csv: {novel} of 300 rows are novel (p at most 0.05), where about 15 would be by chance"
+        in told
+    )
+    known = settings["kind"] != "sense"  # whose two anchors do not show all three columns
+    assert (
+        bool(
+            re.search(r"Column 'weight' has 2\.[0-4]\d* times the values .*\. Is it in another unit\?", told)
+        )
+        == known
+    )
+    assert "'height'" not in told
+    joined = raydr.join(run, tmp_path / "pounds.csv", site="south").joined[-1]
+    assert joined.novelty is not None
+    assert abs((joined.novelty <= NOVEL).sum() - novel) <= 5  # the server knows rows by their distances
+    page = (run / "report.html").read_text()
+    assert re.search(rf"{(joined.novelty <= NOVEL).sum()} of them are unlike the mapped rows", page)
+
+
+def write(path: Path, rows: FloatArray, sites: Any = None) -> None:
+    columns = [rows] if sites is None else [rows, sites[:, None]]
+    names = ["weight", "height", "value"] + ["site"] * (sites is not None)
+    np.savetxt(path, np.column_stack(columns), delimiter=",", header=",".join(names), comments="")
+
+
+def test_estimators_return_novelty_on_request(patients: FloatArray) -> None:
+    mapped = raydr.FedUMAP(epochs=20).fit(patients[:300], sites=np.arange(300) % 3)
+    places, novelty = mapped.transform(patients[300:400], return_novelty=True)
+    np.testing.assert_array_equal(places, mapped.transform(patients[300:400]))
+    assert ((novelty > 0.0) & (novelty <= 1.0)).all()
+    with pytest.raises(ScenarioError, match="FedPCA cannot tell how novel rows are"):
+        raydr.FedPCA().fit(patients[:300], sites=np.arange(300) % 3).transform(patients, return_novelty=True)
+
+
+def test_a_label_that_steers_leaves_nothing_to_compare_with(patients: FloatArray, tmp_path: Path) -> None:
+    """References of steered maps hold labels, which new rows do not have."""
+    np.savez(tmp_path / "a.npz", X=patients[:200], y=(patients[:200, 0] > 70.0).astype(int))
+    run = raydr.run(
+        {
+            "name": "steered",
+            "data": {"path": str(tmp_path / "a.npz"), "label": "y", "target_weight": 0.5},
+            "clients": {"count": 2},
+            "method": {"kind": "fed-umap", "epochs": 10},
+            "metrics": [],
+            "runtime": {"federation": "inline"},
+        },
+        out=tmp_path / "run",
+    )
+    assert not {SCORES, SCORED, MOMENTS} & set(read_model(run.folder).arrays)
+
+
+class TestUnlike:
+    def unlike(self, mean: Any, deviation: Any, scored: int = 2000) -> Unlike:
+        names = [f"c{number}" for number in range(len(mean))]
+        return Unlike(names, scored, np.asarray(mean, float), np.asarray(deviation, float))
+
+    def test_more_than_chance_is_three_standard_errors(self) -> None:
+        for novel, expected in ((70, False), (80, True)):
+            unlike = self.unlike([], [])
+            unlike.add(np.zeros((1000, 0)), np.where(np.arange(1000) < novel, 0.05, 0.06))
+            assert (unlike.novel, unlike.unlike) == (novel, expected)
+
+    def test_blocks_add_up_and_the_most_different_columns_are_named(self) -> None:
+        random = np.random.default_rng(0)
+        unlike = self.unlike([1e6, 5.0, 0.0, 2.0, 0.0], [1.0, 1.0, 1.0, 0.0, 1.0])
+        rows = np.array([1e6 + 4.0, 5.0, 0.0, 2.0, 0.0]) + random.normal(size=(400, 5))
+        rows[:, 2] *= 5.0
+        rows[:, 3] = 2.0
+        for block in (rows[:150], rows[150:]):
+            unlike.add(block, np.full(len(block), 0.01))
+        first, second = unlike.differing
+        assert first.startswith("Column 'c2' has a mean of")
+        assert f"a standard deviation of {rows[:, 2].std():.3g}. The mapped rows have 0 and 1." in first
+        assert second.startswith("Column 'c0' has a mean of 1e+06")
+        assert "too few" not in unlike.sentence
+
+    def test_few_rows_and_rows_as_usual_name_no_column(self) -> None:
+        few = self.unlike([0.0], [1.0])
+        few.add(np.full((9, 1), 50.0), np.full(9, 0.01))
+        usual = self.unlike([0.0], [1.0])
+        usual.add(np.full((90, 1), 50.0), np.full(90, 0.5))
+        assert (few.differing, usual.differing) == ((), ())
+
+
+def test_values_too_large_to_compute_with_stay_refused(patients: FloatArray) -> None:
+    mapped = raydr.FedUMAP(epochs=5).fit(patients[:200], sites=np.arange(200) % 2)
+    with pytest.raises(DataError, match="have no place on the map"):
+        mapped.transform(np.full((3, 3), 1e300), return_novelty=True)
