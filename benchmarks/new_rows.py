@@ -11,6 +11,11 @@ mapped rows, after ``raydr transform`` places them. ``apart`` is the difference.
 are the same by neighbours in the data: they show how much harder the held-out rows are. ``s`` is the seconds
 for a thousand new rows. ``--quick`` uses 900 rows of digits and four methods, and trains FedNE for 10
 rounds.
+
+``--novel 9`` asks instead whether rows of a class that no client has are found novel. Rows of that class and a
+fifth of the others are held out. ``false`` is the share of the fifth that is called novel at p of at most 0.05,
+``class`` that of the class. ``x 10`` is the share of ten times the fifth, and ``pooled`` that of the class if all
+rows were in one place, by the distance to the nearest row.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ import argparse
 import json
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +34,7 @@ from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 
 import raydr
 from raydr.data import Table, hold_out, load
+from raydr.methods.novelty import NOVEL
 from raydr.scenarios.afterwards.transforming import place
 
 FEW = ("fed-tsne", "fed-umap", "sense", "fedne")
@@ -44,6 +51,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "private-map": {"kind": "private-map", "epsilon": 8.0},
     "fed-pca": {"kind": "fed-pca"},
 }
+ABLE = ("fed-tsne", "fed-umap", "fed-spectral", "sense")
+"""Methods that tell how novel rows are."""
 EXTENT: dict[str, dict[str, Any]] = {"digits": {"bounds": [0, 16]}, "mnist": {"clip": 2550.0}}
 """Bounds of the values for the private map."""
 
@@ -105,6 +114,44 @@ def measured(dataset: str, method: str, seed: int, options: argparse.Namespace) 
     }
 
 
+def novelty(
+    dataset: str, method: str, novel: int, seed: int, options: argparse.Namespace
+) -> dict[str, float]:
+    """Measure how many rows of a class are called novel on a map without it."""
+    table = load(source=dataset, seed=seed, rows=None if dataset == "digits" else options.rows)
+    labels = np.array([int(table.label_names[code]) for code in table.labels])  # type: ignore[union-attr]
+    known = np.random.default_rng(seed).permutation(np.flatnonzero(labels != novel))
+    held, mapped = np.sort(known[: len(known) // 5]), np.sort(known[len(known) // 5 :])
+    with tempfile.TemporaryDirectory() as folder:
+        np.savez(f"{folder}/mapped.npz", X=table.rows[mapped])
+        content = {
+            "name": method,
+            "seed": seed,
+            "data": {"path": f"{folder}/mapped.npz"},
+            "clients": {"count": 10},
+            "method": METHODS[method],
+            "metrics": [],
+            "compare": [],
+            "runtime": {"federation": "inline", "checkpoint_every": 0},
+        }
+        run = raydr.run(content, out=Path(folder) / "run")
+
+        def called(rows: Any) -> float:
+            new = Table(name="new", rows=rows, ids=np.arange(len(rows)), features=table.features)
+            found = place(run.folder, new).novelty
+            assert found is not None
+            return float((found <= NOVEL).mean())
+
+        figures = {
+            "false": called(table.rows[held]),
+            "class": called(table.rows[labels == novel]),
+            "x 10": called(10.0 * table.rows[held]),
+        }
+    near = NearestNeighbors(n_neighbors=1).fit(table.rows[mapped])
+    usual, apart = (near.kneighbors(table.rows[which])[0] for which in (held, labels == novel))
+    return figures | {"pooled": float((apart > np.quantile(usual, 1.0 - NOVEL)).mean())}
+
+
 def _of(table: Table, ids: Any) -> tuple[Any, Any]:
     """Return the labels and rows of these identities."""
     order = np.argsort(table.ids)
@@ -125,11 +172,22 @@ def main() -> None:
     parser.add_argument("--held-out", type=int, default=5_000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--k", type=int, default=10)
+    parser.add_argument("--novel", type=int, nargs="+", metavar="CLASS")
     parser.add_argument("--json")
     options = parser.parse_args()
     if options.quick:
         options.datasets, options.methods, options.seeds = ["digits"], list(FEW), [0]
     figures: dict[str, float] = {}
+    if options.novel is not None:
+        print(f"{'dataset.method.class.seed':<28}{'false':>10}{'class':>10}{'x 10':>10}{'pooled':>10}")
+        able = [name for name in options.methods if name in ABLE]
+        for dataset, method, novel, seed in product(options.datasets, able, options.novel, options.seeds):
+            found = novelty(dataset, method, novel, seed, options)
+            name = f"novel.{dataset}.{method}.{novel}.{seed}"
+            figures |= {f"{name}.{key}": value for key, value in found.items()}
+            print(f"{name[6:]:<28}" + "".join(f"{value:>10.3f}" for value in found.values()), flush=True)
+        _write(options.json, figures)
+        return
     heads = ("own", "new", "apart", "data own", "data new", "s")
     print(f"{'dataset.method.seed':<28}" + "".join(f"{head:>10}" for head in heads))
     for dataset in options.datasets:
@@ -139,9 +197,12 @@ def main() -> None:
                 name = f"{dataset}.{method}.{seed}"
                 figures |= {f"{name}.{key}": value for key, value in line.items()}
                 print(f"{name:<28}" + "".join(f"{line[head]:>10.4f}" for head in heads), flush=True)
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump({"figures": figures, "ratios": {}}, file, indent=2)
+    _write(options.json, figures)
+
+
+def _write(path: str | None, figures: dict[str, float]) -> None:
+    if path:
+        Path(path).write_text(json.dumps({"figures": figures, "ratios": {}}, indent=2))
 
 
 if __name__ == "__main__":

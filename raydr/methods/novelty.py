@@ -37,6 +37,8 @@ MOST_SCORED = 2000
 _PARTS = 10
 """Parts of the mapped rows that are left out in turn, or fewer if few of many rows are scored."""
 _LEAST_ROWS = 20
+_ROUNDING = 1e-6
+"""Size of moments, in units of the rows' spread, below which they are rounding."""
 _LEFT_OUT = 0.01
 """Largest share of the variance that the coordinates may leave out if columns are to be compared."""
 LEAST_GROUP = 5
@@ -83,9 +85,11 @@ def calibration(
         SCORED: np.array([len(scored)], np.int64),
     }
     table = rows(chart[scored].astype(np.float64))
-    variance = table.var(axis=0)
-    if squared_heights[scored].mean() <= _LEFT_OUT * variance.sum():
-        kept[MOMENTS] = np.stack([table.mean(axis=0), np.sqrt(variance)])
+    moments = np.stack([table.mean(axis=0), table.std(axis=0)])
+    spread = float(np.sqrt((moments[1] ** 2).sum()))
+    if squared_heights[scored].mean() <= _LEFT_OUT * spread**2:
+        moments[np.abs(moments) < _ROUNDING * spread] = 0.0
+        kept[MOMENTS] = moments
     return kept
 
 

@@ -264,8 +264,12 @@ class Placing:
         return Unlike(self.model.card.columns[: len(mean)], known.scored, mean, above - mean)
 
     def in_columns(self, table: Table) -> Float64Array:
-        """Return the rows of a table, filled in, in the units of their columns; (rows, 0) if they cannot be compared."""
-        return self._undone(self.common.applied(table.rows)) if self._comparable else np.zeros((len(table.rows), 0))
+        """Return the filled-in rows of a table in the units of their columns; (rows, 0) if they cannot be compared."""
+        return (
+            self._undone(self.common.applied(table.rows))
+            if self._comparable
+            else np.zeros((len(table.rows), 0))
+        )
 
     def _undone(self, rows: FloatArray) -> Float64Array:
         """Return prepared rows (rows, features) in the units of their columns; (rows, 0) if they cannot be compared."""
@@ -292,8 +296,8 @@ class Placing:
         # Arrays are missing or do not fit together; torch raises RuntimeError.
         except (KeyError, ValueError, IndexError, RuntimeError) as error:
             raise OutputError(
-                f"The model in {self.folder / MODEL} does not fit method.kind"
-                f" {self.scenario.method.kind!r} ({type(error).__name__}: {error}): restore the run folder as the run wrote it, or repeat the run."
+                f"The model in {self.folder / MODEL} does not fit method.kind {self.scenario.method.kind!r}"
+                f" ({type(error).__name__}: {error}): restore the run folder as the run wrote it, or repeat the run."
             ) from error
 
     def _owners(self, table: Table) -> Int64Array:

@@ -74,7 +74,9 @@ class Unlike:
         found = f"{self.novel} of {self.rows} rows are novel (p at most {NOVEL:g})"
         if not self.unlike:
             return f"{found}. About {round(NOVEL * self.rows)} would be by chance."
-        return f"{found}, where about {round(NOVEL * self.rows)} would be by chance: do not trust their places."
+        return (
+            f"{found}, where about {round(NOVEL * self.rows)} would be by chance: do not trust their places."
+        )
 
     def warn(self, name: str) -> None:
         """Log a warning if the rows, of a file with this name, are unlike the mapped rows."""
