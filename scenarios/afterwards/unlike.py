@@ -13,6 +13,8 @@ from raydr.methods.novelty import EACH, NOVEL
 
 _LOGGER = logging.getLogger(__name__)
 
+_CHANCE = 1e-3
+"""Probability of a warning about rows drawn like the mapped ones."""
 _FAR, _WIDE = 3.0, 2.0
 """Deviations between means, and factor between deviations, from which on a column is named."""
 _SAME_FACTOR = 1.15
@@ -59,9 +61,17 @@ class Unlike:
 
     @property
     def unlike(self) -> bool:
-        """Whether more rows are novel than by chance: three standard errors above the expected share."""
-        spread = NOVEL * (1.0 - NOVEL) * (1.0 / max(self.rows, 1) + 1.0 / self.scored)
-        return self.rows > 0 and self.novel / self.rows > NOVEL + 3.0 * spread**0.5
+        """Whether more rows are novel than in one of a thousand tables of rows drawn like the mapped rows.
+
+        The number of novel rows of such a table is beta-binomial at most, because p-values are ranks among the same
+        scores.
+        """
+        from scipy.stats import betabinom
+
+        below = int(NOVEL * (self.scored + 1))
+        if self.scored < _least_scored():
+            return False
+        return bool(betabinom.sf(self.novel - 1, self.rows, below, self.scored + 1 - below) < _CHANCE)
 
     @property
     def sentence(self) -> str:
@@ -71,7 +81,7 @@ class Unlike:
                 f"The map has {self.scored} rows to compare with, too few to call a row novel at {NOVEL:g}: that takes"
                 f" {_least_scored()}."
             )
-        found = f"{self.novel} of {self.rows} rows are novel (p at most {NOVEL:g})"
+        found = f"{self.novel} of {self.rows} rows {'is' if self.novel == 1 else 'are'} novel (p at most {NOVEL:g})"
         if not self.unlike:
             return f"{found}. About {round(NOVEL * self.rows)} would be by chance."
         return (

@@ -272,11 +272,28 @@ class TestUnlike:
         names = [f"c{number}" for number in range(len(mean))]
         return Unlike(names, scored, np.asarray(mean, float), np.asarray(deviation, float))
 
-    def test_more_than_chance_is_three_standard_errors(self) -> None:
-        for novel, expected in ((70, False), (80, True)):
-            unlike = self.unlike([], [])
-            unlike.add(np.zeros((1000, 0)), np.where(np.arange(1000) < novel, 0.05, 0.06))
-            assert (unlike.novel, unlike.unlike) == (novel, expected)
+    @pytest.mark.parametrize(
+        ("rows", "scored", "most"),
+        [(1, 2000, 1), (2, 2000, 2), (1000, 2000, 79), (1000, 99, 146), (50, 98, 50)],
+    )
+    def test_a_warning_takes_more_novel_rows_than_chance(self, rows: int, scored: int, most: int) -> None:
+        for novel in {most, most + 1} & set(range(rows + 1)):
+            unlike = self.unlike([], [], scored)
+            unlike.add(np.zeros((rows, 0)), np.where(np.arange(rows) < novel, 0.05, 0.06))
+            assert (unlike.novel, unlike.unlike) == (novel, novel > most)
+
+    def test_one_table_in_a_thousand_is_warned_of(self) -> None:
+        """By simulation: new and scored rows are ranked together."""
+        random = np.random.default_rng(0)
+        scores, new = np.sort(random.random((40_000, 99)), axis=1), random.random((40_000, 50))
+        novel = (new > scores[:, [-5]]).sum(axis=1)
+        warned = [count for count in range(51) if self.of(50, count).unlike]
+        assert 2e-4 < np.isin(novel, warned).mean() < 1.2e-3  # counts are whole
+
+    def of(self, rows: int, novel: int) -> Unlike:
+        unlike = self.unlike([], [], 99)
+        unlike.add(np.zeros((rows, 0)), np.where(np.arange(rows) < novel, 0.05, 0.06))
+        return unlike
 
     def test_blocks_add_up_and_the_most_different_columns_are_named(self) -> None:
         random = np.random.default_rng(0)
