@@ -79,7 +79,7 @@ def calibration(
     scored = random.permutation(count)[:MOST_SCORED]
     parts = np.array_split(scored, min(_PARTS, math.ceil(_PARTS * len(scored) / count)))
     found = np.concatenate([_nearest_of_others(embedding, chart, part) for part in parts])
-    scores = np.sort(np.sqrt(found + squared_heights[np.concatenate(parts)]))[::-1]
+    scores = np.sort(np.sqrt(found + squared_heights[scored]))[::-1]
     kept: dict[str, FloatArray] = {
         SCORES: scores[EACH - 1 :: EACH].copy(),
         SCORED: np.array([len(scored)], np.int64),

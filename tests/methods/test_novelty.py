@@ -19,7 +19,7 @@ from raydr.front.cli import status
 from raydr.geometry.prototypes import groups
 from raydr.methods.novelty import EACH, MOMENTS, NOVEL, SCORED, SCORES, calibration, compared, p_values
 from raydr.runfolder.model import read_model
-from raydr.scenarios.afterwards.transforming import place
+from raydr.scenarios.afterwards.transforming import place, placing_of
 from raydr.scenarios.afterwards.unlike import Unlike
 
 ABLE = {
@@ -121,12 +121,17 @@ def test_p_value_counts_the_mapped_rows_that_are_as_far(count: int) -> None:
     assert (p.min() <= NOVEL) == (count >= 99)
 
 
-def test_copies_of_mapped_rows_are_not_novel_although_distances_are_rounded() -> None:
-    rows = np.repeat(blobs(60) + 1e5, 5, axis=0)
-    model = calibration(rows, rows, np.zeros(300), lambda chart: chart) | {"references": rows[::5]}
-    p = p_values(model, lambda block: cdist(block, rows[::5]) ** 2 + 1e-9, rows)
-    assert p is not None
-    assert (p == 1.0).all()
+def test_equal_distances_count_as_far_and_rounding_is_no_distance() -> None:
+    """Fifteen mapped rows, of which the model keeps the fifth, tenth and last; the references' spread is 1."""
+    model = {
+        SCORES: np.array([3.0, 2.0, 0.0]),
+        SCORED: np.array([15]),
+        "references": np.array([[-1.0], [1.0]]),
+    }
+    distances = np.array([[0.5e-4], [2e-4], [1.9], [2.0], [2.1], [3.0], [3.1], [np.inf]])
+    found = p_values(model, lambda block: block**2 + [0.0, 100.0], distances)
+    assert found is not None
+    np.testing.assert_allclose(16.0 * found, [16, 15, 15, 15, 10, 10, 5, 5])
 
 
 def test_damaged_arrays_are_refused() -> None:
@@ -182,7 +187,11 @@ def patients() -> FloatArray:
     ids=lambda settings: str(settings["kind"]),
 )
 def test_false_alarms_are_five_in_a_hundred(
-    settings: dict[str, Any], patients: FloatArray, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    settings: dict[str, Any],
+    patients: FloatArray,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Rows drawn like the mapped rows; the same in pounds, which is told as such; and a site that joins with them."""
     sites = np.arange(600) % 3
@@ -228,7 +237,9 @@ def test_false_alarms_are_five_in_a_hundred(
         == known
     )
     assert "'height'" not in told
+    caplog.clear()
     joined = raydr.join(run, tmp_path / "pounds.csv", site="south").joined[-1]
+    assert caplog.messages[-1].startswith("south: ")
     assert joined.novelty is not None
     assert abs((joined.novelty <= NOVEL).sum() - novel) <= 5  # the server knows rows by their distances
     page = (run / "report.html").read_text()
@@ -239,6 +250,74 @@ def write(path: Path, rows: FloatArray, sites: Any = None) -> None:
     columns = [rows] if sites is None else [rows, sites[:, None]]
     names = ["weight", "height", "value"] + ["site"] * (sites is not None)
     np.savetxt(path, np.column_stack(columns), delimiter=",", header=",".join(names), comments="")
+
+
+HALF: dict[str, dict[str, Any]] = {
+    "fed-tsne": {"landmarks": 3, "early_iterations": 5, "iterations": 5},
+    "fed-spectral": {"landmarks": 3, "clusters": 2},
+    "sense": {"anchor_source": "random", "anchors": 3, "embedder": "umap"},
+}
+"""Settings under which the server knows two of six directions."""
+
+
+def run_of(folder: Path, table: FloatArray, **content: Any) -> Path:
+    """Return the folder of a run on a table, without a pooled-data map."""
+    np.savez(folder / "mapped.npz", X=table)
+    return raydr.run(
+        {
+            "name": "novelty",
+            "data": {"path": str(folder / "mapped.npz"), **content.pop("data", {})},
+            "clients": {"count": 2},
+            "metrics": [],
+            "compare": [],
+            "runtime": {"federation": "inline"},
+            **content,
+        },
+        out=folder / "run",
+    ).folder
+
+
+@pytest.mark.parametrize("kind", HALF)
+def test_a_joining_site_is_as_novel_as_its_own_rows_outside_what_the_server_knows(
+    kind: str, tmp_path: Path
+) -> None:
+    """The distance from the hull of landmarks counts, although its direction is unknown."""
+    run = run_of(tmp_path, blobs(300), method={"kind": kind} | HALF[kind])
+    hull = np.asarray(read_model(run).arrays["anchors" if kind == "sense" else "landmarks"])
+    outside = np.linalg.svd(hull - hull.mean(axis=0))[2][-1]
+    new = blobs(60, seed=5) + np.linspace(0.0, 12.0, 60)[:, None] * outside
+    np.savez(tmp_path / "new.npz", X=new)
+    raydr.transform(run, tmp_path / "new.npz", out=tmp_path / "out.parquet")
+    own = pq.read_table(tmp_path / "out.parquet")["novelty"].to_numpy()
+    joined = raydr.join(run, tmp_path / "new.npz", site="south").joined[-1].novelty
+    np.testing.assert_allclose(joined, own, atol=0.02)
+    assert (own[-5:] <= NOVEL).all()
+    assert compared(read_model(run).arrays).moments is None  # type: ignore[union-attr]
+
+
+def test_columns_that_do_not_vary_have_no_deviation(tmp_path: Path) -> None:
+    """The server computes rows from distances, with rounding."""
+    table = np.column_stack([blobs(120), np.zeros(120)])
+    run = run_of(tmp_path, table, method={"kind": "fed-umap", "epochs": 5})
+    moments = compared(read_model(run).arrays).moments  # type: ignore[union-attr]
+    assert moments[:, -1].tolist() == [0.0, 0.0]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("data", [{"metric": "cosine"}, {}])
+def test_columns_are_compared_in_their_own_units_only(data: dict[str, Any], tmp_path: Path) -> None:
+    run = run_of(tmp_path, blobs(120) + 9.0, data=data, method={"kind": "fed-umap", "epochs": 5})
+    unlike = placing_of(run, "new.csv").unlike()
+    assert unlike is not None
+    assert len(unlike.columns) == (0 if data else 6)
+
+
+@pytest.mark.parametrize("why", ["noise on records", "kernels of 0"])
+def test_spectral_runs_that_cannot_tell(why: str, tmp_path: Path) -> None:
+    noise = {"privacy": {"noise": {"on": "data", "level": 0.1}}} if why == "noise on records" else {}
+    far = blobs(120) if noise else np.concatenate([blobs(60), 1e4 + blobs(60)])
+    method = {"kind": "fed-spectral", "clusters": 2, "gamma": 0.5}
+    run = run_of(tmp_path, far, method=method, **noise)
+    assert not {SCORES, SCORED, MOMENTS} & set(read_model(run).arrays)
 
 
 def test_estimators_return_novelty_on_request(patients: FloatArray) -> None:
