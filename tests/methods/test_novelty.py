@@ -285,7 +285,7 @@ def test_a_joining_site_is_as_novel_as_its_own_rows_outside_what_the_server_know
     run = run_of(tmp_path, blobs(300), method={"kind": kind} | HALF[kind])
     hull = np.asarray(read_model(run).arrays["anchors" if kind == "sense" else "landmarks"])
     outside = np.linalg.svd(hull - hull.mean(axis=0))[2][-1]
-    new = blobs(60, seed=5) + np.linspace(0.0, 12.0, 60)[:, None] * outside
+    new = blobs(60, seed=5) + np.linspace(0.0, 60.0, 60)[:, None] * outside
     np.savez(tmp_path / "new.npz", X=new)
     raydr.transform(run, tmp_path / "new.npz", out=tmp_path / "out.parquet")
     own = pq.read_table(tmp_path / "out.parquet")["novelty"].to_numpy()
