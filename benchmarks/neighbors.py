@@ -8,11 +8,11 @@
 (``faiss-cpu``: HNSW graphs and inverted files, the latter with the same numbers of lists and probes as cells)
 and usearch, on the same number of threads, with the settings of their documentation. All get the same rows in
 memory, in separate processes, in turns. Recall is measured on 500 rows that are compared with all rows.
-Packages that are not installed are skipped and listed.
-``2 nodes`` and ``3 nodes`` search the same cells on a Ray cluster of raylets on this machine, with one core and
-200 MB of object store each. The memory of the coordinating process, and of the largest searching one, goes to
-standard error. ``--quick`` uses 10,000 rows and pynndescent alone. One
-process then takes all turns, because pynndescent compiles for half a minute in each process.
+Packages that are not installed are skipped and listed. ``2 nodes`` and ``3 nodes`` search the same cells on a
+Ray cluster of raylets on this machine, with one core and 200 MB of object store each. The memory of the
+coordinating process, and of the largest searching one, goes to standard error. ``--quick`` uses 10,000 rows
+and pynndescent alone. One process then takes all turns, because pynndescent compiles for half a minute in each
+process.
 """
 
 from __future__ import annotations
