@@ -250,7 +250,7 @@ class Placing:
         found = self.found_of(prepared)
         require_positions(table, found.places)
         if unlike is not None and found.novelty is not None:
-            unlike.add(self._undone(prepared), found.novelty)
+            unlike.add(self._undone(prepared, table), found.novelty)
         return found
 
     def unlike(self) -> Unlike | None:
@@ -259,21 +259,27 @@ class Placing:
             known = compared(self.model.arrays)
         if known is None:
             return None
-        moments = np.zeros((2, 0)) if known.moments is None else self._undone(known.moments.cumsum(axis=0))
-        mean, above = moments
+        mean, above = (
+            np.zeros((2, 0)) if known.moments is None else self._undone(known.moments.cumsum(axis=0))
+        )
         return Unlike(self.model.card.columns[: len(mean)], known.scored, mean, above - mean)
 
     def in_columns(self, table: Table) -> Float64Array:
-        """Return the filled-in rows of a table in the units of their columns; (rows, 0) if they cannot be compared."""
-        return (
-            self._undone(self.common.applied(table.rows))
-            if self._comparable
-            else np.zeros((len(table.rows), 0))
-        )
+        """Return the rows of a table (rows, features), NaN where unknown; (rows, 0) if columns cannot be compared."""
+        rows = self.common.applied(table.rows) if self._comparable else np.zeros((len(table.rows), 0))
+        return self._undone(rows, table)
 
-    def _undone(self, rows: FloatArray) -> Float64Array:
-        """Return prepared rows (rows, features) in the units of their columns; (rows, 0) if they cannot be compared."""
-        return self.common.scaling.undone(rows) if self._comparable else np.zeros((len(rows), 0))
+    def _undone(self, rows: FloatArray, table: Table | None = None) -> Float64Array:
+        """Return prepared rows (rows, features) in the units of their columns; (rows, 0) if they cannot be compared.
+
+        What is missing in the table is NaN.
+        """
+        if not self._comparable:
+            return np.zeros((len(rows), 0))
+        undone = self.common.scaling.undone(rows)
+        if table is not None and table.gaps:
+            undone[np.isnan(np.asarray(table.rows))] = np.nan
+        return undone
 
     @property
     def _comparable(self) -> bool:

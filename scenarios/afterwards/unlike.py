@@ -19,12 +19,12 @@ _FAR, _WIDE = 3.0, 2.0
 """Deviations between means, and factor between deviations, from which on a column is named."""
 _SAME_FACTOR = 1.15
 """Largest ratio of two factors that may be one change of units."""
-_UNIT = 1.25
-"""Least factor of a change of units."""
+_UNIT, _LARGE_UNIT = 1.25, 5.0
+"""Least factor of a change of units, for a column that differs much and for any other."""
 _NAMED = 3
 """Maximum number of named columns."""
 _LEAST_ROWS = 10
-"""Rows from which on columns are compared."""
+"""Known values from which on a column is compared."""
 
 
 @dataclass
@@ -48,16 +48,19 @@ class Unlike:
     rows: int = 0
     novel: int = 0
     _sums: Float64Array = field(init=False, repr=False)
+    """Number, sum and sum of squares of each column's known values, relative to the mean."""
 
     def __post_init__(self) -> None:
-        self._sums = np.zeros((2, len(self.columns)))
+        self._sums = np.zeros((3, len(self.columns)))
 
     def add(self, rows: FloatArray, novelty: Float64Array) -> None:
-        """Add rows (rows, features), in the units of the mapped rows' mean, and their p-values."""
+        """Add rows (rows, features), in the units of the mean and NaN where unknown, and their p-values."""
         self.rows += len(rows)
         self.novel += int((novelty <= NOVEL).sum())
         apart = rows[:, : len(self.mean)] - self.mean
-        self._sums += [apart.sum(axis=0), (apart**2).sum(axis=0)]
+        known = np.isfinite(apart)
+        apart = np.where(known, apart, 0.0)
+        self._sums += [known.sum(axis=0), apart.sum(axis=0), (apart**2).sum(axis=0)]
 
     @property
     def unlike(self) -> bool:
@@ -89,43 +92,47 @@ class Unlike:
         )
 
     def warn(self, name: str) -> None:
-        """Log a warning if the rows, of a file with this name, are unlike the mapped rows."""
-        if self.unlike:
+        """Log a warning if the rows, of a file with this name, or their columns are unlike the mapped ones."""
+        if self.unlike or self.differing:
             _LOGGER.warning("%s", " ".join([f"{name}: {self.sentence}", *self.differing]))
 
     @property
     def differing(self) -> tuple[str, ...]:
-        """A sentence on each column in which the rows differ most from the mapped rows, the most different first."""
-        if self.rows < _LEAST_ROWS or not self.unlike:
-            return ()
-        offset = self._sums[0] / self.rows
-        deviation = np.sqrt(np.maximum(self._sums[1] / self.rows - offset**2, 0.0))
+        """A sentence on each column in which the rows differ most from the mapped rows, the most different first.
+
+        Unless more rows are novel than by chance, only on columns whose values differ by a large factor.
+        """
+        counts = np.maximum(self._sums[0], 1.0)
+        offset = self._sums[1] / counts
+        deviation = np.sqrt(np.maximum(self._sums[2] / counts - offset**2, 0.0))
         known = self.deviation > 0.0
         usual = np.where(known, self.deviation, 1.0)
         away = np.where(known, np.abs(offset) / usual, np.where(np.abs(offset) > 0.0, np.inf, 0.0))
         wider = np.where(known, deviation / usual, np.where(deviation > 0.0, np.inf, 1.0))
-        worst = np.argsort(-np.maximum(away / _FAR, wider / _WIDE), kind="stable")
-        sentences = []
-        for column in worst[:_NAMED]:
-            if away[column] < _FAR and wider[column] < _WIDE:
-                continue
-            name, here, there = f"Column {self.columns[column]!r}", offset + self.mean, self.mean
-            if _one_factor(here[column] / there[column] if there[column] else 0.0, float(wider[column])):
+        worst = np.argsort(
+            -np.maximum(away / _FAR, np.maximum(wider, 1.0 / np.maximum(wider, 1e-12)) / _WIDE), kind="stable"
+        )
+        here, there = offset + self.mean, self.mean
+        sentences: list[str] = []
+        for column in worst[self._sums[0][worst] >= _LEAST_ROWS]:
+            name, times = f"Column {self.columns[column]!r}", float(wider[column])
+            least = _UNIT if self.unlike and max(away[column] / _FAR, times / _WIDE) >= 1.0 else _LARGE_UNIT
+            if _one_factor(here[column] / there[column] if there[column] else 0.0, times, least):
                 sentences.append(
-                    f"{name} has {wider[column]:.3g} times the values of the mapped rows. Is it in another unit?"
+                    f"{name} has {times:.3g} times the values of the mapped rows. Is it in another unit?"
                 )
-            else:
+            elif self.unlike and max(away[column] / _FAR, times / _WIDE) >= 1.0:
                 sentences.append(
                     f"{name} has a mean of {here[column]:.4g} and a standard deviation of {deviation[column]:.3g}."
                     f" The mapped rows have {there[column]:.4g} and {self.deviation[column]:.3g}."
                 )
-        return tuple(sentences)
+        return tuple(sentences[:_NAMED])
 
 
-def _one_factor(of_means: float, of_deviations: float) -> bool:
-    """Return whether one factor, which is not near 1, explains the ratios of means and of standard deviations."""
+def _one_factor(of_means: float, of_deviations: float, least: float) -> bool:
+    """Return whether one factor of ``least`` or more, or its inverse, explains both ratios."""
     low, high = sorted((of_means, of_deviations))
-    return 0.0 < high < _SAME_FACTOR * low and (low > _UNIT or high < 1.0 / _UNIT)
+    return 0.0 < high < _SAME_FACTOR * low and (low > least or high < 1.0 / least)
 
 
 def _least_scored() -> int:

@@ -395,6 +395,37 @@ class TestUnlike:
         usual.add(np.full((90, 1), 50.0), np.full(90, 0.5))
         assert (few.differing, usual.differing) == ((), ())
 
+    @pytest.mark.parametrize(
+        ("factor", "told"), [(1 / 38.67, True), (6.0, True), (4.0, False), (1 / 4.0, False)]
+    )
+    def test_a_large_factor_is_told_although_no_row_is_novel(self, factor: float, told: bool) -> None:
+        """As cholesterol in mmol/l, of which many values are missing, in a column that spreads widely anyway."""
+        random = np.random.default_rng(0)
+        usual = self.unlike([199.0, 5.0], [109.0, 1.0])
+        rows = [199.0, 5.0] + [109.0, 1.0] * random.normal(size=(500, 2))
+        rows[:, 0] *= factor
+        rows[:300, 0] = np.nan
+        usual.add(rows, np.full(500, 0.5))
+        assert [sentence.split(" has ")[0] for sentence in usual.differing] == ["Column 'c0'"] * told
+
+
+def test_filled_in_values_do_not_hide_another_unit(patients: FloatArray, tmp_path: Path, caplog: Any) -> None:
+    """Columns are compared by their known values: half of the weights are missing and become the run's median."""
+    run = run_of(
+        tmp_path, patients[:400], data={"missing": "median"}, method={"kind": "fed-umap", "epochs": 5}
+    )
+    new = patients[400:] * [100.0, 1.0, 1.0]
+    new[::2, 0] = np.nan
+    np.savez(tmp_path / "new.npz", X=new)
+    raydr.transform(run, tmp_path / "new.npz", out=tmp_path / "out.csv")
+    assert re.search(
+        r"Column 'x0' has (9|10)\d\.?\d* times the values .*in another unit", caplog.messages[-1]
+    )
+    raydr.join(run, tmp_path / "new.npz")
+    assert re.search(
+        r"Column 'x0' has (9|10)\d\.?\d* times the values .*in another unit", caplog.messages[-1]
+    )
+
 
 def test_values_too_large_to_compute_with_stay_refused(patients: FloatArray) -> None:
     mapped = raydr.FedUMAP(epochs=5).fit(patients[:200], sites=np.arange(200) % 2)
