@@ -255,7 +255,7 @@ class _CellsHere(_Cells):
 
     @classmethod
     def of(cls, points: Points, count: int, threads: int | None) -> _CellsHere:
-        """Make about ``count`` cells, without empty ones, in one group."""
+        """Make about ``count`` cells, without empty ones."""
         rough, scale = filter_of(points)
         means = _means(rough, count, threads)
         nearest = np.empty(rough.rows, np.int64)

@@ -24,6 +24,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.geometry.blocks import in_blocks
+from raydr.geometry.points import value_blocks
 from raydr.geometry.prototypes import groups
 
 SCORES, SCORED, MOMENTS = "novelty_scores", "novelty_scored_rows", "novelty_moments"
@@ -64,7 +65,7 @@ def calibration(
     squared_heights : (rows,)
         Squared lengths of what the coordinates leave out.
     rows : callable
-        From coordinates (rows, coordinates) to rows of a table (rows, features).
+        From coordinates (rows, coordinates) to rows of a table (rows, features). It keeps distances.
 
     Returns
     -------
@@ -84,13 +85,24 @@ def calibration(
         SCORES: scores[EACH - 1 :: EACH].copy(),
         SCORED: np.array([len(scored)], np.int64),
     }
-    table = rows(chart[scored].astype(np.float64))
-    moments = np.stack([table.mean(axis=0), table.std(axis=0)])
-    spread = float(np.sqrt((moments[1] ** 2).sum()))
-    if squared_heights[scored].mean() <= _LEFT_OUT * spread**2:
-        moments[np.abs(moments) < _ROUNDING * spread] = 0.0
+    inside = chart[scored].astype(np.float64)
+    variance = float(inside.var(axis=0).sum())
+    if squared_heights[scored].mean() <= _LEFT_OUT * variance:
+        moments = _moments(inside, rows)
+        moments[np.abs(moments) < _ROUNDING * np.sqrt((moments[1] ** 2).sum())] = 0.0
         kept[MOMENTS] = moments
     return kept
+
+
+def _moments(chart: Float64Array, rows: Callable[[Float64Array], Float64Array]) -> Float64Array:
+    """Return mean and standard deviation (2, features) of the rows with these coordinates, lifted in blocks."""
+    about = rows(chart.mean(axis=0, keepdims=True))[0]
+    sums = np.zeros((2, about.size))
+    for start, stop in value_blocks(len(chart), about.size):
+        apart = rows(chart[start:stop]) - about
+        sums += [apart.sum(axis=0), (apart**2).sum(axis=0)]
+    offset, square = sums / len(chart)
+    return np.stack([about + offset, np.sqrt(np.maximum(square - offset**2, 0.0))])
 
 
 def _nearest_of_others(embedding: FloatArray, chart: FloatArray, part: Int64Array) -> Float64Array:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
+from raydr.data.survey.columns import listing
 from raydr.methods.novelty import EACH, NOVEL
 
 _LOGGER = logging.getLogger(__name__)
@@ -113,20 +115,55 @@ class Unlike:
             -np.maximum(away / _FAR, np.maximum(wider, 1.0 / np.maximum(wider, 1e-12)) / _WIDE), kind="stable"
         )
         here, there = offset + self.mean, self.mean
+        alike: dict[int, list[int]] = {}  # columns with one factor, by the number of their sentence
         sentences: list[str] = []
-        for column in worst[self._sums[0][worst] >= _LEAST_ROWS]:
-            name, times = f"Column {self.columns[column]!r}", float(wider[column])
-            least = _UNIT if self.unlike and max(away[column] / _FAR, times / _WIDE) >= 1.0 else _LARGE_UNIT
+        for column in worst[self._sums[0][worst] >= _LEAST_ROWS].tolist():
+            times, much = float(wider[column]), max(away[column] / _FAR, wider[column] / _WIDE) >= 1.0
+            least = _UNIT if self.unlike and much else _LARGE_UNIT
             if _one_factor(here[column] / there[column] if there[column] else 0.0, times, least):
+                same = next((n for n, first in alike.items() if _same(wider[first[0]], times)), None)
+                if same is None:
+                    alike[len(sentences)] = [column]
+                    sentences.append("")
+                else:
+                    alike[same].append(column)
+            elif self.unlike and much:
+                digits = _digits(here[column], there[column])
                 sentences.append(
-                    f"{name} has {times:.3g} times the values of the mapped rows. Is it in another unit?"
+                    f"Column {self.columns[column]!r} has a mean of {here[column]:.{digits}g} and a standard deviation"
+                    f" of {deviation[column]:.3g}. The mapped rows have {there[column]:.{digits}g} and"
+                    f" {self.deviation[column]:.3g}."
                 )
-            elif self.unlike and max(away[column] / _FAR, times / _WIDE) >= 1.0:
-                sentences.append(
-                    f"{name} has a mean of {here[column]:.4g} and a standard deviation of {deviation[column]:.3g}."
-                    f" The mapped rows have {there[column]:.4g} and {self.deviation[column]:.3g}."
-                )
+        for number, columns in alike.items():
+            everywhere = len(columns) > 1 and len(columns) == int(
+                (known & (self._sums[0] >= _LEAST_ROWS)).sum()
+            )
+            sentences[number] = self._in_another_unit(columns, float(wider[columns[0]]), everywhere)
         return tuple(sentences[:_NAMED])
+
+    def _in_another_unit(self, columns: Sequence[int], times: float, everywhere: bool) -> str:
+        """Return a sentence on columns that differ by one factor; ``everywhere`` if these are all that vary."""
+        names = listing([self.columns[column] for column in sorted(columns)], _NAMED)
+        one = len(columns) == 1
+        which = (
+            f"All {len(columns)} columns that vary" if everywhere else f"Column{'' if one else 's'} {names}"
+        )
+        return (
+            f"{which} {'has' if one else 'have'} {times:.3g} times the values of the mapped rows."
+            f" {'Is it' if one else 'Are they'} in another unit?"
+        )
+
+
+def _digits(here: float, there: float) -> int:
+    """Return the significant digits with which two numbers differ by about a thousand units of the last digit."""
+    apart = abs(here - there)
+    size = max(abs(here), abs(there))
+    return 4 if apart == 0.0 else min(17, max(4, 4 + math.floor(math.log10(size / apart))))
+
+
+def _same(first: float, second: float) -> bool:
+    """Return whether two factors may be one change of units."""
+    return max(first, second) < _SAME_FACTOR * min(first, second)
 
 
 def _one_factor(of_means: float, of_deviations: float, least: float) -> bool:

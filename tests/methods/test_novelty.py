@@ -71,7 +71,7 @@ def parts_of(rows: int) -> list[Any]:
 def test_mapped_rows_are_scored_by_means_of_the_others(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In ten parts, or fewer if 2,000 scored rows are few among all."""
     table, heights = 1e3 + blobs(rows), np.random.default_rng(1).uniform(size=rows)
-    kept = calibration(table[:, :2], table, heights, lambda chart: 2.0 * chart)
+    kept = calibration(table[:, :2], table, heights, lambda chart: chart[:, ::-1])
     parts = parts_of(rows)
     assert len(parts) == {83: 10, 2600: 8, 41_000: 1}[rows]
     assert kept[SCORED].tolist() == [min(rows, 2000)]
@@ -81,7 +81,7 @@ def test_mapped_rows_are_scored_by_means_of_the_others(rows: int, monkeypatch: p
         np.testing.assert_allclose(kept[SCORES], expected[4::5])
     scored = np.concatenate(parts)
     np.testing.assert_allclose(
-        kept[MOMENTS], [2.0 * table[scored].mean(axis=0), 2.0 * table[scored].std(axis=0)]
+        kept[MOMENTS], [table[scored, ::-1].mean(axis=0), table[scored, ::-1].std(axis=0)], rtol=1e-12
     )
 
 
@@ -92,6 +92,20 @@ def test_columns_are_not_compared_if_coordinates_leave_much_out() -> None:
         heights = np.full(100, share * table.var(axis=0).sum())
         kept = calibration(table[:, :2], table, heights, lambda chart: chart)
         assert (MOMENTS in kept) == known
+
+
+def test_rows_are_lifted_in_blocks() -> None:
+    """2,000 rows of 20,000 columns would take 320 MB at once."""
+    lifted: list[int] = []
+
+    def lift(chart: Float64Array) -> Float64Array:
+        lifted.append(len(chart))
+        return 1e8 + np.tile(chart, (1, 3000))
+
+    rows = blobs(300, features=2)
+    kept = calibration(rows, rows, np.zeros(300), lift)
+    assert max(lifted) < 200
+    np.testing.assert_allclose(kept[MOMENTS][1], np.tile(rows.std(axis=0), 3000), rtol=1e-6)
 
 
 def test_fewer_than_20_rows_are_not_compared() -> None:
@@ -385,7 +399,8 @@ class TestUnlike:
         first, second = unlike.differing
         assert first.startswith("Column 'c2' has a mean of")
         assert f"a standard deviation of {rows[:, 2].std():.3g}. The mapped rows have 0 and 1." in first
-        assert second.startswith("Column 'c0' has a mean of 1e+06")
+        assert second.startswith(f"Column 'c0' has a mean of {rows[:, 0].mean():.2f} and")
+        assert second.endswith(" The mapped rows have 1000000 and 1.")
         assert "too few" not in unlike.sentence
 
     def test_few_rows_and_rows_as_usual_name_no_column(self) -> None:
@@ -407,6 +422,31 @@ class TestUnlike:
         rows[:300, 0] = np.nan
         usual.add(rows, np.full(500, 0.5))
         assert [sentence.split(" has ")[0] for sentence in usual.differing] == ["Column 'c0'"] * told
+
+    @pytest.mark.parametrize(
+        ("factors", "expected"),
+        [
+            ([100.0] * 5, ["All 5 columns that vary have 100 times the values"]),
+            ([100.0] * 4 + [1.0], ["Columns 'c0', 'c1', 'c2' and 1 more have 100 times the values"]),
+            (
+                [100.0, 0.1, 100.0, 0.1, 1.0],
+                [
+                    "Columns 'c0', 'c2' have 100 times the values",
+                    "Columns 'c1', 'c3' have 0.1 times the values",
+                ],
+            ),
+        ],
+    )
+    def test_columns_with_one_factor_share_a_sentence(
+        self, factors: list[float], expected: list[str]
+    ) -> None:
+        unlike = self.unlike([5.0] * 5 + [3.0], [1.0] * 5 + [0.0])
+        rows = np.tile([[4.0], [6.0]], (50, 5)) * factors * (1.0 - 1e-6 * np.arange(5))
+        unlike.add(np.column_stack([rows, np.full(100, 3.0)]), np.full(100, 0.01))
+        assert len(unlike.differing) == len(expected)
+        for sentence, start in zip(unlike.differing, expected, strict=True):
+            assert sentence.startswith(start)
+            assert sentence.endswith("of the mapped rows. Are they in another unit?")
 
 
 def test_filled_in_values_do_not_hide_another_unit(patients: FloatArray, tmp_path: Path, caplog: Any) -> None:
