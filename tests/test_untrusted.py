@@ -221,6 +221,8 @@ def one_label(length: int, rows: int) -> Callable[[Path], None]:
 
 
 ROWS = 150
+A_MEAN = {"mean": 0.5, "deviation": 1}
+SITE = {"site": "a", "rows": 9, "measured": 2, "federated": {"a": A_MEAN}}
 VALUES: dict[str, tuple[Callable[[Path], None], str]] = {
     "unknown direction": (ledger(direction="sideways"), "ledger.json is broken at 0.direction"),
     "negative count": (ledger(count=-1), "ledger.json has an invalid number in"),
@@ -239,6 +241,17 @@ VALUES: dict[str, tuple[Callable[[Path], None], str]] = {
     "endless seconds": (environment(seconds={"a": 1e300}), "environment.json is broken at seconds.a"),
     "endless memory": (environment(memory_bytes=10**30), "environment.json is broken at memory_bytes"),
     "cores in words": (environment(cores="two"), "environment.json is broken at cores"),
+    "a site's mean above 1": (
+        changed(
+            "metrics.json",
+            lambda scores: scores | {"sites": [SITE | {"federated": {"a": A_MEAN | {"mean": 2}}}]},
+        ),
+        "metrics.json is broken at sites.0.federated.a.mean",
+    ),
+    "a site without measured rows": (
+        changed("metrics.json", lambda scores: scores | {"sites": [SITE | {"measured": 1}]}),
+        "metrics.json is broken at sites.0.measured",
+    ),
     "text for a metric": (changed("metrics.json", lambda all_: {"federated": {"a": "b"}}), "metrics.json"),
     "places as text": (parquet("embedding.parquet", x=["a"] * ROWS), "coordinates that are not numbers"),
     "places in lists": (parquet("embedding.parquet", x=[[1.0]] * ROWS), "coordinates that are not numbers"),
@@ -311,8 +324,14 @@ SCORES = {
 }
 ROUND = {"seconds": 0.0, "bytes_up": 0, "bytes_down": 0, "asked": 1, "answered": 1, "failed": 0}
 OBJECTIVES = [1e308, -1e308, 1e-320, 2e-320, float("nan"), float("inf")]
+SITES = [
+    SITE | {"site": "\x1b[2J<b>", "rows": 2**63 - 1, "federated": {"a": {"mean": -1, "deviation": 1e-320}}},
+    SITE | {"rows": 0, "measured": 2**63 - 1, "federated": {"a": {"mean": 1, "deviation": 0}, "b": A_MEAN}},
+    SITE | {"federated": {}, "central": {"a": A_MEAN}},
+]
 SHOWN: dict[str, Callable[[Path], None]] = {
     "scores without bounds": changed("metrics.json", lambda scores: SCORES),
+    "sites at their bounds": changed("metrics.json", lambda scores: SCORES | {"sites": SITES}),
     "objectives without bounds": text(
         "rounds.jsonl",
         "\n".join(

@@ -113,7 +113,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.seed_ = int(seed)
         self.embedding_ = result.embedding
         self.metrics_, self.ledger_, self.privacy_ = result.metrics, result.ledger, result.privacy
-        self.clients_ = result.sites
+        self.site_metrics_, self.clients_ = result.site_metrics, result.sites
         if result.clusters is not None:
             self.labels_ = result.clusters
         return self

@@ -191,6 +191,15 @@ class Result:
         return rows
 
     @property
+    def site_metrics(self) -> list[dict[str, Any]]:
+        """Means of metrics over each site's rows (:class:`raydr.runfolder.records.SiteMeasures`), the worst site first.
+
+        Sites with fewer than 10 measured rows are missing.
+        """
+        sites: list[dict[str, Any]] = self._json(METRICS).get("sites", [])
+        return sites
+
+    @property
     def ledger(self) -> list[dict[str, Any]]:
         """Every kind of message: see :class:`raydr.privacy.ledger.Entry`."""
         content: list[dict[str, Any]] = self._json(LEDGER)

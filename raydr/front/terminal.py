@@ -21,7 +21,7 @@ from raydr.front.streams import BestEffortStream
 from raydr.front.sweeps import paper_table, sweep_table
 from raydr.plain import short_number
 from raydr.report import RunComparison, wording
-from raydr.report.run import audited, mapped, metric_rows, privacy_summary
+from raydr.report.run import audited, mapped, metric_rows, privacy_summary, site_rows
 from raydr.report.run.server_knowledge import example, knowledge
 from raydr.runfolder.reading import read_run
 
@@ -98,8 +98,14 @@ def _print_metrics(console: Console, run: RunFolder, verbose: bool) -> None:
                     for which, value in values.items()
                 ),
             )
+        if (worst := site_rows.worst(run)) is not None:
+            for name, *texts in zip(worst.names, worst.federated, worst.central, strict=True):
+                title = f"Worst site, {worst.site}: {wording.short_title(name)}"
+                table.add_row(_line(title), *texts[: 1 + bool(central)])
         console.print(table)
-        for footnote in filter(None, (wording.of_sample(run), wording.leakage(shown))):
+        for footnote in filter(
+            None, (site_rows.warning(run), wording.of_sample(run), wording.leakage(shown))
+        ):
             console.print(_line(footnote))
     are_listed = isinstance(run.scenario.get("metrics"), list)
     missing = metric_rows.not_computed(run) if are_listed or verbose else []

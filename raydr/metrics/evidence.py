@@ -185,8 +185,7 @@ class Examination:
     """One evaluation of one `Evidence`: searches, splits and clusterings, each computed once, on first use.
 
     ``neighbors`` is the number in the graphs of rows. ``progress`` of a search is in blocks. Above ``exact_rows`` rows,
-    metrics use ``sampled_rows`` of them, as `sample` describes. ``kept`` is for metrics that were computed on all rows.
-    By the metric's name it holds the shares (rows,) of its neighbours that each row keeps; the metric is their mean.
+    metrics use ``sampled_rows`` of them, as `sample` describes.
     """
 
     evidence: Evidence
@@ -195,7 +194,6 @@ class Examination:
     progress: Progress = field(default=unheard, repr=False)
     exact_rows: int = EXACT_ROWS
     sampled_rows: int = SAMPLED_ROWS
-    kept: dict[str, Float64Array] = field(default_factory=dict, init=False, repr=False)
     _shared: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, compute: Callable[[Examination], Shared]) -> Shared:

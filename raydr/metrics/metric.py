@@ -11,12 +11,14 @@ from raydr.arrays import Float64Array
 from raydr.errors import ScenarioError, did_you_mean
 from raydr.geometry.points import Progress, unheard
 from raydr.metrics.evidence import LARGEST_K, Evidence, Examination, UnmeasurableError
-from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS, SampledValue
+from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS, MeanOverRows, SampledValue
+from raydr.metrics.site_scores import SiteScore, scores_by_site
 from raydr.registry import Registry
 
 Need: TypeAlias = Literal["labels", "rows", "recovered", "clusters", "sites", "new", "lift"]
-Measure = TypeVar("Measure", bound=Callable[[Examination], float | SampledValue])
-MeasureByK = TypeVar("MeasureByK", bound=Callable[[Examination, int], float | SampledValue])
+Measured: TypeAlias = float | SampledValue | MeanOverRows
+Measure = TypeVar("Measure", bound=Callable[[Examination], Measured])
+MeasureByK = TypeVar("MeasureByK", bound=Callable[[Examination, int], Measured])
 
 _OF_A_METRIC = 0.9
 """Share of a metric's progress that its neighbour search takes."""
@@ -40,7 +42,7 @@ class Metric:
     description: str
     higher_is_better: bool
     needs: frozenset[Need]
-    measure: Callable[[Examination], float | SampledValue]
+    measure: Callable[[Examination], Measured]
     k: int | None = None
     perfect: str = ""
     by_default: bool = True
@@ -55,7 +57,7 @@ class Family:
     description: str
     higher_is_better: bool
     needs: frozenset[Need]
-    measure: Callable[[Examination, int], float | SampledValue]
+    measure: Callable[[Examination, int], Measured]
 
     def member(self, k: int, name: str = "") -> Metric:
         """Return the metric of ``k`` neighbours, with the name ``FAMILY_K`` unless another is given."""
@@ -185,7 +187,9 @@ class Scores:
     ``faithfulness`` has, by the name of a metric, the values (rows,) from 0 to 1 whose mean it is. A value is
     the share of its nearest neighbours that the row keeps. The metric is the ``npa_K`` whose K is nearest to ten. It
     is empty without such a metric, or if rows were sampled. In that case ``sampled_rows`` is their number,
-    and ``standard_errors`` are the standard errors of the values from sampling.
+    and ``standard_errors`` are the standard errors of the values from sampling. ``sites`` has the neighbour
+    preservation and trustworthiness of each site's rows. It is empty without these metrics, or if one site holds all
+    rows.
     """
 
     values: dict[str, float]
@@ -193,6 +197,7 @@ class Scores:
     faithfulness: dict[str, Float64Array] = field(default_factory=dict, compare=False)
     standard_errors: dict[str, float] = field(default_factory=dict)
     sampled_rows: int | None = None
+    sites: tuple[SiteScore, ...] = field(default=(), compare=False)
 
 
 def evaluate(
@@ -254,9 +259,13 @@ def evaluate(
         sampled_rows=sampled_rows,
     )
     scores = Scores({}, {})
+    by_row: dict[str, Float64Array] = {}
     for metric in metrics:
         try:
             found = metric.measure(examination)
+            if isinstance(found, MeanOverRows):
+                by_row[metric.name] = found.by_row
+                found = found.value
             if isinstance(found, SampledValue):
                 scores.standard_errors[metric.name] = found.standard_error
                 found = found.value
@@ -265,14 +274,30 @@ def evaluate(
             scores.not_computed[metric.name] = str(reason)
         measured += 1
         progress(measured, len(metrics))
-    if examination.kept:
-        nearest = min(examination.kept, key=lambda name: (abs(metric_named(name).k - USUAL_NEIGHBORS), name))  # type: ignore[operator]
-        scores.faithfulness[nearest] = examination.kept[nearest]
+    judging = {name: by_row[name] for family in _OF_SITES if (name := _usual(by_row, family))}
+    if (preservation := _usual(by_row, "npa")) and examination.sample is None:
+        scores.faithfulness[preservation] = by_row[preservation]
+    if judging and evidence.sites is not None:
+        scores = replace(scores, sites=scores_by_site(judging, examination.sampled, evidence.sites))
     return (
         replace(scores, sampled_rows=min(sampled_rows, examination.count))
         if scores.standard_errors
         else scores
     )
+
+
+_OF_SITES = ("npa", "trustworthiness")
+"""Families of metrics that are computed for each site too, the first before the others."""
+
+
+def _usual(names: Iterable[str], family: str) -> str:
+    """Return the metric of a family whose number of neighbours is nearest to `USUAL_NEIGHBORS`, or ""."""
+    members = {
+        name: metric_named(name).k or 0
+        for name in names
+        if name == family or name.rpartition("_")[0] == family
+    }
+    return min(members, key=lambda name: (abs(members[name] - USUAL_NEIGHBORS), name), default="")
 
 
 def default_metrics(lacking: Set[Need] = frozenset()) -> tuple[str, ...]:

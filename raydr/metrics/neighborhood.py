@@ -13,7 +13,7 @@ from raydr.geometry.points import Geometry, map_threaded
 from raydr.geometry.sample_neighbors import SampleNeighbors
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric_by_k
-from raydr.metrics.sampling import SampledValue
+from raydr.metrics.sampling import MeanOverRows, SampledValue
 from raydr.metrics.ties import Nearest, Rounded, expected_hits, shared_by_ties, tied_neighbors, tied_rows
 
 NEIGHBORS = (1, 10, 50)
@@ -111,7 +111,7 @@ def classification_accuracy(examination: Examination, k: int) -> float | Sampled
     k=NEIGHBORS,
     needs={"rows"},
 )
-def neighbor_preservation(examination: Examination, k: int) -> float | SampledValue:
+def neighbor_preservation(examination: Examination, k: int) -> MeanOverRows:
     """Return the mean share of a row's ``k`` nearest in the data that are among its ``k`` nearest on the map.
 
     From 0 to 1, and ``k / (rows - 1)`` for a random map (P1, appendix A.2, NPA). For equally near rows, see
@@ -123,9 +123,8 @@ def neighbor_preservation(examination: Examination, k: int) -> float | SampledVa
         counts = kept_by_sample(
             neighbors, examination.truth, shown, examination.mapped, k, examination.threads
         )
-        return examination.sample.mean(counts / k)
+        return MeanOverRows(examination.sample.mean(counts / k), counts / k)
     data, mapped = examination.true_neighbors(k), examination.map_neighbors(k)
     truth, places = examination.rounded_truth, examination.rounded_map
     kept = kept_neighbors(data, truth, mapped, places, k, examination.threads)
-    examination.kept[f"npa_{k}"] = kept / k
-    return share(kept, k)
+    return MeanOverRows(share(kept, k), kept / k)

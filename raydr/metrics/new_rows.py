@@ -12,7 +12,7 @@ from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric, metric_by_k
 from raydr.metrics.neighborhood import neighbor_preservation
 from raydr.metrics.ranks import NEIGHBORS, continuity, trustworthiness
-from raydr.metrics.sampling import SampledValue
+from raydr.metrics.sampling import MeanOverRows, SampledValue
 from raydr.metrics.structure import cohesiveness, cohesiveness_all, steadiness, steadiness_all
 
 
@@ -50,7 +50,7 @@ def knn_accuracy(examination: Examination, k: int) -> float | SampledValue:
     k=(10,),
     needs={"rows", "new"},
 )
-def new_neighbor_preservation(examination: Examination, k: int) -> float | SampledValue:
+def new_neighbor_preservation(examination: Examination, k: int) -> MeanOverRows:
     """Return :func:`raydr.metrics.neighborhood.neighbor_preservation` of the new rows' map."""
     return neighbor_preservation(examination.new, k)
 
@@ -62,7 +62,7 @@ def new_neighbor_preservation(examination: Examination, k: int) -> float | Sampl
     k=NEIGHBORS,
     needs={"rows", "new"},
 )
-def new_trustworthiness(examination: Examination, k: int) -> float | SampledValue:
+def new_trustworthiness(examination: Examination, k: int) -> MeanOverRows:
     """Return :func:`raydr.metrics.ranks.trustworthiness` of the new rows' map."""
     return trustworthiness(examination.new, k)
 
@@ -74,7 +74,7 @@ def new_trustworthiness(examination: Examination, k: int) -> float | SampledValu
     k=NEIGHBORS,
     needs={"rows", "new"},
 )
-def new_continuity(examination: Examination, k: int) -> float | SampledValue:
+def new_continuity(examination: Examination, k: int) -> MeanOverRows:
     """Return :func:`raydr.metrics.ranks.continuity` of the new rows' map."""
     return continuity(examination.new, k)
 

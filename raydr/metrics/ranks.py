@@ -24,7 +24,7 @@ from raydr.geometry.sample_neighbors import (
 from raydr.geometry.sparse_points import block_values
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric_by_k
-from raydr.metrics.sampling import Sample, SampledValue
+from raydr.metrics.sampling import MeanOverRows, Sample
 from raydr.metrics.ties import Nearest, Rounded, rounding_margins, tied_neighbors, tied_rows
 
 NEIGHBORS = 5
@@ -42,7 +42,7 @@ MOST_TIED = 256
     k=NEIGHBORS,
     needs={"rows"},
 )
-def trustworthiness(examination: Examination, k: int) -> float | SampledValue:
+def trustworthiness(examination: Examination, k: int) -> MeanOverRows:
     r"""Return the trustworthiness: whether neighbours in the map are neighbours in the data.
 
     .. math:: T = 1 - \frac{2}{nk(2n - 3k - 1)} \sum_i \sum_{j \in N_i} \max(0, r(i, j) - k)
@@ -67,7 +67,7 @@ def trustworthiness(examination: Examination, k: int) -> float | SampledValue:
     k=NEIGHBORS,
     needs={"rows"},
 )
-def continuity(examination: Examination, k: int) -> float | SampledValue:
+def continuity(examination: Examination, k: int) -> MeanOverRows:
     """Return the continuity: `trustworthiness` with the roles of map and data exchanged.
 
     It measures whether neighbours in the data are neighbours in the map. Of rows that are equally near in the
@@ -97,7 +97,7 @@ def _one_minus_penalty(
     threads: int | None,
     *,
     in_favour: bool = False,
-) -> float:
+) -> MeanOverRows:
     """Return the score of the ``k`` nearest neighbours in ``near``, from ``graph``, by their ranks in ``ranking``.
 
     ``in_favour`` breaks ties in ``near`` so that ranks are best. Otherwise they count as the mean of all
@@ -116,6 +116,8 @@ def _one_minus_penalty(
     else:
         tied, looked_through = looked_through, np.ones(rows, np.bool_)
 
+    by_row = np.zeros(rows)
+
     def penalty(block: tuple[int, int]) -> float:
         own = np.arange(*block)
         among = dict(zip(own[tied[own]].tolist(), _blocks(near, own[tied[own]]), strict=True))
@@ -124,22 +126,28 @@ def _one_minus_penalty(
         total = 0.0
         for row in own.tolist():
             if row not in distances:
-                total += counted[row]
-                continue
-            squared = distances[row]
-            if row not in among:
-                total += _penalties(ranking, row, squared, neighbors[row], k).sum()
-                continue
-            nearest = Nearest.of(near, row, among[row], k)
-            surely = _penalties(ranking, row, squared, nearest.surely, k)
-            total += _of_nearest(
-                nearest, surely, _penalties(ranking, row, squared, nearest.tied, k), in_favour
-            )
+                by_row[row] = counted[row]
+            elif row not in among:
+                by_row[row] = _penalties(ranking, row, distances[row], neighbors[row], k).sum()
+            else:
+                nearest = Nearest.of(near, row, among[row], k)
+                surely, maybe = (
+                    _penalties(ranking, row, distances[row], some, k)
+                    for some in (nearest.surely, nearest.tied)
+                )
+                by_row[row] = _of_nearest(nearest, surely, maybe, in_favour)
+            total += by_row[row]
         return float(total)
 
     blocks = row_blocks(rows, max(16, min(1024, block_values(ranking.geometry, BLOCK_VALUES) // rows)))
     total = fsum(map_threaded(penalty, blocks, threads))
-    return float(1.0 - total * (2.0 / (rows * k * (2.0 * rows - 3.0 * k - 1.0))))
+    value = float(1.0 - total * (2.0 / (rows * k * (2.0 * rows - 3.0 * k - 1.0))))
+    return MeanOverRows(value, 1.0 + _scale(rows, k) * by_row)
+
+
+def _scale(rows: int, k: int) -> float:
+    """Return the factor from a row's penalty to what it takes from the score of 1."""
+    return -2.0 / (k * (2.0 * rows - 3.0 * k - 1.0))
 
 
 def _of_nearest(nearest: Nearest, surely: Float64Array, maybe: Float64Array, in_favour: bool) -> float:
@@ -170,7 +178,7 @@ def _estimated(
     k: int,
     *,
     in_favour: bool = False,
-) -> SampledValue:
+) -> MeanOverRows:
     """Return the same as `_one_minus_penalty` from the sampled rows, each ranked among all."""
     threads = examination.threads
     own, tied = neighbors.own, tied_neighbors(neighbors, k)
@@ -212,8 +220,8 @@ def _estimated(
             for one, part in zip(nearest, found, strict=True)
         ]
     )
-    rows = examination.count
-    return sample.mean(values, scale=-2.0 / (k * (2.0 * rows - 3.0 * k - 1.0)), shift=1.0)
+    scale = _scale(examination.count, k)
+    return MeanOverRows(sample.mean(values, scale=scale, shift=1.0), 1.0 + scale * values)
 
 
 def _blocks(near: Rounded, own: Int64Array) -> Float64Array:

@@ -34,6 +34,22 @@ class SampledValue:
 
 
 @dataclass(frozen=True, eq=False)
+class MeanOverRows:
+    """A metric that is a mean over rows, and each row's part of it.
+
+    Attributes
+    ----------
+    value : float or SampledValue
+        The metric.
+    by_row : (rows,) or (sampled,) float64
+        The values whose mean it is.
+    """
+
+    value: float | SampledValue
+    by_row: Float64Array
+
+
+@dataclass(frozen=True, eq=False)
 class Sample:
     """Rows drawn from all rows, each with the same probability.
 

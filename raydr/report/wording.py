@@ -205,6 +205,11 @@ def metric_title(name: str) -> str:
     return known.title if known is not None else name
 
 
+def short_title(name: str) -> str:
+    """Return the acronym of a metric that has one, ``NPA-10``, or its title."""
+    return name.replace("_", "-").upper() if name.startswith(("npa_", "ca_")) else metric_title(name)
+
+
 def higher_is_better(name: str) -> bool | None:
     """Return whether higher values are better; None if the metric is unknown or has no direction."""
     known = metric(name)
@@ -319,7 +324,7 @@ def _faithfulness(run: RunFolder) -> str:
     if name is None:
         return "no metric of the map was computed"
     value, bound = federated[name], central.get(name)
-    title = name.replace("_", "-").upper() if name.startswith(("npa_", "ca_")) else metric_title(name)
+    title = short_title(name)
     if bound is None:
         estimate = estimated(value, run.measures.error("federated", name))
         return f"{title} {estimate}, without a pooled-data map to compare with"

@@ -8,10 +8,13 @@ Other records are defined elsewhere: ``ledger.json`` holds :class:`raydr.privacy
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field
 
 from raydr.journal import Count, Seconds
 
@@ -178,12 +181,49 @@ def is_incomplete(folder: Path) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SiteMean:
+    """Mean and standard deviation of a metric over the measured rows of a site."""
+
+    mean: Annotated[float, Field(ge=-1, le=1)]
+    deviation: Annotated[float, Field(ge=0, le=1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteMeasures:
+    """Metrics of the rows of one site, whose neighbours are rows of all sites.
+
+    Attributes
+    ----------
+    site : str
+        Name of the site.
+    rows, measured : int
+        Number of its rows, and of those in the means: fewer for a sample of rows.
+    federated, central : mapping of str to SiteMean
+        Means by metric on the federated and the pooled-data map; ``central`` is empty without that map.
+    """
+
+    site: str
+    rows: Count
+    measured: Annotated[int, Field(ge=2, lt=2**63)]
+    federated: Mapping[str, SiteMean]
+    central: Mapping[str, SiteMean] = field(default_factory=dict)
+
+    def error(self, which: Literal["federated", "central"], name: str) -> float | None:
+        """Return the standard error of a mean over sampled rows; None if all rows of the site are in it."""
+        means = self.federated if which == "federated" else self.central
+        if name not in means or self.measured >= self.rows:
+            return None
+        return means[name].deviation * math.sqrt((1.0 - self.measured / self.rows) / self.measured)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Measures:
     """Metric values by name for the federated and the pooled-data map, and why some were not computed.
 
     ``central`` is empty if the run was not compared with the pooled data. With very many rows, metrics are estimated
     from ``sampled_rows`` rows, and ``standard_errors`` has the errors of the estimates, by map and name. Both are
-    missing in the file if all rows were used.
+    missing in the file if all rows were used. ``sites`` has the sites with enough rows, the worst first. It is missing
+    in the file if no metric is computed by site.
     """
 
     federated: Mapping[str, float | None]
@@ -191,6 +231,7 @@ class Measures:
     not_computed: Mapping[str, str]
     standard_errors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     sampled_rows: Count | None = None
+    sites: Sequence[SiteMeasures] = ()
 
     def error(self, which: str, name: str) -> float | None:
         """Return the standard error of a value of the ``"federated"`` or ``"central"`` map; None if it is exact."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -23,13 +23,14 @@ from raydr.journal import Charged, CheckpointTaken, Event, IncidentEvent, Journa
 from raydr.memory import peak_memory_bytes
 from raydr.methods.serving import Served
 from raydr.metrics import Need, default_metrics, metric_named
+from raydr.metrics.site_scores import SiteScore
 from raydr.privacy.ledger import Entry, Granularity
 from raydr.privacy.secrets import RootedRun
 from raydr.privacy.statement import statement
 from raydr.runfolder import records
 from raydr.runfolder.making import unwritable
 from raydr.runfolder.model import KEYED, write_model
-from raydr.runfolder.records import Measures
+from raydr.runfolder.records import Measures, SiteMean, SiteMeasures
 from raydr.runfolder.writing import (
     write_central,
     write_data,
@@ -253,6 +254,39 @@ def _mapped(scenario: Scenario, client_data: ClientData, served: Served, finding
     return data
 
 
+def _measures(findings: Findings, clients: Sequence[str]) -> dict[str, Any]:
+    """Return the content of ``metrics.json``, without fields that the run does not have."""
+    maps = {"federated": findings.federated, "central": findings.central}
+    scored = {which: scores for which, scores in maps.items() if scores is not None}
+    by_site = {which: {each.site: each for each in scores.sites} for which, scores in scored.items()}
+    measures = Measures(
+        federated=findings.federated.values,
+        central=findings.central.values if findings.central else {},
+        standard_errors={which: scores.standard_errors for which, scores in scored.items()},
+        sampled_rows=findings.federated.sampled_rows,
+        sites=[
+            SiteMeasures(
+                site=clients[own.site],
+                rows=own.rows,
+                measured=own.measured,
+                **{which: _means(sites[own.site]) for which, sites in by_site.items()},
+            )
+            for own in sorted(findings.federated.sites, key=lambda own: tuple(own.means.values()))
+        ],
+        not_computed=findings.federated.not_computed,
+    )
+    content = asdict(measures)
+    if measures.sampled_rows is None:
+        del content["standard_errors"], content["sampled_rows"]
+    if not measures.sites:
+        del content["sites"]
+    return content
+
+
+def _means(score: SiteScore) -> dict[str, SiteMean]:
+    return {name: SiteMean(mean=mean, deviation=score.deviations[name]) for name, mean in score.means.items()}
+
+
 def _write(
     folder: Path,
     scenario: Scenario,
@@ -270,21 +304,7 @@ def _write(
         write_shown(
             folder / records.SHOWN, client_data, dict(zip(scenario.show, findings.shown.T, strict=True))
         )
-    measures = Measures(
-        federated=findings.federated.values,
-        central=findings.central.values if findings.central else {},
-        standard_errors={
-            which: scores.standard_errors
-            for which, scores in (("federated", findings.federated), ("central", findings.central))
-            if scores is not None
-        },
-        sampled_rows=findings.federated.sampled_rows,
-        not_computed=findings.federated.not_computed,
-    )
-    content = asdict(measures)
-    if findings.federated.sampled_rows is None:
-        del content["standard_errors"], content["sampled_rows"]
-    write_json(folder / records.METRICS, content)
+    write_json(folder / records.METRICS, _measures(findings, client_data.names))
     if findings.along:
         scores = {round: found.scores.values for round, found in findings.along.items()}
         write_json(folder / records.PROGRESS, scores)

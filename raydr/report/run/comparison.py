@@ -36,8 +36,8 @@ class ComparisonRow:
     Attributes
     ----------
     name : str
-        ``ratio.METRIC``, ``federated.METRIC``, ``central.METRIC``, ``seconds``, ``bytes_up``, ``bytes_exposed`` or
-        ``peak_memory_bytes``.
+        ``ratio.METRIC``, ``federated.METRIC``, ``central.METRIC``, ``worst_site.METRIC``, ``seconds``, ``bytes_up``,
+        ``bytes_exposed`` or ``peak_memory_bytes``.
     title : str
         Heading of the row.
     unit : {"ratio", "metric", "seconds", "bytes"}
@@ -160,8 +160,11 @@ class RunComparison:
                 )
             )
         for row in self.rows:
-            if row.unit in ("seconds", "bytes"):
-                cells = [ComparedCell(text, "", best) for text, best in zip(row.texts, row.best, strict=True)]
+            cells = [ComparedCell(text, "", best) for text, best in zip(row.texts, row.best, strict=True)]
+            if row.name.startswith("worst_site."):
+                arrow = wording.arrow(row.name.partition(".")[2])
+                found.append(MeasureRow(row.title, arrow, tuple(cells), "metric"))
+            elif row.unit in ("seconds", "bytes"):
                 found.append(MeasureRow(row.title, "↓", tuple(cells), "cost"))
         return tuple(found)
 
@@ -256,6 +259,7 @@ def _table(runs: Sequence[RunFolder]) -> RunComparison:
     others = {place: what for place, run in enumerate(runs) if (what := _unlike(run, runs[0]))}
     measured = _metric_rows(runs, "federated", not others) + _metric_rows(runs, "central", not others)
     rows = _ratio_rows(runs) + measured
+    rows += _worst_site_rows(runs, not others)
     costs: list[tuple[str, str, Unit, list[float]]] = [
         ("seconds", "Time", "seconds", [sum(run.environment.seconds.values()) for run in runs]),
         ("bytes_up", "Left the clients", "bytes", [_bytes_up(run) for run in runs]),
@@ -373,6 +377,27 @@ def _metric_rows(
             errors=tuple(run.measures.error(which, name) for run in runs),
         )
         for name in dict.fromkeys(name for values in measured for name in values)
+    ]
+
+
+def _worst_site_rows(runs: Sequence[RunFolder], alike: bool) -> list[ComparisonRow]:
+    """Return the metrics of each run's worst site, on the federated map."""
+    worst = [run.measures.sites[0] if len(run.measures.sites) > 1 else None for run in runs]
+    names = dict.fromkeys(name for site in worst if site is not None for name in site.federated)
+    return [
+        ComparisonRow(
+            name=f"worst_site.{name}",
+            title=f"{wording.metric_title(name)}, worst site",
+            unit="metric",
+            higher_is_better=wording.higher_is_better(name),
+            values=tuple(
+                site.federated[name].mean if site is not None and name in site.federated else None
+                for site in worst
+            ),
+            alike=alike,
+            errors=tuple(None if site is None else site.error("federated", name) for site in worst),
+        )
+        for name in names
     ]
 
 
