@@ -305,16 +305,17 @@ class PlacingMap(FederatedMap):
         raydr.errors.DataError
             If a mapped column is absent. If the values of a row are too large for a place on the map.
         """
-        from raydr.scenarios.afterwards.transforming import place
+        from raydr.scenarios.afterwards.transforming import place, placing_of
 
         table = self._new(X, sites)
         found = place(self._run.folder, table)
         if not return_novelty:
             return found.places
         if found.novelty is None:
+            because = placing_of(self._run.folder, table.name).scenario.method.no_novelty
             raise ScenarioError(
-                f"{type(self).__name__} cannot tell how novel rows are with these settings. docs/new-rows.md lists the"
-                " methods that can. Leave return_novelty out."
+                f"{type(self).__name__} cannot tell how novel rows are: {because}. docs/new-rows.md lists the methods"
+                " that can. Leave return_novelty out."
             )
         return found.places, found.novelty
 

@@ -4,7 +4,9 @@
 2. They sum products of the second moments with a few directions. They stop when the first principal axes A have
 converged to those of the pooled rows, up to rounding (:mod:`raydr.statistics.converged_axes`). Under noise, or with
 few features, one sum gives all second moments (:mod:`raydr.statistics.second_moments`).
-3. Each client projects its own rows, A^T (x - m), and sends the positions or keeps them (``publish``).
+3. They count their rows by the distance along and away from these axes (:mod:`raydr.methods.novelty_by_axes`), unless
+there is noise or ``bounds``.
+4. Each client projects its own rows, A^T (x - m), and sends the positions or keeps them (``publish``).
 
 This is the frame of Fed-tSNE's default landmarks (:mod:`raydr.methods.landmarks.frames`), reduced to the
 dimensions of a map. It is the simplest map by sums: linear, not random, and independent of the partition of
@@ -39,6 +41,8 @@ from raydr.journal import Journal
 from raydr.methods.landmarks.frames import axes_request, known_spread
 from raydr.methods.landmarks.settings import LandmarkSettings
 from raydr.methods.method import MethodSettings, method
+from raydr.methods.novelty import MOMENTS
+from raydr.methods.novelty_by_axes import novelty_by_axes, novelty_model, rehearse_counts
 from raydr.methods.outcome import Note, Outcome, Pooled
 from raydr.privacy import Mechanism
 from raydr.settings import require_in_order
@@ -131,6 +135,10 @@ class FedPCA(MethodSettings):
         mean, axes = (np.asarray(model[name], np.float64) for name in ("mean", "axes"))
         return in_blocks(lambda block: projected(block, mean, axes), rows)
 
+    def novelty(self, model: Mapping[str, FloatArray], rows: FloatArray) -> Float64Array | None:
+        """Return p-values (rows,) by distances along the axes, on the map, and away from them."""
+        return novelty_by_axes(model, rows - np.asarray(model["mean"], np.float64))
+
     def rehearse(self, federation: Rehearsal) -> None:
         """Ask what :func:`serve` asks."""
         with federation.by_sample(), federation.stage("moments"):
@@ -156,6 +164,8 @@ class FedPCA(MethodSettings):
                     CovarianceRequest,
                     CovarianceProduct,
                 )
+            if self.bounds is None:
+                rehearse_counts(federation, moments.mean, shaped((features, count)))
         with federation.stage("map"):
             _places(federation, self, moments.mean, shaped((features, self.dimensions)))
             federation.add_operations(at_clients=2.0 * federation.rows * features * self.dimensions)
@@ -201,7 +211,7 @@ class ComponentRequest(Request[Components], what="the mean and the first princip
 
 @answers(ComponentRequest)
 def post_components(client: Client, request: ComponentRequest) -> Components:
-    """Run the client part of step 3."""
+    """Run the client part of step 4."""
     return Components(projected(client.rows, request.mean, request.axes))
 
 
@@ -227,7 +237,7 @@ class ComponentsAtHomeRequest(
 
 @answers(ComponentsAtHomeRequest)
 def keep_components(client: Client, request: ComponentsAtHomeRequest) -> ComponentsAtHome:
-    """Run the client part of step 3 and keep the result."""
+    """Run the client part of step 4 and keep the result."""
     return ComponentsAtHome(projected(client.rows, request.mean, request.axes))
 
 
@@ -251,11 +261,15 @@ def serve(federation: Federation, settings: FedPCA) -> Outcome:
         moments = known_spread(federation, settings.frame)
     with federation.stage("axes"):
         found = _axes(federation, settings, moments)
-    directions = (found.axes if isinstance(found, Converged) else found).directions
-    axes = padded(directions, settings.dimensions)
+        exact = found.axes if isinstance(found, Converged) else found
+        axes, compared = padded(exact.directions, settings.dimensions), dict[str, FloatArray]()
+        if settings.bounds is None:
+            compared = novelty_model(federation, moments.mean, exact, float((moments.deviation**2).sum()))
+        if compared:
+            compared[MOMENTS] = np.stack([moments.mean, moments.deviation])
     with federation.stage("map"):
         places = _places(federation, settings, moments.mean, axes)
-    model = {"mean": moments.mean, "axes": axes}
+    model = {"mean": moments.mean, "axes": axes} | compared
     return Outcome(
         embedding=places,
         geometry=None,

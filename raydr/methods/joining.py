@@ -5,7 +5,7 @@ own rows.
 2. It uploads the same data on each record as they did (:meth:`raydr.methods.method.MethodSettings.admit`),
 and the server computes a position on the unchanged map (P3, A.16). If the clients sent positions alone, the
 site computes its own from the run's model for new rows, and sends these. If they kept theirs, it keeps its
-own.
+own. In both cases it compares its rows with the mapped ones and keeps the result.
 
 No client of the run is involved, except under an isometry key. Then one of them seals the secret of all clients for the
 site, and the server forwards the sealed box. The site has its own secret like every client.
@@ -26,6 +26,7 @@ from raydr.federation import Client, Federation, Granularity, Range, Reply, Requ
 from raydr.federation.blurring import blur_records
 from raydr.journal import Journal
 from raydr.methods.method import MethodSettings
+from raydr.methods.novelty import compared
 from raydr.methods.outcome import Placed
 from raydr.methods.serving import Plan
 from raydr.privacy.ledger import Ledger
@@ -66,6 +67,40 @@ class SitePlacesAtHome(
     stays=True,
 ):
     """Positions that the site keeps."""
+
+
+@dataclass(frozen=True)
+class SiteNovelty(
+    Reply,
+    granularity=Granularity.PER_RECORD,
+    what="how unlike the mapped rows every record of the site is, which the site keeps",
+    stays=True,
+):
+    """``novelty`` (rows,) float64: p-values that the site keeps."""
+
+    novelty: Float64Array
+
+    @staticmethod
+    def ranges(request: CompareSite, rows: int) -> dict[str, Range]:
+        """Return the range: a p-value for each row."""
+        return {"novelty": Range((rows,), 1.0)}
+
+
+@dataclass(frozen=True)
+class CompareSite(
+    Request[SiteNovelty], what="the model with which new rows are compared, as the run left it"
+):
+    """Request to compare a site's rows with the mapped ones: a method's settings and its model."""
+
+    settings: MethodSettings
+    model: Mapping[str, FloatArray]
+
+
+@answers(CompareSite)
+def keep_novelty(client: Client, request: CompareSite) -> SiteNovelty:
+    """Run the client part of the comparison, and keep the result."""
+    found = request.settings.novelty(request.model, client.rows)
+    return SiteNovelty(np.ones(len(client.rows)) if found is None else found)
 
 
 @dataclass(frozen=True)
@@ -210,7 +245,10 @@ def admit(
                     reply = federation.ask(PlaceSiteAtHome(*fields))[0]
                 else:
                     reply = federation.ask(PlaceSite(*fields))[0]
-                found = Placed(reply.places, reply.clusters if settings.offers("predict") else None)
+                novelty = None
+                if compared(model) is not None:
+                    novelty = federation.ask(CompareSite(settings, model))[0].novelty
+                found = Placed(reply.places, reply.clusters if settings.offers("predict") else None, novelty)
     return found, federation.ledger.settled(plan.budget.delta)
 
 

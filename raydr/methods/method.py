@@ -41,6 +41,8 @@ class MethodSettings(Settings):
     """Explanation of the reported objective, in sentences, if it may rise while the map gets better."""
     no_new_rows: ClassVar[str] = ""
     """Clause on why maps take no new rows, if a method without :meth:`transform` has a special reason."""
+    no_novelty: ClassVar[str] = "with these settings, the run keeps nothing to compare new rows with"
+    """Sentence on why novelty is unknown, without a full stop, for runs whose :meth:`novelty` is None."""
 
     @classmethod
     def offers(

@@ -30,6 +30,10 @@ from raydr.geometry.prototypes import groups
 SCORES, SCORED, MOMENTS = "novelty_scores", "novelty_scored_rows", "novelty_moments"
 """Names of a model's arrays: every fifth score of mapped rows, falling; the number of scored rows; and the mean and the
 standard deviation (2, features) of each feature of these rows."""
+AXES, UNITS = "novelty_axes", "novelty_units"
+"""Names of the arrays of :mod:`raydr.methods.novelty_by_axes`: axes (features, axes), and the units of distances along
+and away from them (axes + 1,)."""
+NOVELTY = (SCORES, SCORED, MOMENTS, AXES, UNITS)
 NOVEL = 0.05
 """p-value at or below which a row is called novel."""
 EACH = 5
@@ -37,7 +41,8 @@ EACH = 5
 MOST_SCORED = 2000
 _PARTS = 10
 """Parts of the mapped rows that are left out in turn, or fewer if few of many rows are scored."""
-_LEAST_ROWS = 20
+LEAST_ROWS = 20
+"""Mapped rows from which on new rows are compared with them."""
 _ROUNDING = 1e-6
 """Size of moments, in units of the rows' spread, below which they are rounding."""
 _LEFT_OUT = 0.01
@@ -71,20 +76,16 @@ def calibration(
     -------
     arrays : dict
         :data:`SCORES` and :data:`SCORED`, and :data:`MOMENTS` if the coordinates leave next to nothing out. Empty for
-        fewer than :data:`_LEAST_ROWS` rows.
+        fewer than :data:`LEAST_ROWS` rows.
     """
     count = len(chart)
-    if count < _LEAST_ROWS:
+    if count < LEAST_ROWS:
         return {}
     random = np.random.default_rng(count)
     scored = random.permutation(count)[:MOST_SCORED]
     parts = np.array_split(scored, min(_PARTS, math.ceil(_PARTS * len(scored) / count)))
     found = np.concatenate([_nearest_of_others(embedding, chart, part) for part in parts])
-    scores = np.sort(np.sqrt(found + squared_heights[scored]))[::-1]
-    kept: dict[str, FloatArray] = {
-        SCORES: scores[EACH - 1 :: EACH].copy(),
-        SCORED: np.array([len(scored)], np.int64),
-    }
+    kept = kept_scores(np.sqrt(found + squared_heights[scored]))
     inside = chart[scored].astype(np.float64)
     variance = float(inside.var(axis=0).sum())
     if squared_heights[scored].mean() <= _LEFT_OUT * variance:
@@ -92,6 +93,12 @@ def calibration(
         moments[np.abs(moments) < _ROUNDING * np.sqrt((moments[1] ** 2).sum())] = 0.0
         kept[MOMENTS] = moments
     return kept
+
+
+def kept_scores(scores: Float64Array) -> dict[str, FloatArray]:
+    """Return every fifth of the mapped rows' scores (rows,), as arrays of a model."""
+    falling = np.sort(scores)[::-1]
+    return {SCORES: falling[EACH - 1 :: EACH].copy(), SCORED: np.array([len(scores)], np.int64)}
 
 
 def _moments(chart: Float64Array, rows: Callable[[Float64Array], Float64Array]) -> Float64Array:
@@ -143,12 +150,17 @@ def compared(model: Mapping[str, FloatArray]) -> Compared | None:
     if not {SCORES, SCORED, MOMENTS} & set(model):
         return None
     scores, count = np.asarray(model[SCORES], np.float64), np.asarray(model[SCORED])
-    if count.shape != (1,) or scores.shape != (int(count[0]) // EACH,) or (np.diff(scores) > 0.0).any():
+    if count.shape != (1,) or scores.shape != (int(count[0]) // EACH,) or (scores[1:] > scores[:-1]).any():
         raise ValueError(f"{SCORES} must have one falling score for every {EACH} of {SCORED}")
     moments = np.asarray(model[MOMENTS], np.float64) if MOMENTS in model else None
-    if moments is not None and moments.shape != (2, np.shape(model["references"])[1]):
-        raise ValueError(f"{MOMENTS} must have two numbers for each feature of the references")
+    if moments is not None and moments.shape != (2, _features(model)):
+        raise ValueError(f"{MOMENTS} must have two numbers for each feature")
     return Compared(scores, int(count[0]), moments)
+
+
+def _features(model: Mapping[str, FloatArray]) -> int:
+    """Return the number of features of the rows that a model takes."""
+    return int(np.shape(model["references"])[1] if "references" in model else np.shape(model[AXES])[0])
 
 
 def groups_of(embedding: FloatArray) -> list[Int64Array]:
@@ -180,7 +192,6 @@ def p_values(
     known = compared(model)
     if known is None:
         return None
-    kept, scored = known.scores[::-1], known.scored
     references = np.asarray(model["references"], np.float64)
     spread = float(np.sqrt(((references - references.mean(axis=0)) ** 2).sum(axis=1).mean()))
 
@@ -189,7 +200,13 @@ def p_values(
 
     found = in_blocks(scores, rows)
     found[found <= _EQUAL * spread] = 0.0
-    smaller = np.searchsorted(kept, found, side="left")
+    return ranked(known, found)
+
+
+def ranked(known: Compared, scores: Float64Array) -> Float64Array:
+    """Return the p-values (rows,) of new rows with these scores (rows,)."""
+    kept, scored = known.scores[::-1], known.scored
+    smaller = np.searchsorted(kept, scores, side="left")
     # The largest kept score below a row's is the last of a number of scores that EACH divides. It is not at least as
     # large as the row's.
     farther = np.where(smaller > 0, EACH * (len(kept) - smaller + 1) - 1, scored)

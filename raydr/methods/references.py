@@ -19,7 +19,7 @@ from raydr.embedding import placing
 from raydr.geometry.blocks import filled_up
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points, common_shift
-from raydr.methods.novelty import MOMENTS, SCORED, SCORES, calibration, groups_of, p_values
+from raydr.methods.novelty import LEAST_ROWS, MOMENTS, NOVELTY, calibration, groups_of, kept_scores, p_values
 from raydr.threads import one_blas_thread
 
 LABEL_COLUMNS = "label_columns"
@@ -67,6 +67,28 @@ def references(
     return kept | {"reference_clusters": _means(members, found)}
 
 
+def compared_groups(
+    embedding: FloatArray,
+    chart: FloatArray,
+    rows: Callable[[Float64Array], Float64Array],
+    squared_heights: Float64Array,
+) -> dict[str, FloatArray]:
+    """Return what :func:`novelty_by_rows` needs of the rows on a map that an encoder places; see :func:`references`."""
+    means = rows(_means(chart, groups_of(embedding)))
+    return {"references": means} | calibration(embedding, chart, squared_heights, rows)
+
+
+def public_calibration(rows: Float64Array) -> dict[str, FloatArray]:
+    """Return what :func:`novelty_by_rows` needs if the references are public rows (rows, features).
+
+    Each is scored by its distance to the nearest other one.
+    """
+    if len(rows) < LEAST_ROWS:
+        return {}
+    nearest = nearest_neighbors(Points(rows), 1).distances[:, 0].astype(np.float64)
+    return kept_scores(nearest) | {MOMENTS: np.stack([rows.mean(axis=0), rows.std(axis=0)])}
+
+
 def without_labels(model: Mapping[str, FloatArray], columns: int) -> dict[str, FloatArray]:
     """Return a model that knows of its last ``columns``, those of a label; its references have zeros there.
 
@@ -76,7 +98,7 @@ def without_labels(model: Mapping[str, FloatArray], columns: int) -> dict[str, F
     if not columns:
         return dict(model)
     noted = {**model, LABEL_COLUMNS: np.array([columns])}
-    for name in (SCORES, SCORED, MOMENTS):  # the mapped rows had labels
+    for name in NOVELTY:  # the mapped rows had labels
         noted.pop(name, None)
     if "references" in model:
         noted["references"] = np.array(model["references"], np.float64)

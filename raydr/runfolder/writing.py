@@ -15,6 +15,7 @@ from raydr.data import Provenance, Table
 from raydr.files import open_private
 from raydr.journal import RoundEnded
 from raydr.methods import Outcome, Pooled
+from raydr.methods.outcome import Placed
 from raydr.runfolder.records import AXES, DATA, FINGERPRINTS, SHOWN_COLUMN
 
 
@@ -97,9 +98,10 @@ def write_shown(path: Path, rows: MapRows, columns: Mapping[str, FloatArray]) ->
     )
 
 
-def write_held_out(path: Path, held_out: Table, places: FloatArray) -> None:
-    """Write the columns ``row, x, y[, z][, label]`` of held-out rows in table order."""
-    write_placed(path, held_out, places, {}, {})
+def write_held_out(path: Path, held_out: Table, placed: Placed) -> None:
+    """Write the columns ``row, x, y[, z][, novelty][, label]`` of held-out rows in table order."""
+    more = {} if placed.novelty is None else {"novelty": placed.novelty}
+    write_placed(path, held_out, placed.places, {}, more)
 
 
 def write_placed(

@@ -23,6 +23,8 @@ _SAME_FACTOR = 1.15
 """Largest ratio of two factors that may be one change of units."""
 _UNIT, _LARGE_UNIT = 1.25, 5.0
 """Least factor of a change of units, for a column that differs much and for any other."""
+_SURE = 5.0
+"""Least mean, in standard errors, of a column that may be in another unit."""
 _NAMED = 3
 """Maximum number of named columns."""
 _LEAST_ROWS = 10
@@ -115,12 +117,17 @@ class Unlike:
             -np.maximum(away / _FAR, np.maximum(wider, 1.0 / np.maximum(wider, 1e-12)) / _WIDE), kind="stable"
         )
         here, there = offset + self.mean, self.mean
+        # Few rows determine the mean and deviation of a column that is seldom not 0: their ratios are chance.
+        sure = np.abs(here) * np.sqrt(counts) >= _SURE * deviation
+        sure &= np.abs(there) * np.sqrt(self.scored) >= _SURE * self.deviation
         alike: dict[int, list[int]] = {}  # columns with one factor, by the number of their sentence
         sentences: list[str] = []
         for column in worst[self._sums[0][worst] >= _LEAST_ROWS].tolist():
             times, much = float(wider[column]), max(away[column] / _FAR, wider[column] / _WIDE) >= 1.0
             least = _UNIT if self.unlike and much else _LARGE_UNIT
-            if _one_factor(here[column] / there[column] if there[column] else 0.0, times, least):
+            if sure[column] and _one_factor(
+                here[column] / there[column] if there[column] else 0.0, times, least
+            ):
                 same = next((n for n, first in alike.items() if _same(wider[first[0]], times)), None)
                 if same is None:
                     alike[len(sentences)] = [column]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -16,6 +16,7 @@ from raydr.geometry.points import Geometry, variances
 from raydr.geometry.sparse_points import SparsePoints
 from raydr.journal import IncidentEvent, Journal, Listener, within
 from raydr.methods import MethodSettings, Outcome, Pooled
+from raydr.methods.outcome import Placed
 from raydr.metrics import Evidence, Scores, SharedGraph, evaluate, graph_size, metric_named
 from raydr.metrics.sites import separation
 from raydr.sparse_rows import SparseRows, rows_taken
@@ -129,10 +130,10 @@ class ScoredSnapshot:
 class Findings:
     """Scores of both maps, the pooled-data map, the bytes of the pooled rows, and maps of rounds.
 
-    ``placed`` (new rows, dimensions) has the positions of held-out rows on the federated map; None if there are none or
-    they have no place. ``deviation`` (features,) is the standard deviation of the mapped rows. ``before`` and ``after``
-    measure the separation of sites before and after harmonizing, by metric. ``shown`` (rows, columns) has the columns
-    of ``show``.
+    ``placed`` has the positions of held-out rows on the federated map, and their novelty. It is None if there are none
+    or they have no place. ``deviation`` (features,) is the standard deviation of the mapped rows. ``before`` and
+    ``after`` measure the separation of sites before and after harmonizing, by metric. ``shown`` (rows, columns) has the
+    columns of ``show``.
     """
 
     federated: Scores
@@ -140,7 +141,7 @@ class Findings:
     pooled: Pooled | None
     pooled_bytes: int
     along: Mapping[int, ScoredSnapshot] = field(default_factory=dict)
-    placed: FloatArray | None = None
+    placed: Placed | None = None
     deviation: Float64Array | None = None
     before: Mapping[str, float | None] = field(default_factory=dict)
     after: Mapping[str, float | None] = field(default_factory=dict)
@@ -204,7 +205,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
         if question.snapshots:
             with journal.stage("maps along the way"):
                 sights = dict(_sights(question, steered, journal))
-        new, new_central = None, None
+        new, new_central, novelty = None, None, None
         if question.new is not None and method.offers("transform"):
             with journal.stage("new rows"):
                 scaled, labels = (
@@ -215,6 +216,10 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                 known = unlabelled if question.new.keyed is None else question.new.keyed
                 place = partial(method.transform, outcome.model)
                 new = _placed(place, known, scaled, labels, question, journal)
+                if new is not None:
+                    by_block = [method.novelty(outcome.model, block) for block in _blocks(known)]
+                    told = [found for found in by_block if found is not None]
+                    novelty = np.concatenate(told) if told else None
                 if pooled is not None and pooled.place is not None:
                     new_central = _placed(pooled.place, unlabelled, scaled, labels, question, journal)
         with journal.stage("metrics"):
@@ -277,7 +282,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
     if pooled is not None:
         pooled = replace(pooled, place=None)  # it refers to all rows, which must not travel with the findings
     deviation = np.sqrt(variances(rows))
-    placed = None if new is None else new.embedding
+    placed = None if new is None else Placed(new.embedding, novelty=novelty)
     return Findings(
         federated=federated,
         central=central,
@@ -339,8 +344,7 @@ def _placed(
     method = question.method
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            blocks = rows.blocks() if isinstance(rows, SparseRows) else [rows]
-            places = np.concatenate([place(block) for block in blocks])
+            places = np.concatenate([place(block) for block in _blocks(rows)])
         truth = method.truth(scaled)
         truth = _sparse_truth(scaled) if truth is None else truth
         mapped = method.mapped(places)
@@ -351,6 +355,11 @@ def _placed(
         # For example, values far from all mapped rows. The other results of the run must not be lost.
         journal.tell(IncidentEvent(f"held-out rows have no place on the map: {error}"))
         return None
+
+
+def _blocks(rows: FloatArray) -> Iterable[FloatArray]:
+    """Return dense blocks of rows."""
+    return rows.blocks() if isinstance(rows, SparseRows) else [rows]
 
 
 def _sights(question: Question, rows: FloatArray, journal: Journal) -> Iterator[tuple[int, Outcome]]:

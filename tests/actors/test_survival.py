@@ -234,7 +234,16 @@ def several_nodes() -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "case", ["trial-of-two-nodes", "trial-with-sites", "sites", "site-lost", "neighbours", "node-lost"]
+    "case",
+    [
+        "trial-of-two-nodes",
+        "trial-with-sites",
+        "sites",
+        "site-lost",
+        "neighbours",
+        "neighbours-node-lost",
+        "node-lost",
+    ],
 )
 def test_a_cluster_of_several_nodes(several_nodes: subprocess.CompletedProcess[str], case: str) -> None:
     assert f"{case}: as expected" in several_nodes.stdout.splitlines(), several_nodes.stderr[-3000:]

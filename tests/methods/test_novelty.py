@@ -33,8 +33,15 @@ ABLE = {
     "sense, pointwise",
     "sense, phate",
     "sense, cne",
+    "fedne",
+    "global-ne",
+    "landmark-ne",
+    "fed-pca",
+    "dsne",
 }
 """Cases whose runs keep what new rows are compared with: Euclidean, without noise, the same anchors for all."""
+FEW = {"dsne"}
+"""Cases with fewer than 99 rows to compare with, here 30 public ones."""
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +185,7 @@ def test_runs_tell_how_novel_rows_are(case: str, root: Path) -> None:
     assert alone[0] == found[60]
     far = table.take(np.arange(20))
     far = type(far)(**{**vars(far), "rows": 10.0 * far.rows})
-    assert (place(folder, far).novelty <= NOVEL).all()  # type: ignore[operator]
+    assert (place(folder, far).novelty <= (5 / 31 if case in FEW else NOVEL)).all()  # type: ignore[operator]
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +204,9 @@ def patients() -> FloatArray:
         {"kind": "fed-tsne", "early_iterations": 20, "iterations": 30},
         {"kind": "fed-spectral", "clusters": 3},
         {"kind": "sense", "anchor_source": "random", "embedder": "umap"},
+        {"kind": "landmark-ne", "rounds": 2},
+        {"kind": "fedne", "rounds": 2},
+        {"kind": "fed-pca"},
     ],
     ids=lambda settings: str(settings["kind"]),
 )
@@ -339,8 +349,9 @@ def test_estimators_return_novelty_on_request(patients: FloatArray) -> None:
     places, novelty = mapped.transform(patients[300:400], return_novelty=True)
     np.testing.assert_array_equal(places, mapped.transform(patients[300:400]))
     assert ((novelty > 0.0) & (novelty <= 1.0)).all()
-    with pytest.raises(ScenarioError, match="FedPCA cannot tell how novel rows are"):
-        raydr.FedPCA().fit(patients[:300], sites=np.arange(300) % 3).transform(patients, return_novelty=True)
+    private = raydr.PrivateMap(epsilon=9.0, clip=200.0, early_iterations=5, iterations=5)
+    with pytest.raises(ScenarioError, match="PrivateMap cannot tell how novel rows are: the noisy cells do"):
+        private.fit(patients[:300], sites=np.arange(300) % 3).transform(patients, return_novelty=True)
 
 
 def test_a_label_that_steers_leaves_nothing_to_compare_with(patients: FloatArray, tmp_path: Path) -> None:
@@ -422,6 +433,13 @@ class TestUnlike:
         rows[:300, 0] = np.nan
         usual.add(rows, np.full(500, 0.5))
         assert [sentence.split(" has ")[0] for sentence in usual.differing] == ["Column 'c0'"] * told
+
+    def test_a_column_that_is_seldom_not_zero_is_not_said_to_be_in_another_unit(self) -> None:
+        """As a pixel at the edge of MNIST, 200 in ten of 2,000 mapped rows and 1,800 in two of 400 new ones."""
+        for novel in (0.5, 0.01):
+            unlike = self.unlike([1.0], [np.sqrt(199.0)])
+            unlike.add(np.where(np.arange(400) < 2, 1800.0, 0.0)[:, None], np.full(400, novel))
+            assert not any("another unit" in sentence for sentence in unlike.differing)
 
     @pytest.mark.parametrize(
         ("factors", "expected"),

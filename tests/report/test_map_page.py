@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -925,6 +926,18 @@ class TestSitesThatJoined:
         assert late.rows.tolist() == [*range(ROWS), 100, 101, 102]
         again = later_rows(run, [joined("late", [100], None), joined("later", [100], None)])
         assert again.rows[ROWS:] == ["100", "later: 100"]
+
+    def test_maps_are_coloured_by_the_novelty_of_joined_rows(self, tmp_path: Path) -> None:
+        run = read_run(write_run(tmp_path / "run"))
+        sites = [joined("late", [100, 101], None), joined("later", [102], None)]
+        assert "novelty" not in [way.by for way in map_of_run(run, later_rows(run, sites)).ways]
+        sites[0] = replace(sites[0], novelty=np.array([0.25, 0.75]))
+        late = later_rows(run, sites)
+        np.testing.assert_array_equal(late.novelty, [0.25, 0.75, np.nan])
+        found = map_of_run(run, late)
+        (way,) = (way for way in found.ways if way.by == "novelty")
+        column = found.header["columns"][way.columns[0]]
+        assert (column["title"], column["levels"]) == ("novelty", [0.25, 0.75, None])
 
     def test_too_many_names_are_coloured_on_a_ramp(self) -> None:
         few = colouring("client", [f"site {number}" for number in range(len(CATEGORIES))])

@@ -310,6 +310,12 @@ def test_held_out_rows_are_placed_like_transform(held: Path, tmp_path: Path) -> 
     expected, by_transform = places(tmp_path / "placed.parquet")
     assert rows == expected == HELD.tolist()
     np.testing.assert_array_equal(positions, by_transform)
+    held_out, placed = (
+        pq.read_table(file) for file in (held / "held_out.parquet", tmp_path / "placed.parquet")
+    )
+    assert ("novelty" in held_out.column_names) == ("novelty" in placed.column_names)
+    if "novelty" in placed.column_names:
+        assert held_out["novelty"].to_pylist() == placed["novelty"].to_pylist()
     labels = pq.read_table(held / "held_out.parquet")["label"].to_pylist()
     assert labels == ["xyz"[row % 3] for row in HELD]
 

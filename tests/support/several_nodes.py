@@ -61,6 +61,9 @@ def main() -> None:
         nodes["south"] = cluster.add_node(num_cpus=1)
         neighbours_of_all()
         print("neighbours: as expected", flush=True)
+        nodes["west"] = cluster.add_node(num_cpus=1)
+        neighbours_without_a_node(cluster, nodes)
+        print("neighbours-node-lost: as expected", flush=True)
         node_lost(cluster, nodes)
         print("node-lost: as expected", flush=True)
     finally:
@@ -107,25 +110,59 @@ def trial_with_sites() -> None:
 
 def neighbours_of_all() -> None:
     """Neighbours of very many rows are searched by tasks on all nodes, and no bit of the map changes."""
-    random = np.random.default_rng(0)
-    centres = 4.0 * random.normal(size=(30, 8))
-    rows = [centres[random.integers(0, 30, 26_000)] + random.normal(size=(26_000, 8)) for _ in range(2)]
     plan = replace(PLAN, method="fed-umap", settings=FedUMAP(landmarks=10, rounds=2, epochs=2))
     searched: set[int] = set()
-
-    def look(event: Event) -> None:
-        if isinstance(event, Progress):
-            searched.update(
-                process.ppid()
-                for process in psutil.process_iter(["cmdline"])
-                if "ray::_with_one_thread" in (process.info["cmdline"] or ())
-            )
-
-    served = RayBackend(packing="per-client").serve(rows, plan, listener=look)
-    expected = InlineBackend().serve(rows, plan, listener=lambda event: None)
+    served = RayBackend(packing="per-client").serve(
+        many_rows(), plan, listener=lambda event: searched.update(searching() if is_progress(event) else ())
+    )
+    expected = InlineBackend().serve(many_rows(), plan, listener=lambda event: None)
     assert "compared with the records near to it" in served.outcome.notes[0].text
     assert served.outcome.embedding.tobytes() == expected.outcome.embedding.tobytes()
     assert len(searched) > 1, searched
+
+
+def many_rows() -> list[Any]:
+    """Rows of two clients, more than are compared pair by pair."""
+    random = np.random.default_rng(0)
+    centres = 4.0 * random.normal(size=(30, 8))
+    return [centres[random.integers(0, 30, 26_000)] + random.normal(size=(26_000, 8)) for _ in range(2)]
+
+
+def is_progress(event: Event) -> bool:
+    """Whether the event is a part of a stage that has been done."""
+    return isinstance(event, Progress)
+
+
+def searching() -> set[int]:
+    """Raylets whose processes do the server's work at this moment."""
+    return {
+        process.ppid()
+        for process in psutil.process_iter(["cmdline"])
+        if "ray::_with_one_thread" in (process.info["cmdline"] or ())
+    }
+
+
+def neighbours_without_a_node(cluster: Any, nodes: dict[str, Any]) -> None:
+    """A node is lost while it searches for neighbours: its cells are searched elsewhere, and no neighbour changes."""
+    lost: list[str] = []
+
+    def lose_a_node(event: Event) -> None:
+        if lost or not is_progress(event):
+            return
+        (coordinator,) = simulation_processes("CoordinatorProcess")
+        for name, node in nodes.items():
+            raylet = node.all_processes["raylet"][0].process.pid
+            if raylet in searching() - {coordinator.ppid()}:
+                cluster.remove_node(node, allow_graceful=False)
+                lost.append(name)
+                return
+
+    plan = replace(PLAN, method="fed-umap", settings=FedUMAP(landmarks=10, rounds=2, epochs=2))
+    served = RayBackend(packing="per-client").serve(many_rows(), plan, listener=lose_a_node)
+    expected = InlineBackend().serve(many_rows(), plan, listener=lambda event: None)
+    assert lost, "no node but the coordinator's searched"
+    assert served.outcome.embedding.tobytes() == expected.outcome.embedding.tobytes()
+    del nodes[lost[0]]
 
 
 def node_lost(cluster: Any, nodes: dict[str, Any]) -> None:

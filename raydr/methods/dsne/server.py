@@ -41,7 +41,7 @@ from raydr.methods.dsne.forces import Moving
 from raydr.methods.dsne.settings import FEWEST, DsneSettings
 from raydr.methods.method import method
 from raydr.methods.outcome import Note, Outcome, draw_map
-from raydr.methods.references import placed_by_rows
+from raydr.methods.references import novelty_by_rows, placed_by_rows, public_calibration
 from raydr.privacy import Mechanism
 from raydr.statistics.principal_axes import signed
 from raydr.threads import one_blas_thread
@@ -116,6 +116,10 @@ class DSNE(DsneSettings):
         """Return positions of new rows among the reference rows alone (:mod:`raydr.methods.references`)."""
         return placed_by_rows(model, rows)
 
+    def novelty(self, model: Mapping[str, FloatArray], rows: FloatArray) -> Float64Array | None:
+        """Return p-values (rows,) by the distance to the nearest reference row."""
+        return novelty_by_rows(model, rows)
+
     def rehearse(self, federation: Rehearsal) -> None:
         """Ask what :func:`serve` asks."""
         self.check(federation.rows, federation.features)
@@ -149,11 +153,13 @@ def serve(federation: Federation, settings: DSNE) -> Outcome:
         places, embedding = _single_shot(federation, settings, reference)
     else:
         places, embedding = _multi_shot(federation, settings, reference)
-    model = {
+    model: dict[str, FloatArray] = {
         "references": reference.rows,
         "reference_positions": places,
         "reference_counts": np.ones(len(places)),
     }
+    if not federation.context.blurred:
+        model |= public_calibration(reference.rows)
     return Outcome(embedding=embedding, geometry=None, model=model, notes=(_note(federation, len(places)),))
 
 

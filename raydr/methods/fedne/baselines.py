@@ -35,6 +35,7 @@ from raydr.methods.fedne.positions import Positions, architecture_of, positions_
 from raydr.methods.fedne.settings import PresetSettings
 from raydr.methods.method import method
 from raydr.methods.outcome import Outcome
+from raydr.methods.references import compared_groups
 
 
 class LocalNE(PresetSettings, PooledEncoder):
@@ -186,14 +187,14 @@ def hand_over(client: Client, request: RowsRequest) -> Rows:
 def serve_global(federation: Federation, settings: GlobalNE) -> Outcome:
     """Run the server part of GlobalNE, which trains on the rows of all clients."""
     with federation.stage("input scale"):
-        scaling, _ = scaled(federation, settings)
+        scaling, *_ = scaled(federation, settings)
     with federation.stage("pooling"):
         rows = np.concatenate([reply.rows for reply in federation.ask(RowsRequest(federation.features))])
     weights = trained_at_server(federation, rows, settings)
     with federation.stage("map"):
         places = positions_of(rows, weights, settings.hidden)
-    return Outcome(
-        embedding=places,
-        geometry=None,
-        model=model_of(architecture_of(rows, settings.hidden).layers(weights), scaling),
-    )
+    model = model_of(architecture_of(rows, settings.hidden).layers(weights), scaling)
+    if not federation.context.blurred:
+        with federation.stage("references for new rows"):
+            model |= compared_groups(places, scaling.undone(rows), lambda means: means, np.zeros(len(rows)))
+    return Outcome(embedding=places, geometry=None, model=model)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from raydr.arrays import Float32Array, Float64Array, shaped
+from raydr.arrays import Float32Array, shaped
 from raydr.errors import ScenarioError
 from raydr.federation import Federation, Rehearsal, average
 from raydr.methods.fedne.clients import PrototypeRequest, Training, TrainRequest, kept_size
@@ -17,13 +17,13 @@ from raydr.methods.fedne.dp_costs import density_noise, noise_on_updates, weight
 from raydr.methods.fedne.flops import step_operations
 from raydr.methods.fedne.projection import input_width
 from raydr.methods.fedne.round_state import ControlVariates, RoundState
-from raydr.methods.fedne.server import AveragedMap, first_axes, serve
+from raydr.methods.fedne.server import AveragedMap, serve
 from raydr.methods.fedne.settings import SCHEDULE
 from raydr.methods.fedne.surrogates import REACHES, Density, DensityRequest, SurrogateRequest
 from raydr.methods.method import method
 from raydr.privacy.mechanism import Mechanism
 from raydr.robust import Mean
-from raydr.statistics.principal_axes import PrincipalAxes, principal_axes, rehearse_axes
+from raydr.statistics.principal_axes import PrincipalAxes
 
 if TYPE_CHECKING:
     from raydr.methods.fedne.field import Grid
@@ -238,24 +238,18 @@ class FedNE(AveragedMap):
             mixed=self.mixed,
         )
 
-    def first_weights(
-        self, federation: Federation, reach: Float64Array, axes: PrincipalAxes | None = None
-    ) -> Float32Array:
-        """Run step 1: a random or principal start, trained on prototypes if there are any.
-
-        Clients are asked for ``axes`` unless they are given.
-        """
+    def first_weights(self, federation: Federation, axes: PrincipalAxes | None = None) -> Float32Array:
+        """Run step 1: a random or principal start, trained on prototypes if there are any."""
         from raydr.methods.fedne.encoder import Architecture, principal_weights
         from raydr.methods.fedne.warm_start import warm_start
 
         width = input_width(federation, self)
         architecture = Architecture(width, self.hidden)
-        if self.starts_at_axes:
-            axes = axes or principal_axes(federation, reach, first_axes(self))
+        if axes is not None:
             random = federation.stream("encoder")
             weights = principal_weights(architecture, axes.directions, axes.deviations, random)
         else:
-            weights = super().first_weights(federation, reach, axes)
+            weights = super().first_weights(federation)
         if self.prototypes is None:
             return weights
         replies = federation.ask(PrototypeRequest(self.prototypes, width))
@@ -265,12 +259,8 @@ class FedNE(AveragedMap):
             architecture, weights, means, self, random, steps=self.warm_steps, mixing=self.mixing
         )
 
-    def rehearse_first_weights(
-        self, federation: Rehearsal, reach: Float64Array, axes: PrincipalAxes | None
-    ) -> None:
+    def rehearse_first_weights(self, federation: Rehearsal) -> None:
         """Ask what :meth:`first_weights` asks."""
-        if axes is None and self.starts_at_axes:
-            rehearse_axes(federation, reach, first_axes(self))
         if self.prototypes is not None:
             width = input_width(federation, self)
             federation.ask(PrototypeRequest(self.prototypes, width))

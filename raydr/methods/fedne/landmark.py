@@ -31,6 +31,7 @@ from raydr.methods.landmarks.maps import POSTED, DistanceRequest, landmarks_note
 from raydr.methods.landmarks.settings import LandmarkSettings
 from raydr.methods.method import method
 from raydr.methods.outcome import Outcome
+from raydr.methods.references import compared_groups
 from raydr.privacy import Mechanism
 from raydr.statistics.principal_axes import signed
 from raydr.statistics.scaling import Scaling
@@ -120,6 +121,9 @@ def serve(federation: Federation, settings: LandmarkNE) -> Outcome:
     shift = axes.centre + axes.directions @ scaling.shift
     layers = wide.layers(of_features(narrow.parts(weights), axes.directions))
     model = model_of(layers, Scaling(shift, factor))
+    if not federation.context.blurred:
+        with federation.stage("references for new rows"):
+            model |= compared_groups(places, found.coordinates, found.standing, found.squared_residuals)
     noise, keyed = federation.context.coverage, federation.context.isometry_key
     noisy = noise is not None and noise.mechanism.on == "data"
     note = landmarks_note(found, solver, settings.landmarks_from, keyed=keyed, noisy=noisy)

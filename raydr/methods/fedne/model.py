@@ -14,7 +14,7 @@ from raydr.statistics.moments import wide_spread
 from raydr.statistics.scaling import ScaleRows, Scaling, scale_rows
 
 
-def standardised(federation: Federation) -> tuple[Scaling, Float64Array]:
+def standardised(federation: Federation) -> tuple[Scaling, Float64Array, Float64Array]:
     """Have clients shift their rows to mean 0 and divide them by one number, for a mean variance of 1 per feature.
 
     One number for all features keeps the neighbours; an encoder then learns at the same rate in any unit.
@@ -26,6 +26,8 @@ def standardised(federation: Federation) -> tuple[Scaling, Float64Array]:
         Scaling of the clients.
     reach : (features,) float64
         Bound on the absolute values of each feature after scaling.
+    deviation : (features,) float64
+        Standard deviation of each feature before it.
 
     Raises
     ------
@@ -36,14 +38,19 @@ def standardised(federation: Federation) -> tuple[Scaling, Float64Array]:
     scale = float(np.sqrt((moments.deviation**2).mean()))
     scaling = Scaling(moments.mean, np.full(federation.features, 1.0 / scale))
     federation.ask(ScaleRows(scaling.shift, scaling.factor, single=True))
-    return scaling, moments.reach / scale
+    return scaling, moments.reach / scale, moments.deviation
 
 
-def scaled(federation: Federation, settings: ContrastiveEncoder) -> tuple[Scaling, Float64Array]:
-    """Have clients standardise their rows, or leave them as they are, without a question and with unknown reach."""
+def scaled(
+    federation: Federation, settings: ContrastiveEncoder
+) -> tuple[Scaling, Float64Array, Float64Array]:
+    """Have clients standardise their rows, or leave them as they are, without a question.
+
+    Reach and deviation are then unknown.
+    """
     if settings.standardise:
         return standardised(federation)
-    return unscaled(federation.features), np.zeros(0)
+    return unscaled(federation.features), np.zeros(0), np.zeros(0)
 
 
 def unscaled(features: int) -> Scaling:
@@ -65,6 +72,10 @@ def encoding(
 
     architecture = Architecture(rows.shape[1], hidden)
     weights = architecture.flat({name.removeprefix("encoder."): values for name, values in model.items()})
+    return partial(place, architecture, weights), encoder_input(model, rows)
+
+
+def encoder_input(model: Mapping[str, FloatArray], rows: FloatArray) -> Float32Array:
+    """Return rows (rows, features) scaled for a model's encoder."""
     shift, factor = (np.asarray(model[f"encoder.{name}"], np.float64) for name in ("shift", "factor"))
-    scaled = scale_rows(rows, Scaling(shift, factor), single=True)
-    return partial(place, architecture, weights), scaled
+    return scale_rows(rows, Scaling(shift, factor), single=True)

@@ -7,18 +7,19 @@ from typing import Self
 
 import numpy as np
 
-from raydr.arrays import Float32Array, FloatArray
+from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.federation import Federation, Rehearsal
 from raydr.federation.streams import server_stream
 from raydr.geometry.blocks import in_blocks
 from raydr.geometry.points import variances
 from raydr.journal import Journal
 from raydr.methods.fedne.flops import training_operations
-from raydr.methods.fedne.model import encoding, unscaled
+from raydr.methods.fedne.model import encoder_input, encoding, unscaled
 from raydr.methods.fedne.positions import positions_of
 from raydr.methods.fedne.settings import POOLED_ROUNDS, ContrastiveEncoder
+from raydr.methods.novelty_by_axes import novelty_by_axes
 from raydr.methods.outcome import Pooled
-from raydr.methods.references import label_columns
+from raydr.methods.references import label_columns, novelty_by_rows
 from raydr.statistics.scaling import Scaling, scale_rows
 
 Randomness = Callable[[int, str], np.random.Generator]
@@ -147,3 +148,13 @@ class SharedEncoder(PooledEncoder):
         """Return positions (rows, 2) of new rows (rows, features), scaled as in the run, by the run's encoder."""
         encode, scaled = encoding(self.hidden, model, rows)
         return in_blocks(encode, scaled)
+
+    def novelty(self, model: Mapping[str, FloatArray], rows: FloatArray) -> Float64Array | None:
+        """Return p-values (rows,) in the space of the features, by what the server knows of the mapped rows there.
+
+        Not on the map. The encoder was trained on the mapped rows, so new ones lie farther from them there: 0.10 of
+        held-out digits, not 0.05, were farther from the nearest group than 0.95 of the mapped rows.
+        """
+        if "references" in model:
+            return novelty_by_rows(model, rows)
+        return novelty_by_axes(model, encoder_input(model, rows))

@@ -156,6 +156,11 @@ class PresetSettings(ContrastiveEncoder):
 class AveragedEncoder(PresetSettings):
     """Settings of methods that average encoders."""
 
+    no_novelty: ClassVar[str] = (
+        "clients compare new rows by principal axes, which the server has with method.start: principal, in runs without"
+        " noise and without a projection of wide rows"
+    )
+
     aggregation: Aggregation = Field(
         Mean(), description="how the server combines the clients' uploads; robust rules see each upload"
     )

@@ -141,6 +141,11 @@ def map_of_run(run: RunFolder, later: Later | None = None) -> Atlas:
         )
     if kept[0] is not None:
         by.append(Way("faithfulness", tuple(kept)))
+    if later.novelty is not None:
+        by.append(Way("novelty", (len(columns), len(columns))))
+        columns.append(
+            MapColumn("novelty", np.concatenate([np.full(len(run.clients), np.nan), later.novelty]))
+        )
     for name, values in run.shown.items():
         by.append(Way(name, (len(columns), len(columns))))
         columns.append(MapColumn(name, known(values)))

@@ -25,11 +25,14 @@ class Later:
         Positions of the later rows on the run's map.
     ways : tuple of Colouring
         Colourings of all rows; the run's rows keep their colours.
+    novelty : Float64Array, (later,), or None
+        p-values of the later rows, NaN for those of sites without; None if no site has any.
     """
 
     rows: Int64Array | Sequence[str]
     points: Float64Array
     ways: tuple[Colouring, ...]
+    novelty: Float64Array | None = None
 
 
 def later_rows(run: RunFolder, joined: Sequence[Joined]) -> Later:
@@ -44,7 +47,10 @@ def later_rows(run: RunFolder, joined: Sequence[Joined]) -> Later:
             lacking = site.site if way.by == "client" else f"no {way.by}"
             called += own or [lacking] * len(site.points)
         ways.append(extended(way, called))
-    return Later(_named(run, joined), np.concatenate([site.points for site in joined]), tuple(ways))
+    told = [np.full(len(site.points), np.nan) if site.novelty is None else site.novelty for site in joined]
+    novelty = None if all(site.novelty is None for site in joined) else np.concatenate(told)
+    points = np.concatenate([site.points for site in joined])
+    return Later(_named(run, joined), points, tuple(ways), novelty)
 
 
 def _named(run: RunFolder, joined: Sequence[Joined]) -> Int64Array | list[str]:

@@ -47,13 +47,15 @@ from raydr.methods.fedne.landmark import LandmarkNE
 from raydr.methods.fedne.loss import repulsion, squared_distance
 from raydr.methods.fedne.model import standardised
 from raydr.methods.fedne.round_state import ControlVariates, RoundState
-from raydr.methods.fedne.server import train_request
+from raydr.methods.fedne.server import first_axes, train_request
 from raydr.methods.fedne.settings import ContrastiveEncoder
 from raydr.methods.fedne.surrogates import DENSITY_ROWS, DensityRequest, density
+from raydr.methods.novelty import NOVELTY
 from raydr.methods.outcome import Outcome
 from raydr.partition import Dirichlet, OneClass
 from raydr.privacy.sealing import Binding, seal, unseal
 from raydr.runfolder.model import read_model
+from raydr.statistics.principal_axes import principal_axes
 
 KINDS = ("fedne", "fedavg-ne", "fedprox-ne", "local-ne", "global-ne", "landmark-ne")
 SMALL: dict[str, Any] = {"hidden": (16, 16), "rounds": 3, "batch": 32, "neighbors": 4}
@@ -136,8 +138,8 @@ def test_round_averages_local_training_weighted_by_rows() -> None:
     settings = FedAvgNE(**SMALL | {"rounds": 1})
     model = outcome(settings, parts).model
     federation = federate(parts)
-    scaling, reach = standardised(federation)
-    weights = settings.first_weights(federation, reach)
+    scaling, *_ = standardised(federation)
+    weights = settings.first_weights(federation)
     request = asked_to_train(weights, training=replace(TRAINING, hidden=settings.hidden, most_steps=100))
     expected = weights.astype(np.float64)
     for index, part in enumerate(parts):
@@ -234,8 +236,9 @@ def test_clients_that_did_not_answer_have_no_share_in_the_field() -> None:
     parts = blobs([30, 0, 10, 60, 20])
     settings = FedNE(**SMALL)
     federation = federate(parts, participation=0.5)
-    _, reach = standardised(federation)
-    state = RoundState.first(settings.first_weights(federation, reach), ControlVariates.none())
+    _, reach, _ = standardised(federation)
+    axes = principal_axes(federation, reach, first_axes(settings))
+    state = RoundState.first(settings.first_weights(federation, axes), ControlVariates.none())
     for round in federation.rounds(6):
         state = settings.renew_surrogates(federation, state, round)
         answered = list(federation.answered)
@@ -315,7 +318,7 @@ def test_rows_with_nan_are_refused_by_client_name() -> None:
     client.rows[2, 1] = np.nan
     client.memory["neighbors"] = np.tile(np.arange(1, 5), (60, 1))
     federation = federate(parts)
-    request = asked_to_train(FedAvgNE(**SMALL).first_weights(federation, np.ones(5)))
+    request = asked_to_train(FedAvgNE(**SMALL).first_weights(federation))
     with pytest.raises(RunError, match="the loss is not finite"):
         train_locally(client, request)
 
@@ -394,7 +397,7 @@ def test_client_applies_and_updates_its_control_variate() -> None:
     """The first step of Adam follows the sign of g_i + c - c_i; the client sends its new c_i minus the old."""
     rows = blobs()[0].astype(np.float32)
     client = Client(index=0, rows=rows, seed=0, round=1, secret=KNOWN.derived("client", 0))
-    weights = FedAvgNE(**SMALL).first_weights(federate(blobs()), np.ones(5))
+    weights = FedAvgNE(**SMALL).first_weights(federate(blobs()))
     random = np.random.default_rng(0)
     mean = random.normal(0, 5, len(weights)).astype(np.float32)
     own = random.normal(0, 5, len(weights)).astype(np.float16)
@@ -606,7 +609,7 @@ def test_batched_clients_change_like_single_ones() -> None:
     federation = federate(parts)
     field = np.random.default_rng(0).random((9, 9)).astype(np.float32)
     request = asked_to_train(
-        FedAvgNE(**SMALL).first_weights(federation, np.ones(5)),
+        FedAvgNE(**SMALL).first_weights(federation),
         training=replace(TRAINING, local_epochs=2, mixing=0.2, together=True),
         field=field,
         reach=5.0,
@@ -725,12 +728,12 @@ def test_transform_places_rows_as_the_run_did(run_folder: Path, tmp_path: Path) 
         assert api.transform(run_folder, table, out=out) == out
     placed = np.genfromtxt(tmp_path / "placed.csv", delimiter=",", skip_header=1)
     mapped = api.Result(run_folder).embedding
-    np.testing.assert_allclose(placed[:, 1:], mapped, atol=1e-3)
+    np.testing.assert_allclose(placed[:, 1:3], mapped, atol=1e-3)
     one = tmp_path / "one.csv"
     one.write_text("\n".join(table.read_text().splitlines()[:2]) + "\n")
     api.transform(run_folder, one, out=tmp_path / "one-placed.csv")
     alone = np.genfromtxt(tmp_path / "one-placed.csv", delimiter=",", skip_header=1)
-    np.testing.assert_allclose(alone[1:], mapped[0], atol=1e-3)
+    np.testing.assert_allclose(alone[1:3], mapped[0], atol=1e-3)
 
 
 def test_model_is_a_torch_network_in_safetensors(run_folder: Path) -> None:
@@ -749,6 +752,7 @@ def test_model_is_a_torch_network_in_safetensors(run_folder: Path) -> None:
     assert set(read_model(run_folder).arrays) == {f"encoder.{name}" for name in tensors} | {
         "shift",
         "factor",
+        *NOVELTY,
     }
 
 

@@ -174,7 +174,7 @@ def blobs(sizes: tuple[int, ...] = (40, 1, 25, 2, 0, 30), features: int = 5) -> 
 def asked(parts: list[FloatArray], settings: FedNE | FedAvgNE) -> TrainRequest:
     """Return a training request of a round before surrogates."""
     federation = federate(parts)
-    weights = settings.first_weights(federation, np.zeros(0))
+    weights = settings.first_weights(federation)
     state = RoundState.first(weights, ControlVariates.none())
     return train_request(settings.training(federation), state, 1e-3)
 
