@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 
 import raydr
 from raydr.arrays import Float64Array
+from raydr.front.cli import status
 from raydr.methods.fed_pca import FedPCA, serve
 from raydr.methods.novelty import AXES, EACH, MOMENTS, NOVEL, NOVELTY, SCORED, SCORES, UNITS
 from raydr.methods.novelty_by_axes import novelty_by_axes
@@ -103,7 +104,7 @@ def test_sparse_rows_are_counted_like_dense_ones() -> None:
 
 
 @pytest.mark.parametrize("why", ["bounds", "few rows", "noise"])
-def test_runs_that_cannot_tell(why: str, tmp_path: Path) -> None:
+def test_runs_that_cannot_tell_say_so(why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = table(60 if why == "noise" else 19 if why == "few rows" else 60)
     np.savez(tmp_path / "rows.npz", X=rows)
     noise = {"privacy": {"noise": {"on": "data", "level": 0.1}}}
@@ -121,6 +122,13 @@ def test_runs_that_cannot_tell(why: str, tmp_path: Path) -> None:
     )
     assert not set(NOVELTY) & set(read_model(run.folder).arrays)
     assert "ScoreCounts" not in {entry["kind"] for entry in run.ledger}
+    out = tmp_path / "out.csv"
+    assert status(["transform", str(run.folder), str(tmp_path / "rows.npz"), "--out", str(out)]) == 0
+    assert "novelty" not in out.read_text()
+    assert (
+        "The file has no column novelty: with these settings, the run keeps nothing"
+        in capsys.readouterr().err
+    )
 
 
 def test_damaged_arrays_are_refused() -> None:

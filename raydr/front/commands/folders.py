@@ -135,11 +135,15 @@ def transform(folder: Path, data: str, out: Path, site: str | None) -> None:
     warning says if many are unlike them.
     """
     from raydr.front.progress_bars import heard_on_terminal
+    from raydr.scenarios.afterwards.transforming import placing_of
     from raydr.scenarios.afterwards.transforming import transform as place
 
     with heard_on_terminal(passing=True) as listener:
         unlike = place(folder, data, out, site=site, listener=listener)
-    if unlike is not None and not unlike.unlike:
+    if unlike is None:
+        because = placing_of(folder, data).scenario.method.no_novelty
+        click.echo(f"The file has no column novelty: {because}.", err=True)
+    elif not unlike.unlike:
         click.echo(unlike.sentence, err=True)
     click.echo(out)
 

@@ -157,8 +157,7 @@ class AveragedEncoder(PresetSettings):
     """Settings of methods that average encoders."""
 
     no_novelty: ClassVar[str] = (
-        "clients compare new rows by principal axes, which the server has with method.start: principal, in runs without"
-        " noise and without a projection of wide rows"
+        "the server has no principal axes of the rows, by which fedne compares new rows"
     )
 
     aggregation: Aggregation = Field(
