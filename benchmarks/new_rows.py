@@ -47,6 +47,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "sense-phate": {"kind": "sense", "anchor_source": "random", "embedder": "phate"},
     "sense-cne": {"kind": "sense", "anchor_source": "random", "embedder": "cne"},
     "fedne": {"kind": "fedne"},
+    "fedavg-ne": {"kind": "fedavg-ne"},
     "landmark-ne": {"kind": "landmark-ne"},
     "private-map": {"kind": "private-map", "epsilon": 8.0},
     "fed-pca": {"kind": "fed-pca"},
@@ -59,6 +60,7 @@ ABLE: dict[str, dict[str, Any]] = {
     "sense": {},
     "landmark-ne": {},
     "fedne": {"rounds": 2},
+    "fedavg-ne": {"rounds": 2},
     "fed-pca": {},
     "dsne": {"early_iterations": 5, "iterations": 5},
 }

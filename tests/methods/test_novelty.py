@@ -34,6 +34,8 @@ ABLE = {
     "sense, phate",
     "sense, cne",
     "fedne",
+    "fedavg-ne",
+    "fedprox-ne",
     "global-ne",
     "landmark-ne",
     "fed-pca",

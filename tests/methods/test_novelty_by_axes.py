@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from scipy.sparse import csr_array
 
 import raydr
 from raydr.arrays import Float64Array
+from raydr.federation import Client
 from raydr.front.cli import status
 from raydr.methods.fed_pca import FedPCA, serve
 from raydr.methods.novelty import AXES, EACH, MOMENTS, NOVEL, NOVELTY, SCORED, SCORES, UNITS
-from raydr.methods.novelty_by_axes import novelty_by_axes
+from raydr.methods.novelty_by_axes import ScoreCountsRequest, count_scores, novelty_by_axes
 from raydr.runfolder.model import read_model
 from raydr.sparse_rows import SparseRows
 
@@ -101,6 +103,18 @@ def test_sparse_rows_are_counted_like_dense_ones() -> None:
     found = model_of(SparseRows.of(csr_array(dense)))
     for name in NOVELTY:
         np.testing.assert_allclose(found[name], model_of(dense)[name], rtol=1e-6, atol=1e-9)
+
+
+def test_few_wide_rows_take_little_memory() -> None:
+    """At clients, blocks are not filled up to one size: four rows of 800,000 columns would take 800 MB."""
+    rows = np.random.default_rng(0).normal(size=(4, 100_000))
+    request = ScoreCountsRequest(np.zeros(100_000), np.eye(100_000, 2), np.array([1.0, 1.0, 300.0]), 4)
+    tracemalloc.start()
+    counts = count_scores(Client(index=0, rows=rows, seed=0, round=0), request).counts
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert counts.sum() == 4
+    assert peak < 4 * rows.nbytes
 
 
 @pytest.mark.parametrize("why", ["bounds", "few rows", "noise"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -66,10 +66,6 @@ class FedProxNE(AveragedMap):
 class FedNE(AveragedMap):
     """Averaged encoders with surrogates for unseen rows, mixed rows (P2's FedNE), and control variates."""
 
-    no_novelty: ClassVar[str] = (
-        "new rows are compared by principal axes, which takes method.start: principal, no noise and no projection of"
-        " wide rows"
-    )
     kind: Literal["fedne"] = "fedne"
     local_neighbors: int | None = Field(
         None,

@@ -227,8 +227,10 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
             if axes is None and self.starts_at_axes:
                 rehearse_axes(federation, reach, first_axes(self))
             self.rehearse_first_weights(federation)
-            if self.starts_at_axes and projection is None:
-                few = compared_axes(federation, width, min(first_axes(self), width))
+            if self.standardise and projection is None:
+                few = compared_axes(
+                    federation, width, min(first_axes(self), width) if self.starts_at_axes else 0
+                )
                 rehearse_counts(federation, np.zeros(width), shaped((width, few)))
         weights = shaped((parameters,), np.float32)
         state = RoundState.first(weights, controls)
@@ -257,7 +259,7 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
 
 def compared_axes(federation: Federation, width: int, most: int) -> int:
     """Return the number of axes, of ``most``, by which new rows are compared with the mapped ones."""
-    return max(1, min(_COMPARED_AXES, most, width // 2, federation.rows // _ROWS_OF_AN_AXIS))
+    return min(most, max(1, min(_COMPARED_AXES, width // 2, federation.rows // _ROWS_OF_AN_AXIS)))
 
 
 def planned_axes(federation: Rehearsal, settings: AveragedEncoder) -> PrincipalAxes | None:
@@ -291,9 +293,10 @@ def serve(federation: Federation, settings: AveragedMap) -> Outcome:
             axes = principal_axes(federation, reach, first_axes(settings))
         weights = settings.first_weights(federation, axes)
         compared: dict[str, FloatArray] = {}
-        if axes is not None and projection is None:
-            few = compared_axes(federation, width, axes.deviations.size)
-            first = PrincipalAxes(axes.directions[:, :few], axes.deviations[:few])
+        if settings.standardise and projection is None:
+            known = axes or PrincipalAxes(np.zeros((width, 0)), np.zeros(0))
+            few = compared_axes(federation, width, known.deviations.size)
+            first = PrincipalAxes(known.directions[:, :few], known.deviations[:few])
             compared = novelty_model(federation, np.zeros(width), first, float(width))
         if compared and deviation.size:
             compared[MOMENTS] = np.stack([scaling.shift, deviation])

@@ -157,7 +157,8 @@ class AveragedEncoder(PresetSettings):
     """Settings of methods that average encoders."""
 
     no_novelty: ClassVar[str] = (
-        "the server has no principal axes of the rows, by which fedne compares new rows"
+        "new rows are compared by mean and scale of all rows, which takes method.standardise: true, no noise and no"
+        " projection of wide rows"
     )
 
     aggregation: Aggregation = Field(
