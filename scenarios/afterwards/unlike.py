@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from raydr.arrays import Float64Array, FloatArray
+from raydr.arrays import BoolArray, Float64Array, FloatArray
 from raydr.data.survey.columns import listing
 from raydr.methods.novelty import EACH, NOVEL
 
@@ -120,21 +120,25 @@ class Unlike:
         # Few rows determine the mean and deviation of a column that is seldom not 0: their ratios are chance.
         sure = np.abs(here) * np.sqrt(counts) >= _SURE * deviation
         sure &= np.abs(there) * np.sqrt(self.scored) >= _SURE * self.deviation
+        much = np.maximum(away / _FAR, wider / _WIDE) >= 1.0
+        much &= self.unlike
+        factors = np.divide(here, there, out=np.zeros_like(here), where=there != 0.0)
+        unit = sure & _one_factor(factors, wider, np.where(much, _UNIT, _LARGE_UNIT))
+        told = (self._sums[0] >= _LEAST_ROWS) & (unit | much)
         alike: dict[int, list[int]] = {}  # columns with one factor, by the number of their sentence
         sentences: list[str] = []
-        for column in worst[self._sums[0][worst] >= _LEAST_ROWS].tolist():
-            times, much = float(wider[column]), max(away[column] / _FAR, wider[column] / _WIDE) >= 1.0
-            least = _UNIT if self.unlike and much else _LARGE_UNIT
-            if sure[column] and _one_factor(
-                here[column] / there[column] if there[column] else 0.0, times, least
-            ):
-                same = next((n for n, first in alike.items() if _same(wider[first[0]], times)), None)
-                if same is None:
-                    alike[len(sentences)] = [column]
-                    sentences.append("")
-                else:
-                    alike[same].append(column)
-            elif self.unlike and much:
+        for column in worst[told[worst]].tolist():
+            same = None
+            if unit[column]:
+                same = next((n for n, first in alike.items() if _same(wider[first[0]], wider[column])), None)
+            if same is not None:
+                alike[same].append(column)
+            elif len(sentences) == _NAMED:
+                continue
+            elif unit[column]:
+                alike[len(sentences)] = [column]
+                sentences.append("")
+            else:
                 digits = _digits(here[column], there[column])
                 sentences.append(
                     f"Column {self.columns[column]!r} has a mean of {here[column]:.{digits}g} and a standard deviation"
@@ -146,7 +150,7 @@ class Unlike:
                 (known & (self._sums[0] >= _LEAST_ROWS)).sum()
             )
             sentences[number] = self._in_another_unit(columns, float(wider[columns[0]]), everywhere)
-        return tuple(sentences[:_NAMED])
+        return tuple(sentences)
 
     def _in_another_unit(self, columns: Sequence[int], times: float, everywhere: bool) -> str:
         """Return a sentence on columns that differ by one factor; ``everywhere`` if these are all that vary."""
@@ -173,10 +177,10 @@ def _same(first: float, second: float) -> bool:
     return max(first, second) < _SAME_FACTOR * min(first, second)
 
 
-def _one_factor(of_means: float, of_deviations: float, least: float) -> bool:
-    """Return whether one factor of ``least`` or more, or its inverse, explains both ratios."""
-    low, high = sorted((of_means, of_deviations))
-    return 0.0 < high < _SAME_FACTOR * low and (low > least or high < 1.0 / least)
+def _one_factor(of_means: Float64Array, of_deviations: Float64Array, least: Float64Array) -> BoolArray:
+    """Return for which columns one factor of ``least`` or more, or its inverse, explains both ratios."""
+    low, high = np.minimum(of_means, of_deviations), np.maximum(of_means, of_deviations)
+    return np.asarray((high > 0.0) & (high < _SAME_FACTOR * low) & ((low > least) | (high < 1.0 / least)))
 
 
 def _least_scored() -> int:

@@ -18,6 +18,7 @@ from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status
 from raydr.geometry.prototypes import groups
 from raydr.methods.novelty import EACH, MOMENTS, NOVEL, SCORED, SCORES, calibration, compared, p_values
+from raydr.methods.references import novelty_by_rows, public_calibration
 from raydr.runfolder.model import read_model
 from raydr.scenarios.afterwards.transforming import place, placing_of
 from raydr.scenarios.afterwards.unlike import Unlike
@@ -155,6 +156,22 @@ def test_equal_distances_count_as_far_and_rounding_is_no_distance() -> None:
     found = p_values(model, lambda block: block**2 + [0.0, 100.0], distances)
     assert found is not None
     np.testing.assert_allclose(16.0 * found, [16, 15, 15, 15, 10, 10, 5, 5])
+
+
+def test_public_rows_are_compared_with_each_other() -> None:
+    """Each by its distance to the nearest other one; new rows drawn like them are as far from the nearest."""
+    public, shares = blobs(120), []
+    model = {"references": public, **public_calibration(public)}
+    apart = cdist(public, public) + np.diag(np.full(120, np.inf))
+    np.testing.assert_allclose(model[SCORES], np.sort(apart.min(axis=1))[::-1][4::5], rtol=1e-6)
+    np.testing.assert_allclose(model[MOMENTS], [public.mean(axis=0), public.std(axis=0)])
+    for seed in range(20):
+        public = blobs(199, seed=seed)
+        p = novelty_by_rows({"references": public, **public_calibration(public)}, blobs(500, seed=100 + seed))
+        assert p is not None
+        shares.append((p <= NOVEL).mean())
+    assert 0.035 < np.mean(shares) < 0.055
+    assert public_calibration(blobs(19)) == {}
 
 
 def test_damaged_arrays_are_refused() -> None:
