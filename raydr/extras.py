@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from types import MappingProxyType
@@ -57,6 +59,19 @@ def imported(package: str, needed_by: str) -> Any:
     if missing is not None:
         raise MissingPackageError(f"{missing}.")
     return import_module(package)
+
+
+@contextmanager
+def without(package: str) -> Iterator[None]:
+    """Make imports of a package fail in the block, as if it were not installed, unless it is loaded already."""
+    if package in sys.modules:
+        yield
+        return
+    sys.modules[package] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[package]
 
 
 def require_packages(settings: Settings, key: str = "") -> None:

@@ -110,6 +110,19 @@ def test_signal_handlers_are_set_before_slow_modules_are_loaded() -> None:
     assert not set(finished.stdout.split()) & {"email", "zipfile", "inspect", "pathlib", "csv", "tempfile"}
 
 
+def test_an_evaluation_loads_scikit_learn_without_pandas() -> None:
+    load = "from raydr.scenarios.running.evaluation import load_libraries; load_libraries()"
+    finished = subprocess.run(
+        [sys.executable, "-c", f"import sys; {load}; print(*sys.modules); import pandas; load_libraries()"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(finished.stdout.split())
+    assert {"sklearn.cluster", "sklearn.neighbors", "numba"} <= loaded
+    assert not loaded & {"pandas", "pyarrow", "ray", "torch"}
+
+
 def test_raydr_runs_without_the_packages_of_its_tests() -> None:
     only_tests = {"hdbscan", "hypothesis", "polars", "pytest", "zadu"}
     rooms = ("raydr", "actors", "scenarios", "tune")

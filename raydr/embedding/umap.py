@@ -98,6 +98,11 @@ class UMAP(GraphSettings):
         )
 
 
+_USUAL = 1.0, 0.1
+_USUAL_CURVE = 1.5769434602697652, 0.8950608778515733
+"""The fit for the default distances, to the last bit."""
+
+
 def similarity_curve(spread: float, min_dist: float) -> tuple[float, float]:
     r"""Return a and b for which :math:`1 / (1 + a d^{2b})` is closest to UMAP's similarity on the map.
 
@@ -108,6 +113,8 @@ def similarity_curve(spread: float, min_dist: float) -> tuple[float, float]:
     >>> round(a, 3), round(b, 3)
     (1.577, 0.895)
     """
+    if (spread, min_dist) == _USUAL:
+        return _USUAL_CURVE  # scipy.optimize takes 20 MB and 0.3 s in every process that draws a map
     from scipy.optimize import curve_fit
 
     distances = np.linspace(0, spread * 3, 300)

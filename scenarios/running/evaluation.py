@@ -12,6 +12,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.data.survey.layout import JointColumns
 from raydr.errors import DataError
+from raydr.extras import without
 from raydr.geometry.points import Geometry, variances
 from raydr.geometry.sparse_points import SparsePoints
 from raydr.journal import IncidentEvent, Journal, Listener, within
@@ -163,16 +164,25 @@ class Findings:
         return cls(federated=Scores({}, {}), central=None, pooled=None, pooled_bytes=0, deviation=deviation)
 
 
-_LIBRARIES = ("raydr.metrics.kernels.groups", "scipy.optimize", "sklearn.cluster", "sklearn.neighbors")
+_LIBRARIES = (
+    "raydr.metrics.kernels.groups",
+    "sklearn.cluster",
+    "sklearn.model_selection",
+    "sklearn.neighbors",
+)
 
 
 def load_libraries() -> None:
-    """Import what most evaluations need, and load compiled loops, in a process that has time for it."""
+    """Import what most evaluations need, and load compiled loops, in a process that has time for it.
+
+    scikit-learn would load pandas, only to recognise its tables: 60 MB and 0.4 s.
+    """
     from raydr.geometry.neighbors import nearest_neighbors
     from raydr.geometry.points import Points
 
-    for library in _LIBRARIES:
-        import_module(library)
+    with without("pandas"):
+        for library in _LIBRARIES:
+            import_module(library)
     nearest_neighbors(Points(np.eye(4)), 2)
 
 

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from raydr.arrays import FloatArray
 from raydr.embedding import EMBEDDERS, TSNE, UMAP, Embedder, principal_components
 from raydr.embedding.initialization import tsne_start
+from raydr.embedding.umap import similarity_curve
 from raydr.errors import DataError, ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
 
@@ -188,6 +189,13 @@ def equal_at_first(farther: float) -> NeighborGraph:
     return NeighborGraph(
         np.array([generator.permutation(np.delete(np.arange(60), row))[:14] for row in range(60)]),
         np.tile(distances.astype(np.float32), (60, 1)),
+    )
+
+
+@pytest.mark.parametrize(("spread", "min_dist"), [(1.0, 0.1), (1.0, 0.5), (2.0, 0.01)])
+def test_similarity_curve_equals_umap_learns(umap_learn: Any, spread: float, min_dist: float) -> None:
+    np.testing.assert_array_equal(
+        similarity_curve(spread, min_dist), umap_learn.find_ab_params(spread, min_dist)
     )
 
 
