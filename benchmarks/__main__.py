@@ -58,6 +58,7 @@ SUITE: Mapping[str, str | None] = {
     "page": None,
     "placing": "",
     "private_map": None,
+    "reliability": None,
     "rounds": None,
     "scale": None,
     "secure_rounds": "",

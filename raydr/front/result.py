@@ -222,7 +222,7 @@ class Result:
         return self.folder / REPORT
 
     def to_frame(self, library: Library | None = None) -> Any:
-        """Return the map as a data frame with columns ``row, client, x, y[, z][, cluster][, label][, npa_K]``.
+        """Return the map as a data frame: the columns of ``embedding.parquet`` (docs/scenarios.md).
 
         Parameters
         ----------

@@ -21,7 +21,7 @@ from raydr.front.streams import BestEffortStream
 from raydr.front.sweeps import paper_table, sweep_table
 from raydr.plain import short_number
 from raydr.report import RunComparison, wording
-from raydr.report.run import audited, mapped, metric_rows, privacy_summary, site_rows
+from raydr.report.run import audited, mapped, metric_rows, privacy_summary, site_rows, verdict_rows
 from raydr.report.run.server_knowledge import example, knowledge
 from raydr.runfolder.reading import read_run
 
@@ -104,7 +104,13 @@ def _print_metrics(console: Console, run: RunFolder, verbose: bool) -> None:
                 table.add_row(_line(title), *texts[: 1 + bool(central)])
         console.print(table)
         for footnote in filter(
-            None, (site_rows.warning(run), wording.of_sample(run), wording.leakage(shown))
+            None,
+            (
+                site_rows.warning(run),
+                verdict_rows.sentence(run),
+                wording.of_sample(run),
+                wording.leakage(shown),
+            ),
         ):
             console.print(_line(footnote))
     are_listed = isinstance(run.scenario.get("metrics"), list)

@@ -31,6 +31,7 @@ from raydr.metrics import recovery as recovery
 from raydr.metrics import coordinates as coordinates
 from raydr.metrics import sites as sites
 from raydr.metrics import new_rows as new_rows
+from raydr.metrics import reliability as reliability
 # isort: on
 
 __all__ = [

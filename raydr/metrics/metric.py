@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, KeysView, Set
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, TypeVar
 
-from raydr.arrays import Float64Array
+from raydr.arrays import Float64Array, Int64Array
 from raydr.errors import ScenarioError, did_you_mean
 from raydr.geometry.points import Progress, unheard
 from raydr.metrics.evidence import LARGEST_K, Evidence, Examination, UnmeasurableError
 from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS, MeanOverRows, SampledValue
 from raydr.metrics.site_scores import SiteScore, scores_by_site
+from raydr.metrics.verdicts import Reliability
 from raydr.registry import Registry
 
 Need: TypeAlias = Literal["labels", "rows", "recovered", "clusters", "sites", "new", "lift"]
@@ -189,7 +190,7 @@ class Scores:
     is empty without such a metric, or if rows were sampled. In that case ``sampled_rows`` is their number,
     and ``standard_errors`` are the standard errors of the values from sampling. ``sites`` has the neighbour
     preservation and trustworthiness of each site's rows. It is empty without these metrics, or if one site holds all
-    rows.
+    rows. ``reliability`` has the verdict on each row, if the metric ``reliable`` was computed.
     """
 
     values: dict[str, float]
@@ -198,6 +199,16 @@ class Scores:
     standard_errors: dict[str, float] = field(default_factory=dict)
     sampled_rows: int | None = None
     sites: tuple[SiteScore, ...] = field(default=(), compare=False)
+    reliability: Reliability | None = field(default=None, compare=False)
+
+    @property
+    def by_row(self) -> dict[str, Float64Array | Int64Array]:
+        """Columns (rows,) for the map's file: ``npa_K``, ``reliability`` and ``verdict``, if computed."""
+        columns: dict[str, Float64Array | Int64Array] = dict(self.faithfulness)
+        if self.reliability is not None:
+            columns["reliability"] = 1.0 - self.reliability.on_map
+            columns["verdict"] = self.reliability.verdicts
+        return columns
 
 
 def evaluate(
@@ -265,6 +276,8 @@ def evaluate(
             found = metric.measure(examination)
             if isinstance(found, MeanOverRows):
                 by_row[metric.name] = found.by_row
+                if isinstance(found, Reliability):
+                    scores = replace(scores, reliability=found)
                 found = found.value
             if isinstance(found, SampledValue):
                 scores.standard_errors[metric.name] = found.standard_error

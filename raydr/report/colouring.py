@@ -14,6 +14,7 @@ from raydr.arrays import Float64Array, Int64Array
 from raydr.data.loading import NO_LABEL as NO_CLASS
 from raydr.runfolder.maps import NO_LABEL
 from raydr.runfolder.reading import RunFolder
+from raydr.runfolder.records import VERDICTS
 
 CATEGORIES = (
     "#065afc", "#d87800", "#18783c", "#d81200", "#0096c0", "#b406cc", "#fc3cb4", "#7e84fc", "#9c4e84", "#fc3066",
@@ -36,6 +37,8 @@ and protanopes can distinguish, and gets slightly lighter within a contrast of 3
 
 UNLABELLED = (NO_CLASS, NO_LABEL)
 """Labels of rows without a label: mapped rows, and rows that came later."""
+VERDICT_COLOURS = ("#065afc", "#d81200", "#d87800")
+"""Colours of `VERDICTS`: blue, red and orange, from `CATEGORIES`."""
 GREY = "#858585"
 """Rows without a label, or without a value."""
 
@@ -46,7 +49,7 @@ class Colouring:
 
     Attributes
     ----------
-    by : {"label", "cluster", "client"}
+    by : {"label", "cluster", "client", "verdict"}
         What the colour shows.
     kind : {"categories", "order", "values"}
         One colour per name, a ramp by the order of many names, or a ramp by numeric value.
@@ -58,7 +61,7 @@ class Colouring:
         Position in ``names`` of each row's name.
     """
 
-    by: Literal["label", "cluster", "client"]
+    by: Literal["label", "cluster", "client", "verdict"]
     kind: Literal["categories", "order", "values"]
     names: tuple[str, ...]
     colours: tuple[str, ...]
@@ -89,7 +92,7 @@ def colourings(run: RunFolder) -> tuple[Colouring, ...]:
     return (*ways, colouring("client", run.clients))
 
 
-def colouring(by: Literal["label", "cluster", "client"], values: Sequence[str]) -> Colouring:
+def colouring(by: Literal["label", "cluster", "client", "verdict"], values: Sequence[str]) -> Colouring:
     """Choose colours for rows with one name each.
 
     Up to 48 names, or 24 if all are numbers, get a colour each. More numbers are placed on a ramp by value, more names
@@ -138,6 +141,13 @@ def extended(way: Colouring, later: Sequence[str]) -> Colouring:
     places = {name: code for code, name in enumerate(known)}
     codes = np.array([*way.codes.tolist(), *(places[name] for name in later)], dtype=np.int64)
     return Colouring(way.by, way.kind, tuple(known), tuple(known.values()), codes)
+
+
+def verdict_colouring(verdicts: Int64Array, later: int) -> Colouring:
+    """Return the colours of verdicts (rows,), as places in `VERDICTS`, and of ``later`` rows without one."""
+    names, colours = (*VERDICTS, "no verdict")[: 3 + bool(later)], (*VERDICT_COLOURS, GREY)[: 3 + bool(later)]
+    codes = np.concatenate([verdicts, np.full(later, len(VERDICTS), np.int64)])
+    return Colouring("verdict", "categories", names, colours, codes)
 
 
 def ramp(positions: Float64Array) -> list[str]:

@@ -90,7 +90,7 @@ def _read(folder: Path, present: str) -> Joined:
             f"{folder} belongs to a site that joined another map than the one in {folder.parent.parent}. Restore that"
             f" {records.EMBEDDING}, or delete {folder} and let the site join again."
         )
-    rows, clients, labels, clusters, points, _ = read_embedding(folder)
+    rows, clients, labels, clusters, points, *_ = read_embedding(folder)
     if set(clients) != {how.site} or len(rows) != how.rows:
         raise OutputError(
             f"{folder} is not complete: its {records.EMBEDDING} must have exactly the rows of {how.site!r}."

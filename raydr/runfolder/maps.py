@@ -31,7 +31,7 @@ LONGEST_NAME = 100_000
 FARTHEST = 1e30
 """Largest coordinate: maps are drawn in float32, which ends at 3e38."""
 
-OPTIONAL = ("z", "cluster", "label", "novelty")
+OPTIONAL = ("z", "cluster", "label", "novelty", "verdict")
 """Columns that a map may lack."""
 
 KEPT = re.compile(r"npa_([1-9][0-9]{0,3})")
@@ -149,6 +149,20 @@ def _faithfulness(folder: Path, file: str, columns: Mapping[str, Any]) -> Faithf
     return None
 
 
+def _verdicts(folder: Path, file: str, columns: Mapping[str, Any]) -> Int64Array | None:
+    """Return the verdicts (rows,) as places in `records.VERDICTS`, or None if there are none."""
+    if "verdict" not in columns:
+        return None
+    names = _names(folder, file, "verdict", columns["verdict"])
+    places = {name: place for place, name in enumerate(records.VERDICTS)}
+    wrong = [name for name in names if name not in places]
+    if wrong:
+        raise not_whole(
+            folder, file, f"has a verdict {wrong[0]!r}, which is none of {', '.join(records.VERDICTS)}"
+        )
+    return np.array([places[str(name)] for name in names], dtype=np.int64)
+
+
 def read_embedding(
     folder: Path,
 ) -> tuple[
@@ -158,8 +172,9 @@ def read_embedding(
     tuple[str, ...] | None,
     Float64Array,
     Faithfulness | None,
+    Int64Array | None,
 ]:
-    """Return row names, clients, labels and clusters, the federated map, and the faithfulness of its rows."""
+    """Return row names, clients, labels, clusters, the federated map, its rows' faithfulness and their verdicts."""
     file = records.EMBEDDING
     columns = read_columns(folder, file, ("row", "client", "x", "y"))
     labels = None
@@ -176,6 +191,7 @@ def read_embedding(
         clusters,
         coordinates(folder, file, columns),
         _faithfulness(folder, file, columns),
+        _verdicts(folder, file, columns),
     )
 
 
@@ -192,11 +208,11 @@ def read_novelty(folder: Path) -> Float64Array | None:
 
 def read_central(
     folder: Path, rows: Int64Array | tuple[str, ...], dimensions: int
-) -> tuple[Float64Array | None, Faithfulness | None]:
-    """Return the pooled-data map and the faithfulness of its rows, None for what is missing."""
+) -> tuple[Float64Array | None, Faithfulness | None, Int64Array | None]:
+    """Return the pooled-data map and the faithfulness and verdicts of its rows, None for what is missing."""
     file = records.CENTRAL
     if not (folder / file).exists():
-        return None, None
+        return None, None, None
     columns = read_columns(folder, file, ("row", "x", "y"))
     if not np.array_equal(np.asarray(identities(folder, file, columns["row"])), np.asarray(rows)):
         raise not_whole(folder, file, f"does not hold the rows of {records.EMBEDDING} in the same order")
@@ -204,7 +220,7 @@ def read_central(
     if points.shape[1] != dimensions:
         reason = f"has {points.shape[1]} dimensions, but {records.EMBEDDING} has {dimensions}"
         raise not_whole(folder, file, reason)
-    return points, _faithfulness(folder, file, columns)
+    return points, _faithfulness(folder, file, columns), _verdicts(folder, file, columns)
 
 
 def read_shown(folder: Path, rows: Int64Array | tuple[str, ...]) -> dict[str, Float64Array]:

@@ -80,6 +80,9 @@ class RunFolder:
         What attacks recovered; None if the run was not audited.
     faithfulness, central_faithfulness : Faithfulness or None
         Faithfulness of each row on either map; None if no metric of the run counted neighbours.
+    verdicts, central_verdicts : Int64Array, (rows,), or None
+        Verdict on each row's place on either map, as a place in `records.VERDICTS`; None if the run has no metric
+        ``reliable``.
     shown : mapping of str to Float64Array, (rows,)
         Mapped columns as they were read, by name, with NaN for missing values; empty if the scenario asks for none.
     edited : tuple of str
@@ -109,6 +112,8 @@ class RunFolder:
     stress: tuple[float, ...] = ()
     faithfulness: Faithfulness | None = None
     central_faithfulness: Faithfulness | None = None
+    verdicts: Int64Array | None = None
+    central_verdicts: Int64Array | None = None
     shown: Mapping[str, Float64Array] = field(default_factory=dict)
     edited: tuple[str, ...] = ()
 
@@ -171,8 +176,8 @@ def read_run(folder: Path) -> RunFolder:
         )
     edited = require_unchanged(folder)
     scenario_text = _bytes(folder, records.SCENARIO).decode("utf-8", errors="replace")
-    rows, clients, labels, clusters, federated, faithfulness = read_embedding(folder)
-    central, central_faithfulness = read_central(folder, rows, federated.shape[1])
+    rows, clients, labels, clusters, federated, faithfulness, verdicts = read_embedding(folder)
+    central, central_faithfulness, central_verdicts = read_central(folder, rows, federated.shape[1])
     return RunFolder(
         path=folder,
         edited=edited,
@@ -198,6 +203,8 @@ def read_run(folder: Path) -> RunFolder:
         else (),
         faithfulness=faithfulness,
         central_faithfulness=central_faithfulness,
+        verdicts=verdicts,
+        central_verdicts=central_verdicts,
         shown=read_shown(folder, rows),
     )
 

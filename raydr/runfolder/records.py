@@ -44,6 +44,8 @@ MANIFEST = "manifest.json"
 """Sizes and SHA-256 of files, written by :mod:`raydr.runfolder.manifest`."""
 AXES = "xyz"
 """Columns of a map's coordinates, as many as it has dimensions."""
+VERDICTS = ("reliable", "misplaced", "no structure")
+"""Names of verdicts on the places of a map (:mod:`raydr.metrics.verdicts`), by their number."""
 CARD, ARRAYS, ENCODER, SITES = (
     f"{MODEL}/{name}" for name in ("model.json", "arrays.npz", "encoder.safetensors", "sites.npz")
 )

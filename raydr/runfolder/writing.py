@@ -10,13 +10,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.arrays import FloatArray, Int64Array
 from raydr.data import Provenance, Table
 from raydr.files import open_private
 from raydr.journal import RoundEnded
 from raydr.methods import Outcome, Pooled
 from raydr.methods.outcome import Placed
-from raydr.runfolder.records import AXES, DATA, FINGERPRINTS, SHOWN_COLUMN
+from raydr.runfolder.records import AXES, DATA, FINGERPRINTS, SHOWN_COLUMN, VERDICTS
 
 
 class MapRows(Protocol):
@@ -72,23 +72,19 @@ def write_rounds(path: Path, rounds: Sequence[RoundEnded]) -> None:
     path.write_text("".join(ended.line for ended in rounds))
 
 
-def write_embedding(
-    path: Path, rows: MapRows, outcome: Outcome, faithfulness: Mapping[str, Float64Array]
-) -> None:
-    """Write the columns ``row, client, x, y[, z][, cluster][, label][, npa_K]`` in table order."""
+def write_embedding(path: Path, rows: MapRows, outcome: Outcome, scores: Mapping[str, Any]) -> None:
+    """Write ``row, client, x, y[, z][, cluster][, label]`` and columns of ``scores`` by row, in table order."""
     columns: dict[str, Any] = {"row": rows.ids, "client": _names(rows.names, rows.client_of_row)}
     columns |= axes(outcome.embedding) | _clusters(outcome)
     if rows.labels is not None:
         columns["label"] = _names(rows.label_names, rows.labels)
-    _write_parquet(path, {**columns, **faithfulness})
+    _write_parquet(path, {**columns, **_scored(scores)})
 
 
-def write_central(
-    path: Path, rows: MapRows, pooled: Pooled, faithfulness: Mapping[str, Float64Array]
-) -> None:
-    """Write the columns ``row, x, y[, z][, cluster][, npa_K]`` of the pooled-data map in table order."""
+def write_central(path: Path, rows: MapRows, pooled: Pooled, scores: Mapping[str, Any]) -> None:
+    """Write ``row, x, y[, z][, cluster]`` of the pooled-data map and columns of ``scores`` by row, in table order."""
     columns = {"row": rows.ids} | axes(pooled.embedding) | _clusters(pooled)
-    _write_parquet(path, {**columns, **faithfulness})
+    _write_parquet(path, {**columns, **_scored(scores)})
 
 
 def write_shown(path: Path, rows: MapRows, columns: Mapping[str, FloatArray]) -> None:
@@ -114,6 +110,13 @@ def write_placed(
     if table.labels is not None:
         columns["label"] = _names(table.label_names, table.labels)
     _write_parquet(path, columns)
+
+
+def _scored(scores: Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns of scores by row, with verdicts by name."""
+    return {
+        name: _names(VERDICTS, values) if name == "verdict" else values for name, values in scores.items()
+    }
 
 
 def _clusters(found: Outcome | Pooled) -> dict[str, Int64Array]:

@@ -295,11 +295,11 @@ def _write(
     findings: Findings,
     journal: Journal,
 ) -> None:
-    write_embedding(folder / records.EMBEDDING, client_data, served.outcome, findings.federated.faithfulness)
+    write_embedding(folder / records.EMBEDDING, client_data, served.outcome, findings.federated.by_row)
     if client_data.held_out is not None and findings.placed is not None:
         write_held_out(folder / records.HELD_OUT, client_data.held_out, findings.placed)
     if findings.pooled is not None and findings.central is not None:
-        write_central(folder / records.CENTRAL, client_data, findings.pooled, findings.central.faithfulness)
+        write_central(folder / records.CENTRAL, client_data, findings.pooled, findings.central.by_row)
     if findings.shown is not None:
         write_shown(
             folder / records.SHOWN, client_data, dict(zip(scenario.show, findings.shown.T, strict=True))

@@ -19,6 +19,7 @@ from raydr.report.colouring import (
     drawing_order,
     point_alpha,
     point_size,
+    verdict_colouring,
 )
 from raydr.report.map.later import Later, later_rows
 from raydr.report.map.packing import (
@@ -146,6 +147,19 @@ def map_of_run(run: RunFolder, later: Later | None = None) -> Atlas:
         columns.append(
             MapColumn("novelty", np.concatenate([np.full(len(run.clients), np.nan), later.novelty]))
         )
+    judged = [
+        None if found is None else verdict_colouring(found, more)
+        for found in (run.verdicts, run.central_verdicts)
+    ]
+    if judged[0] is not None:
+        by.append(
+            Way(
+                "verdict",
+                tuple(None if one is None else len(columns) + place for place, one in enumerate(judged)),
+            )
+        )
+        columns += [MapColumn("verdict", judged[0])]
+        columns += [] if judged[1] is None else [MapColumn("verdict: pooled-data map", judged[1])]
     for name, values in run.shown.items():
         by.append(Way(name, (len(columns), len(columns))))
         columns.append(MapColumn(name, known(values)))

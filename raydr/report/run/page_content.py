@@ -13,7 +13,7 @@ from raydr.report.map.atlas import picture_of
 from raydr.report.map.later import Later
 from raydr.report.picture import in_page
 from raydr.report.projections import in_plane, onto
-from raydr.report.run import audited, mapped, metric_rows, privacy_summary, site_rows
+from raydr.report.run import audited, mapped, metric_rows, privacy_summary, site_rows, verdict_rows
 from raydr.report.run.progress import curves, small_maps, stages
 from raydr.report.run.server_knowledge import example, knowledge
 from raydr.runfolder.reading import RunFolder
@@ -63,6 +63,7 @@ def _faithful(run: RunFolder) -> dict[str, Any]:
         "figures": metric_rows.figures(run),
         "worst_site": site_rows.worst(run),
         "worse_site": site_rows.warning(run),
+        "verdicts": verdict_rows.sentence(run),
         "site_table": site_rows.site_table(run),
         "reference": metric_rows.reference(run),
         "of_sample": wording.of_sample(run),
