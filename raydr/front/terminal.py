@@ -21,7 +21,15 @@ from raydr.front.streams import BestEffortStream
 from raydr.front.sweeps import paper_table, sweep_table
 from raydr.plain import short_number
 from raydr.report import RunComparison, wording
-from raydr.report.run import audited, mapped, metric_rows, privacy_summary, site_rows, verdict_rows
+from raydr.report.run import (
+    audited,
+    island_rows,
+    mapped,
+    metric_rows,
+    privacy_summary,
+    site_rows,
+    verdict_rows,
+)
 from raydr.report.run.server_knowledge import example, knowledge
 from raydr.runfolder.reading import read_run
 
@@ -108,6 +116,7 @@ def _print_metrics(console: Console, run: RunFolder, verbose: bool) -> None:
             (
                 site_rows.warning(run),
                 verdict_rows.sentence(run),
+                island_rows.sentence(run),
                 wording.of_sample(run),
                 wording.leakage(shown),
             ),

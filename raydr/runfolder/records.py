@@ -219,13 +219,47 @@ class SiteMeasures:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Island:
+    """One island of the map.
+
+    Attributes
+    ----------
+    rows : int
+        Number of its rows.
+    center : (2,) or (3,) float
+        Mean position of its rows on the map.
+    group : int
+        Group of islands that may be one group of rows, from 0.
+    p : float
+        The p-value of the group: how likely a table of one cluster leaves valleys as deep.
+    separate : bool
+        Whether the island alone is a group that is separate from all others.
+    """
+
+    rows: Count
+    center: Sequence[float]
+    group: Count
+    p: Annotated[float, Field(gt=0, le=1)]
+    separate: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class IslandMeasures:
+    """Islands of the federated map, the largest first, and the number of rows that were examined."""
+
+    rows: Count
+    found: Sequence[Island]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Measures:
     """Metric values by name for the federated and the pooled-data map, and why some were not computed.
 
     ``central`` is empty if the run was not compared with the pooled data. With very many rows, metrics are estimated
     from ``sampled_rows`` rows, and ``standard_errors`` has the errors of the estimates, by map and name. Both are
     missing in the file if all rows were used. ``sites`` has the sites with enough rows, the worst first. It is missing
-    in the file if no metric is computed by site.
+    in the file if no metric is computed by site. ``islands`` are those of the federated map. They are missing in the
+    file if they were not looked for.
     """
 
     federated: Mapping[str, float | None]
@@ -234,6 +268,7 @@ class Measures:
     standard_errors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     sampled_rows: Count | None = None
     sites: Sequence[SiteMeasures] = ()
+    islands: IslandMeasures | None = None
 
     def error(self, which: str, name: str) -> float | None:
         """Return the standard error of a value of the ``"federated"`` or ``"central"`` map; None if it is exact."""

@@ -19,6 +19,7 @@ from raydr.journal import IncidentEvent, Journal, Listener, within
 from raydr.methods import MethodSettings, Outcome, Pooled
 from raydr.methods.outcome import Placed
 from raydr.metrics import Evidence, Scores, SharedGraph, evaluate, graph_size, metric_named
+from raydr.metrics.islands import Islands, islands
 from raydr.metrics.sites import separation
 from raydr.sparse_rows import SparseRows, rows_taken
 from raydr.statistics.preparing import Preparation
@@ -91,6 +92,8 @@ class Question:
         Columns of several features, such as words: see :func:`raydr.statistics.scaling.fit_scaling`.
     show : sequence of int
         Columns of the pooled data, as read, to return.
+    islands : bool
+        Whether to find the islands of the federated map and test them.
     """
 
     pooled: Callable[[], FloatArray]
@@ -109,6 +112,7 @@ class Question:
     scale: Scale = "none"
     joint: JointColumns = NOTHING_JOINT
     show: Sequence[int] = ()
+    islands: bool = False
 
     @property
     def asks(self) -> bool:
@@ -134,7 +138,7 @@ class Findings:
     ``placed`` has the positions of held-out rows on the federated map, and their novelty. It is None if there are none
     or they have no place. ``deviation`` (features,) is the standard deviation of the mapped rows. ``before`` and
     ``after`` measure the separation of sites before and after harmonizing, by metric. ``shown`` (rows, columns) has the
-    columns of ``show``.
+    columns of ``show``. ``islands`` are those of the federated map, or None if they were not looked for.
     """
 
     federated: Scores
@@ -147,6 +151,7 @@ class Findings:
     before: Mapping[str, float | None] = field(default_factory=dict)
     after: Mapping[str, float | None] = field(default_factory=dict)
     shown: FloatArray | None = None
+    islands: Islands | None = None
 
     @classmethod
     def of_parts(cls, parts: Sequence[FloatArray], prepared: Preparation) -> Findings:
@@ -289,6 +294,17 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                 for round, sight in sights.items()
             }
             central = None if pooled is None else scores(compared, pooled, None, new_central)
+        found_islands = None
+        if question.islands:
+            with journal.stage("islands"):
+                seen = Evidence(
+                    rows=rows,
+                    embedding=outcome.embedding,
+                    seed=question.seed,
+                    truth=truth,
+                    mapped=method.mapped(outcome.embedding),
+                )
+                found_islands = islands(seen)
     if pooled is not None:
         pooled = replace(pooled, place=None)  # it refers to all rows, which must not travel with the findings
     deviation = np.sqrt(variances(rows))
@@ -304,6 +320,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
         before=before,
         after=after,
         shown=shown,
+        islands=found_islands,
     )
 
 

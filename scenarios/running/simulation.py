@@ -30,7 +30,7 @@ from raydr.privacy.statement import statement
 from raydr.runfolder import records
 from raydr.runfolder.making import unwritable
 from raydr.runfolder.model import KEYED, write_model
-from raydr.runfolder.records import Measures, SiteMean, SiteMeasures
+from raydr.runfolder.records import IslandMeasures, Measures, SiteMean, SiteMeasures
 from raydr.runfolder.writing import (
     write_central,
     write_data,
@@ -172,6 +172,7 @@ def _served(
         scale=scenario.data.scale,
         joint=client_data.layout.joint,
         show=[client_data.feature_names.index(column) for column in scenario.show],
+        islands=scenario.metrics == "default",
     )
     if not question.asks:  # then the rows are not pooled
         unseen = scenario.data.as_read and _summed_deviation(scenario, served) is None
@@ -274,12 +275,15 @@ def _measures(findings: Findings, clients: Sequence[str]) -> dict[str, Any]:
             for own in sorted(findings.federated.sites, key=lambda own: tuple(own.means.values()))
         ],
         not_computed=findings.federated.not_computed,
+        islands=None if findings.islands is None else IslandMeasures(**asdict(findings.islands)),
     )
     content = asdict(measures)
     if measures.sampled_rows is None:
         del content["standard_errors"], content["sampled_rows"]
     if not measures.sites:
         del content["sites"]
+    if measures.islands is None:
+        del content["islands"]
     return content
 
 

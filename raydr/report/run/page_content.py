@@ -13,7 +13,15 @@ from raydr.report.map.atlas import picture_of
 from raydr.report.map.later import Later
 from raydr.report.picture import in_page
 from raydr.report.projections import in_plane, onto
-from raydr.report.run import audited, mapped, metric_rows, privacy_summary, site_rows, verdict_rows
+from raydr.report.run import (
+    audited,
+    island_rows,
+    mapped,
+    metric_rows,
+    privacy_summary,
+    site_rows,
+    verdict_rows,
+)
 from raydr.report.run.progress import curves, small_maps, stages
 from raydr.report.run.server_knowledge import example, knowledge
 from raydr.runfolder.reading import RunFolder
@@ -65,6 +73,8 @@ def _faithful(run: RunFolder) -> dict[str, Any]:
         "worse_site": site_rows.warning(run),
         "verdicts": verdict_rows.sentence(run),
         "site_table": site_rows.site_table(run),
+        "islands": island_rows.sentence(run),
+        "island_lines": island_rows.lines(run),
         "reference": metric_rows.reference(run),
         "of_sample": wording.of_sample(run),
         "metric_lines": metric_rows.metric_lines(run),
