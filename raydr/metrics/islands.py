@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.arrays import Float64Array, Int64Array
 from raydr.metrics.evidence import Evidence
 
 LEVEL = 0.05
@@ -31,7 +31,7 @@ NULLS = 39
 COMPONENTS = 50
 """Principal components that replace the columns of wider tables."""
 FEW_VALUES = 10
-"""A column with at most this number of distinct values keeps them in the tables of one cluster."""
+"""Columns with at most this number of distinct values are left out: each of their values can be an island."""
 HALF_BAND = 0.15
 """Half the width of the bands of a valley, in distances between the means of two islands."""
 RIDGE = 0.1
@@ -75,7 +75,8 @@ def islands(evidence: Evidence) -> Islands | None:
     Returns
     -------
     Islands or None
-        None if there are fewer than `LEAST_ROWS` rows, or distances of rows or of the map are not Euclidean.
+        None if there are fewer than `LEAST_ROWS` rows, distances of rows or of the map are not Euclidean, or no column
+        has more than `FEW_VALUES` values.
     """
     rows = len(evidence.embedding)
     if rows < LEAST_ROWS or evidence.truth is not None or evidence.mapped is not None:
@@ -84,12 +85,15 @@ def islands(evidence: Evidence) -> Islands | None:
     chosen = np.arange(rows)
     if rows > MOST_ROWS:
         chosen = np.sort(random.choice(rows, MOST_ROWS, replace=False))
+    table = _reduced(np.asarray(evidence.rows[chosen], dtype=np.float64))
+    if table.shape[1] == 0:
+        return None
     places = np.asarray(evidence.embedding[chosen], dtype=np.float64)
     island = islands_of_map(places)
     sizes = np.bincount(island)
     if sizes.size < 2:
         return Islands(rows=chosen.size, found=())
-    group, p = separate_groups(evidence.rows[chosen], island, random)
+    group, p = separate_groups(table, island, random)
     alone = np.bincount(group)[group] == 1
     found = [
         Island(
@@ -126,19 +130,20 @@ def islands_of_map(places: Float64Array) -> Int64Array:
 
 
 def separate_groups(
-    rows: FloatArray, island: Int64Array, random: np.random.Generator
+    rows: Float64Array, island: Int64Array, random: np.random.Generator
 ) -> tuple[Int64Array, Float64Array]:
     """Return the group of each island and the p-value of its group, both (islands,).
 
     Groups are the connected components of the islands, where two islands are connected unless the valley between them
     is deeper than a one-cluster table's. The statistic of such a table is the largest depth at which its parts still
     form two components. The p-value of a group is the share of tables with at least the depth of its shallowest valley,
-    the data included, and at least that of a standard normal deviate of this depth.
+    the data included. Along a bent cluster, gaps are deeper than in such tables. So the p-value is at least that of the
+    largest of as many standard normal deviates as bands have room along a chain of all islands (Bonferroni).
 
     Parameters
     ----------
-    rows : (rows, features) float
-        Features of the rows.
+    rows : (rows, features) float64
+        Features of the rows, centred.
     island : (rows,) int
         Island of each row, 0 to islands - 1; two or more.
     random : Generator
@@ -152,11 +157,10 @@ def separate_groups(
     from scipy.sparse.csgraph import connected_components
     from scipy.special import ndtr
 
-    table, parts = _reduced(np.asarray(rows, dtype=np.float64)), int(island.max()) + 1
-    if table.shape[1] == 0:  # all rows are equal
-        return np.zeros(parts, dtype=np.int64), np.ones(parts)
-    depth = valleys(table, island, random)
-    draw = one_cluster(table)
+    parts = int(island.max()) + 1
+    depth = valleys(rows, island, random)
+    draw = one_cluster(rows)
+    bands = (parts - 1) / (2 * HALF_BAND)  # side by side along a chain of all islands
     nulls = np.empty(NULLS)
     for number in range(NULLS):
         null = draw(random)
@@ -164,7 +168,7 @@ def separate_groups(
 
     def p_value(depth: Float64Array) -> Float64Array:
         higher = (nulls >= depth[..., None]).sum(axis=-1)
-        return np.asarray(np.maximum((1 + higher) / (1 + NULLS), ndtr(-depth)))
+        return np.asarray(np.clip(bands * ndtr(-depth), (1 + higher) / (1 + NULLS), 1.0))
 
     group = connected_components(p_value(depth) > LEVEL)[1].astype(np.int64)
     if group.max() == 0:
@@ -217,7 +221,7 @@ def one_cluster(rows: Float64Array) -> Callable[[np.random.Generator], Float64Ar
     """Return a function that draws tables of one cluster like ``rows`` (rows, features).
 
     The columns have a Gaussian copula with the correlations of their normal scores. Each has the histogram of one peak
-    nearest to its own, or its own values if there are few.
+    nearest to its own.
     """
     from scipy.special import ndtr, ndtri
 
@@ -225,13 +229,9 @@ def one_cluster(rows: Float64Array) -> Callable[[np.random.Generator], Float64Ar
     levels = ndtr(np.linspace(-4, 4, NORMAL_STEPS + 1))
     quantiles, scores = np.empty((features, levels.size)), np.empty_like(rows)
     for column, values in enumerate(rows.T):
-        distinct, place, sizes = np.unique(values, return_inverse=True, return_counts=True)
+        _, place, sizes = np.unique(values, return_inverse=True, return_counts=True)
         scores[:, column] = ndtri((np.cumsum(sizes) - sizes / 2) / count)[place]
-        if distinct.size <= FEW_VALUES:
-            at = np.searchsorted(np.cumsum(sizes) / count, levels)
-            quantiles[column] = distinct[np.minimum(at, distinct.size - 1)]
-        else:
-            quantiles[column] = np.interp(levels, *_with_one_peak(values))
+        quantiles[column] = np.interp(levels, *_with_one_peak(values))
     scores = (scores - scores.mean(axis=0)) / scores.std(axis=0)
     variances, axes = np.linalg.eigh(scores.T @ scores / count)
     mixing = (axes * np.sqrt(np.maximum(variances, 0))).T
@@ -257,9 +257,9 @@ def _with_one_peak(values: Float64Array) -> tuple[Float64Array, Float64Array]:
 
 
 def _reduced(rows: Float64Array) -> Float64Array:
-    """Return centred columns that vary, or their principal components if there are more than `COMPONENTS`."""
+    """Return centred columns of many values, or their principal components if there are more than `COMPONENTS`."""
+    rows = rows[:, [len(np.unique(column)) > FEW_VALUES for column in rows.T]]
     rows = rows - rows.mean(axis=0)
-    rows = rows[:, rows.std(axis=0) > 0]
     if rows.shape[1] <= COMPONENTS:
         return rows
     if len(rows) < rows.shape[1]:

@@ -79,12 +79,10 @@ def test_a_valley_is_as_deep_as_its_bands_say() -> None:
 def test_one_cluster_keeps_forms_and_correlations() -> None:
     random = np.random.default_rng(0)
     two = np.repeat([-3.0, 3.0], 500) + random.normal(size=1000)
-    rows = np.column_stack([two, two + random.normal(size=1000), np.repeat([0.0, 1.0], [700, 300])])
+    rows = np.column_stack([two, two + random.normal(size=1000)])
     drawn = one_cluster(rows)(random)
     assert drawn.std(axis=0) == pytest.approx(rows.std(axis=0), rel=0.2)
     assert np.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1] > 0.8
-    assert drawn[:, 2].mean() == pytest.approx(0.3, abs=0.05)
-    assert set(drawn[:, 2]) == {0, 1}
     middle = np.abs(rows[:, 0]) < 1
     assert (np.abs(drawn[:, 0]) < 1).sum() > 3 * middle.sum()  # the valley of the column is filled
 
@@ -109,10 +107,35 @@ def test_many_rows_are_sampled() -> None:
     assert [island.separate for island in found.found] == [True, True]
 
 
-def test_equal_rows_are_one_group() -> None:
-    found = islands(Evidence(rows=np.ones((200, 3)), embedding=clumps(120, 80)))
+def test_columns_of_few_values_separate_no_islands() -> None:
+    random = np.random.default_rng(0)
+    rows = np.column_stack([random.normal(size=(200, 3)), np.repeat([0.0, 9.0], [120, 80])])
+    found = islands(Evidence(rows=rows, embedding=clumps(120, 80)))
     assert found is not None
-    assert [(island.group, island.p, island.separate) for island in found.found] == [(0, 1.0, False)] * 2
+    assert [(island.rows, island.group, island.separate) for island in found.found] == [
+        (120, 0, False),
+        (80, 0, False),
+    ]
+    rows[120:, 0] += 9  # in a column of many values
+    found = islands(Evidence(rows=rows, embedding=clumps(120, 80)))
+    assert found is not None
+    assert [island.separate for island in found.found] == [True, True]
+    assert islands(Evidence(rows=rows[:, 3:], embedding=clumps(120, 80))) is None
+
+
+def test_a_gap_along_a_chain_of_islands_counts_less_than_between_two() -> None:
+    # Twelve islands of 50 rows in one line, and 2 rows halfway between the first two instead of 15.
+    position = np.arange(600) / 50
+    halfway = np.flatnonzero(np.abs(position - 1) < 0.15)
+    position = np.delete(position, np.setdiff1d(halfway, halfway[[4, 10]]))
+    rows = np.column_stack([position, 0.1 * np.random.default_rng(0).normal(size=position.size)])
+    island = position.astype(np.int64)
+    assert valleys(rows, island, np.random.default_rng(1))[0, 1] == pytest.approx(2.7, abs=0.3)
+    chain, _ = separate_groups(rows, island, np.random.default_rng(1))
+    two, p = separate_groups(rows[island < 2], island[island < 2], np.random.default_rng(1))
+    assert chain.tolist() == [0] * 12
+    assert two.tolist() == [0, 1]
+    assert p.max() < 0.05
 
 
 @pytest.mark.slow

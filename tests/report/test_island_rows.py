@@ -39,26 +39,26 @@ def run_of(folder: Path, groups: list[int]) -> RunFolder:
         ([], "The map has no islands."),
         (
             [0, 0, 0],
-            "The map has 3 islands, but none is a separate group of rows at a false-discovery rate of 5 %."
+            "The map has 3 islands, but none is a separate group of rows at a false-discovery rate of 5 % (more if a cluster is bent)."
             " The map may have drawn the gaps.",
         ),
         (
             [0, 1, 2],
-            "All 3 islands of the map are separate groups of rows at a false-discovery rate of 5 %.",
+            "All 3 islands of the map are separate groups of rows at a false-discovery rate of 5 % (more if a cluster is bent).",
         ),
         (
             [0, 1, 2, 2],
-            "Of 4 islands of the map, 2 are separate groups of rows at a false-discovery rate of 5 %. The other 2 may"
+            "Of 4 islands of the map, 2 are separate groups of rows at a false-discovery rate of 5 % (more if a cluster is bent). The other 2 may"
             " be one group: the map may have drawn the gaps between them.",
         ),
         (
             [0, 0, 1, 1, 2],
-            "Of 5 islands of the map, 1 is a separate group of rows at a false-discovery rate of 5 %. The other 4 may"
+            "Of 5 islands of the map, 1 is a separate group of rows at a false-discovery rate of 5 % (more if a cluster is bent). The other 4 may"
             " be 2 groups: the map may have drawn the gaps between them.",
         ),
         (
             [0, 0, 1, 1],
-            "Of 4 islands of the map, none are separate groups of rows at a false-discovery rate of 5 %. The other 4"
+            "Of 4 islands of the map, none are separate groups of rows at a false-discovery rate of 5 % (more if a cluster is bent). The other 4"
             " may be 2 groups: the map may have drawn the gaps between them.",
         ),
     ],
