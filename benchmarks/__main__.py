@@ -49,6 +49,7 @@ SUITE: Mapping[str, str | None] = {
     "gower": None,
     "gpu": None,
     "harmonizing": None,
+    "islands": None,
     "large_sense": None,
     "masking": "",
     "million": "",

@@ -58,9 +58,13 @@ class Island:
 
 @dataclass(frozen=True, kw_only=True)
 class Islands:
-    """Islands of a map, the largest first, and the number of rows that were examined."""
+    """Islands of a map, the largest first.
+
+    ``rows`` were examined. ``left_out`` is the number of columns of two to `FEW_VALUES` values: see there.
+    """
 
     rows: int
+    left_out: int
     found: tuple[Island, ...]
 
 
@@ -85,14 +89,19 @@ def islands(evidence: Evidence) -> Islands | None:
     chosen = np.arange(rows)
     if rows > MOST_ROWS:
         chosen = np.sort(random.choice(rows, MOST_ROWS, replace=False))
-    table = _reduced(np.asarray(evidence.rows[chosen], dtype=np.float64))
-    if table.shape[1] == 0:
+    features = np.asarray(evidence.rows[chosen], dtype=np.float64)
+    values = np.array([np.unique(column).size for column in features.T])
+    if not (values > FEW_VALUES).any():
         return None
+    table, left_out = (
+        _reduced(features[:, values > FEW_VALUES]),
+        int(((values > 1) & (values <= FEW_VALUES)).sum()),
+    )
     places = np.asarray(evidence.embedding[chosen], dtype=np.float64)
     island = islands_of_map(places)
     sizes = np.bincount(island)
     if sizes.size < 2:
-        return Islands(rows=chosen.size, found=())
+        return Islands(rows=chosen.size, left_out=left_out, found=())
     group, p = separate_groups(table, island, random)
     alone = np.bincount(group)[group] == 1
     found = [
@@ -105,7 +114,7 @@ def islands(evidence: Evidence) -> Islands | None:
         )
         for number, size in enumerate(sizes)
     ]
-    return Islands(rows=chosen.size, found=tuple(found))
+    return Islands(rows=chosen.size, left_out=left_out, found=tuple(found))
 
 
 def islands_of_map(places: Float64Array) -> Int64Array:
@@ -257,8 +266,7 @@ def _with_one_peak(values: Float64Array) -> tuple[Float64Array, Float64Array]:
 
 
 def _reduced(rows: Float64Array) -> Float64Array:
-    """Return centred columns of many values, or their principal components if there are more than `COMPONENTS`."""
-    rows = rows[:, [len(np.unique(column)) > FEW_VALUES for column in rows.T]]
+    """Return centred columns, or their principal components if there are more than `COMPONENTS`."""
     rows = rows - rows.mean(axis=0)
     if rows.shape[1] <= COMPONENTS:
         return rows

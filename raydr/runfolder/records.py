@@ -245,9 +245,13 @@ class Island:
 
 @dataclass(frozen=True, kw_only=True)
 class IslandMeasures:
-    """Islands of the federated map, the largest first, and the number of rows that were examined."""
+    """Islands of the federated map, the largest first.
+
+    ``rows`` were examined. ``left_out`` is the number of columns that the test left out, because they have few values.
+    """
 
     rows: Count
+    left_out: Count
     found: Sequence[Island]
 
 

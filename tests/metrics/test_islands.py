@@ -116,6 +116,7 @@ def test_columns_of_few_values_separate_no_islands() -> None:
         (120, 0, False),
         (80, 0, False),
     ]
+    assert found.left_out == 1
     rows[120:, 0] += 9  # in a column of many values
     found = islands(Evidence(rows=rows, embedding=clumps(120, 80)))
     assert found is not None

@@ -19,7 +19,7 @@ from raydr.runfolder.reading import RunFolder, read_run
 pytestmark = pytest.mark.usefixtures("edits_accepted")
 
 
-def run_of(folder: Path, groups: list[int]) -> RunFolder:
+def run_of(folder: Path, groups: list[int], left_out: int = 0) -> RunFolder:
     found = [
         {"rows": 90, "center": [1.0, -2.5], "group": group, "p": 0.025, "separate": groups.count(group) == 1}
         for group in groups
@@ -28,9 +28,13 @@ def run_of(folder: Path, groups: list[int]) -> RunFolder:
         "federated": {"npa_10": 0.3},
         "central": {},
         "not_computed": {},
-        "islands": {"rows": 90 * len(groups), "found": found},
+        "islands": {"rows": 90 * len(groups), "left_out": left_out, "found": found},
     }
     return read_run(write_run(folder, metrics=measures))
+
+
+RATE = "at a false-discovery rate of 5 % (more if a cluster is bent)"
+GAPS = "The map may have drawn the gaps between them."
 
 
 @pytest.mark.parametrize(
@@ -39,32 +43,32 @@ def run_of(folder: Path, groups: list[int]) -> RunFolder:
         ([], "The map has no islands."),
         (
             [0, 0, 0],
-            "The map has 3 islands, but none is a separate group of rows at a false-discovery rate of 5 % (more if a cluster is bent)."
-            " The map may have drawn the gaps.",
+            f"The map has 3 islands, but none is a separate group of rows {RATE}. The map may have drawn the gaps.",
         ),
-        (
-            [0, 1, 2],
-            "All 3 islands of the map are separate groups of rows at a false-discovery rate of 5 % (more if a cluster is bent).",
-        ),
+        ([0, 1, 2], f"All 3 islands of the map are separate groups of rows {RATE}."),
         (
             [0, 1, 2, 2],
-            "Of 4 islands of the map, 2 are separate groups of rows at a false-discovery rate of 5 % (more if a cluster is bent). The other 2 may"
-            " be one group: the map may have drawn the gaps between them.",
+            f"Of 4 islands of the map, 2 are separate groups of rows {RATE}. The other 2 may be one group. {GAPS}",
         ),
         (
             [0, 0, 1, 1, 2],
-            "Of 5 islands of the map, 1 is a separate group of rows at a false-discovery rate of 5 % (more if a cluster is bent). The other 4 may"
-            " be 2 groups: the map may have drawn the gaps between them.",
+            f"Of 5 islands of the map, 1 is a separate group of rows {RATE}. The other 4 may be 2 groups. {GAPS}",
         ),
         (
             [0, 0, 1, 1],
-            "Of 4 islands of the map, none are separate groups of rows at a false-discovery rate of 5 % (more if a cluster is bent). The other 4"
-            " may be 2 groups: the map may have drawn the gaps between them.",
+            f"Of 4 islands of the map, none are separate groups of rows {RATE}. The other 4 may be 2 groups. {GAPS}",
         ),
     ],
 )
 def test_sentence_counts_islands(tmp_path: Path, groups: list[int], expected: str) -> None:
     assert sentence(run_of(tmp_path / "run", groups)) == expected
+
+
+def test_columns_of_few_values_may_make_gaps(tmp_path: Path) -> None:
+    assert sentence(run_of(tmp_path / "run", [0, 0], left_out=2)) == (
+        f"The map has 2 islands, but none is a separate group of rows {RATE}."
+        " The map may have drawn the gaps, or columns of at most ten values make them."
+    )
 
 
 def test_page_and_terminal_show_islands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

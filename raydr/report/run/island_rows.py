@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from raydr.report import wording
 from raydr.runfolder.reading import RunFolder
+from raydr.runfolder.records import IslandMeasures
 
 _RATE = "at a false-discovery rate of 5 % (more if a cluster is bent)"
 
@@ -34,7 +35,7 @@ def sentence(run: RunFolder) -> str:
     if separate + groups == 1:
         return (
             f"The map has {len(found)} islands, but none is a separate group of rows {_RATE}."
-            " The map may have drawn the gaps."
+            f" {_cause(measured, 'the gaps')}"
         )
     if not left:
         return f"All {len(found)} islands of the map are separate groups of rows {_RATE}."
@@ -43,8 +44,15 @@ def sentence(run: RunFolder) -> str:
     together = "one group" if groups == 1 else f"{groups} groups"
     return (
         f"Of {len(found)} islands of the map, {separate or 'none'} {verb} {noun} of rows {_RATE}."
-        f" The other {left} may be {together}: the map may have drawn the gaps between them."
+        f" The other {left} may be {together}. {_cause(measured, 'the gaps between them')}"
     )
+
+
+def _cause(measured: IslandMeasures, gaps: str) -> str:
+    """Say what may have made gaps that are none of the data."""
+    if measured.left_out:
+        return f"The map may have drawn {gaps}, or columns of at most ten values make them."
+    return f"The map may have drawn {gaps}."
 
 
 def lines(run: RunFolder) -> list[IslandLine]:
