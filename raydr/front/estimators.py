@@ -114,6 +114,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.embedding_ = result.embedding
         self.metrics_, self.ledger_, self.privacy_ = result.metrics, result.ledger, result.privacy
         self.site_metrics_, self.clients_ = result.site_metrics, result.sites
+        self.islands_ = result.islands
         if result.clusters is not None:
             self.labels_ = result.clusters
         return self

@@ -200,6 +200,15 @@ class Result:
         return sites
 
     @property
+    def islands(self) -> list[dict[str, Any]]:
+        """Islands of the federated map (:class:`raydr.runfolder.records.Island`), the largest first.
+
+        The list is empty if none were found or looked for.
+        """
+        found: list[dict[str, Any]] = self._json(METRICS).get("islands", {}).get("found", [])
+        return found
+
+    @property
     def ledger(self) -> list[dict[str, Any]]:
         """Every kind of message: see :class:`raydr.privacy.ledger.Entry`."""
         content: list[dict[str, Any]] = self._json(LEDGER)

@@ -9,12 +9,13 @@ into as many parts (the synthetic null of Song et al., ClusterDE, 2023).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from raydr.arrays import Float64Array, Int64Array
+from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.metrics.evidence import Evidence
+from raydr.metrics.island_columns import Difference, differing_columns
 
 LEVEL = 0.05
 """Probability that islands of a table of one cluster are called separate."""
@@ -46,7 +47,8 @@ class Island:
     """One island: its number of rows, the centre on the map, its group, and the group's p-value.
 
     ``group`` counts from 0. Islands of one group may be one group of rows. ``separate`` is whether the island is alone
-    in its group, and there are other groups.
+    in its group, and there are other groups. The group differs from the other rows in ``differing`` columns, most in
+    those of ``largest``.
     """
 
     rows: int
@@ -54,18 +56,23 @@ class Island:
     group: int
     p: float
     separate: bool
+    differing: int
+    largest: tuple[Difference, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Islands:
     """Islands of a map, the largest first.
 
-    ``rows`` were examined. ``left_out`` is the number of columns of two to `FEW_VALUES` values: see there.
+    ``rows`` were examined. ``left_out`` is the number of columns of two to `FEW_VALUES` values: see there. ``of_row``
+    (all rows,) has the island of each row, 1 for the first. It is empty if no island was found. A row that was not
+    examined belongs to the island of the nearest row that was.
     """
 
     rows: int
     left_out: int
     found: tuple[Island, ...]
+    of_row: Int64Array = field(compare=False, repr=False)
 
 
 def islands(evidence: Evidence) -> Islands | None:
@@ -101,8 +108,9 @@ def islands(evidence: Evidence) -> Islands | None:
     island = islands_of_map(places)
     sizes = np.bincount(island)
     if sizes.size < 2:
-        return Islands(rows=chosen.size, left_out=left_out, found=())
+        return Islands(rows=chosen.size, left_out=left_out, found=(), of_row=np.empty(0, np.int64))
     group, p = separate_groups(table, island, random)
+    differences = differing_columns(features, group[island], LEVEL)
     alone = np.bincount(group)[group] == 1
     found = [
         Island(
@@ -111,10 +119,13 @@ def islands(evidence: Evidence) -> Islands | None:
             group=int(group[number]),
             p=float(p[number]),
             separate=bool(alone[number]),
+            differing=differences[group[number]].columns,
+            largest=differences[group[number]].largest,
         )
         for number, size in enumerate(sizes)
     ]
-    return Islands(rows=chosen.size, left_out=left_out, found=tuple(found))
+    of_row = 1 + (island if chosen.size == rows else _nearest(places, island, evidence.embedding))
+    return Islands(rows=chosen.size, left_out=left_out, found=tuple(found), of_row=of_row)
 
 
 def islands_of_map(places: Float64Array) -> Int64Array:
@@ -124,7 +135,6 @@ def islands_of_map(places: Float64Array) -> Int64Array:
     HDBSCAN finds none.
     """
     from sklearn.cluster import HDBSCAN
-    from sklearn.neighbors import NearestNeighbors
 
     least = max(LEAST_OF_ISLAND, len(places) // ISLANDS_AT_MOST)
     found = HDBSCAN(min_cluster_size=least, min_samples=10, copy=True).fit_predict(places)
@@ -132,10 +142,17 @@ def islands_of_map(places: Float64Array) -> Int64Array:
     if not known.any():
         return np.zeros(len(places), dtype=np.int64)
     if not known.all():
-        nearest = NearestNeighbors(n_neighbors=1).fit(places[known])
-        found[~known] = found[known][nearest.kneighbors(places[~known], return_distance=False)[:, 0]]
+        found[~known] = _nearest(places[known], found[known], places[~known])
     sizes = np.bincount(found)
     return np.asarray(np.argsort(np.argsort(-sizes, kind="stable"))[found], dtype=np.int64)
+
+
+def _nearest(places: Float64Array, island: Int64Array, others: FloatArray) -> Int64Array:
+    """Return the island of the place nearest to each of the ``others`` (others, 2 or 3)."""
+    from sklearn.neighbors import NearestNeighbors
+
+    nearest = NearestNeighbors(n_neighbors=1).fit(places).kneighbors(others, return_distance=False)[:, 0]
+    return np.asarray(island[nearest], dtype=np.int64)
 
 
 def separate_groups(

@@ -49,7 +49,7 @@ class Colouring:
 
     Attributes
     ----------
-    by : {"label", "cluster", "client", "verdict"}
+    by : {"label", "cluster", "client", "verdict", "island"}
         What the colour shows.
     kind : {"categories", "order", "values"}
         One colour per name, a ramp by the order of many names, or a ramp by numeric value.
@@ -61,7 +61,7 @@ class Colouring:
         Position in ``names`` of each row's name.
     """
 
-    by: Literal["label", "cluster", "client", "verdict"]
+    by: Literal["label", "cluster", "client", "verdict", "island"]
     kind: Literal["categories", "order", "values"]
     names: tuple[str, ...]
     colours: tuple[str, ...]
@@ -92,7 +92,9 @@ def colourings(run: RunFolder) -> tuple[Colouring, ...]:
     return (*ways, colouring("client", run.clients))
 
 
-def colouring(by: Literal["label", "cluster", "client", "verdict"], values: Sequence[str]) -> Colouring:
+def colouring(
+    by: Literal["label", "cluster", "client", "verdict", "island"], values: Sequence[str]
+) -> Colouring:
     """Choose colours for rows with one name each.
 
     Up to 48 names, or 24 if all are numbers, get a colour each. More numbers are placed on a ramp by value, more names
@@ -143,11 +145,17 @@ def extended(way: Colouring, later: Sequence[str]) -> Colouring:
     return Colouring(way.by, way.kind, tuple(known), tuple(known.values()), codes)
 
 
-def verdict_colouring(verdicts: Int64Array, later: int) -> Colouring:
-    """Return the colours of verdicts (rows,), as places in `VERDICTS`, and of ``later`` rows without one."""
-    names, colours = (*VERDICTS, "no verdict")[: 3 + bool(later)], (*VERDICT_COLOURS, GREY)[: 3 + bool(later)]
-    codes = np.concatenate([verdicts, np.full(later, len(VERDICTS), np.int64)])
-    return Colouring("verdict", "categories", names, colours, codes)
+def verdict_colouring(verdicts: Int64Array) -> Colouring:
+    """Return the colours of verdicts (rows,), as places in `VERDICTS`."""
+    return Colouring("verdict", "categories", VERDICTS, VERDICT_COLOURS, verdicts)
+
+
+def with_grey(way: Colouring, later: int) -> Colouring:
+    """Extend a colouring to ``later`` rows, which are grey because it does not apply to them."""
+    if not later:
+        return way
+    codes = np.concatenate([way.codes, np.full(later, len(way.names), np.int64)])
+    return Colouring(way.by, way.kind, (*way.names, f"no {way.by}"), (*way.colours, GREY), codes)
 
 
 def ramp(positions: Float64Array) -> list[str]:

@@ -90,21 +90,21 @@ def _read(folder: Path, present: str) -> Joined:
             f"{folder} belongs to a site that joined another map than the one in {folder.parent.parent}. Restore that"
             f" {records.EMBEDDING}, or delete {folder} and let the site join again."
         )
-    rows, clients, labels, clusters, points, *_ = read_embedding(folder)
-    if set(clients) != {how.site} or len(rows) != how.rows:
+    found = read_embedding(folder)
+    if set(found.clients) != {how.site} or len(found.rows) != how.rows:
         raise OutputError(
             f"{folder} is not complete: its {records.EMBEDDING} must have exactly the rows of {how.site!r}."
         )
     return Joined(
         path=folder,
         site=how.site,
-        rows=rows,
-        labels=labels,
-        clusters=clusters,
-        points=points,
+        rows=found.rows,
+        labels=found.labels,
+        clusters=found.clusters,
+        points=found.places,
         novelty=read_novelty(folder),
         ledger=read_ledger(folder),
         privacy=parsed(folder, records.PRIVACY, Statement),
-        data=read_data(folder, len(rows)),
+        data=read_data(folder, len(found.rows)),
         how=how,
     )

@@ -31,7 +31,7 @@ LONGEST_NAME = 100_000
 FARTHEST = 1e30
 """Largest coordinate: maps are drawn in float32, which ends at 3e38."""
 
-OPTIONAL = ("z", "cluster", "label", "novelty", "verdict")
+OPTIONAL = ("z", "cluster", "label", "novelty", "verdict", "island")
 """Columns that a map may lack."""
 
 KEPT = re.compile(r"npa_([1-9][0-9]{0,3})")
@@ -128,12 +128,16 @@ def _names(folder: Path, file: str, name: str, column: Any) -> tuple[str | None,
     return tuple(column.to_pylist())
 
 
-def _clusters(folder: Path, file: str, column: Any) -> tuple[str, ...]:
+def _numbers(folder: Path, file: str, name: str, columns: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return the numbers of a column as text, such as those of clusters, or None without the column."""
     import pyarrow as pa
 
+    if name not in columns:
+        return None
+    column = columns[name]
     if not pa.types.is_integer(column.type) or column.null_count:
-        raise not_whole(folder, file, "has clusters that are not whole numbers")
-    return tuple(str(cluster) for cluster in column.to_pylist())
+        raise not_whole(folder, file, f"has {name}s that are not whole numbers")
+    return tuple(map(str, column.to_pylist()))
 
 
 def _faithfulness(folder: Path, file: str, columns: Mapping[str, Any]) -> Faithfulness | None:
@@ -163,35 +167,40 @@ def _verdicts(folder: Path, file: str, columns: Mapping[str, Any]) -> Int64Array
     return np.array([places[str(name)] for name in names], dtype=np.int64)
 
 
-def read_embedding(
-    folder: Path,
-) -> tuple[
-    Int64Array | tuple[str, ...],
-    tuple[str, ...],
-    tuple[str, ...] | None,
-    tuple[str, ...] | None,
-    Float64Array,
-    Faithfulness | None,
-    Int64Array | None,
-]:
-    """Return row names, clients, labels, clusters, the federated map, its rows' faithfulness and their verdicts."""
+@dataclass(frozen=True, kw_only=True)
+class MapFile:
+    """Rows of a federated map: their names and clients, the map (rows, 2 or 3), and optional columns.
+
+    ``verdicts`` (rows,) are places in `records.VERDICTS`.
+    """
+
+    rows: Int64Array | tuple[str, ...]
+    clients: tuple[str, ...]
+    places: Float64Array
+    labels: tuple[str, ...] | None
+    clusters: tuple[str, ...] | None
+    islands: tuple[str, ...] | None
+    faithfulness: Faithfulness | None
+    verdicts: Int64Array | None
+
+
+def read_embedding(folder: Path) -> MapFile:
+    """Read the federated map of a run folder, or of a site that joined it."""
     file = records.EMBEDDING
     columns = read_columns(folder, file, ("row", "client", "x", "y"))
     labels = None
     if "label" in columns:
         found = _names(folder, file, "label", columns["label"])
         labels = tuple(NO_LABEL if value is None else value for value in found)
-    clients = tuple(str(value) for value in _names(folder, file, "client", columns["client"]))
-    clusters = _clusters(folder, file, columns["cluster"]) if "cluster" in columns else None
-    rows = identities(folder, file, columns["row"])
-    return (
-        rows,
-        clients,
-        labels,
-        clusters,
-        coordinates(folder, file, columns),
-        _faithfulness(folder, file, columns),
-        _verdicts(folder, file, columns),
+    return MapFile(
+        rows=identities(folder, file, columns["row"]),
+        clients=tuple(str(value) for value in _names(folder, file, "client", columns["client"])),
+        places=coordinates(folder, file, columns),
+        labels=labels,
+        clusters=_numbers(folder, file, "cluster", columns),
+        islands=_numbers(folder, file, "island", columns),
+        faithfulness=_faithfulness(folder, file, columns),
+        verdicts=_verdicts(folder, file, columns),
     )
 
 

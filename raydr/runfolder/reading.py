@@ -64,8 +64,9 @@ class RunFolder:
         Name of each row in the source table.
     clients, labels : tuple of str, (rows,)
         Client and label of each row; ``labels`` is None if the data have none.
-    clusters : tuple of str, (rows,)
-        Cluster of each row in the federated run; None if the method makes none.
+    clusters, islands : tuple of str, (rows,), or None
+        Cluster of each row in the federated run, None if the method makes none; and its island on the federated map,
+        None if islands were not looked for.
     federated, central : Float64Array, (rows, 2) or (rows, 3)
         The maps; ``central`` is None if the run was not compared with the pooled data.
     data : Provenance
@@ -107,6 +108,7 @@ class RunFolder:
     privacy: Statement
     notes: tuple[Note, ...] = ()
     clusters: tuple[str, ...] | None = None
+    islands: tuple[str, ...] | None = None
     along: tuple[RoundMap, ...] = ()
     audit: Audit | None = None
     stress: tuple[float, ...] = ()
@@ -176,34 +178,36 @@ def read_run(folder: Path) -> RunFolder:
         )
     edited = require_unchanged(folder)
     scenario_text = _bytes(folder, records.SCENARIO).decode("utf-8", errors="replace")
-    rows, clients, labels, clusters, federated, faithfulness, verdicts = read_embedding(folder)
-    central, central_faithfulness, central_verdicts = read_central(folder, rows, federated.shape[1])
+    found = read_embedding(folder)
+    rows, dimensions = found.rows, found.places.shape[1]
+    central, central_faithfulness, central_verdicts = read_central(folder, rows, dimensions)
     return RunFolder(
         path=folder,
         edited=edited,
         scenario=_parse_scenario(folder, scenario_text),
         scenario_text=scenario_text,
         rows=rows,
-        clients=clients,
-        labels=labels,
-        federated=federated,
+        clients=found.clients,
+        labels=found.labels,
+        federated=found.places,
         central=central,
         measures=parsed(folder, records.METRICS, Measures),
         ledger=read_ledger(folder),
         rounds=read_rounds(folder),
         environment=parsed(folder, records.ENVIRONMENT, Environment),
-        data=read_data(folder, len(federated)),
+        data=read_data(folder, len(rows)),
         privacy=parsed(folder, records.PRIVACY, Statement),
         notes=parsed(folder, records.NOTES, tuple[Note, ...]) if (folder / records.NOTES).exists() else (),
-        clusters=clusters,
-        along=_read_along(folder, rows, federated.shape[1]),
+        clusters=found.clusters,
+        islands=found.islands,
+        along=_read_along(folder, rows, dimensions),
         audit=read_audit(folder),
         stress=parsed(folder, records.STRESS, tuple[Stress, ...])
         if (folder / records.STRESS).exists()
         else (),
-        faithfulness=faithfulness,
+        faithfulness=found.faithfulness,
         central_faithfulness=central_faithfulness,
-        verdicts=verdicts,
+        verdicts=found.verdicts,
         central_verdicts=central_verdicts,
         shown=read_shown(folder, rows),
     )

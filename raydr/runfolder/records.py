@@ -219,6 +219,17 @@ class SiteMeasures:
 
 
 @dataclass(frozen=True, kw_only=True)
+class IslandColumn:
+    """A column in which a group of islands differs from the other rows.
+
+    ``auc`` is the probability that the value of a row of the group is larger than that of another row.
+    """
+
+    column: str
+    auc: Annotated[float, Field(ge=0, le=1)]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Island:
     """One island of the map.
 
@@ -234,6 +245,10 @@ class Island:
         The p-value of the group: how likely a table of one cluster leaves valleys as deep.
     separate : bool
         Whether the island alone is a group that is separate from all others.
+    differing : int
+        Number of columns in which the group differs from the other rows.
+    largest : sequence of IslandColumn
+        The columns that differ most.
     """
 
     rows: Count
@@ -241,6 +256,8 @@ class Island:
     group: Count
     p: Annotated[float, Field(gt=0, le=1)]
     separate: bool
+    differing: Count = 0
+    largest: Sequence[IslandColumn] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

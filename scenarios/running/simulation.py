@@ -23,6 +23,7 @@ from raydr.journal import Charged, CheckpointTaken, Event, IncidentEvent, Journa
 from raydr.memory import peak_memory_bytes
 from raydr.methods.serving import Served
 from raydr.metrics import Need, default_metrics, metric_named
+from raydr.metrics.islands import Islands
 from raydr.metrics.site_scores import SiteScore
 from raydr.privacy.ledger import Entry, Granularity
 from raydr.privacy.secrets import RootedRun
@@ -30,7 +31,7 @@ from raydr.privacy.statement import statement
 from raydr.runfolder import records
 from raydr.runfolder.making import unwritable
 from raydr.runfolder.model import KEYED, write_model
-from raydr.runfolder.records import IslandMeasures, Measures, SiteMean, SiteMeasures
+from raydr.runfolder.records import Island, IslandColumn, IslandMeasures, Measures, SiteMean, SiteMeasures
 from raydr.runfolder.writing import (
     write_central,
     write_data,
@@ -255,7 +256,7 @@ def _mapped(scenario: Scenario, client_data: ClientData, served: Served, finding
     return data
 
 
-def _measures(findings: Findings, clients: Sequence[str]) -> dict[str, Any]:
+def _measures(findings: Findings, clients: Sequence[str], columns: Sequence[str]) -> dict[str, Any]:
     """Return the content of ``metrics.json``, without fields that the run does not have."""
     maps = {"federated": findings.federated, "central": findings.central}
     scored = {which: scores for which, scores in maps.items() if scores is not None}
@@ -275,7 +276,7 @@ def _measures(findings: Findings, clients: Sequence[str]) -> dict[str, Any]:
             for own in sorted(findings.federated.sites, key=lambda own: tuple(own.means.values()))
         ],
         not_computed=findings.federated.not_computed,
-        islands=None if findings.islands is None else IslandMeasures(**asdict(findings.islands)),
+        islands=None if findings.islands is None else _islands(findings.islands, columns),
     )
     content = asdict(measures)
     if measures.sampled_rows is None:
@@ -285,6 +286,15 @@ def _measures(findings: Findings, clients: Sequence[str]) -> dict[str, Any]:
     if measures.islands is None:
         del content["islands"]
     return content
+
+
+def _islands(found: Islands, columns: Sequence[str]) -> IslandMeasures:
+    """Return the islands with the names of their columns."""
+    measures = []
+    for island in found.found:
+        largest = [IslandColumn(column=columns[each.column], auc=each.auc) for each in island.largest]
+        measures.append(Island(**{**vars(island), "largest": largest}))
+    return IslandMeasures(rows=found.rows, left_out=found.left_out, found=measures)
 
 
 def _means(score: SiteScore) -> dict[str, SiteMean]:
@@ -299,7 +309,10 @@ def _write(
     findings: Findings,
     journal: Journal,
 ) -> None:
-    write_embedding(folder / records.EMBEDDING, client_data, served.outcome, findings.federated.by_row)
+    by_row = dict(findings.federated.by_row)
+    if findings.islands is not None and findings.islands.found:
+        by_row["island"] = findings.islands.of_row
+    write_embedding(folder / records.EMBEDDING, client_data, served.outcome, by_row)
     if client_data.held_out is not None and findings.placed is not None:
         write_held_out(folder / records.HELD_OUT, client_data.held_out, findings.placed)
     if findings.pooled is not None and findings.central is not None:
@@ -308,7 +321,7 @@ def _write(
         write_shown(
             folder / records.SHOWN, client_data, dict(zip(scenario.show, findings.shown.T, strict=True))
         )
-    write_json(folder / records.METRICS, _measures(findings, client_data.names))
+    write_json(folder / records.METRICS, _measures(findings, client_data.names, client_data.feature_names))
     if findings.along:
         scores = {round: found.scores.values for round, found in findings.along.items()}
         write_json(folder / records.PROGRESS, scores)

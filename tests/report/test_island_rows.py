@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from run_pages import read_page, write_run
+from run_pages import ROWS, read_page, write_run
 
 import raydr
+from raydr.errors import OutputError
 from raydr.front.terminal import print_result
 from raydr.report import write_report
+from raydr.report.colouring import GREY, colouring, with_grey
+from raydr.report.map.atlas import map_of_run
 from raydr.report.run.island_rows import lines, sentence
 from raydr.runfolder.reading import RunFolder, read_run
 
@@ -75,14 +80,52 @@ def test_page_and_terminal_show_islands(tmp_path: Path, capsys: pytest.CaptureFi
     run, folder = run_of(tmp_path / "run", [0, 1, 1]), tmp_path / "run"
     page = read_page(write_report(folder)).text
     assert sentence(run) in page
-    assert [(line.center, line.group, line.verdict) for line in lines(run)] == [
-        ("1, -2.5", "1", "yes"),
-        ("1, -2.5", "2", "no"),
-        ("1, -2.5", "2", "no"),
+    assert [(line.name, line.group, line.verdict) for line in lines(run)] == [
+        ("1 at 1, -2.5", "1", "yes"),
+        ("2 at 1, -2.5", "2", "no"),
+        ("3 at 1, -2.5", "2", "no"),
     ]
-    assert "1, -2.5" in page
+    assert "3 at 1, -2.5" in page
+    assert [(line.mostly, line.columns) for line in lines(run)] == [("", "")] * 3
     print_result(folder)
     assert "Of 3 islands of the map, 1 is" in " ".join(capsys.readouterr().err.split())
+
+
+def test_page_tells_what_is_in_an_island_and_colours_it(tmp_path: Path) -> None:
+    island = [1] * 24 + [2] * (ROWS - 24)
+    clients = ["north"] * 20 + ["south"] * (ROWS - 20)
+    labels = ["sick" if row % 4 else None for row in range(ROWS)]
+    folder = write_run(tmp_path / "run", clients=clients, labels=labels)
+    table = pq.read_table(folder / "embedding.parquet")
+    pq.write_table(table.append_column("island", pa.array(island)), folder / "embedding.parquet")
+    measures = json.loads((folder / "metrics.json").read_text())
+    first = {"rows": 24, "center": [0, 0], "group": 0, "p": 0.025, "separate": True, "differing": 4}
+    first["largest"] = [{"column": "age", "auc": 0.875}, {"column": "weight", "auc": 0.25}]
+    second = {"rows": ROWS - 24, "center": [9, 9], "group": 1, "p": 0.025, "separate": True}
+    measures["islands"] = {"rows": ROWS, "left_out": 0, "found": [first, second]}
+    (folder / "metrics.json").write_text(json.dumps(measures))
+    run = read_run(folder)
+    north, south = lines(run)
+    assert north.columns == "age higher (88%), weight lower (75%), 2 more"
+    assert north.mostly == "label sick (75%), client north (83%)"
+    assert south.mostly == f"label sick (75%), client south ({1:.0%})"
+    assert south.columns == ""
+    assert north.columns in read_page(write_report(folder)).text
+    found = map_of_run(run)
+    (way,) = (way for way in found.header["ways"] if way["by"] == "island")
+    assert way["kind"] == "categories"
+    assert way["columns"][1] is None  # the pooled-data map has other islands
+    later = with_grey(colouring("island", ["1", "2"]), 2)
+    assert [later.names[code] for code in later.codes] == ["1", "2", "no island", "no island"]
+    assert later.colours[2] == GREY
+
+
+def test_broken_islands_are_refused(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    table = pq.read_table(folder / "embedding.parquet")
+    pq.write_table(table.append_column("island", pa.array([0.5] * ROWS)), folder / "embedding.parquet")
+    with pytest.raises(OutputError, match="has islands that are not whole numbers"):
+        read_run(folder)
 
 
 def test_run_finds_islands_with_default_metrics_only(tmp_path: Path) -> None:
@@ -101,5 +144,10 @@ def test_run_finds_islands_with_default_metrics_only(tmp_path: Path) -> None:
     measures = json.loads((result.folder / "metrics.json").read_text())["islands"]
     assert measures["rows"] == 120
     assert [(each["rows"], each["separate"]) for each in measures["found"]] == [(60, True), (60, True)]
+    assert [(each["differing"], len(each["largest"])) for each in result.islands] == [(3, 3), (3, 3)]
+    assert {each["auc"] for island in result.islands for each in island["largest"]} == {0.0, 1.0}
+    island = pq.read_table(result.folder / "embedding.parquet")["island"].to_numpy()
+    assert len(set(island[:60])) == len(set(island[60:])) == 1
     listed = raydr.run({**scenario, "metrics": ["npa_10"]}, out=tmp_path / "listed")
     assert "islands" not in json.loads((listed.folder / "metrics.json").read_text())
+    assert listed.islands == []

@@ -16,7 +16,7 @@ from raydr.errors import OutputError
 from raydr.front.terminal import print_result
 from raydr.metrics.verdicts import LEVEL, MISPLACED, NO_STRUCTURE, RELIABLE
 from raydr.report import write_report
-from raydr.report.colouring import CATEGORIES, GREY, VERDICT_COLOURS, verdict_colouring
+from raydr.report.colouring import CATEGORIES, GREY, VERDICT_COLOURS, verdict_colouring, with_grey
 from raydr.report.map.atlas import map_of_run
 from raydr.report.run.verdict_rows import sentence
 from raydr.runfolder.reading import read_run
@@ -104,7 +104,7 @@ def test_page_and_terminal_tell_and_colour_verdicts(
 
 
 def test_rows_that_came_later_have_no_verdict() -> None:
-    found = verdict_colouring(np.array([0, 2]), 1)
+    found = with_grey(verdict_colouring(np.array([0, 2])), 1)
     assert [found.names[code] for code in found.codes] == ["reliable", "no structure", "no verdict"]
     assert found.colours[-1] == GREY
     assert set(VERDICT_COLOURS) <= set(CATEGORIES)

@@ -16,10 +16,12 @@ from raydr.report.colouring import (
     GREY,
     RAMP,
     Colouring,
+    colouring,
     drawing_order,
     point_alpha,
     point_size,
     verdict_colouring,
+    with_grey,
 )
 from raydr.report.map.later import Later, later_rows
 from raydr.report.map.packing import (
@@ -148,7 +150,7 @@ def map_of_run(run: RunFolder, later: Later | None = None) -> Atlas:
             MapColumn("novelty", np.concatenate([np.full(len(run.clients), np.nan), later.novelty]))
         )
     judged = [
-        None if found is None else verdict_colouring(found, more)
+        None if found is None else with_grey(verdict_colouring(found), more)
         for found in (run.verdicts, run.central_verdicts)
     ]
     if judged[0] is not None:
@@ -160,6 +162,9 @@ def map_of_run(run: RunFolder, later: Later | None = None) -> Atlas:
         )
         columns += [MapColumn("verdict", judged[0])]
         columns += [] if judged[1] is None else [MapColumn("verdict: pooled-data map", judged[1])]
+    if run.islands is not None:
+        by.append(Way("island", (len(columns), None)))
+        columns.append(MapColumn("island", with_grey(colouring("island", run.islands), more)))
     for name, values in run.shown.items():
         by.append(Way(name, (len(columns), len(columns))))
         columns.append(MapColumn(name, known(values)))

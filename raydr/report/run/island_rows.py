@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from raydr.report import wording
 from raydr.runfolder.reading import RunFolder
-from raydr.runfolder.records import IslandMeasures
+from raydr.runfolder.records import Island, IslandMeasures
 
 _RATE = "at a false-discovery rate of 5 % (more if a cluster is bent)"
 
 
+MOSTLY_OF_SITE = 0.8
+"""Smallest share of one site in an island that the page mentions."""
+
+
 @dataclass(frozen=True)
 class IslandLine:
-    """An island's centre, rows, group, p-value and verdict, as text."""
+    """An island's number and centre, rows, content, columns, group, p-value and verdict, as text."""
 
-    center: str
+    name: str
     rows: str
+    mostly: str
+    columns: str
     group: str
     p: str
     verdict: str
@@ -60,13 +67,44 @@ def lines(run: RunFolder) -> list[IslandLine]:
     measured = run.measures.islands
     if measured is None:
         return []
+    mostly = _mostly(run)
     return [
         IslandLine(
-            center=", ".join(f"{value:.3g}" for value in island.center),
+            name=f"{number} at {', '.join(f'{value:.3g}' for value in island.center)}",
             rows=wording.count(island.rows),
+            mostly=mostly.get(str(number), ""),
+            columns=_columns(island),
             group=str(island.group + 1),
             p=f"{island.p:.3f}",
             verdict="yes" if island.separate else "no",
         )
-        for island in measured.found
+        for number, island in enumerate(measured.found, 1)
     ]
+
+
+def _mostly(run: RunFolder) -> dict[str, str]:
+    """Return the most frequent label of each island, by number, and the site that has most of its rows."""
+    if run.islands is None:
+        return {}
+    sizes = Counter(run.islands)
+    text: dict[str, list[str]] = {number: [] for number in sizes}
+    for by, names, least in (("label", run.labels, 0.0), ("client", run.clients, MOSTLY_OF_SITE)):
+        of_island: dict[str, Counter[str]] = {number: Counter() for number in sizes}
+        for number, name in zip(run.islands, names or (), strict=bool(names)):
+            of_island[number][name] += 1
+        for number, found in of_island.items():
+            for name, rows in found.most_common(1):
+                if rows >= least * sizes[number] and len(set(names or ())) > 1:
+                    text[number].append(f"{run.called(by)} {name} ({rows / sizes[number]:.0%})")
+    return {number: ", ".join(parts) for number, parts in text.items()}
+
+
+def _columns(island: Island) -> str:
+    """Name the columns in which an island's group differs most, with the larger share of pairs of rows."""
+    parts = []
+    for each in island.largest:
+        way, share = ("higher", each.auc) if each.auc > 0.5 else ("lower", 1 - each.auc)
+        parts.append(f"{each.column} {way} ({share:.0%})")
+    if island.differing > len(parts):
+        parts.append(f"{island.differing - len(parts):,} more")
+    return ", ".join(parts)
