@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from raydr.front.api import (
         audit,
         join,
+        leave,
         map,  # noqa: A004  users call it raydr.map
         reproduce,
         resume,
@@ -60,6 +61,7 @@ __all__ = [
     "SweepResult",
     "audit",
     "join",
+    "leave",
     "load",
     "map",
     "reproduce",

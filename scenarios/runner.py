@@ -13,6 +13,7 @@ from raydr.portable import require_portable
 from raydr.runfolder import records
 from raydr.runfolder.making import default_folder, incomplete, taken_up, target_of, unwritable
 from raydr.scenarios.afterwards.auditing import audit
+from raydr.scenarios.afterwards.earlier_run import Pending, compare_with_earlier
 from raydr.scenarios.afterwards.showing import load_drawing, shown
 from raydr.scenarios.running.checkpoints import Checkpoints
 from raydr.scenarios.running.simulation import simulate
@@ -29,11 +30,13 @@ def run(
     listener: Listener = unheard,
     report: bool = True,
     table: Table | None = None,
+    earlier: Pending | None = None,
 ) -> Path:
     """Run a scenario and write its complete run folder; arguments as for :func:`raydr.run`.
 
     Without ``report``, the folder has no report and no picture; ``raydr report`` writes them later. ``table`` has the
     rows of a scenario whose ``data.source`` is :data:`raydr.data.IN_MEMORY`. They are not stored.
+    ``earlier`` is the run that this one repeats with one site more or less; the folder then has a comparison with it.
 
     Raises
     ------
@@ -55,6 +58,8 @@ def run(
     with incomplete(target, Checkpoints) as folder:
         with unwritable(target):
             (folder / records.SCENARIO).write_text(dump(scenario), encoding="utf-8")
+            if earlier is not None:
+                earlier.keep(folder)
         simulate(
             folder,
             scenario,
@@ -64,6 +69,7 @@ def run(
             table=table,
             ahead=load_drawing if report else None,
         )
+        compare_with_earlier(folder)
     whole = target.expanduser().absolute()
     if scenario.audit is not None:
         _audited(whole, data_dir, listener)
@@ -101,6 +107,7 @@ def resume(
         require_portable()
     with taken_up(folder, Checkpoints):
         simulate(folder, scenario, address=address, data_dir=data_dir, listener=listener, ahead=load_drawing)
+        compare_with_earlier(folder)
     if scenario.audit is not None:
         _audited(target, data_dir, listener)
     return shown(target, listener)

@@ -108,6 +108,8 @@ class Provenance:
         Rows that the server received as anchors, and that are not mapped.
     held_out : int
         Rows that no client received, and that were placed on the map afterwards.
+    withdrawn : int
+        Rows of clients that take no part.
     filling : str or None
         How missing values of mapped rows were filled in: ``mean`` or ``median`` of all clients.
     words : dict of column to tuple of str
@@ -135,6 +137,7 @@ class Provenance:
     set_apart: int = 0
     anchors: Source | None = None
     held_out: int = 0
+    withdrawn: int = 0
     filling: str | None = None
     filled: dict[str, dict[str, int]] = field(default_factory=dict)
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -183,7 +186,7 @@ class Provenance:
     @property
     def not_drawn(self) -> int:
         """Number of rows that a sub-sample left out."""
-        return self.read - self.dropped - self.set_apart - self.mapped - self.held_out
+        return self.read - self.dropped - self.set_apart - self.mapped - self.held_out - self.withdrawn
 
     @property
     def dropped_by_client(self) -> dict[str, int]:

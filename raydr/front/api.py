@@ -224,6 +224,57 @@ def join(
         return Result(join_run(Path(folder), Path(data), site=site, listener=hear_both))
 
 
+def leave(
+    folder: str | Path,
+    site: str,
+    *,
+    out: str | Path | None = None,
+    address: str | None = None,
+    data_dir: str | Path | None = None,
+    listener: Listener = unheard,
+    verbose: bool = False,
+) -> Result:
+    """Repeat a run without one of its sites, and say what remains of that site.
+
+    The new run starts from nothing, so that it depends on nothing of the site. The old run folder does not change.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The run folder.
+    site : str
+        The site that leaves: a client of the run.
+    out : str or Path, optional
+        The new run folder. Default: ``NAME-without-SITE`` next to the old one.
+    address, data_dir, listener, verbose
+        As for :func:`run`.
+
+    Returns
+    -------
+    Result
+        The new run; :attr:`Result.earlier` has what remains of the site.
+
+    Raises
+    ------
+    raydr.errors.RaydrError
+        As :func:`run`; also ``DataError`` if the run has no such site or no other, or its data have changed.
+
+    Examples
+    --------
+    >>> import raydr
+    >>> run = raydr.leave("runs/patients", "south")  # doctest: +SKIP
+    >>> [message.what for message in run.earlier.held("record")]  # doctest: +SKIP
+    ['the distance of every record to every landmark']
+    """
+    from raydr.scenarios.leaving import leave as leave_run
+
+    new, data = (None if path is None else Path(path) for path in (out, data_dir))
+    with _showing_progress(listener, verbose) as hear_both:
+        return Result(
+            leave_run(Path(folder), site, out=new, address=address, data_dir=data, listener=hear_both)
+        )
+
+
 def audit(
     folder: str | Path,
     attacks: Sequence[str] = (),

@@ -73,6 +73,7 @@ for _command in (
     folders.audit,
     folders.transform,
     folders.join,
+    folders.leave,
     folders.bounds,
     lists.list_,
 ):

@@ -37,6 +37,7 @@ from raydr.runfolder.records import (
 
 if TYPE_CHECKING:
     from raydr.front.exports import Library
+    from raydr.runfolder.earlier import EarlierRun
     from raydr.runfolder.joined import Joined
 
 
@@ -141,6 +142,13 @@ class Result:
         from raydr.runfolder.joined import read_joined
 
         return read_joined(self.folder)
+
+    @property
+    def earlier(self) -> EarlierRun | None:
+        """Comparison with the run that this one repeats with one site more or less: see :func:`raydr.leave`."""
+        from raydr.runfolder.earlier import read_earlier
+
+        return read_earlier(self.folder)
 
     @property
     def ids(self) -> NDArray[Any]:

@@ -170,6 +170,20 @@ def print_joined(folder: Path) -> None:
         )
 
 
+def print_earlier(folder: Path) -> None:
+    """Print the comparison of a run with the run that it repeats, to standard error."""
+    from raydr.report.run import earlier
+    from raydr.runfolder.earlier import read_earlier
+
+    found = read_earlier(folder)
+    if found is None:
+        return
+    console = _console(BestEffortStream(sys.stderr))
+    console.print(_line(earlier.description(found)))
+    for fact in earlier.facts(found):
+        console.print(_line(f"{fact.name}: {fact.text}"))
+
+
 def print_facts(facts: Sequence[Fact]) -> None:
     """Print how raydr interprets data, one line for each fact, to standard output."""
     console = _console(sys.stdout)

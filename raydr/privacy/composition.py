@@ -83,9 +83,7 @@ class Composition:
             return f"All {count} together cost epsilon {self.epsilon:.4g} at delta {short_number(self.delta)}{whole}."
         if not self.infinite:
             return f"All {count} together have no common epsilon: their units or relations differ{whole}."
-        some = (
-            "" if self.accounted is None else f" The releases under noise cost epsilon {self.accounted:.4g}."
-        )
+        some = f" The releases under noise cost epsilon {self.accounted:.4g}." if self.accounted else ""
         return (
             f"All {count} together have no epsilon, because {self.infinite} of them"
             f" {'has' if self.infinite == 1 else 'have'} none{whole}.{some}"

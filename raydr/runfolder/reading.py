@@ -304,7 +304,7 @@ def read_data(folder: Path, rows: int) -> Provenance:
     counted = [count for source in data.sources for count in (source.rows, source.dropped)]
     if (
         data.mapped != rows
-        or min([data.set_apart, data.held_out, data.not_drawn, *counted]) < 0
+        or min([data.set_apart, data.held_out, data.withdrawn, data.not_drawn, *counted]) < 0
         or not data.sources
     ):
         raise not_whole(folder, records.DATA, f"does not account for the {rows} rows of {records.EMBEDDING}")

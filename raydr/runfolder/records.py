@@ -38,6 +38,8 @@ MODEL = "model"
 """Folder of the model."""
 JOINED, JOINING = "joined", "joining.json"
 """Folder with a numbered folder for each site that joined later, and the record of the join in it."""
+EARLIER = "earlier.json"
+"""Comparison with the run that this one repeats with one site more or less."""
 REPORT, PICTURE = "report.html", "embedding.png"
 """Page and picture, which ``raydr report`` writes again from the other files."""
 MANIFEST = "manifest.json"
@@ -86,6 +88,7 @@ KEPT: Mapping[str, str] = {
     MANIFEST: "hashes of the other files",
     ENVIRONMENT: "seconds and memory, which depend on the rows",
     AUDIT: "what attacks recovered, compared with the true rows",
+    EARLIER: "numbers of rows of another run, and how far rows moved",
     SITES: "what each site knows about its own rows",
     REPORT: "made from all other files",
     PICTURE: "positions of all rows",

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from raydr.data.provenance import sha256_of_file
 from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.extras import require_packages
 from raydr.federation.client import HostSecrets
@@ -22,7 +23,7 @@ from raydr.portable import require_portable
 from raydr.privacy.ledger import Entry
 from raydr.registry import extensions
 from raydr.runfolder import RunFolder, read_run
-from raydr.runfolder.records import SCENARIO
+from raydr.runfolder.records import FINGERPRINTS, SCENARIO
 from raydr.scenarios.running.backend import InlineBackend
 from raydr.scenarios.running.client_data import ClientData, dealt_out, from_sites, with_public_file
 from raydr.scenarios.running.environment import versions
@@ -176,6 +177,21 @@ def require_same_data(run: RunFolder, client_data: ClientData, scaling: str) -> 
             f"The data of the run in {run.path} have changed, according to data.json"
             f" ({', '.join(changed) or 'other columns, rows or files'}): restore them, or repeat the run."
         )
+
+
+def require_same_files(run: RunFolder, scenario: Scenario) -> None:
+    """Raise DataError if a file that the scenario names is here and differs from what the run read."""
+    sites = {site.name or Path(site.path).stem: site.path for site in scenario.clients.sites}
+    for source in run.data.sources:
+        path = scenario.data.path if source.client is None else sites.get(source.client)
+        file = None if path is None else Path(path).expanduser()
+        if file is None or not file.is_file() or source.sha256 is None or source.hashed != "file":
+            continue
+        if sha256_of_file(file) != source.sha256:
+            raise DataError(
+                f"{file} has changed since the run in {run.path}, according to {FINGERPRINTS}: restore it, or run the"
+                " scenario again."
+            )
 
 
 def _require_same_outcome(run: RunFolder, served: Served) -> None:

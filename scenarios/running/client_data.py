@@ -49,6 +49,7 @@ from raydr.scenarios.running.harmony import harmonized_of, harmonizing_of, notic
 from raydr.scenarios.running.pooling import Dealt, by_client
 from raydr.scenarios.running.sparsity import in_form, notices_of_sparse_files, why_dense
 from raydr.scenarios.running.target import notices_of_target, target_of
+from raydr.scenarios.running.withdrawn import notices_of_public, of_other_clients, without
 from raydr.scenarios.schema.clients import SiteSettings
 from raydr.scenarios.schema.data import DataSettings
 from raydr.scenarios.schema.scenario import Scenario
@@ -102,6 +103,8 @@ class ClientData:
         The separate file of the public rows, if they have one.
     held_out : Table or None
         Rows that no client has, to be placed on the map; None if there are none.
+    withdrawn : int
+        Number of rows of clients that take no part.
     filling : str or None
         Statistic that fills in missing values; None if no value may be missing.
     words : mapping of column to tuple of str
@@ -138,6 +141,7 @@ class ClientData:
     public_labels: Int64Array | None = None
     anchors: Source | None = None
     held_out: Table | None = None
+    withdrawn: int = 0
     filling: str | None = None
     gaps: Sequence[Int64Array] = ()
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -237,6 +241,7 @@ class ClientData:
             set_apart=len(self.public) if self.public is not None and self.anchors is None else 0,
             anchors=self.anchors,
             held_out=0 if self.held_out is None else len(self.held_out.rows),
+            withdrawn=self.withdrawn,
             filling=self.filling,
             words=dict(self.words),
             units=dict(self.units),
@@ -291,6 +296,10 @@ def dealt_out(
     elif held_out is not None and mapped is not None:
         table, _ = set_apart(table, mapped, 0, scenario.seed)
     partition = clients.partition.deal(table, clients.count, scenario.seed)
+    everyone = len(table.rows)
+    if clients.without:
+        table, partition = without(table, partition, clients.without, join_spellings=clients.join_spellings)
+        held_out = of_other_clients(held_out, partition.names)
     # Columns of built-in data sets are known. With noise, print no notices: they depend on single rows.
     known = data.graph is not None or data.source not in (None, IN_MEMORY)
     looked = not (known or scenario.noisy)
@@ -298,7 +307,8 @@ def dealt_out(
     rare_words = of_rare_words(table.rows, table.layout) if looked else ()
     # A table that was read here may be sorted in place.
     dealt = Dealt(table.rows, partition.client_of_row, partition.count, taken=given is None)
-    notices: tuple[str, ...] = (*notices_of_target(data), *made_dense)
+    of_public = notices_of_public(public, clients.without)
+    notices: tuple[str, ...] = (*notices_of_target(data), *made_dense, *of_public)
     if found is not None:
         found = of_measurements(found, table.layout)
         found[common_looks(looks(part) for part in dealt.parts) == ONE_VALUE] = ONE_VALUE
@@ -321,6 +331,7 @@ def dealt_out(
         public=None if public is None else np.asarray(public.rows),
         public_labels=None if public is None else public.labels,
         held_out=held_out,
+        withdrawn=everyone - len(table.rows),
         filling=data.filling,
         gaps=[gaps_of(part) for part in dealt.parts] if data.filling else (),
         words=table.words,

@@ -71,6 +71,7 @@ class Identity:
             ("data", "metric", "euclidean"),
             ("data", "codebook", []),
             ("data", "target_weight", 0.0),
+            ("clients", "without", []),
         ]
         if scenario.method.kind in ("fed-tsne", "fed-umap"):
             newer.append(("method", "dimensions", 2))

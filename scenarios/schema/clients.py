@@ -40,6 +40,11 @@ class ClientsSettings(Settings):
         description="with a partition by-column: names that differ only in case and blanks are one site, called by the"
         " most frequent spelling",
     )
+    without: tuple[str, ...] = Field(
+        (),
+        description="names of clients that take no part, such as sites that withdrew: their rows are dealt and left"
+        " out, so all other clients keep theirs",
+    )
     participation: float = Field(
         1.0,
         gt=0,
@@ -58,6 +63,12 @@ class ClientsSettings(Settings):
             raise ValueError(
                 "join_spellings joins the names in a column of sites: leave it out, or use a partition of kind"
                 " 'by-column'"
+            )
+        if len(set(self.without)) < len(self.without):
+            raise ValueError("without names a client twice: name it once")
+        if self.without and self.sites:
+            raise ValueError(
+                "without names clients of a table: leave it out, and leave their files out of sites"
             )
         if self.sites:
             if self.count is not None or "partition" in self.model_fields_set:

@@ -446,6 +446,7 @@ def test_help_lists_commands_in_order_of_use(capsys: pytest.CaptureFixture[str])
         "audit",
         "transform",
         "join",
+        "leave",
         "bounds",
         "list",
     ]

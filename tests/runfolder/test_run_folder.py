@@ -176,6 +176,7 @@ def test_scenarios_page_lists_every_file(whole: Path) -> None:
         "progress.parquet",
         "held_out.parquet",
         "stress.json",
+        "earlier.json",
         "joined",
         "shown.parquet",
     }

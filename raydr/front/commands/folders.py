@@ -1,4 +1,4 @@
-"""Commands on run folders: report, compare, audit, transform, join, bounds."""
+"""Commands on run folders: report, compare, audit, transform, join, leave, bounds."""
 
 from __future__ import annotations
 
@@ -168,6 +168,33 @@ def join(folder: Path, data: Path, site: str | None, quiet: bool) -> None:
         whole = joining.join(folder, data, site=site, listener=listener)
     if not quiet:
         print_joined(whole)
+    click.echo(whole / REPORT)
+
+
+@click.command()
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("site")
+@click.option("--out", type=click.Path(path_type=Path), help="The new run folder. Default: RUN-without-SITE.")
+@options.address
+@options.data_dir
+@options.quiet()
+@options.edited
+def leave(
+    folder: Path, site: str, out: Path | None, address: str | None, data_dir: Path | None, quiet: bool
+) -> None:
+    """Repeat the run of the folder RUN without SITE, and say what remains of that site.
+
+    The command writes a new run folder next to RUN, which does not change.
+    """
+    from raydr.front.progress_bars import heard_on_terminal
+    from raydr.front.terminal import print_earlier
+    from raydr.runfolder.records import REPORT
+    from raydr.scenarios import leaving
+
+    with heard_on_terminal(quiet=quiet) as listener:
+        whole = leaving.leave(folder, site, out=out, address=address, data_dir=data_dir, listener=listener)
+    if not quiet:
+        print_earlier(whole)
     click.echo(whole / REPORT)
 
 

@@ -62,6 +62,8 @@ def facts(data: Provenance) -> list[Fact]:
         found.append(Fact("Set apart as anchors", f"{data.set_apart:,}"))
     if data.held_out:
         found.append(Fact("Held out and placed on the map later", f"{data.held_out:,}"))
+    if data.withdrawn:
+        found.append(Fact("Of sites that take no part (clients.without)", f"{data.withdrawn:,}"))
     if data.not_drawn:
         found.append(Fact("Not sampled (data.rows)", f"{data.not_drawn:,}"))
     found.append(Fact("Rows mapped", f"{data.mapped:,}"))

@@ -8,9 +8,10 @@ from typing import Any
 from raydr.files import write_whole
 from raydr.report.map.atlas import map_of_run
 from raydr.report.map.later import later_rows
-from raydr.report.run import joined
+from raydr.report.run import earlier, joined
 from raydr.report.run.page_content import page_values
 from raydr.report.templates import part, templates
+from raydr.runfolder.earlier import read_earlier
 from raydr.runfolder.joined import read_joined
 from raydr.runfolder.reading import ELSEWHERE, RunFolder, read_run
 from raydr.runfolder.records import REPORT
@@ -31,11 +32,12 @@ def write_report(folder: Path) -> Path:
 
 def _content(run: RunFolder) -> dict[str, Any]:
     sites = read_joined(run.path)
-    later = later_rows(run, sites)
+    later, repeats = later_rows(run, sites), read_earlier(run.path)
     return page_values(run, later) | {
         "run": run,
         "style": part("report.css"),
         "sections_script": part("run/sections.js"),
         "atlas": map_of_run(run, later),
         "joined": joined.sections(sites),
+        "earlier": None if repeats is None else earlier.section(repeats),
     }
