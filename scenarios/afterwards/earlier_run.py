@@ -84,9 +84,9 @@ def compare_with_earlier(folder: Path) -> None:
 
 def _compared(folder: Path, run: RunFolder, pending: Pending) -> EarlierRun:
     site, left = pending.site, pending.change == "left"
-    rows, clients, _, _, now, *_ = read_embedding(folder)
-    own = np.array([client == site for client in (run.clients if left else clients)])
-    before_keys, now_keys = (_keys(*of) for of in ((run.rows, run.clients), (rows, clients)))
+    new = read_embedding(folder)
+    own = np.array([client == site for client in (run if left else new).clients])
+    before_keys, now_keys = (_keys(*of) for of in ((run.rows, run.clients), (new.rows, new.clients)))
     staying = [key for key in (before_keys if left else now_keys) if key[0] != site]
     if sorted(staying) != sorted(now_keys if left else before_keys):
         raise RunError(
@@ -111,7 +111,10 @@ def _compared(folder: Path, run: RunFolder, pending: Pending) -> EarlierRun:
         files={file: what for file, what in own_files.items() if (run.path / file).exists()},
         model=_model(run, read_model(folder), own) if left else None,
         displacement=displacement(
-            now[here], run.federated[there], in_disk=run.in_disk, geometry=partial(_distances, run.path)
+            new.places[here],
+            run.federated[there],
+            in_disk=run.in_disk,
+            geometry=partial(_distances, run.path),
         ),
         prior=pending.prior,
     )
