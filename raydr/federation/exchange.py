@@ -121,7 +121,7 @@ class Exchange:
                 kind = type(fresh[0].reply)
                 sent = by_protection((answer.protection, payload_bytes(answer.reply)) for answer in fresh)
                 self.meter.received(kind, sent, seen_by, finest or kind.granularity)
-                for answer in fresh if not kind.stays else ():
+                for answer in fresh if not (kind.stays or kind.forwarded) else ():
                     own = call.request_for(answer.client)
                     self._record(call, own, answer.client, answer.reply, answer.protection)
             return failures + _missing(attempt, replies, failures)

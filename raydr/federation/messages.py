@@ -165,6 +165,8 @@ class Reply(ABC):
         Why it costs no privacy. If None, the accountant charges it.
     covers : sequence of str
         Fields with a finite range that a mechanism may change, and therefore widen.
+    forwarded : bool
+        Whether the server forwards it, sealed, to the other clients, and cannot read it.
     stays : bool
         Whether its client keeps it. The ledger lists it as simulation-only, because only a simulation lets the
         evaluation see it.
@@ -176,6 +178,7 @@ class Reply(ABC):
     what: ClassVar[str]
     public: ClassVar[Public | None]
     covers: ClassVar[tuple[str, ...]]
+    forwarded: ClassVar[bool]
     stays: ClassVar[bool]
     tells: ClassVar[RecordContent | None]
 
@@ -186,6 +189,7 @@ class Reply(ABC):
         what: str,
         public: Public | None = None,
         covers: tuple[str, ...] = (),
+        forwarded: bool = False,
         stays: bool = False,
         tells: RecordContent | None = None,
     ) -> None:
@@ -194,6 +198,7 @@ class Reply(ABC):
         cls.what = what
         cls.public = public
         cls.covers = covers
+        cls.forwarded = forwarded
         cls.stays = stays
         cls.tells = tells
 

@@ -13,7 +13,7 @@ from raydr.federation.failures import Decision, Failure, Incident
 from raydr.federation.messages import Reply, Request, payload_bytes
 from raydr.federation.wire import Call, Sent
 from raydr.journal import IncidentEvent, Journal, RoundEnded
-from raydr.privacy.ledger import DeterminedRecords, Entry, Granularity, Ledger
+from raydr.privacy.ledger import OTHER_CLIENTS, DeterminedRecords, Entry, Granularity, Ledger
 from raydr.privacy.mechanism import Mechanism
 
 _LOGGER = logging.getLogger(__name__)
@@ -111,6 +111,8 @@ class Meter:
         secure: bool = False,
     ) -> None:
         """Count replies of one kind, with their readers and granularity."""
+        if kind.forwarded:
+            seen_by = OTHER_CLIENTS
         if kind.stays:
             seen_by = "only its client, and the evaluation, which exists only in a simulation"
         for part in sent:

@@ -87,6 +87,10 @@ class DeterminedRecords:
         )
 
 
+OTHER_CLIENTS = "the other clients; the server forwards it sealed"
+"""Readers of messages that the server cannot read."""
+
+
 @dataclass(kw_only=True, frozen=True)
 class Entry:
     """All messages of one kind, in one direction, under one protection.
@@ -138,12 +142,22 @@ class Entry:
     fixed: DeterminedRecords | None = None
 
     @property
+    def reaches_server(self) -> bool:
+        """Whether the server can read it."""
+        return self.direction == "up" and self.seen_by != OTHER_CLIENTS
+
+    @property
     def exposes_records(self) -> bool:
         """Whether each record's own values left its client without a claim.
 
         Noise alone is no claim; ``protection.words`` states its amount.
         """
         return self.direction == "up" and self.granularity == Granularity.PER_RECORD and self.epsilon is None
+
+    def determines(self, rows: int) -> bool:
+        """Return whether the server can compute all of this many records exactly."""
+        known = self.reaches_server and self.protection is None
+        return known and self.fixed is not None and self.fixed.exact >= rows
 
     def as_dict(self) -> dict[str, Any]:
         """Return the entry as the plain values of ``ledger.json``; :func:`read_entries` reads them back."""

@@ -52,7 +52,7 @@ class PrivacyVerdict:
 
 def verdict(ledger: Sequence[Entry], cost: Statement) -> PrivacyVerdict:
     """Return the verdict on a run's ledger and its privacy cost."""
-    up = [entry for entry in ledger if entry.direction == "up" and entry.public is None]
+    up = [entry for entry in ledger if entry.reaches_server and entry.public is None]
     bare = [entry for entry in up if entry.epsilon is None]
     if any(entry.granularity == Granularity.PER_RECORD for entry in bare):
         exposure = Exposure.RECORDS

@@ -98,7 +98,7 @@ def example(found: Knowledge) -> str:
 
 
 def _held(run: RunFolder, given: PrivacyVerdict) -> _Held:
-    up = [entry for entry in run.ledger if entry.direction == "up" and entry.public is None]
+    up = [entry for entry in run.ledger if entry.reaches_server and entry.public is None]
     each = [entry for entry in up if entry.granularity == Granularity.PER_RECORD]
     if not up:
         return _Held("received nothing about any record", "good")
