@@ -45,6 +45,7 @@ SUITE: Mapping[str, str | None] = {
     "fed_tsne": "",
     "fedne": "round_s",
     "fedne_noise": None,
+    "fidelity": None,
     "first_map": "",
     "gower": None,
     "gpu": None,

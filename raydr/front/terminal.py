@@ -23,6 +23,7 @@ from raydr.plain import short_number
 from raydr.report import RunComparison, wording
 from raydr.report.run import (
     audited,
+    fidelity_rows,
     island_rows,
     mapped,
     metric_rows,
@@ -116,6 +117,7 @@ def _print_metrics(console: Console, run: RunFolder, verbose: bool) -> None:
             (
                 site_rows.warning(run),
                 verdict_rows.sentence(run),
+                fidelity_rows.sentence(run),
                 island_rows.sentence(run),
                 wording.of_sample(run),
                 wording.leakage(shown),

@@ -228,7 +228,14 @@ def admit(
     """
     require_admissible(plan)
     alone = replace(
-        plan, participation=1.0, checkpoint_every=0, evaluate_every=0, public=None, hidden=0, secure=None
+        plan,
+        participation=1.0,
+        checkpoint_every=0,
+        evaluate_every=0,
+        public=None,
+        hidden=0,
+        secure=None,
+        fidelity_rows=0,
     )
     with one_blas_thread():
         with journal.stage("site"):

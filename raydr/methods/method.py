@@ -160,6 +160,11 @@ class MethodSettings(Settings):
         return "it is not known how this method treats rotated rows: leave it out"
 
     @property
+    def is_euclidean(self) -> bool:
+        """Whether distances in the data and on the map are Euclidean: :meth:`truth` and :meth:`mapped` return None."""
+        return True
+
+    @property
     def keeps_places(self) -> bool:
         """Whether clients keep the positions of their records; by default by the key ``publish``."""
         return getattr(self, "publish", "server") == "local"

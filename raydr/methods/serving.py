@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from raydr.arrays import Float64Array, Int64Array, UInt8Array
+from raydr.arrays import Float64Array, Int64Array, UInt8Array, shaped
 from raydr.data.loading import Filling
 from raydr.data.survey.layout import JointColumns
 from raydr.errors import RunError
@@ -18,6 +18,7 @@ from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.transcript import Transcript
 from raydr.journal import Journal
 from raydr.methods import METHODS, MethodSettings
+from raydr.methods.fidelity import Fidelity, estimated_fidelity, keep_rows
 from raydr.methods.outcome import Outcome
 from raydr.methods.references import without_labels
 from raydr.privacy.ledger import Ledger
@@ -60,6 +61,9 @@ class Plan(Context):
         Simulated faults.
     geometry : bool
         Whether the recovered geometry is kept for later; if not, it is dropped after use.
+    fidelity_rows : int
+        Rows from which the fidelity of the map is estimated without pooling: see :mod:`raydr.methods.fidelity`. 0 for
+        no estimate.
     """
 
     method: str
@@ -73,6 +77,7 @@ class Plan(Context):
     public_targets: Float64Array | None = None
     faults: FaultPlan = field(default_factory=FaultPlan)
     geometry: bool = True
+    fidelity_rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,8 @@ class Served:
         Scaling of a keyed run, which only clients can read; the preparation is then empty.
     deviation : (features,) float64 or None
         Standard deviation of each feature as mapped, if sums of the run gave it.
+    fidelity : Fidelity or None
+        Metrics of the map that were estimated without pooling, if the plan asks for them.
     """
 
     outcome: Outcome
@@ -99,6 +106,7 @@ class Served:
     ledger: Ledger
     sealed_scaling: UInt8Array | None = None
     deviation: Float64Array | None = None
+    fidelity: Fidelity | None = None
 
     def reordered(self, order: Int64Array) -> Served:
         """Return the same, with row ``order[i]`` of the outcome as row ``i``."""
@@ -140,13 +148,20 @@ def serve(
             )
         prepared, sealed = _prepared(federation, plan)
         federation.deviation = None  # of rows before their preprocessing
+        if plan.fidelity_rows:
+            with federation.stage("fidelity"):
+                keep_rows(federation)
         outcome = METHODS[plan.method].serve(federation, plan.settings)
+        found = None
+        if plan.fidelity_rows:
+            with federation.stage("fidelity"):
+                found = estimated_fidelity(federation, outcome.embedding, plan.fidelity_rows)
     if prepared.steering is not None:
         outcome = replace(outcome, model=without_labels(outcome.model, len(prepared.steering.centre)))
     if not plan.geometry:
         outcome = replace(outcome, geometry=None, lift=None)
     ledger = federation.ledger.settled(plan.budget.delta)
-    return Served(outcome, prepared, ledger, sealed, federation.deviation)
+    return Served(outcome, prepared, ledger, sealed, federation.deviation, found)
 
 
 @dataclass(kw_only=True, frozen=True)
@@ -196,7 +211,16 @@ def rehearse(clients: RehearsalClients, plan: Plan) -> Rehearsed:
         with one_blas_thread():
             with rehearsal.by_sample():
                 _prepared(rehearsal, plan)
+            if plan.fidelity_rows:
+                with rehearsal.stage("fidelity"):
+                    keep_rows(rehearsal)
             plan.settings.rehearse(rehearsal)
+            if plan.fidelity_rows:
+                with rehearsal.stage("fidelity"):
+                    places = shaped((rehearsal.rows, getattr(plan.settings, "dimensions", 2)))
+                    estimated_fidelity(rehearsal, places, plan.fidelity_rows)
+                    operations = 4.0 * rehearsal.rows * min(plan.fidelity_rows, rehearsal.rows)
+                    rehearsal.add_operations(at_clients=operations * rehearsal.features)
     except RunError as error:
         failure = error
     ledger = rehearsal.ledger.settled(plan.budget.delta)

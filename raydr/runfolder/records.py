@@ -48,6 +48,8 @@ AXES = "xyz"
 """Columns of a map's coordinates, as many as it has dimensions."""
 VERDICTS = ("reliable", "misplaced", "no structure")
 """Names of verdicts on the places of a map (:mod:`raydr.metrics.verdicts`), by their number."""
+QUERY_ROWS, RECOVERED = "query rows", "recovered distances"
+"""Where estimates without pooling come from: rows that every site saw, or distances that the server recovered."""
 CARD, ARRAYS, ENCODER, SITES = (
     f"{MODEL}/{name}" for name in ("model.json", "arrays.npz", "encoder.safetensors", "sites.npz")
 )
@@ -276,6 +278,26 @@ class IslandMeasures:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FidelityEstimate:
+    """A metric that was estimated without pooling, the standard error of the draw, and the metric of all rows.
+
+    ``pooled`` is None if the run did not compute it.
+    """
+
+    estimate: float
+    standard_error: Annotated[float, Field(ge=0)]
+    pooled: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FidelityMeasures:
+    """Estimates by the name of the metric, from a number of rows."""
+
+    rows: Count
+    metrics: Mapping[str, FidelityEstimate]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Measures:
     """Metric values by name for the federated and the pooled-data map, and why some were not computed.
 
@@ -283,7 +305,8 @@ class Measures:
     from ``sampled_rows`` rows, and ``standard_errors`` has the errors of the estimates, by map and name. Both are
     missing in the file if all rows were used. ``sites`` has the sites with enough rows, the worst first. It is missing
     in the file if no metric is computed by site. ``islands`` are those of the federated map. They are missing in the
-    file if they were not looked for.
+    file if they were not looked for. ``fidelity`` has metrics of the federated map that a federation can estimate,
+    by where they come from: `QUERY_ROWS` or `RECOVERED`. It is missing in the file if there are none.
     """
 
     federated: Mapping[str, float | None]
@@ -293,6 +316,7 @@ class Measures:
     sampled_rows: Count | None = None
     sites: Sequence[SiteMeasures] = ()
     islands: IslandMeasures | None = None
+    fidelity: Mapping[str, FidelityMeasures] = field(default_factory=dict)
 
     def error(self, which: str, name: str) -> float | None:
         """Return the standard error of a value of the ``"federated"`` or ``"central"`` map; None if it is exact."""

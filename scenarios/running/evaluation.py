@@ -28,6 +28,10 @@ from raydr.threads import cores, one_blas_thread
 
 SHOWS_LABEL = "data.target_weight puts the label into the map, so it would say nothing about the features"
 """Why metrics of classes on a map have no value if labels steer it."""
+ESTIMATED = ("npa_10", "trustworthiness", "continuity")
+"""Metrics that a federation can estimate without pooling rows."""
+RECOVERED_ROWS = 2_000
+"""Maximum number of rows for scores by recovered distances. The standard error of ``npa_10`` is then about 0.006."""
 APART_ROWS = 5_000
 """Maximum number of rows for measuring the separation of sites before and after harmonizing."""
 
@@ -94,6 +98,8 @@ class Question:
         Columns of the pooled data, as read, to return.
     islands : bool
         Whether to find the islands of the federated map and test them.
+    determined : bool
+        Whether the messages determine all rows exactly, so that the server can score the map itself.
     """
 
     pooled: Callable[[], FloatArray]
@@ -113,6 +119,7 @@ class Question:
     joint: JointColumns = NOTHING_JOINT
     show: Sequence[int] = ()
     islands: bool = False
+    determined: bool = False
 
     @property
     def asks(self) -> bool:
@@ -138,7 +145,8 @@ class Findings:
     ``placed`` has the positions of held-out rows on the federated map, and their novelty. It is None if there are none
     or they have no place. ``deviation`` (features,) is the standard deviation of the mapped rows. ``before`` and
     ``after`` measure the separation of sites before and after harmonizing, by metric. ``shown`` (rows, columns) has the
-    columns of ``show``. ``islands`` are those of the federated map, or None if they were not looked for.
+    columns of ``show``. ``islands`` are those of the federated map, or None if they were not looked for. ``recovered``
+    scores the federated map by the distances that the server recovered, or is None if there are none.
     """
 
     federated: Scores
@@ -152,6 +160,7 @@ class Findings:
     after: Mapping[str, float | None] = field(default_factory=dict)
     shown: FloatArray | None = None
     islands: Islands | None = None
+    recovered: Scores | None = None
 
     @classmethod
     def of_parts(cls, parts: Sequence[FloatArray], prepared: Preparation) -> Findings:
@@ -294,6 +303,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                 for round, sight in sights.items()
             }
             central = None if pooled is None else scores(compared, pooled, None, new_central)
+            recovered = _by_recovered(question)
         found_islands = None
         if question.islands:
             with journal.stage("islands"):
@@ -321,6 +331,34 @@ def examine(question: Question, *, listener: Listener) -> Findings:
         after=after,
         shown=shown,
         islands=found_islands,
+        recovered=recovered,
+    )
+
+
+def _by_recovered(question: Question) -> Scores | None:
+    """Score the federated map as its server can: by the distances that it recovered, on a sample of many rows.
+
+    A map shows the errors of recovered distances too. *Measured* on digits with 10 landmarks, ``npa_10`` is 0.135 too
+    high by these, and 0.054 after subtracting what it is too high within sites. So they must be exact.
+    """
+    outcome, names = question.outcome, [name for name in ESTIMATED if name in question.metrics]
+    if (
+        not question.determined
+        or outcome.geometry is None
+        or question.prepared.steering is not None
+        or not names
+    ):
+        return None
+    evidence = Evidence(
+        rows=outcome.embedding,  # not looked at: the geometry replaces the distances of rows
+        embedding=outcome.embedding,
+        truth=outcome.geometry,
+        mapped=question.method.mapped(outcome.embedding),
+        seed=question.seed,
+    )
+    rows = len(outcome.embedding)
+    return evaluate(
+        names, evidence, threads=cores(), exact_rows=RECOVERED_ROWS, sampled_rows=min(RECOVERED_ROWS, rows)
     )
 
 

@@ -58,6 +58,7 @@ def plan_of(
         budget=scenario.privacy.budget,
         isometry_key=scenario.privacy.isometry_key,
         secure=scenario.secure_sums,
+        fidelity_rows=scenario.fidelity_rows,
     )
 
 

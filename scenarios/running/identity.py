@@ -78,6 +78,8 @@ class Identity:
         for section, key, default in newer:
             if settings[section][key] == default:
                 del settings[section][key]
+        if not settings["fidelity_rows"]:  # for the same reason
+            del settings["fidelity_rows"]
         if device != "cpu":  # a run that found a GPU with device auto resumes on any GPU
             settings["runtime"]["device"] = device
         data = {

@@ -21,6 +21,7 @@ from raydr.federation.client import HostSecrets
 from raydr.federation.failures import ClientError
 from raydr.journal import Charged, CheckpointTaken, Event, IncidentEvent, Journal, Listener, RoundEnded
 from raydr.memory import peak_memory_bytes
+from raydr.methods.fidelity import Fidelity
 from raydr.methods.serving import Served
 from raydr.metrics import Need, default_metrics, metric_named
 from raydr.metrics.islands import Islands
@@ -31,7 +32,16 @@ from raydr.privacy.statement import statement
 from raydr.runfolder import records
 from raydr.runfolder.making import unwritable
 from raydr.runfolder.model import KEYED, write_model
-from raydr.runfolder.records import Island, IslandColumn, IslandMeasures, Measures, SiteMean, SiteMeasures
+from raydr.runfolder.records import (
+    FidelityEstimate,
+    FidelityMeasures,
+    Island,
+    IslandColumn,
+    IslandMeasures,
+    Measures,
+    SiteMean,
+    SiteMeasures,
+)
 from raydr.runfolder.writing import (
     write_central,
     write_data,
@@ -174,6 +184,7 @@ def _served(
         joint=client_data.layout.joint,
         show=[client_data.feature_names.index(column) for column in scenario.show],
         islands=scenario.metrics == "default",
+        determined=any(entry.determines(client_data.rows) for entry in served.ledger.entries.values()),
     )
     if not question.asks:  # then the rows are not pooled
         unseen = scenario.data.as_read and _summed_deviation(scenario, served) is None
@@ -256,7 +267,32 @@ def _mapped(scenario: Scenario, client_data: ClientData, served: Served, finding
     return data
 
 
-def _measures(findings: Findings, clients: Sequence[str], columns: Sequence[str]) -> dict[str, Any]:
+def _estimates(findings: Findings, queried: Fidelity | None, rows: int) -> dict[str, FidelityMeasures]:
+    """Return the metrics that the federation estimated without pooling, next to those of the pooled rows."""
+    pooled = findings.federated.values
+
+    def measures(some: int, values: Mapping[str, float], errors: Mapping[str, float]) -> FidelityMeasures:
+        return FidelityMeasures(
+            rows=some,
+            metrics={
+                name: FidelityEstimate(
+                    estimate=value, standard_error=errors.get(name, 0.0), pooled=pooled.get(name)
+                )
+                for name, value in values.items()
+            },
+        )
+
+    found: dict[str, FidelityMeasures] = {}
+    if queried is not None:
+        found[records.QUERY_ROWS] = measures(queried.rows, queried.values, queried.standard_errors)
+    recovered = findings.recovered
+    if recovered is not None and recovered.values:
+        some = recovered.sampled_rows or rows
+        found[records.RECOVERED] = measures(some, recovered.values, recovered.standard_errors)
+    return found
+
+
+def _measures(findings: Findings, client_data: ClientData, queried: Fidelity | None) -> dict[str, Any]:
     """Return the content of ``metrics.json``, without fields that the run does not have."""
     maps = {"federated": findings.federated, "central": findings.central}
     scored = {which: scores for which, scores in maps.items() if scores is not None}
@@ -268,7 +304,7 @@ def _measures(findings: Findings, clients: Sequence[str], columns: Sequence[str]
         sampled_rows=findings.federated.sampled_rows,
         sites=[
             SiteMeasures(
-                site=clients[own.site],
+                site=client_data.names[own.site],
                 rows=own.rows,
                 measured=own.measured,
                 **{which: _means(sites[own.site]) for which, sites in by_site.items()},
@@ -276,7 +312,8 @@ def _measures(findings: Findings, clients: Sequence[str], columns: Sequence[str]
             for own in sorted(findings.federated.sites, key=lambda own: tuple(own.means.values()))
         ],
         not_computed=findings.federated.not_computed,
-        islands=None if findings.islands is None else _islands(findings.islands, columns),
+        islands=None if findings.islands is None else _islands(findings.islands, client_data.feature_names),
+        fidelity=_estimates(findings, queried, client_data.rows),
     )
     content = asdict(measures)
     if measures.sampled_rows is None:
@@ -285,6 +322,8 @@ def _measures(findings: Findings, clients: Sequence[str], columns: Sequence[str]
         del content["sites"]
     if measures.islands is None:
         del content["islands"]
+    if not measures.fidelity:
+        del content["fidelity"]
     return content
 
 
@@ -321,7 +360,7 @@ def _write(
         write_shown(
             folder / records.SHOWN, client_data, dict(zip(scenario.show, findings.shown.T, strict=True))
         )
-    write_json(folder / records.METRICS, _measures(findings, client_data.names, client_data.feature_names))
+    write_json(folder / records.METRICS, _measures(findings, client_data, served.fidelity))
     if findings.along:
         scores = {round: found.scores.values for round, found in findings.along.items()}
         write_json(folder / records.PROGRESS, scores)

@@ -208,6 +208,27 @@ def noise_where_nothing_else_may_leave(scenario: Sections) -> Problem | None:
 
 
 @rule
+def rows_that_sites_may_see(scenario: Sections) -> Problem | None:
+    """Refuse query rows if noise protects rows, or if the server or the sites cannot measure them."""
+    if not scenario.fidelity_rows:
+        return None
+    method = scenario.method
+    if scenario.noisy:
+        return (
+            "fidelity_rows shows rows of each site to the other sites without noise, and the run protects rows by"
+            " noise: leave fidelity_rows out"
+        )
+    if method.keeps_places:
+        return (
+            "fidelity_rows needs the server to know all places, and clients keep theirs: leave fidelity_rows out, or"
+            " set method.publish to server"
+        )
+    if not method.is_euclidean:
+        return "fidelity_rows measures Euclidean distances, in the data and on the map: leave it out"
+    return None
+
+
+@rule
 def columns_that_no_row_decides(scenario: Sections) -> Problem | None:
     """Refuse a survey of columns in a strict run: no noise covers it."""
     if not scenario.privacy.strict:

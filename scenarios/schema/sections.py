@@ -13,6 +13,7 @@ from raydr.errors import ScenarioError, did_you_mean
 from raydr.federation.secure import SecureSums
 from raydr.federation.simulated import attackers
 from raydr.methods import METHODS, MethodSettings
+from raydr.methods.fidelity import LEAST_ROWS
 from raydr.privacy.masking import degrees
 from raydr.privacy.mechanism import Coverage
 from raydr.registry import one_of
@@ -66,6 +67,12 @@ class Sections(Settings):
         description="also draw and score the map before the first round and each time this many rounds are done;"
         " 0: never",
     )
+    fidelity_rows: int = Field(
+        0,
+        ge=0,
+        description="estimate npa_10, trustworthiness and continuity without pooling, from this many rows of all sites."
+        " Every site sees these rows. 0: no estimate; otherwise at least 20",
+    )
     show: tuple[str, ...] = Field(
         (),
         max_length=MOST_SHOWN,
@@ -75,6 +82,15 @@ class Sections(Settings):
     audit: AuditSettings | None = Field(
         None, description="true, or a section: attack the complete run, as raydr audit does"
     )
+
+    @field_validator("fidelity_rows")
+    @classmethod
+    def _enough_rows(cls, rows: int) -> int:
+        if 0 < rows < LEAST_ROWS:
+            raise ValueError(
+                f"a standard error from fewer than {LEAST_ROWS} rows is not reliable: set 0 or more rows"
+            )
+        return rows
 
     @field_validator("audit", mode="before")
     @classmethod
@@ -88,8 +104,9 @@ class Sections(Settings):
 
     @property
     def hides_by_secrets(self) -> bool:
-        """Whether the clients' secrets hide anything: noise, an isometry key or masks."""
-        return self.noisy or self.privacy.isometry_key or self.privacy.secure_aggregation
+        """Whether the clients' secrets hide anything: noise, an isometry key, masks or query rows."""
+        privacy = self.privacy
+        return self.noisy or privacy.isometry_key or privacy.secure_aggregation or bool(self.fidelity_rows)
 
     @property
     def secure_sums(self) -> SecureSums | None:

@@ -529,6 +529,7 @@ UNREACHED = {
     "data.harmonize": "is of sites, and settled before any noise",
     "data.matrix": "of an .h5ad file",
     "data.source": "the table is a file",
+    "fidelity_rows": "shows rows without noise, so no noisy run has it",
     "faults.adversary": "forges what a client sends after its noise was added",
     "method": "other methods have tests of their own above",
     "method.aggregation": "robust rules look at each upload, and noise of a sum is for no upload",

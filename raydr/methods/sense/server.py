@@ -312,6 +312,11 @@ class SENSE(SenseSettings):
             return "hyperbolic distances have no part of a label: set method.geometry to euclidean"
         return super().why_no_label()
 
+    @property
+    def is_euclidean(self) -> bool:
+        """Whether distances in the data and on the map are Euclidean."""
+        return self.geometry == "euclidean" and not isinstance(self.embedder, COSNE)
+
     def truth(self, rows: FloatArray) -> Geometry | None:
         """Return the true distances between pooled rows (rows, features), if not their Euclidean ones."""
         if self.geometry == "euclidean":

@@ -15,6 +15,7 @@ from raydr.report.picture import in_page
 from raydr.report.projections import in_plane, onto
 from raydr.report.run import (
     audited,
+    fidelity_rows,
     island_rows,
     mapped,
     metric_rows,
@@ -73,6 +74,8 @@ def _faithful(run: RunFolder) -> dict[str, Any]:
         "worse_site": site_rows.warning(run),
         "verdicts": verdict_rows.sentence(run),
         "site_table": site_rows.site_table(run),
+        "fidelity": fidelity_rows.sentence(run),
+        "fidelity_lines": fidelity_rows.lines(run),
         "islands": island_rows.sentence(run),
         "island_lines": island_rows.lines(run),
         "reference": metric_rows.reference(run),

@@ -13,6 +13,7 @@ from raydr.plain import short_number
 from raydr.privacy.verdict import Exposure, verdict
 from raydr.report import wording
 from raydr.report.run.audited import enough_public_rows
+from raydr.report.run.fidelity_rows import shown_rows
 from raydr.report.run.server_knowledge import SOMETHING, inferred_columns_text, most_exact, no_better
 from raydr.runfolder.reading import RunFolder
 
@@ -76,6 +77,9 @@ def points(run: RunFolder) -> tuple[SummaryLine, ...]:
         )
         cost = SummaryLine("Differential privacy", f"ε = {wording.epsilon(found.epsilon)}", text, "good")
     shown = [left, cost]
+    if rows := shown_rows(run):
+        text = f"Every site can read {wording.plural(rows, 'row')} of all sites. The server cannot (fidelity_rows)."
+        shown.append(SummaryLine("Shown to other sites", wording.plural(rows, "row"), text, "bad"))
     if found.keyed:
         keyed = "Records were rotated and shifted by a key that the server does not have."
         text = f"{keyed} Someone with similar rows can find the rotation."
