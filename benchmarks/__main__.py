@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -140,6 +140,16 @@ def entries(history: Path) -> list[Entry]:
     return sorted((Entry.read(file) for file in history.glob("*.json")), key=lambda entry: entry.date)
 
 
+def extended(before: Entry, after: Entry) -> Entry:
+    """Return an entry with the benchmarks of an earlier one of the same commit, machine and form too.
+
+    A name that ends with a plus stands for several states of the files, so such an entry is returned as it is.
+    """
+    if (before.machine, before.quick) != (after.machine, after.quick) or after.commit.endswith("+"):
+        return after
+    return replace(after, found={**before.found, **after.found})
+
+
 def run(name: str, quick: bool) -> dict[str, Any]:
     """Run one benchmark and return its results.
 
@@ -240,11 +250,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     now = Entry(_commit(), datetime.now(UTC).isoformat(timespec="seconds"), _machine(), given.quick, found)
     history = entries(given.history) if given.history.is_dir() and not given.unguarded else []
     worse = list(worsened(history, now))
-    text = json.dumps(vars(now), indent=1) + "\n"
     given.history.mkdir(parents=True, exist_ok=True)
-    for file in (given.history / f"{now.commit}.json", given.json):
+    stored = given.history / f"{now.commit}.json"
+    if stored.exists():
+        now = extended(Entry.read(stored), now)
+    for file in (stored, given.json):
         if file is not None:
-            file.write_text(text, encoding="utf-8")
+            file.write_text(json.dumps(vars(now), indent=1) + "\n", encoding="utf-8")
     print(write_page(given.history))
     for line in (*failed, *worse):
         print(line, file=sys.stderr)

@@ -1,12 +1,13 @@
 """Reliable, misplaced and structureless places of maps, and what the rows next to them share.
 
-    python -m benchmarks.reliability [--quick] [--data digits ...] [--methods fed-tsne ...] [--json FILE]
+    python -m benchmarks.reliability [--quick] [--sizes] [--data digits ...] [--methods fed-tsne ...] [--json FILE]
 
 Each map is a whole run in this process. ``npa`` is the share of the ten nearest rows in the data that are among the ten
 nearest on the map. ``label`` is the share of the ten nearest on the map with the row's label. Neither decides on a
 verdict. ``moved`` is the share of unreliable places among 5 % of rows that were moved to the places of other rows.
 ``noise`` has 1,000 rows of 20 independent normal columns at 5 sites. Other data are of scikit-learn, or NAME.npz in
-``$RAYDR_DATA``; MNIST has 2,000 random rows. ``--quick`` uses noise and Fed-UMAP.
+``$RAYDR_DATA``; MNIST has 2,000 random rows. ``--quick`` uses noise and Fed-UMAP. ``--sizes`` prints the
+share of reliable places and NPA-10 by size of the neighbourhood instead, as means over three seeds.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from raydr.arrays import Float64Array, Int64Array
 from raydr.metrics import Evidence, evaluate
 from raydr.metrics.verdicts import RELIABLE
 from raydr.runfolder.records import VERDICTS
+from raydr.tune.neighborhood import FACTORS
 
 DATA = ("digits", "mnist", "heart_disease", "scrna_cell_lines_pc20", "iris", "noise")
 METHODS: dict[str, Callable[..., Any]] = {"fed-tsne": raydr.FedTSNE, "fed-umap": raydr.FedUMAP}
@@ -87,12 +89,37 @@ def measured(name: str, method: str) -> dict[str, float | None]:
     return line | {"moved": mean((after.verdicts[moved] != RELIABLE).astype(float))}
 
 
+def by_size(name: str, method: str) -> dict[str, float]:
+    """Return the share of reliable places and NPA-10 for each size of the neighbourhood, means over three seeds."""
+    rows, _, sites = table(name)
+    key, own = ("perplexity", 30) if method == "fed-tsne" else ("neighbors", 15)
+    line = {}
+    for size in (round(factor * own) for factor in FACTORS):
+        found = [
+            METHODS[method](
+                metrics=("reliable", "npa_10"),
+                scale="none",
+                federation="inline",
+                landmarks=min(128, len(rows) // 2),
+                random_state=seed,
+                **{key: size},
+            )
+            .fit(rows, sites=[f"{site:02d}" for site in sites])
+            .metrics_["federated"]
+            for seed in range(3)
+        ]
+        for metric in ("reliable", "npa_10"):
+            line[f"{size}.{metric}"] = round(float(np.mean([each[metric] for each in found])), 3)
+    return line
+
+
 def main() -> None:
     """Print a line of the table for each map."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--sizes", action="store_true")
     parser.add_argument("--data", nargs="+", choices=DATA, default=DATA)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--json", type=Path)
@@ -101,7 +128,9 @@ def main() -> None:
     found: dict[str, float] = {}
     for name in data:
         for method in methods:
-            line = measured(name, method)
+            line: dict[str, float | None] = {
+                **(by_size(name, method) if options.sizes else measured(name, method))
+            }
             found |= {f"{name}.{method}.{key}": value for key, value in line.items() if value is not None}
             print(f"| {name} | `{method}` | " + " | ".join(map(str, line.values())) + " |", flush=True)
     if options.json:

@@ -20,6 +20,7 @@ from benchmarks.__main__ import (
     SUITE,
     Entry,
     entries,
+    extended,
     less_is_better,
     main,
     repeated,
@@ -209,6 +210,16 @@ def test_the_suite_keeps_its_results_and_exits_with_1_if_one_is_worse(
     assert main(arguments) == 1
     assert "rounds: theirs/ours was 2 at before, but is 1" in capsys.readouterr().err
     assert main([*arguments, "--unguarded"]) == 0
+
+
+def test_benchmarks_of_the_same_commit_are_kept() -> None:
+    before, after = entry(rounds={"x": 2.0}, wide={"y": 1.0}), entry(date="2026-01-02", rounds={"x": 3.0})
+    both = extended(before, after)
+    assert (both.date, both.ratios) == ("2026-01-02", {("rounds", "x"): 3.0, ("wide", "y"): 1.0})
+    assert extended(replace(before, machine="another"), after) == after
+    assert extended(replace(before, quick=False), after) == after
+    changed = replace(after, commit="a+")
+    assert extended(replace(before, commit="a+"), changed) == changed
 
 
 def test_a_failed_benchmark_is_reported_and_the_others_are_kept(

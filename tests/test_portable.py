@@ -115,7 +115,7 @@ def test_nothing_is_begun_in_a_process_that_is_not_portable(
     out = tmp_path / "out"
     with pytest.raises(NotPortableError):
         run(read(SMALL), out=out)
-    swept = {"name": "swept", "base": SMALL, "space": {"seed": [0, 1]}, "objectives": {"bytes": "min"}}
+    swept = {"name": "swept", "base": SMALL, "space": {"seed": [0, 1]}, "objectives": {"bytes_up": "min"}}
     with pytest.raises(NotPortableError):
         sweep(read_sweep(swept), out=out)
     assert not any(tmp_path.iterdir())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
@@ -12,9 +12,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from raydr.data.survey.codebook import read_codebook
-from raydr.errors import OutputError, ScenarioError
+from raydr.errors import OutputError, ScenarioError, did_you_mean
+from raydr.metrics import metric_named
 from raydr.registry import extensions
-from raydr.runfolder.records import SWEEP
+from raydr.runfolder.records import COSTS, SIDES, SWEEP
 from raydr.scenarios.schema.document_store import DocumentStore
 from raydr.scenarios.schema.problems import ROOT as SCENARIO_ROOT
 from raydr.scenarios.schema.problems import Section, problems, truth_values, unwritable_text
@@ -100,6 +101,7 @@ def read_sweep(
     else:
         where, content, folder = str(sweep), store.parse(sweep), Path(sweep).expanduser().parent
     checked = _checked(where, content)
+    _require_measures(checked.objectives)
     base = _base(checked, folder)
     changed: dict[str, Any] = {}
     if quick:
@@ -118,6 +120,7 @@ def read_sweep(
         if key in checked.keys:
             raise ScenarioError(f"--set {key}: the sweep's space sets this key. Change its values there.")
     changed |= overrides or {}
+    _require_computed(checked, base)
     search = checked.search
     if isinstance(search, TableSearch):
         search = _table(search, only, changed)
@@ -134,6 +137,39 @@ def read_sweep(
             "quick": None,
         }
     )
+
+
+def _require_measures(objectives: Iterable[str]) -> None:
+    """Raise ScenarioError for an objective that no trial has."""
+    for name in objectives:
+        side, _, metric = name.partition(".")
+        if name not in COSTS and (side not in SIDES or not metric):
+            raise ScenarioError(
+                f"objectives: there is no measure {name!r}{did_you_mean(name, COSTS)}. The measures are"
+                f" {', '.join(COSTS)}, and those of maps, such as federated.npa_10 and worst_site.npa_10."
+            )
+        if metric:
+            try:
+                metric_named(metric)
+            except ScenarioError as error:
+                raise ScenarioError(f"objectives: {name}: {error}") from None
+
+
+def _require_computed(sweep: Sweep, base: Mapping[str, Any]) -> None:
+    """Raise ScenarioError for an objective that ``metrics`` of the base leaves out."""
+    metrics = base.get("metrics", "default")
+    if "objectives" not in sweep.model_fields_set or isinstance(sweep.search, TableSearch):
+        return
+    for name in sweep.objectives:
+        side, _, metric = name.partition(".")
+        if side not in SIDES or "metrics" in sweep.space:
+            continue
+        if not (metric_named(metric).by_default if metrics == "default" else metric in metrics):
+            kept = "" if metrics == "default" else "".join(f"{other}, " for other in metrics)
+            raise ScenarioError(
+                f"objectives: no trial has {name}, because the base's metrics leave it out. Set metrics:"
+                f" [{kept}{metric}] in the base."
+            )
 
 
 def _table(table: TableSearch, only: tuple[str, ...], changed: Mapping[str, Any]) -> TableSearch:

@@ -102,6 +102,8 @@ def measures_of(run: Path) -> dict[str, float]:
     They are:
 
     - ``federated.METRIC`` and ``central.METRIC``.
+    - ``worst_site.METRIC``: the mean over the rows of the site with the lowest neighbour preservation, on the federated
+      map. It is missing if fewer than two sites have values.
     - Bytes up, bytes down, and bytes up per record without protection.
     - ``epsilon`` of the whole run, missing if infinite, and ``epsilon_accounted``.
     - ``leakage``, ``exact`` and ``membership_auc`` of an audited run (:class:`raydr.attacks.verdicts.Audit`).
@@ -116,6 +118,10 @@ def measures_of(run: Path) -> dict[str, float]:
     measures = {
         f"{side}.{name}": value for side in ("federated", "central") for name, value in metrics[side].items()
     }
+    sites = metrics.get("sites", [])
+    if len(sites) > 1:
+        worst = sites[0]["federated"]
+        measures |= {f"worst_site.{name}": found["mean"] for name, found in worst.items()}
     measures |= {
         "bytes_up": sum(entry.bytes for entry in entries if entry.direction == "up"),
         "bytes_down": sum(entry.bytes for entry in entries if entry.direction == "down"),

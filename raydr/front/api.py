@@ -79,6 +79,7 @@ def map(  # noqa: A001  raydr.map
     label: str | None = None,
     codebook: str | Path | None = None,
     method: str | None = None,
+    tune: bool = False,
     out: str | Path | None = None,
     address: str | None = None,
     listener: Listener = unheard,
@@ -100,6 +101,9 @@ def map(  # noqa: A001  raydr.map
         How each column is read: a CSV file that ``raydr init --codebook`` writes.
     method : str, optional
         A name from ``raydr list methods``. Default: fed-umap.
+    tune : bool
+        Whether to try five neighbourhood sizes first, with five runs each, and to keep the one whose map has the most
+        reliable places: see :mod:`raydr.tune.neighborhood`. The sweep folder is next to the run folder.
     out, address, listener, verbose, **overrides
         As for :func:`run`.
 
@@ -110,7 +114,8 @@ def map(  # noqa: A001  raydr.map
     Raises
     ------
     raydr.errors.RaydrError
-        As :func:`run`.
+        As :func:`run`. With ``tune``, also if the method has no neighbourhood, its messages have noise, or the metric
+        ``reliable`` has no value.
 
     Examples
     --------
@@ -119,13 +124,17 @@ def map(  # noqa: A001  raydr.map
     >>> result.folder / "scenario.yaml"  # doctest: +SKIP
     PosixPath('runs/patients-20250101-120000/scenario.yaml')
     """
-    from raydr.front.own_data import own_data
+    from raydr.front.own_data import own_rows, tuned
     from raydr.scenarios.runner import run as run_scenario
 
-    own = own_data(
+    own, client_data = own_rows(
         data, site=site, label=label, codebook=codebook, method=method, overrides=_dotted(overrides)
     )
+    rows = client_data.rows
+    del client_data
     with _showing_progress(listener, verbose) as hear_both:
+        if tune:
+            own, _, _ = tuned(own, rows, out=_path(out), address=address, listener=hear_both)
         folder = run_scenario(own.scenario, out=_path(out), address=address, listener=hear_both)
     return Result(folder)
 

@@ -21,6 +21,7 @@ from raydr.data.survey.columns import Choice, listing
 from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.extras import require_packages
 from raydr.geometry.points import Progress, unheard
+from raydr.journal import Listener
 from raydr.plain import listed, plain
 from raydr.report.colouring import colouring
 from raydr.report.run.mapped import Fact, facts, hashes
@@ -105,8 +106,8 @@ def own_rows(
     codebook: str | Path | None,
     method: str | None,
     overrides: Mapping[str, Any] | None,
-    site_needed: bool,
-    progress: Progress,
+    site_needed: bool = True,
+    progress: Progress = unheard,
 ) -> tuple[OwnData, ClientData]:
     """Return :func:`own_data` and the rows that were read."""
     if not isinstance(data, str | PathLike):
@@ -163,6 +164,50 @@ def own_rows(
     if column is None:
         facts = (Fact("Site of each row", "no column names it, so `raydr map` needs `--site COLUMN`"), *facts)
     return OwnData(scenario, content, facts), client_data
+
+
+def tuned(
+    own: OwnData, rows: int, *, out: Path | None, address: str | None, listener: Listener
+) -> tuple[OwnData, str, Path]:
+    """Choose the neighbourhood size of the method by a sweep over five.
+
+    Parameters
+    ----------
+    own : OwnData
+        The data and the scenario.
+    rows : int
+        Number of rows.
+    out : Path or None
+        The run folder. The sweep folder's name is this, followed by ``-tune``.
+    address, listener
+        As for :func:`raydr.run`.
+
+    Returns
+    -------
+    own : OwnData
+        With the chosen size in the scenario.
+    reason : str
+        Why it was chosen, as a sentence.
+    folder : Path
+        The sweep folder.
+
+    Raises
+    ------
+    RaydrError
+        As :func:`raydr.tune.neighborhood.neighborhood_sweep` and :func:`raydr.tune.neighborhood.choice_of`.
+    """
+    from raydr.tune.neighborhood import choice_of, neighborhood_sweep
+    from raydr.tune.sweeping import sweep
+
+    tuning = neighborhood_sweep(own.scenario, own.content, rows)
+    place = None if out is None else out.with_name(f"{out.name}-tune")
+    folder = sweep(tuning.sweep, out=place, address=address, listener=listener)
+    choice = choice_of(tuning, folder)
+    if choice.size == tuning.size:
+        return own, choice.reason, folder
+    content = reading.copied(own.content)
+    reading.override(content, tuning.key, choice.size)
+    return replace(own, scenario=reading.read(content), content=content), choice.reason, folder
 
 
 @contextmanager

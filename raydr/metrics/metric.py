@@ -190,7 +190,7 @@ class Scores:
     is empty without such a metric, or if rows were sampled. In that case ``sampled_rows`` is their number,
     and ``standard_errors`` are the standard errors of the values from sampling. ``sites`` has the neighbour
     preservation and trustworthiness of each site's rows. It is empty without these metrics, or if one site holds all
-    rows. ``reliability`` has the verdict on each row, if the metric ``reliable`` was computed.
+    rows. ``reliability`` has the verdict on each row, if the metric ``reliable`` was computed for all rows.
     """
 
     values: dict[str, float]
@@ -276,7 +276,7 @@ def evaluate(
             found = metric.measure(examination)
             if isinstance(found, MeanOverRows):
                 by_row[metric.name] = found.by_row
-                if isinstance(found, Reliability):
+                if isinstance(found, Reliability) and examination.sample is None:
                     scores = replace(scores, reliability=found)
                 found = found.value
             if isinstance(found, SampledValue):

@@ -12,11 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
-from raydr.arrays import Float64Array, Int64Array, IntArray
+from raydr.arrays import Float64Array, FloatArray, Int64Array, IntArray
 from raydr.geometry.neighbors import measured_pairs
 from raydr.geometry.points import Points
 from raydr.geometry.sample_neighbors import nearest_to
-from raydr.metrics.sampling import SAMPLED_ROWS, MeanOverRows, drawn
+from raydr.metrics.sampling import SAMPLED_ROWS, MeanOverRows, Sample, drawn
 
 RELIABLE, MISPLACED, NO_STRUCTURE = range(3)
 """Verdicts. The last two are unreliable places: of rows with near rows in the data, and of rows without.
@@ -29,6 +29,8 @@ LEAST_ROWS = 100
 """Minimum number of rows. Ten neighbours are too large a share of fewer."""
 LEAST_OF_SITE = 20
 """Rows of smaller sites are shuffled together, because shuffling very few rows leaves their structure."""
+_BLOCK = 10_000
+"""Rows of which copies are in memory at a time."""
 _SHUFFLING = 1
 """Marks the random stream of the shuffled table."""
 
@@ -39,7 +41,7 @@ class Reliability(MeanOverRows):
 
     Attributes
     ----------
-    on_map, in_data : (rows,) float64
+    on_map, in_data : (rows,) or (sampled,) float64
         p-values: the share of rows of a table without structure whose nearest rows are at least as near as those next
         to the row on the map, or as its nearest in the data.
     """
@@ -55,24 +57,27 @@ class Reliability(MeanOverRows):
 
 
 def judged(
-    rows: Float64Array,
+    rows: FloatArray,
     shown: Int64Array,
     nearest: Int64Array,
     sites: IntArray | None,
     *,
+    sample: Sample | None = None,
     seed: int,
     threads: int | None = None,
 ) -> Reliability:
-    r"""Judge the place of each row by its neighbours.
+    r"""Judge the place of each row, or of each row of a sample, by its neighbours.
 
     Parameters
     ----------
-    rows : (rows, features) float64
-        The data, near their mean.
-    shown, nearest : (rows, `NEIGHBORS`) int64
+    rows : (rows, features) float
+        The data, near their mean unless there is a sample.
+    shown, nearest : (rows or sampled, `NEIGHBORS`) int64
         Neighbours of each row on the map, and in the data.
     sites : (rows,) int or None
         The site of each row. Columns are shuffled within sites, so differences between sites are no structure.
+    sample : Sample or None
+        The rows to judge. None for all.
     seed : int
         Seed of the shuffled table.
     threads : int or None
@@ -90,21 +95,24 @@ def judged(
     `LEVEL`, on any map.
     """
     shuffled = shuffled_columns(rows, sites, seed)
-    own = drawn(len(rows), SAMPLED_ROWS, seed).rows
-    near = nearest_to(Points(shuffled), own, NEIGHBORS, threads=threads).squared.mean(axis=1)
-    null = np.sort(near / mean_squared_distances(shuffled)[own])
-    whole, every = mean_squared_distances(rows), np.arange(len(rows))
+    some = drawn(len(rows), SAMPLED_ROWS, seed).rows
+    near = nearest_to(Points(shuffled), some, NEIGHBORS, threads=threads).squared.mean(axis=1)
+    null = np.sort(near / mean_squared_distances(shuffled)[some])
+    del shuffled
+    own = np.arange(len(rows)) if sample is None else sample.rows
+    whole = mean_squared_distances(rows)[own]
 
     def p_values(neighbors: Int64Array) -> Float64Array:
-        statistic = measured_pairs(rows, every, neighbors).mean(axis=1) / whole
+        statistic = measured_pairs(rows, own, neighbors).mean(axis=1) / whole
         return np.asarray((1.0 + np.searchsorted(null, statistic, side="right")) / (1.0 + null.size))
 
     on_map, in_data = p_values(shown), p_values(nearest)
     reliable = (on_map <= LEVEL).astype(np.float64)
-    return Reliability(float(reliable.mean()), reliable, on_map=on_map, in_data=in_data)
+    value = float(reliable.mean()) if sample is None else sample.mean(reliable)
+    return Reliability(value, reliable, on_map=on_map, in_data=in_data)
 
 
-def shuffled_columns(rows: Float64Array, sites: IntArray | None, seed: int) -> Float64Array:
+def shuffled_columns(rows: FloatArray, sites: IntArray | None, seed: int) -> FloatArray:
     """Return the table (rows, features) with each column shuffled on its own, within sites (rows,).
 
     Rows of sites with fewer than `LEAST_OF_SITE` are shuffled together.
@@ -121,11 +129,13 @@ def shuffled_columns(rows: Float64Array, sites: IntArray | None, seed: int) -> F
     return shuffled
 
 
-def mean_squared_distances(rows: Float64Array) -> Float64Array:
+def mean_squared_distances(rows: FloatArray) -> Float64Array:
     """Return the mean squared distance (rows,) of each row to all others, from the table's mean and variance.
 
     >>> mean_squared_distances(np.array([[0.0], [1.0], [3.0]])).tolist()
     [5.0, 2.5, 6.5]
     """
-    squared = ((rows - rows.mean(axis=0)) ** 2).sum(axis=1)
+    mean = rows.mean(axis=0, dtype=np.float64)
+    blocks = (rows[start : start + _BLOCK] - mean for start in range(0, len(rows), _BLOCK))
+    squared = np.concatenate([(block**2).sum(axis=1) for block in blocks])
     return np.asarray((len(rows) * squared + squared.sum()) / (len(rows) - 1))

@@ -128,6 +128,8 @@ COSTS = (
     "peak_memory_bytes",
 )
 """Measures with a column in every table of trials, in addition to the metrics of any of its trials."""
+SIDES = ("federated", "central", "worst_site")
+"""Maps of a measure: ``SIDE.METRIC``. The last is the federated map, for the rows of the worst site alone."""
 State: TypeAlias = Literal["done", "failed", "stopped"]
 TRIAL_STATES: tuple[State, ...] = ("done", "failed", "stopped")
 TRIAL_IDENTITY = ("point", "repeat", "seed", "status", "error", "folder", "digest", "data")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -139,12 +141,27 @@ def test_reasons_for_no_verdict_are_named() -> None:
     rows, *_ = clouds(30)
     for found, reason in (
         (scores(rows[:99]), "at least 100 rows, but there are 99"),
-        (scores(rows, exact_rows=50), "maps of up to 50 rows, but there are 120"),
         (scores(np.ones((120, 3))), "all rows are equal"),
     ):
         assert reason in found.not_computed["reliable"]
         assert found.reliability is None
         assert found.by_row == {}
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_share_is_estimated_from_a_sample(kind: type[np.floating[Any]]) -> None:
+    rows, embedding, _ = clouds(100)
+    embedding[:90] = embedding[300:390]  # misplaced
+    given = Evidence(rows=(rows + 5.0).astype(kind), embedding=embedding, sites=np.arange(400) % 2)
+    exact = evaluate(["reliable"], given, threads=1)
+    whole = evaluate(["reliable"], given, threads=1, exact_rows=0, sampled_rows=400)
+    assert whole.values["reliable"] == pytest.approx(exact.values["reliable"], abs=0.01)
+    found = evaluate(["reliable"], given, threads=1, exact_rows=0, sampled_rows=200)
+    error = found.standard_errors["reliable"]
+    assert 0.005 < error < 0.05
+    assert found.values["reliable"] == pytest.approx(exact.values["reliable"], abs=3 * error)
+    assert found.reliability is None
+    assert found.by_row == {}
 
 
 def test_verdicts_are_computed_by_name_alone_and_change_no_other_metric() -> None:

@@ -25,7 +25,7 @@ from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS, drawn, drawn_by_gro
 
 ESTIMATED = {
     "ca_1", "ca_10", "ca_50", "npa_1", "npa_10", "npa_50", "sc", "trustworthiness", "continuity", "distance_error",
-    "f_score", "pearson", "site_silhouette", "site_mixing",
+    "f_score", "pearson", "site_silhouette", "site_mixing", "reliable",
 }  # fmt: skip
 NEVER = 0
 """Largest table of which all rows are used: none, so that a sample is drawn."""
@@ -67,10 +67,10 @@ def of_sample(evidence: Evidence, rows: int, names: Any = DEFAULT_METRICS, threa
 def test_full_sample_gives_the_exact_values(kind: str) -> None:
     evidence = evidence_of(kind)
     # Metrics without sampling are computed for one kind only: they are the same for every kind.
-    # Metrics of groups take a sample of their own, and reliable places have no value on a sample.
+    # Metrics of groups take a sample of their own.
     names = sorted(ESTIMATED)
     if kind == "clouds":
-        names = [name for name in DEFAULT_METRICS if name not in ("steadiness", "cohesiveness", "reliable")]
+        names = [name for name in DEFAULT_METRICS if name not in ("steadiness", "cohesiveness")]
     exact = evaluate(names, evidence, threads=1)
     sampled = of_sample(evidence, 10**6, names)
     assert exact.sampled_rows is None

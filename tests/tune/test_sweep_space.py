@@ -149,7 +149,7 @@ class TestOptuna:
     }
 
     def proposed(self, samples: int = 24, seed: int = 0) -> Proposed:
-        objectives = {"good": "max", "cost": "min"}
+        objectives = {"federated.npa_10": "max", "bytes_up": "min"}
         search = {"kind": "optuna", "samples": samples, "at_once": 4}
         found = search_of(swept(self.SPACE, search=search, objectives=objectives, seed=seed))
         assert isinstance(found, Proposed)
@@ -158,8 +158,8 @@ class TestOptuna:
     @staticmethod
     def measure(values: Mapping[str, Any]) -> dict[str, float]:
         return {
-            "good": -abs(values["method.landmarks"] - 40.0),
-            "cost": float(values["method.kind"] == "fed-tsne"),
+            "federated.npa_10": -abs(values["method.landmarks"] - 40.0),
+            "bytes_up": float(values["method.kind"] == "fed-tsne"),
         }
 
     def all(self, search: Proposed, order: Any = None) -> list[dict[str, Any]]:
@@ -236,6 +236,18 @@ WRONG = [
     ),
     ({"repeats": 0}, "repeats is 0: it must be at least 1"),
     ({"objectives": {"npa": "up"}}, "it must be 'min' or 'max'"),
+    ({"objectives": {"second": "min"}}, "no measure 'second' (did you mean seconds?)"),
+    ({"objectives": {"npa_10": "max"}}, "no measure 'npa_10'"),
+    ({"objectives": {"federated": "max"}}, "no measure 'federated'"),
+    ({"objectives": {"worst_site.trust": "max"}}, "worst_site.trust: There is no metric 'trust'"),
+    (
+        {"base": {**tiny(), "metrics": "default"}, "objectives": {"federated.reliable": "max"}},
+        "no trial has federated.reliable, because the base's metrics leave it out. Set metrics: [reliable] in the",
+    ),
+    (
+        {"base": {**tiny(), "metrics": ["npa_10"]}, "objectives": {"central.npa_7": "max"}},
+        "Set metrics: [npa_10, npa_7] in the base.",
+    ),
     ({"space": {"method.landmarcks": [3]}}, "method.landmarcks is not a key (did you mean landmarks?)"),
     ({"space": {"clients.count": [3, -1]}}, "clients.count is -1: it must be at least 1"),
     ({"base": "no-such"}, "There is no scenario 'no-such'"),
@@ -249,6 +261,20 @@ def test_a_wrong_value_is_refused_by_name(changed: Mapping[str, Any], message: s
     with pytest.raises(ScenarioError) as caught:
         search_of(read_sweep(content))
     assert message in str(caught.value)
+
+
+def test_objectives_that_a_point_computes_are_accepted() -> None:
+    base = {**tiny(), "metrics": ["reliable"]}
+    for more in (
+        {"base": base, "objectives": {"federated.reliable": "max"}},
+        {
+            "base": {**base, "metrics": "default"},
+            "objectives": {"worst_site.npa_10": "max", "seconds": "min"},
+        },
+        {"space": {"metrics": [["npa_3"]]}, "objectives": {"federated.npa_3": "max"}},
+    ):
+        content = {"name": "swept", "base": base, "space": {"clients.count": [3]}, **more}
+        assert read_sweep(content).objectives == content["objectives"]
 
 
 def test_an_invalid_point_is_named() -> None:

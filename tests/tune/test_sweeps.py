@@ -78,6 +78,7 @@ class TestTable:
                 continue
             run = result.run(row)
             metrics = run.metrics["federated"]
+            assert row["worst_site.npa_10"] == run.site_metrics[0]["federated"]["npa_10"]["mean"]
             assert {name: row[f"federated.{name}"] for name in metrics} == metrics
             up = sum(entry["bytes"] for entry in run.ledger if entry["direction"] == "up")
             assert (row["bytes_up"], row["epsilon"]) == (up, run.privacy["epsilon"])

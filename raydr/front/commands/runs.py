@@ -71,6 +71,11 @@ def run(
 @options.folder_out("The run folder")
 @options.address
 @options.inline
+@click.option(
+    "--tune",
+    is_flag=True,
+    help="Try five neighbourhood sizes first, with five runs each, and keep the one with the most reliable places.",
+)
 @click.option("--open", "open_", is_flag=True, help="Open the report in a browser.")
 @options.quiet()
 @options.verbose
@@ -84,6 +89,7 @@ def map_(
     out: Path | None,
     address: str | None,
     inline: bool,
+    tune: bool,
     open_: bool,
     quiet: bool,
     verbose: bool,
@@ -93,12 +99,12 @@ def map_(
     DATA is a .csv, .tsv, .parquet, .npy, .npz, .h5ad or .mtx file. For one file per site, give a folder or a quoted
     pattern such as 'data/*.csv'. The run folder keeps the scenario of the run as scenario.yaml.
     """
-    from raydr.front.own_data import own_data
+    from raydr.front.own_data import own_rows, tuned
     from raydr.front.progress_bars import heard_on_terminal, reading_on_terminal
-    from raydr.front.terminal import print_interpretation, print_result
+    from raydr.front.terminal import print_interpretation, print_result, print_sweep
     from raydr.report.run.mapped import hashes
     from raydr.runfolder import read_run
-    from raydr.runfolder.records import REPORT
+    from raydr.runfolder.records import REPORT, SWEEP_REPORT
     from raydr.scenarios import runner
 
     options.require_one_of(quiet, verbose)
@@ -106,7 +112,7 @@ def map_(
     if overrides.get("runtime.portable"):
         require_portable()  # before all data are read
     with suggesting_command(data, "map"), reading_on_terminal(quiet=quiet, logs=False) as progress:
-        own = own_data(
+        own, client_data = own_rows(
             data,
             site=site,
             label=label,
@@ -115,8 +121,16 @@ def map_(
             overrides=overrides,
             progress=progress,
         )
+    rows = client_data.rows
+    del client_data
     if not quiet:
         print_interpretation(own.scenario, own.facts, verbose=verbose)
+    if tune:
+        with heard_on_terminal(quiet=quiet) as listener:
+            own, reason, tried = tuned(own, rows, out=out, address=address, listener=listener)
+        if not quiet:
+            print_sweep(tried)
+            click.echo(f"{reason} All runs: {tried / SWEEP_REPORT}", err=True)
     with heard_on_terminal(quiet=quiet) as listener:
         folder = runner.run(own.scenario, out=out, address=address, listener=listener)
     if not quiet:

@@ -18,6 +18,8 @@ SPANS_DECADES = 100.0
 LONGEST_NAME = 60
 """Largest number of characters of a key or a value."""
 
+OF_SIDE = {"federated": "", "central": ", pooled data", "worst_site": ", worst site"}
+"""End of a metric's title."""
 COSTS: Mapping[str, tuple[str, Unit, Way | None]] = {
     "bytes_exposed": ("Left per record, unprotected", "bytes", "min"),
     "bytes_up": ("Left the clients", "bytes", "min"),
@@ -153,12 +155,10 @@ def _known(name: str) -> tuple[str, Unit, Way | None]:
     if name in COSTS:
         return COSTS[name]
     which, _, metric = name.partition(".")
-    if which not in ("federated", "central"):
+    if which not in OF_SIDE:
         return short(name, LONGEST_NAME), "metric", None
     higher = wording.higher_is_better(metric)
-    title = short(wording.metric_title(metric), LONGEST_NAME) + (
-        ", pooled data" if which == "central" else ""
-    )
+    title = short(wording.metric_title(metric), LONGEST_NAME) + OF_SIDE[which]
     return title, "metric", None if higher is None else "max" if higher else "min"
 
 
