@@ -116,6 +116,7 @@ def _print_metrics(console: Console, run: RunFolder, verbose: bool) -> None:
             None,
             (
                 site_rows.warning(run),
+                site_rows.unlike(run),
                 verdict_rows.sentence(run),
                 fidelity_rows.sentence(run),
                 island_rows.sentence(run),

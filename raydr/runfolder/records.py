@@ -209,6 +209,8 @@ class SiteMeasures:
         Number of its rows, and of those in the means: fewer for a sample of rows.
     federated, central : mapping of str to SiteMean
         Means by metric on the federated and the pooled-data map; ``central`` is empty without that map.
+    held_out, unlike : int
+        Number of its held-out rows with a novelty, and of those unlike the mapped rows: their p-value is at most 5 %.
     """
 
     site: str
@@ -216,6 +218,8 @@ class SiteMeasures:
     measured: Annotated[int, Field(ge=2, lt=2**63)]
     federated: Mapping[str, SiteMean]
     central: Mapping[str, SiteMean] = field(default_factory=dict)
+    held_out: Count = 0
+    unlike: Count = 0
 
     def error(self, which: Literal["federated", "central"], name: str) -> float | None:
         """Return the standard error of a mean over sampled rows; None if all rows of the site are in it."""

@@ -22,6 +22,8 @@ from raydr.federation.failures import ClientError
 from raydr.journal import Charged, CheckpointTaken, Event, IncidentEvent, Journal, Listener, RoundEnded
 from raydr.memory import peak_memory_bytes
 from raydr.methods.fidelity import Fidelity
+from raydr.methods.novelty import NOVEL
+from raydr.methods.outcome import Placed
 from raydr.methods.serving import Served
 from raydr.metrics import Need, default_metrics, metric_named
 from raydr.metrics.islands import Islands
@@ -297,6 +299,7 @@ def _measures(findings: Findings, client_data: ClientData, queried: Fidelity | N
     maps = {"federated": findings.federated, "central": findings.central}
     scored = {which: scores for which, scores in maps.items() if scores is not None}
     by_site = {which: {each.site: each for each in scores.sites} for which, scores in scored.items()}
+    held_out, unlike = _novelty_by_site(client_data.held_out, findings.placed)
     measures = Measures(
         federated=findings.federated.values,
         central=findings.central.values if findings.central else {},
@@ -308,6 +311,8 @@ def _measures(findings: Findings, client_data: ClientData, queried: Fidelity | N
                 rows=own.rows,
                 measured=own.measured,
                 **{which: _means(sites[own.site]) for which, sites in by_site.items()},
+                held_out=int(held_out.get(client_data.names[own.site], 0)),
+                unlike=int(unlike.get(client_data.names[own.site], 0)),
             )
             for own in sorted(findings.federated.sites, key=lambda own: tuple(own.means.values()))
         ],
@@ -325,6 +330,20 @@ def _measures(findings: Findings, client_data: ClientData, queried: Fidelity | N
     if not measures.fidelity:
         del content["fidelity"]
     return content
+
+
+def _novelty_by_site(
+    table: Table | None, placed: Placed | None
+) -> tuple[dict[str, np.int64], dict[str, np.int64]]:
+    """Return the number of held-out rows of each site, and of those that are unlike the mapped rows.
+
+    Both are empty if no held-out row has a novelty, or it is not known which site holds it.
+    """
+    if table is None or table.client_keys is None or placed is None or placed.novelty is None:
+        return {}, {}
+    rows = np.bincount(table.client_keys, minlength=len(table.client_names))
+    novel = np.bincount(table.client_keys[placed.novelty <= NOVEL], minlength=len(table.client_names))
+    return dict(zip(table.client_names, rows, strict=True)), dict(zip(table.client_names, novel, strict=True))
 
 
 def _islands(found: Islands, columns: Sequence[str]) -> IslandMeasures:

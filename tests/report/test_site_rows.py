@@ -15,7 +15,7 @@ import raydr
 from raydr.front.terminal import print_result
 from raydr.report import write_report
 from raydr.report.run.comparison import compare
-from raydr.report.run.site_rows import site_table, warning, worst
+from raydr.report.run.site_rows import site_table, unlike, warning, worst
 from raydr.runfolder.reading import RunFolder, read_run
 
 pytestmark = pytest.mark.usefixtures("edits_accepted")
@@ -90,6 +90,48 @@ def test_estimator_has_the_metrics_of_sites() -> None:
     estimator = raydr.FedPCA(metrics=("npa_10",)).fit(X, sites=np.repeat(["north", "south"], [20, 40]))
     assert {each["site"]: each["rows"] for each in estimator.site_metrics_} == {"north": 20, "south": 40}
     assert estimator.site_metrics_ == estimator.result_.site_metrics
+
+
+def test_page_warns_of_a_site_with_unlike_rows(tmp_path: Path) -> None:
+    few = [
+        {**site(name, 0.3), "held_out": 40, "unlike": count} for name, count in (("a", 8), ("b", 3), ("c", 2))
+    ]
+    run = run_of(tmp_path / "few", few)
+    text = "Site a has rows that are unlike those of the map: 8 of 40 held-out rows, and chance gives 2.0."
+    assert unlike(run) == text
+    assert text in read_page(write_report(run.path)).text
+    table = site_table(run)
+    assert table is not None
+    assert table.headings[-1] == "Held-out rows that are unlike the others"
+    assert [line.cells[-1] for line in table.lines] == ["8 of 40", "3 of 40", "2 of 40"]
+    many = [
+        {**site(name, 0.3), "held_out": 40, "unlike": count}
+        for name, count in (("a", 9), ("b", 20), ("c", 15))
+    ]
+    assert unlike(run_of(tmp_path / "many", many)).endswith("and chance gives 2.0. So have 2 more sites.")
+    assert unlike(run_of(tmp_path / "none", [site("a", 0.3), {**site("b", 0.3), "held_out": 40}])) == ""
+
+
+def test_a_site_of_other_rows_is_warned_of(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    sites = np.repeat(["north", "south", "east"], [150, 150, 30])
+    rows = random.normal(size=(330, 4))
+    rows[sites == "east"] *= 6  # rows of its own kind, far from each other
+    lines = [f"{name},{','.join(map(str, row))}" for name, row in zip(sites, rows.tolist(), strict=True)]
+    (tmp_path / "own.csv").write_text("\n".join(["site,p,q,r,s", *lines]) + "\n")
+    result = raydr.map(
+        tmp_path / "own.csv",
+        data__holdout=0.3,
+        runtime__federation="inline",
+        metrics=["npa_10"],
+        compare=[],
+        out=tmp_path / "run",
+    )
+    found = {each["site"]: (each["held_out"], each["unlike"]) for each in result.site_metrics}
+    assert sum(rows for rows, _ in found.values()) == 99
+    assert found["east"] == (9, 5)  # by chance, 0.5 of 9 rows
+    assert max(found["north"][1], found["south"][1]) <= 5
+    assert unlike(read_run(result.folder)).startswith("Site east has rows that are unlike those of the map: ")
 
 
 def test_page_shows_ten_sites_and_counts_the_others(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ def _faithful(run: RunFolder) -> dict[str, Any]:
         "figures": metric_rows.figures(run),
         "worst_site": site_rows.worst(run),
         "worse_site": site_rows.warning(run),
+        "unlike_site": site_rows.unlike(run),
         "verdicts": verdict_rows.sentence(run),
         "site_table": site_rows.site_table(run),
         "fidelity": fidelity_rows.sentence(run),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import fsum, sqrt
 from typing import Literal
 
+from raydr.methods.novelty import NOVEL
 from raydr.report import wording
 from raydr.runfolder.reading import RunFolder
 from raydr.runfolder.records import SiteMeasures
@@ -76,19 +77,16 @@ def site_table(run: RunFolder) -> SiteTable | None:
         return None
     maps = _MAPS if any(site.central for site in sites) else _MAPS[:1]
     columns = [(which, name) for name in names for which in maps]
-    left = len(sites) - MOST_SITES
+    headings = [wording.short_title(name) + ", pooled data" * (which == "central") for which, name in columns]
+    left, placed = len(sites) - MOST_SITES, any(site.held_out for site in sites)
+    lines = []
+    for site in sites[:MOST_SITES]:
+        cells = [_text(site, which, name) or "–" for which, name in columns]
+        cells += [f"{site.unlike:,} of {site.held_out:,}"] * placed
+        lines.append(SiteLine(wording.brief(site.site), wording.count(site.rows), tuple(cells)))
     return SiteTable(
-        headings=tuple(
-            wording.short_title(name) + ", pooled data" * (which == "central") for which, name in columns
-        ),
-        lines=tuple(
-            SiteLine(
-                wording.brief(site.site),
-                wording.count(site.rows),
-                tuple(_text(site, which, name) or "–" for which, name in columns),
-            )
-            for site in sites[:MOST_SITES]
-        ),
+        headings=(*headings, *["Held-out rows that are unlike the others"] * placed),
+        lines=tuple(lines),
         more=f"{wording.plural(left, 'more site')} {'is' if left == 1 else 'are'} in metrics.json."
         if left > 0
         else "",
@@ -113,6 +111,26 @@ def warning(run: RunFolder) -> str:
     if len(worse) > 1:
         more = f"{wording.plural(len(worse) - 1, 'more site')} {'is' if len(worse) == 2 else 'are'}"
         text += f" {more} mapped worse too."
+    return text
+
+
+def unlike(run: RunFolder) -> str:
+    """Name the site with more unlike held-out rows than chance gives, and count further ones; else ""."""
+    from scipy.special import bdtrc
+
+    sites = [site for site in run.measures.sites if site.held_out]
+    chance = {site.site: float(bdtrc(site.unlike - 1, site.held_out, NOVEL)) for site in sites if site.unlike}
+    found = [site for site in sites if chance.get(site.site, 1.0) < CHANCE / len(sites)]
+    if not found:
+        return ""
+    site = max(found, key=lambda site: site.unlike / site.held_out)
+    text = (
+        f"Site {wording.brief(site.site)} has rows that are unlike those of the map: {site.unlike:,} of"
+        f" {wording.plural(site.held_out, 'held-out row')}, and chance gives {NOVEL * site.held_out:.1f}."
+    )
+    if len(found) > 1:
+        more = wording.plural(len(found) - 1, "more site")
+        text += f" So {'has' if len(found) == 2 else 'have'} {more}."
     return text
 
 
