@@ -47,6 +47,7 @@ SUITE: Mapping[str, str | None] = {
     "fedne_noise": None,
     "fidelity": None,
     "first_map": "",
+    "fractures": None,
     "gower": None,
     "gpu": None,
     "harmonizing": None,

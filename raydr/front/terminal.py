@@ -24,6 +24,7 @@ from raydr.report import RunComparison, wording
 from raydr.report.run import (
     audited,
     fidelity_rows,
+    fracture_rows,
     island_rows,
     mapped,
     metric_rows,
@@ -118,6 +119,7 @@ def _print_metrics(console: Console, run: RunFolder, verbose: bool) -> None:
                 site_rows.warning(run),
                 site_rows.unlike(run),
                 verdict_rows.sentence(run),
+                fracture_rows.sentence(run),
                 fidelity_rows.sentence(run),
                 island_rows.sentence(run),
                 wording.of_sample(run),

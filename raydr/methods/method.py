@@ -37,6 +37,8 @@ class MethodSettings(Settings):
     """Whether noise may be added by some of the clients alone."""
     noise_of_its_own: ClassVar[bool] = False
     """Whether the method's own settings add noise with a privacy claim to everything that leaves clients."""
+    draws_all_rows: ClassVar[bool] = True
+    """Whether ``drawn_by``, if there is one, draws the map of all rows, and not only of some reference rows."""
     objective: ClassVar[str] = ""
     """Explanation of the reported objective, in sentences, if it may rise while the map gets better."""
     no_new_rows: ClassVar[str] = ""

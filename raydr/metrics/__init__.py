@@ -32,6 +32,7 @@ from raydr.metrics import coordinates as coordinates
 from raydr.metrics import sites as sites
 from raydr.metrics import new_rows as new_rows
 from raydr.metrics import reliability as reliability
+from raydr.metrics import fractures as fractures
 # isort: on
 
 __all__ = [

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array, IntArray
+from raydr.embedding import Embedder
 from raydr.errors import DataError
 from raydr.geometry.neighbors import NeighborGraph, nearest_neighbors
 from raydr.geometry.points import Geometry, Points, Progress, common_shift, unheard
@@ -68,6 +69,8 @@ class Evidence:
     lift
         Maps coordinates of ``recovered`` to rows of features, both (rows, columns), in the features' own
         coordinates. None if the places of the points in these coordinates are not known.
+    drawn_by
+        Embedder that drew the map of all rows, or None if another algorithm placed them.
     grouped
         Maximum number of rows for the groups of steadiness and cohesiveness. Of more rows, a sample is used,
         and the values depend on its size. None for 2,000.
@@ -92,6 +95,7 @@ class Evidence:
     new: Evidence | None = None
     grouped: int | None = None
     lift: Callable[[FloatArray], Float64Array] | None = field(default=None, repr=False)
+    drawn_by: Embedder | None = None
 
     def __post_init__(self) -> None:
         rows = len(self.rows)

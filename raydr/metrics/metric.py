@@ -12,6 +12,7 @@ from raydr.errors import ScenarioError, did_you_mean
 from raydr.geometry.points import Progress, unheard
 from raydr.metrics.evidence import LARGEST_K, Evidence, Examination, UnmeasurableError
 from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS, MeanOverRows, SampledValue
+from raydr.metrics.singularity import Fractures
 from raydr.metrics.site_scores import SiteScore, scores_by_site
 from raydr.metrics.verdicts import Reliability
 from raydr.registry import Registry
@@ -190,7 +191,8 @@ class Scores:
     is empty without such a metric, or if rows were sampled. In that case ``sampled_rows`` is their number,
     and ``standard_errors`` are the standard errors of the values from sampling. ``sites`` has the neighbour
     preservation and trustworthiness of each site's rows. It is empty without these metrics, or if one site holds all
-    rows. ``reliability`` has the verdict on each row, if the metric ``reliable`` was computed for all rows.
+    rows. ``reliability`` has the verdict on each row, if the metric ``reliable`` was computed for all rows, and
+    ``singularities`` (rows,) the scores of the metric ``fracture``.
     """
 
     values: dict[str, float]
@@ -200,14 +202,17 @@ class Scores:
     sampled_rows: int | None = None
     sites: tuple[SiteScore, ...] = field(default=(), compare=False)
     reliability: Reliability | None = field(default=None, compare=False)
+    singularities: Float64Array | None = field(default=None, compare=False)
 
     @property
     def by_row(self) -> dict[str, Float64Array | Int64Array]:
-        """Columns (rows,) for the map's file: ``npa_K``, ``reliability`` and ``verdict``, if computed."""
+        """Columns (rows,) for the map's file, if computed: ``npa_K``, ``reliability``, ``verdict``, ``singularity``."""
         columns: dict[str, Float64Array | Int64Array] = dict(self.faithfulness)
         if self.reliability is not None:
             columns["reliability"] = 1.0 - self.reliability.on_map
             columns["verdict"] = self.reliability.verdicts
+        if self.singularities is not None:
+            columns["singularity"] = self.singularities
         return columns
 
 
@@ -278,6 +283,8 @@ def evaluate(
                 by_row[metric.name] = found.by_row
                 if isinstance(found, Reliability) and examination.sample is None:
                     scores = replace(scores, reliability=found)
+                elif isinstance(found, Fractures):
+                    scores = replace(scores, singularities=found.singularities)
                 found = found.value
             if isinstance(found, SampledValue):
                 scores.standard_errors[metric.name] = found.standard_error

@@ -12,6 +12,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array
 from raydr.data.loading import NO_LABEL as NO_CLASS
+from raydr.metrics.singularity import NEAR
 from raydr.runfolder.maps import NO_LABEL
 from raydr.runfolder.reading import RunFolder
 from raydr.runfolder.records import VERDICTS
@@ -49,7 +50,7 @@ class Colouring:
 
     Attributes
     ----------
-    by : {"label", "cluster", "client", "verdict", "island"}
+    by : {"label", "cluster", "client", "verdict", "fracture", "island"}
         What the colour shows.
     kind : {"categories", "order", "values"}
         One colour per name, a ramp by the order of many names, or a ramp by numeric value.
@@ -61,7 +62,7 @@ class Colouring:
         Position in ``names`` of each row's name.
     """
 
-    by: Literal["label", "cluster", "client", "verdict", "island"]
+    by: Literal["label", "cluster", "client", "verdict", "fracture", "island"]
     kind: Literal["categories", "order", "values"]
     names: tuple[str, ...]
     colours: tuple[str, ...]
@@ -93,7 +94,7 @@ def colourings(run: RunFolder) -> tuple[Colouring, ...]:
 
 
 def colouring(
-    by: Literal["label", "cluster", "client", "verdict", "island"], values: Sequence[str]
+    by: Literal["label", "cluster", "client", "verdict", "fracture", "island"], values: Sequence[str]
 ) -> Colouring:
     """Choose colours for rows with one name each.
 
@@ -148,6 +149,12 @@ def extended(way: Colouring, later: Sequence[str]) -> Colouring:
 def verdict_colouring(verdicts: Int64Array) -> Colouring:
     """Return the colours of verdicts (rows,), as places in `VERDICTS`."""
     return Colouring("verdict", "categories", VERDICTS, VERDICT_COLOURS, verdicts)
+
+
+def fracture_colouring(singularities: Float64Array) -> Colouring:
+    """Return the colours of rows (rows,): near a fracture of the map, or not."""
+    near = (singularities >= NEAR).astype(np.int64)
+    return Colouring("fracture", "categories", ("elsewhere", "near a fracture"), VERDICT_COLOURS[:2], near)
 
 
 def with_grey(way: Colouring, later: int) -> Colouring:

@@ -31,7 +31,7 @@ LONGEST_NAME = 100_000
 FARTHEST = 1e30
 """Largest coordinate: maps are drawn in float32, which ends at 3e38."""
 
-OPTIONAL = ("z", "cluster", "label", "novelty", "verdict", "island")
+OPTIONAL = ("z", "cluster", "label", "novelty", "verdict", "singularity", "island")
 """Columns that a map may lack."""
 
 KEPT = re.compile(r"npa_([1-9][0-9]{0,3})")
@@ -167,11 +167,21 @@ def _verdicts(folder: Path, file: str, columns: Mapping[str, Any]) -> Int64Array
     return np.array([places[str(name)] for name in names], dtype=np.int64)
 
 
+def _singularities(folder: Path, file: str, columns: Mapping[str, Any]) -> Float64Array | None:
+    """Return the singularities (rows,), which can be infinite, or None if there are none."""
+    if "singularity" not in columns:
+        return None
+    found = np.asarray(columns["singularity"], np.float64)
+    if not (found > 0.0).all():
+        raise not_whole(folder, file, "has a singularity that is not above 0")
+    return found
+
+
 @dataclass(frozen=True, kw_only=True)
 class MapFile:
     """Rows of a federated map: their names and clients, the map (rows, 2 or 3), and optional columns.
 
-    ``verdicts`` (rows,) are places in `records.VERDICTS`.
+    ``verdicts`` (rows,) are places in `records.VERDICTS`. ``singularities`` (rows,) are in units of their median.
     """
 
     rows: Int64Array | tuple[str, ...]
@@ -182,6 +192,7 @@ class MapFile:
     islands: tuple[str, ...] | None
     faithfulness: Faithfulness | None
     verdicts: Int64Array | None
+    singularities: Float64Array | None
 
 
 def read_embedding(folder: Path) -> MapFile:
@@ -201,6 +212,7 @@ def read_embedding(folder: Path) -> MapFile:
         islands=_numbers(folder, file, "island", columns),
         faithfulness=_faithfulness(folder, file, columns),
         verdicts=_verdicts(folder, file, columns),
+        singularities=_singularities(folder, file, columns),
     )
 
 

@@ -84,6 +84,8 @@ class RunFolder:
     verdicts, central_verdicts : Int64Array, (rows,), or None
         Verdict on each row's place on either map, as a place in `records.VERDICTS`; None if the run has no metric
         ``reliable``.
+    singularities : Float64Array, (rows,), or None
+        Singularity of each row on the federated map, in units of their median; None without the metric ``fracture``.
     shown : mapping of str to Float64Array, (rows,)
         Mapped columns as they were read, by name, with NaN for missing values; empty if the scenario asks for none.
     edited : tuple of str
@@ -116,6 +118,7 @@ class RunFolder:
     central_faithfulness: Faithfulness | None = None
     verdicts: Int64Array | None = None
     central_verdicts: Int64Array | None = None
+    singularities: Float64Array | None = None
     shown: Mapping[str, Float64Array] = field(default_factory=dict)
     edited: tuple[str, ...] = ()
 
@@ -209,6 +212,7 @@ def read_run(folder: Path) -> RunFolder:
         central_faithfulness=central_faithfulness,
         verdicts=found.verdicts,
         central_verdicts=central_verdicts,
+        singularities=found.singularities,
         shown=read_shown(folder, rows),
     )
 

@@ -255,6 +255,8 @@ def examine(question: Question, *, listener: Listener) -> Findings:
             graph = SharedGraph(
                 rows if truth is None else truth, neighbors=graph_size(question.metrics), threads=cores()
             )
+            # A label that steers moves rows, and metrics compare with rows without it.
+            drawn_by = method.drawn_by if steering is None else None
             steps = (
                 len(question.metrics) + len(sights) * len(scored_along) + len(compared) * (pooled is not None)
             )
@@ -282,6 +284,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                     sites=question.client_of_row,
                     new=new,
                     lift=lift,
+                    drawn_by=drawn_by if found is pooled or method.draws_all_rows else None,
                 )
 
                 def scored_by(some: Sequence[str], evidence: Evidence) -> Scores:

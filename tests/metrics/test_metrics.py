@@ -67,7 +67,7 @@ OF_NEW_ROWS = [
     "new_cohesiveness_all",
 ]
 OF_ALL = ["steadiness_all", "cohesiveness_all"]
-NAMED = [*OF_ALL, *ANCHORED, "new_steadiness_all", "new_cohesiveness_all", "reliable"]
+NAMED = [*OF_ALL, *ANCHORED, "new_steadiness_all", "new_cohesiveness_all", "reliable", "fracture"]
 
 GROUPS = ("steadiness", "cohesiveness")
 
@@ -111,7 +111,7 @@ def overlap(a, b, k):
 
 def test_metric_names_are_the_documented_ones():
     assert list(DEFAULT_METRICS) == list(METRICS)
-    assert set(METRICS) == {*NAMES, *OF_SITES, *ANCHORED, *OF_ALL, *OF_NEW_ROWS, "reliable"}
+    assert set(METRICS) == {*NAMES, *OF_SITES, *ANCHORED, *OF_ALL, *OF_NEW_ROWS, "reliable", "fracture"}
     assert [name for name in METRICS if name not in default_metrics()] == NAMED
     assert [name for name, metric in METRICS.items() if "new" in metric.needs] == OF_NEW_ROWS
     assert all(metric.name == name for name, metric in METRICS.items())
@@ -120,6 +120,7 @@ def test_metric_names_are_the_documented_ones():
         "frobenius",
         "anchored_frobenius",
         "site_silhouette",
+        "fracture",
     ]
 
 

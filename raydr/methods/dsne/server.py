@@ -90,6 +90,7 @@ class DSNE(DsneSettings):
     """dSNE: t-SNE at each site, with shared positions of public reference rows (Saha et al. 2017)."""
 
     noise_on: ClassVar[frozenset[str]] = frozenset({"data"})
+    draws_all_rows: ClassVar[bool] = False
 
     @property
     def rounds_asked(self) -> int:

@@ -82,6 +82,7 @@ class PrivateMap(PrivateMapSettings):
     """Map under (epsilon, delta)-differential privacy for records; each client keeps the positions of its rows."""
 
     noise_of_its_own: ClassVar[bool] = True
+    draws_all_rows: ClassVar[bool] = False
     no_novelty: ClassVar[str] = (
         "the noisy cells do not say how far the mapped rows lie from them, and to measure it would cost privacy budget"
     )

@@ -18,6 +18,7 @@ from raydr.report.colouring import (
     Colouring,
     colouring,
     drawing_order,
+    fracture_colouring,
     point_alpha,
     point_size,
     verdict_colouring,
@@ -162,6 +163,9 @@ def map_of_run(run: RunFolder, later: Later | None = None) -> Atlas:
         )
         columns += [MapColumn("verdict", judged[0])]
         columns += [] if judged[1] is None else [MapColumn("verdict: pooled-data map", judged[1])]
+    if run.singularities is not None:
+        by.append(Way("fracture", (len(columns), None)))
+        columns.append(MapColumn("fracture", with_grey(fracture_colouring(run.singularities), more)))
     if run.islands is not None:
         by.append(Way("island", (len(columns), None)))
         columns.append(MapColumn("island", with_grey(colouring("island", run.islands), more)))

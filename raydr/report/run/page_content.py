@@ -16,6 +16,7 @@ from raydr.report.projections import in_plane, onto
 from raydr.report.run import (
     audited,
     fidelity_rows,
+    fracture_rows,
     island_rows,
     mapped,
     metric_rows,
@@ -74,6 +75,7 @@ def _faithful(run: RunFolder) -> dict[str, Any]:
         "worse_site": site_rows.warning(run),
         "unlike_site": site_rows.unlike(run),
         "verdicts": verdict_rows.sentence(run),
+        "fractures": fracture_rows.sentence(run),
         "site_table": site_rows.site_table(run),
         "fidelity": fidelity_rows.sentence(run),
         "fidelity_lines": fidelity_rows.lines(run),
