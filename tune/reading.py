@@ -164,8 +164,9 @@ def _require_computed(sweep: Sweep, base: Mapping[str, Any]) -> None:
         side, _, metric = name.partition(".")
         if side not in SIDES or "metrics" in sweep.space:
             continue
-        if not (metric_named(metric).by_default if metrics == "default" else metric in metrics):
-            kept = "" if metrics == "default" else "".join(f"{other}, " for other in metrics)
+        named = [metrics] if isinstance(metrics, str) else metrics
+        if metric not in named and not ("default" in named and metric_named(metric).by_default):
+            kept = "".join(f"{other}, " for other in named)
             raise ScenarioError(
                 f"objectives: no trial has {name}, because the base's metrics leave it out. Set metrics:"
                 f" [{kept}{metric}] in the base."

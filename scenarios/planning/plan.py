@@ -18,7 +18,6 @@ from raydr.actors.capacity import Capacity, Machine, this_machine
 from raydr.actors.packing import Seating, pack, seating
 from raydr.federation import RehearsalClients
 from raydr.methods.serving import Rehearsed, rehearse
-from raydr.metrics import default_metrics
 from raydr.privacy.accounting import Adversary
 from raydr.privacy.ledger import Granularity, Ledger
 from raydr.privacy.mechanism import Relation, Unit
@@ -311,9 +310,6 @@ def _load(
     )
     shared = [entry.bytes // entry.count for entry in entries if entry.granularity != Granularity.PER_RECORD]
     embedder = scenario.method.drawn_by
-    metrics = scenario.metrics
-    if metrics == "default":
-        metrics = default_metrics()
     return Load(
         rows=data.rows,
         features=features,
@@ -327,7 +323,7 @@ def _load(
         neighbours=embedder.neighbors_needed(data.rows) if embedder is not None and data.known else 0,
         torch=scenario.method.package == "torch",
         central="central" in scenario.compare,
-        metrics=metrics,
+        metrics=scenario.metric_names(),
         threads=machine.cores,
         read=round(data.read * data.features * data.itemsize),
         held_out=data.held_out,

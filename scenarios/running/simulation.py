@@ -25,7 +25,7 @@ from raydr.methods.fidelity import Fidelity
 from raydr.methods.novelty import NOVEL
 from raydr.methods.outcome import Placed
 from raydr.methods.serving import Served
-from raydr.metrics import Need, default_metrics, metric_named
+from raydr.metrics import Need, metric_named
 from raydr.metrics.islands import Islands
 from raydr.metrics.site_scores import SiteScore
 from raydr.privacy.ledger import Entry, Granularity
@@ -158,15 +158,12 @@ def _served(
     for entry in client_data.surveyed:
         served.ledger.record(entry)
     served = with_scaling(served.reordered(client_data.in_table_order), started.run, scenario)
-    names = scenario.metrics
-    if names == "default":
-        # Leave out metrics that need clusters, held-out rows or real sites if the run has none.
-        has: dict[Need, bool] = {
-            "clusters": served.outcome.clusters is not None,
-            "new": client_data.held_out is not None,
-            "sites": scenario.clients.natural,
-        }
-        names = default_metrics({need for need, there in has.items() if not there})
+    has: dict[Need, bool] = {
+        "clusters": served.outcome.clusters is not None,
+        "new": client_data.held_out is not None,
+        "sites": scenario.clients.natural,
+    }
+    names = scenario.metric_names({need for need, there in has.items() if not there})
     compared = "central" in scenario.compare
     question = Question(
         pooled=client_data.pooled,
@@ -185,7 +182,7 @@ def _served(
         scale=scenario.data.scale,
         joint=client_data.layout.joint,
         show=[client_data.feature_names.index(column) for column in scenario.show],
-        islands=scenario.metrics == "default",
+        islands=scenario.has_default_metrics,
         determined=any(entry.determines(client_data.rows) for entry in served.ledger.entries.values()),
     )
     if not question.asks:  # then the rows are not pooled
@@ -213,9 +210,7 @@ def _served(
 
 def _recovery_is_asked_for(scenario: Scenario) -> bool:
     """Return whether a metric scores the server's estimate of the distances between rows."""
-    if scenario.metrics == "default":
-        return True
-    return any("recovered" in metric_named(name).needs for name in scenario.metrics)
+    return any("recovered" in metric_named(name).needs for name in scenario.metric_names())
 
 
 def _summed_deviation(scenario: Scenario, served: Served) -> Float64Array | None:

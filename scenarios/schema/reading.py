@@ -53,13 +53,12 @@ def read(scenario: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] 
         found = problems(error, content)
     if found:
         raise ScenarioError(f"{where} cannot be run: {'; '.join(found)}.")
-    if checked.metrics != "default":
-        new = [name for name in checked.metrics if "new" in metric_named(name).needs]
-        if new and checked.data.holdout is None:
-            raise ScenarioError(
-                f"{where} cannot be run: metrics names {new[0]}, which scores held-out rows, and there are none: set"
-                " data.holdout, for example to 0.2, or leave the metric out."
-            )
+    new = [name for name in checked.named_metrics if "new" in metric_named(name).needs]
+    if new and checked.data.holdout is None:
+        raise ScenarioError(
+            f"{where} cannot be run: metrics names {new[0]}, which scores held-out rows, and there are none: set"
+            " data.holdout, for example to 0.2, or leave the metric out."
+        )
     return checked
 
 

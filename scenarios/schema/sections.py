@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -14,6 +14,7 @@ from raydr.federation.secure import SecureSums
 from raydr.federation.simulated import attackers
 from raydr.methods import METHODS, MethodSettings
 from raydr.methods.fidelity import LEAST_ROWS
+from raydr.metrics import Need, default_metrics
 from raydr.privacy.masking import degrees
 from raydr.privacy.mechanism import Coverage
 from raydr.registry import one_of
@@ -58,8 +59,8 @@ class Sections(Settings):
     )
     metrics: Literal["default"] | tuple[str, ...] = Field(
         "default",
-        description="default for all, or a list of names: raydr list metrics. Metrics of neighbours take any number of"
-        " neighbours, such as trustworthiness_7 or npa_20",
+        description="default, or a list of names: raydr list metrics. [default, reliable] adds one to those of default."
+        " Metrics of neighbours take any number of neighbours, such as trustworthiness_7 or npa_20",
     )
     evaluate_every: int = Field(
         0,
@@ -96,6 +97,21 @@ class Sections(Settings):
     @classmethod
     def _audit_or_not(cls, audit: Any) -> Any:
         return {} if audit is True else None if audit is False else audit
+
+    @property
+    def has_default_metrics(self) -> bool:
+        """Whether the metrics include those of ``default``."""
+        return "default" in self.metrics
+
+    @property
+    def named_metrics(self) -> tuple[str, ...]:
+        """Metrics that the scenario names."""
+        return () if isinstance(self.metrics, str) else tuple(n for n in self.metrics if n != "default")
+
+    def metric_names(self, lacking: Set[Need] = frozenset()) -> tuple[str, ...]:
+        """Return the names of the metrics: those of ``default`` that need none of the ``lacking`` inputs, and more."""
+        default = default_metrics(lacking) if self.has_default_metrics else ()
+        return tuple(dict.fromkeys((*default, *self.named_metrics)))
 
     @property
     def noisy(self) -> bool:

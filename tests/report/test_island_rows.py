@@ -148,6 +148,9 @@ def test_run_finds_islands_with_default_metrics_only(tmp_path: Path) -> None:
     assert {each["auc"] for island in result.islands for each in island["largest"]} == {0.0, 1.0}
     island = pq.read_table(result.folder / "embedding.parquet")["island"].to_numpy()
     assert len(set(island[:60])) == len(set(island[60:])) == 1
+    added = raydr.run({**scenario, "metrics": ["default", "reliable"]}, out=tmp_path / "added")
+    assert added.islands == result.islands
+    assert added.metrics["federated"].keys() == {*result.metrics["federated"], "reliable"}
     listed = raydr.run({**scenario, "metrics": ["npa_10"]}, out=tmp_path / "listed")
     assert "islands" not in json.loads((listed.folder / "metrics.json").read_text())
     assert listed.islands == []

@@ -242,7 +242,7 @@ WRONG = [
     ({"objectives": {"worst_site.trust": "max"}}, "worst_site.trust: There is no metric 'trust'"),
     (
         {"base": {**tiny(), "metrics": "default"}, "objectives": {"federated.reliable": "max"}},
-        "no trial has federated.reliable, because the base's metrics leave it out. Set metrics: [reliable] in the",
+        "no trial has federated.reliable, because the base's metrics leave it out. Set metrics: [default, reliable] in",
     ),
     (
         {"base": {**tiny(), "metrics": ["npa_10"]}, "objectives": {"central.npa_7": "max"}},
