@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         resume_sweep,
         run,
         session,
+        stability,
         sweep,
         transform,
     )
@@ -69,6 +70,7 @@ __all__ = [
     "resume_sweep",
     "run",
     "session",
+    "stability",
     "sweep",
     "transform",
 ]

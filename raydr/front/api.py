@@ -344,6 +344,66 @@ def audit(
     return Result(written)
 
 
+def stability(
+    folder: str | Path,
+    *,
+    seeds: int = 4,
+    without_sites: bool | None = None,
+    data_dir: str | Path | None = None,
+    listener: Listener = unheard,
+    verbose: bool = False,
+) -> Result:
+    """Tell which places of a run's map stay with other seeds, and with each site left out.
+
+    The run is repeated in this process for each other map, so this takes that many times as long as the run's
+    federation. :attr:`Result.stability` has the result, and ``reliability.parquet`` its columns by row.
+
+    Parameters
+    ----------
+    folder : str or Path
+        A complete run folder.
+    seeds : int
+        Number of maps with other seeds, 0 or more.
+    without_sites : bool, optional
+        Whether to leave out each site once, at most the 10 largest. Default: if the run has 3 sites or more, and its
+        messages do not cost epsilon in each repetition (``private-map``).
+    data_dir, listener, verbose
+        As for :func:`run`.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    raydr.errors.RaydrError
+        ``OutputError`` if the folder is not a complete run folder, is from another version or cannot be written;
+        ``ScenarioError`` if the run cannot be repeated, or the repetitions would exceed ``privacy.epsilon_max``;
+        ``DataError`` if the data have changed; ``RunError`` if a repetition fails.
+
+    Examples
+    --------
+    >>> import raydr
+    >>> result = raydr.stability("runs/patients", seeds=2)  # doctest: +SKIP
+    >>> result.stability.record.with_seed  # doctest: +SKIP
+    31
+    """
+    from raydr.errors import ScenarioError
+    from raydr.scenarios.afterwards.stability import stability as compare_maps
+
+    if seeds < 0:
+        raise ScenarioError(f"seeds is {seeds}: give 0 or more.")
+    with _showing_progress(listener, verbose) as hear_both:
+        written = compare_maps(
+            Path(folder),
+            seeds=seeds,
+            without_sites=without_sites,
+            data_dir=_path(data_dir),
+            listener=hear_both,
+        )
+    return Result(written)
+
+
 def resume(
     folder: str | Path,
     *,

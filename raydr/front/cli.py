@@ -71,6 +71,7 @@ for _command in (
     folders.report,
     folders.compare,
     folders.audit,
+    folders.stability,
     folders.transform,
     folders.join,
     folders.leave,

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from raydr.front.exports import Library
     from raydr.runfolder.earlier import EarlierRun
     from raydr.runfolder.joined import Joined
+    from raydr.runfolder.stability import Stability
 
 
 def load(folder: str | Path, *, edited: bool = False) -> Result:
@@ -232,6 +233,15 @@ class Result:
     def audit(self) -> dict[str, Any] | None:
         """Results of attacks: see :class:`raydr.attacks.verdicts.Audit`; None if the run was not audited."""
         return self._json(AUDIT) if (self.folder / AUDIT).exists() else None
+
+    @property
+    def stability(self) -> Stability | None:
+        """Which places stay on other maps: see :func:`raydr.stability`; None if maps were not compared."""
+        from raydr.runfolder import read_run
+        from raydr.runfolder.manifest import edits_accepted
+
+        with edits_accepted() if self.edited else nullcontext():
+            return read_run(self.folder).stability
 
     @property
     def report(self) -> Path:

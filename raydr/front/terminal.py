@@ -30,6 +30,7 @@ from raydr.report.run import (
     metric_rows,
     privacy_summary,
     site_rows,
+    stability_rows,
     verdict_rows,
 )
 from raydr.report.run.server_knowledge import example, knowledge
@@ -187,6 +188,13 @@ def print_earlier(folder: Path) -> None:
     console.print(_line(earlier.description(found)))
     for fact in earlier.facts(found):
         console.print(_line(f"{fact.name}: {fact.text}"))
+
+
+def print_stability(folder: Path) -> None:
+    """Print which places of a run's map stay on other maps, and what that would cost, to standard error."""
+    console = _console(BestEffortStream(sys.stderr))
+    for sentence in stability_rows.sentences(read_run(folder)):
+        console.print(_line(sentence))
 
 
 def print_facts(facts: Sequence[Fact]) -> None:

@@ -48,7 +48,10 @@ class MethodSettings(Settings):
 
     @classmethod
     def offers(
-        cls, what: Literal["central", "public_rows", "transform", "predict", "redraw", "rehearse"]
+        cls,
+        what: Literal[
+            "central", "public_rows", "transform", "predict", "redraw", "redraw_layout", "rehearse"
+        ],
     ) -> bool:
         """Return whether the method overrides an optional hook."""
         return getattr(cls, what) is not getattr(MethodSettings, what)
@@ -121,6 +124,17 @@ class MethodSettings(Settings):
         rows.
         """
         raise NotImplementedError(f"method.kind {self.kind!r} keeps no snapshots")
+
+    def redraw_layout(
+        self, model: Mapping[str, FloatArray], parts: Sequence[FloatArray], seed: int
+    ) -> FloatArray:
+        """Return the map (rows in client order) of a finished run with another seed of its layout (optional hook).
+
+        No client sends anything again: methods offer this if their messages cost epsilon, and the layout is computed
+        from what they send. ``model`` is the run's, ``parts`` each client's scaled rows. The run's seed gives the run's
+        map.
+        """
+        raise NotImplementedError(f"method.kind {self.kind!r} draws its layout from a repetition of the run")
 
     # Rows that do not belong to clients.
 

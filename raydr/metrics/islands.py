@@ -93,9 +93,7 @@ def islands(evidence: Evidence) -> Islands | None:
     if rows < LEAST_ROWS or evidence.truth is not None or evidence.mapped is not None:
         return None
     random = np.random.default_rng((evidence.seed, MOST_ROWS))
-    chosen = np.arange(rows)
-    if rows > MOST_ROWS:
-        chosen = np.sort(random.choice(rows, MOST_ROWS, replace=False))
+    chosen = examined_rows(rows, random)
     features = np.asarray(evidence.rows[chosen], dtype=np.float64)
     values = np.array([np.unique(column).size for column in features.T])
     if not (values > FEW_VALUES).any():
@@ -126,6 +124,13 @@ def islands(evidence: Evidence) -> Islands | None:
     ]
     of_row = 1 + (island if chosen.size == rows else _nearest(places, island, evidence.embedding))
     return Islands(rows=chosen.size, left_out=left_out, found=tuple(found), of_row=of_row)
+
+
+def examined_rows(rows: int, random: np.random.Generator) -> Int64Array:
+    """Return the numbers (examined,) of the rows in which islands are found, ascending: all, or `MOST_ROWS` of them."""
+    if rows <= MOST_ROWS:
+        return np.arange(rows)
+    return np.sort(random.choice(rows, MOST_ROWS, replace=False))
 
 
 def islands_of_map(places: Float64Array) -> Int64Array:

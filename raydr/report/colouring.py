@@ -15,7 +15,8 @@ from raydr.data.loading import NO_LABEL as NO_CLASS
 from raydr.metrics.singularity import NEAR
 from raydr.runfolder.maps import NO_LABEL
 from raydr.runfolder.reading import RunFolder
-from raydr.runfolder.records import VERDICTS
+from raydr.runfolder.records import STABILITIES, VERDICTS
+from raydr.runfolder.stability import NOT_COMPARED
 
 CATEGORIES = (
     "#065afc", "#d87800", "#18783c", "#d81200", "#0096c0", "#b406cc", "#fc3cb4", "#7e84fc", "#9c4e84", "#fc3066",
@@ -39,7 +40,7 @@ and protanopes can distinguish, and gets slightly lighter within a contrast of 3
 UNLABELLED = (NO_CLASS, NO_LABEL)
 """Labels of rows without a label: mapped rows, and rows that came later."""
 VERDICT_COLOURS = ("#065afc", "#d81200", "#d87800")
-"""Colours of `VERDICTS`: blue, red and orange, from `CATEGORIES`."""
+"""Colours of `VERDICTS` and of `STABILITIES`: blue, red and orange, from `CATEGORIES`."""
 GREY = "#858585"
 """Rows without a label, or without a value."""
 
@@ -50,7 +51,7 @@ class Colouring:
 
     Attributes
     ----------
-    by : {"label", "cluster", "client", "verdict", "fracture", "island"}
+    by : {"label", "cluster", "client", "verdict", "fracture", "island", "stability"}
         What the colour shows.
     kind : {"categories", "order", "values"}
         One colour per name, a ramp by the order of many names, or a ramp by numeric value.
@@ -62,7 +63,7 @@ class Colouring:
         Position in ``names`` of each row's name.
     """
 
-    by: Literal["label", "cluster", "client", "verdict", "fracture", "island"]
+    by: Literal["label", "cluster", "client", "verdict", "fracture", "island", "stability"]
     kind: Literal["categories", "order", "values"]
     names: tuple[str, ...]
     colours: tuple[str, ...]
@@ -94,7 +95,8 @@ def colourings(run: RunFolder) -> tuple[Colouring, ...]:
 
 
 def colouring(
-    by: Literal["label", "cluster", "client", "verdict", "fracture", "island"], values: Sequence[str]
+    by: Literal["label", "cluster", "client", "verdict", "fracture", "island", "stability"],
+    values: Sequence[str],
 ) -> Colouring:
     """Choose colours for rows with one name each.
 
@@ -163,6 +165,14 @@ def with_grey(way: Colouring, later: int) -> Colouring:
         return way
     codes = np.concatenate([way.codes, np.full(later, len(way.names), np.int64)])
     return Colouring(way.by, way.kind, (*way.names, f"no {way.by}"), (*way.colours, GREY), codes)
+
+
+def stability_colouring(verdicts: Int64Array) -> Colouring:
+    """Return the colours of verdicts (rows,), as places in `STABILITIES`, and -1 for rows that were not compared."""
+    shown = 3 + bool((verdicts < 0).any())
+    names, colours = (*STABILITIES, NOT_COMPARED)[:shown], (*VERDICT_COLOURS, GREY)[:shown]
+    codes = np.where(verdicts < 0, len(STABILITIES), verdicts)
+    return Colouring("stability", "categories", names, colours, codes)
 
 
 def ramp(positions: Float64Array) -> list[str]:

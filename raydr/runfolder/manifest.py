@@ -19,8 +19,10 @@ from raydr.runfolder.records import (
     MANIFEST,
     MODEL,
     PICTURE,
+    RELIABILITY,
     REPORT,
     SITES,
+    STABILITY,
     SWEEP_REPORT,
     TABLE_REPORT,
 )
@@ -33,7 +35,7 @@ NOT_LISTED = frozenset({MANIFEST, REPORT, PICTURE, SWEEP_REPORT, FRONTIER, TABLE
 last record to someone who knows the others, even after the owner deleted these files. Their readers check them in
 another way.
 """
-REMOVABLE = frozenset({AUDIT})
+REMOVABLE = frozenset({AUDIT, STABILITY, RELIABILITY})
 """Files that the owner of the data may delete."""
 _REMEDY = "free disk space there, and try again"
 _HOW = "To read the folder as it is, pass --edited (in Python edited=True); its pages then have a warning."

@@ -35,6 +35,7 @@ from raydr.runfolder.maps import (
 )
 from raydr.runfolder.records import Environment, Measures
 from raydr.runfolder.refusals import not_whole
+from raydr.runfolder.stability import Stability, StabilityRecord, read_places
 
 T = TypeVar("T")
 Stress: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -88,6 +89,8 @@ class RunFolder:
         Singularity of each row on the federated map, in units of their median; None without the metric ``fracture``.
     shown : mapping of str to Float64Array, (rows,)
         Mapped columns as they were read, by name, with NaN for missing values; empty if the scenario asks for none.
+    stability : Stability or None
+        Which places stay on other maps; None if the run was not repeated for that.
     edited : tuple of str
         Differences from the manifest in words; empty outside of :func:`raydr.runfolder.manifest.edits_accepted`.
     stress : tuple of float
@@ -120,6 +123,7 @@ class RunFolder:
     central_verdicts: Int64Array | None = None
     singularities: Float64Array | None = None
     shown: Mapping[str, Float64Array] = field(default_factory=dict)
+    stability: Stability | None = None
     edited: tuple[str, ...] = ()
 
     @property
@@ -214,6 +218,7 @@ def read_run(folder: Path) -> RunFolder:
         central_verdicts=central_verdicts,
         singularities=found.singularities,
         shown=read_shown(folder, rows),
+        stability=read_stability(folder, rows),
     )
 
 
@@ -229,6 +234,23 @@ def read_audit(folder: Path) -> Audit | None:
             f" audit {folder}`."
         )
     return audit
+
+
+def read_stability(folder: Path, rows: Int64Array | tuple[str, ...]) -> Stability | None:
+    """Return which places of a run's ``rows`` stay on other maps, or None if the run was not repeated for that.
+
+    Raises as :func:`read_run`.
+    """
+    if not (folder / records.STABILITY).exists():
+        return None
+    require_unchanged(folder, records.STABILITY, records.RELIABILITY)
+    record = parsed(folder, records.STABILITY, StabilityRecord)
+    if record.map != sha256_of_file(folder / records.EMBEDDING):
+        raise OutputError(
+            f"{folder / records.STABILITY} belongs to another map: {records.EMBEDDING} differs. Delete it and run"
+            f" `raydr stability {folder}`."
+        )
+    return Stability(record, *read_places(folder, rows))
 
 
 def read_rounds(folder: Path) -> tuple[RoundEnded, ...]:

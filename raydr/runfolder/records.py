@@ -34,6 +34,8 @@ FINGERPRINTS = "fingerprints.json"
 """Hashes that identify the data that were read. They depend on every row, so they are for the owner of the data."""
 AUDIT = "audit.json"
 """The results of the attacks, if the run was audited."""
+STABILITY, RELIABILITY = "stability.json", "reliability.parquet"
+"""Which places stay on other maps, if the run was repeated for that: counts by map, and columns by row."""
 MODEL = "model"
 """Folder of the model."""
 JOINED, JOINING = "joined", "joining.json"
@@ -50,6 +52,8 @@ VERDICTS = ("reliable", "misplaced", "no structure")
 """Names of verdicts on the places of a map (:mod:`raydr.metrics.verdicts`), by their number."""
 QUERY_ROWS, RECOVERED = "query rows", "recovered distances"
 """Where estimates without pooling come from: rows that every site saw, or distances that the server recovered."""
+STABILITIES = ("stays", "changes with the seed", "changes without a site")
+"""Names of verdicts on whether places stay on other maps (:mod:`raydr.metrics.stability`), by their number."""
 CARD, ARRAYS, ENCODER, SITES = (
     f"{MODEL}/{name}" for name in ("model.json", "arrays.npz", "encoder.safetensors", "sites.npz")
 )
@@ -91,6 +95,8 @@ KEPT: Mapping[str, str] = {
     ENVIRONMENT: "seconds and memory, which depend on the rows",
     AUDIT: "what attacks recovered, compared with the true rows",
     EARLIER: "numbers of rows of another run, and how far rows moved",
+    STABILITY: "counts from all rows in one place",
+    RELIABILITY: "verdicts on the places of all rows",
     SITES: "what each site knows about its own rows",
     REPORT: "made from all other files",
     PICTURE: "positions of all rows",

@@ -86,17 +86,7 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
     if scenario.runtime.portable:
         require_portable()
     journal = Journal(listener)
-    with journal.stage("data"):
-        sites = scenario.clients.sites
-        client_data = (
-            from_sites(scenario, InlineBackend())
-            if sites
-            else dealt_out(scenario, data_dir, progress=journal.progress)
-        )
-        require_same_data(run, client_data, scenario.data.scale)
-        public = scenario.method.public_file
-        if public is not None:
-            client_data = with_public_file(client_data, public)
+    client_data = data_of_run(run, scenario, data_dir, journal)
     transcript = Transcript()
     plan, reserve = plan_with_data(scenario, client_data)
     # With another secret, noise and messages would differ.
@@ -128,8 +118,27 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
     )
 
 
-def require_repeatable(run: RunFolder, scenario: Scenario) -> None:
-    """Raise an error if the run cannot be repeated bit for bit.
+def data_of_run(run: RunFolder, scenario: Scenario, data_dir: Path | None, journal: Journal) -> ClientData:
+    """Read the data of a run again, with its public rows, and check that they are the same.
+
+    Raises
+    ------
+    DataError
+        If the data cannot be read, or have changed.
+    """
+    with journal.stage("data"):
+        client_data = (
+            from_sites(scenario, InlineBackend())
+            if scenario.clients.sites
+            else dealt_out(scenario, data_dir, progress=journal.progress)
+        )
+        require_same_data(run, client_data, scenario.data.scale)
+        public = scenario.method.public_file
+        return client_data if public is None else with_public_file(client_data, public)
+
+
+def require_repeatable(run: RunFolder, scenario: Scenario, use: str = "audit it") -> None:
+    """Raise an error if the run cannot be repeated bit for bit. ``use`` is what the repetition is for, as a command.
 
     Raises
     ------
@@ -148,18 +157,18 @@ def require_repeatable(run: RunFolder, scenario: Scenario) -> None:
     ]
     if changed:
         raise OutputError(
-            f"The run in {run.path} used {', '.join(changed)}, so a repetition here would differ: audit it with the"
+            f"The run in {run.path} used {', '.join(changed)}, so a repetition here would differ: {use} with the"
             " versions of the run, or run the scenario again."
         )
     if run.environment.device != "cpu":
         raise ScenarioError(
             f"The run computed on a GPU (runtime.device {scenario.runtime.device}), and a CPU cannot repeat it bit for"
-            " bit: run it with runtime.device cpu, and audit that run."
+            f" bit: run it with runtime.device cpu, and then {use}."
         )
     if scenario.runtime.batch_clients:
         raise ScenarioError(
             "runtime.batch_clients trains the clients of an actor together, so the result depends on their packing and"
-            " cannot be repeated with separate clients: run it without batch_clients, and audit that run."
+            f" cannot be repeated with separate clients: run it without batch_clients, and then {use}."
         )
 
 

@@ -1,4 +1,4 @@
-"""Commands on run folders: report, compare, audit, transform, join, leave, bounds."""
+"""Commands on run folders: report, compare, audit, stability, transform, join, leave, bounds."""
 
 from __future__ import annotations
 
@@ -109,6 +109,45 @@ def audit(
     found = read_audit(written)
     if not quiet and found is not None:
         print_audit(found)
+    click.echo(written / REPORT)
+
+
+@click.command()
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=0),
+    default=4,
+    show_default=True,
+    help="Number of maps with other seeds.",
+)
+@click.option(
+    "--without-sites/--no-without-sites",
+    default=None,
+    help="Also leave out each site once. Default: with 3 to 10 sites all of them, with more the 10 largest.",
+)
+@options.data_dir
+@options.quiet()
+@options.edited
+def stability(
+    folder: Path, seeds: int, without_sites: bool | None, data_dir: Path | None, quiet: bool
+) -> None:
+    """Tell which places of the map of RUN stay with other seeds, and with each site left out.
+
+    The command repeats the run in this process, without metrics. It writes stability.json, reliability.parquet and the
+    report again.
+    """
+    from raydr.front.progress_bars import heard_on_terminal
+    from raydr.front.terminal import print_stability
+    from raydr.runfolder.records import REPORT
+    from raydr.scenarios.afterwards.stability import stability as compare_maps
+
+    with heard_on_terminal(quiet=quiet) as listener:
+        written = compare_maps(
+            folder, seeds=seeds, without_sites=without_sites, data_dir=data_dir, listener=listener
+        )
+    if not quiet:
+        print_stability(written)
     click.echo(written / REPORT)
 
 

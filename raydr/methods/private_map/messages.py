@@ -298,12 +298,16 @@ class PlaceRequest(Request[Places], what="the frame, the landmarks, and the map 
 @answers(PlaceRequest)
 def places(client: Client, request: PlaceRequest) -> Places:
     """Run the client part."""
+    return Places(placed_rows(client.rows, _coordinates(client, request.frame), request))
+
+
+def placed_rows(rows: FloatArray, points: Float64Array, request: PlaceRequest) -> Float64Array:
+    """Return positions (rows, 2) of a client's rows (rows, features); ``points`` (rows, axes) are their coordinates."""
     own: OwnRows | None = None
-    if request.own and len(client.rows):
-        seen = np.concatenate([request.frame.view.of(block) for block in blocks_of(client.rows)])
+    if request.own and len(rows):
+        seen = np.concatenate([request.frame.view.of(block) for block in blocks_of(rows)])
         own = own_rows(seen, request.own)
-    points = _coordinates(client, request.frame)
-    return Places(place(points, request.landmarks, own, iterations=request.iterations))
+    return place(points, request.landmarks, own, iterations=request.iterations)
 
 
 def _coordinates(client: Client, frame: Frame) -> Float64Array:

@@ -13,7 +13,8 @@ simulation's evaluation sees them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -36,6 +37,7 @@ from raydr.methods.private_map.messages import (
     PlaceRequest,
     ScatterRequest,
     View,
+    placed_rows,
 )
 from raydr.methods.private_map.placing import Landmarks, place
 from raydr.methods.private_map.settings import NoiseShares, PrivateMapSettings
@@ -67,6 +69,15 @@ def _model_of(frame: Frame, landmarks: Landmarks) -> dict[str, FloatArray]:
         "axes": frame.axes,
     }
     return {**frame_arrays, **vars(landmarks), **wide, **signs}
+
+
+def _released(model: Mapping[str, FloatArray]) -> tuple[Frame, Landmarks]:
+    """Return the frame and the landmarks of a model."""
+    frame = Frame(
+        _view_of(model), np.asarray(model["mean"], np.float64), np.asarray(model["axes"], np.float64)
+    )
+    landmarks = Landmarks(*(np.asarray(model[name], np.float64) for name in ("centres", "counts", "places")))
+    return frame, landmarks
 
 
 def _view_of(model: Mapping[str, FloatArray]) -> View:
@@ -104,13 +115,17 @@ class PrivateMap(PrivateMapSettings):
 
     def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
         """Return positions of new rows, each against the landmarks alone."""
-        frame = Frame(
-            _view_of(model), np.asarray(model["mean"], np.float64), np.asarray(model["axes"], np.float64)
-        )
-        landmarks = Landmarks(
-            *(np.asarray(model[name], np.float64) for name in ("centres", "counts", "places"))
-        )
+        frame, landmarks = _released(model)
         return place(in_blocks(frame.coordinates, rows), landmarks, iterations=self.placing_iterations)
+
+    def redraw_layout(
+        self, model: Mapping[str, FloatArray], parts: Sequence[FloatArray], seed: int
+    ) -> FloatArray:
+        """Map the run's noisy cells with another seed, and place each client's rows among them."""
+        frame, landmarks = _released(model)
+        drawn = replace(landmarks, places=draw(self, landmarks.centres, seed))
+        request = PlaceRequest(frame, drawn, self.own, self.placing_iterations)
+        return np.concatenate([placed_rows(rows, frame.coordinates(rows), request) for rows in parts])
 
     def rehearse(self, federation: Rehearsal) -> None:
         """Ask what :func:`serve` asks, for the largest number of cells."""

@@ -21,6 +21,7 @@ from raydr.report.colouring import (
     fracture_colouring,
     point_alpha,
     point_size,
+    stability_colouring,
     verdict_colouring,
     with_grey,
 )
@@ -169,6 +170,16 @@ def map_of_run(run: RunFolder, later: Later | None = None) -> Atlas:
     if run.islands is not None:
         by.append(Way("island", (len(columns), None)))
         columns.append(MapColumn("island", with_grey(colouring("island", run.islands), more)))
+    if run.stability is not None:
+        by.append(Way("stability", (len(columns), None)))
+        columns.append(MapColumn("stability", with_grey(stability_colouring(run.stability.verdicts), more)))
+        for title, shares in (
+            ("kept with other seeds", run.stability.over_seeds),
+            ("kept without a site", run.stability.over_sites),
+        ):
+            if not np.isnan(shares).all():
+                by.append(Way(title, (len(columns), None)))
+                columns.append(MapColumn(title, known(shares), share=True))
     for name, values in run.shown.items():
         by.append(Way(name, (len(columns), len(columns))))
         columns.append(MapColumn(name, known(values)))

@@ -22,6 +22,7 @@ from raydr.report.run import (
     metric_rows,
     privacy_summary,
     site_rows,
+    stability_rows,
     verdict_rows,
 )
 from raydr.report.run.progress import curves, small_maps, stages
@@ -81,6 +82,8 @@ def _faithful(run: RunFolder) -> dict[str, Any]:
         "fidelity_lines": fidelity_rows.lines(run),
         "islands": island_rows.sentence(run),
         "island_lines": island_rows.lines(run),
+        "stability": stability_rows.sentences(run),
+        "stability_lines": stability_rows.lines(run),
         "reference": metric_rows.reference(run),
         "of_sample": wording.of_sample(run),
         "metric_lines": metric_rows.metric_lines(run),
