@@ -68,6 +68,7 @@ SUITE: Mapping[str, str | None] = {
     "sense": None,
     "sites": None,
     "spectral": "error",
+    "stability": None,
     "steering": None,
     "sweep": "",
     "wide": None,

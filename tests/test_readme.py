@@ -224,7 +224,7 @@ def test_the_page_of_commands_names_every_option() -> None:
         option
         for command in app.commands.values()
         for parameter in command.params
-        for option in parameter.opts
+        for option in (*parameter.opts, *parameter.secondary_opts)
         if option.startswith("--")
     }
     assert set(re.findall(r"--[a-z-]+", "\n".join(command_lines(COMMANDS)))) == options

@@ -50,7 +50,7 @@ class OtherMap:
 
 @dataclass(frozen=True, eq=False)
 class MapStability:
-    """Which places of a map stay.
+    """Shares of kept neighbours on other maps, and the verdicts that follow.
 
     Attributes
     ----------

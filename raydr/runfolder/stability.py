@@ -1,4 +1,4 @@
-"""Which places of a run's map stay on other maps: the record, and the columns by row."""
+"""Record of which places of a run's map stay on other maps: counts by map, and columns by row."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class RepetitionCost:
-    """What the other maps would cost in a deployed federation. In the simulation, nothing leaves a site.
+    """Cost of the other maps in a deployed federation. In the simulation, nothing leaves a site.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class StabilityRecord:
 
 @dataclass(frozen=True, eq=False)
 class Stability:
-    """Which places of a run's map stay on other maps.
+    """Result of a comparison of a run's map with others.
 
     Attributes
     ----------

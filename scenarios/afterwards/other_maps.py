@@ -246,9 +246,10 @@ class Repetitions:
             return
         spent = composed([cost] * (1 + repetitions), cost.delta).accounted
         if spent is None or spent > limit:
-            together = "" if spent is None else f" of {spent:.4g}"
+            together = "" if spent is None else f" of about {spent:.3g}"
             raise ScenarioError(
-                f"privacy.epsilon_max is {limit:g}, but the run and {repetitions} repetitions would have a total"
+                f"privacy.epsilon_max is {limit:g}, but the run and {repetitions}"
+                f" repetition{'s' * (repetitions != 1)} would have a total"
                 f" epsilon{together}, because each repetition draws its releases again. Compare fewer maps (--seeds,"
                 " --no-without-sites), or run the scenario with a larger privacy.epsilon_max."
             )

@@ -1,4 +1,4 @@
-"""Which places of a run's map stay with other seeds, and without each site: repeat the run, and compare the maps."""
+"""Comparison of a run's map with maps with other seeds, and without each site, for which the run is repeated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from raydr.arrays import Float64Array, Int64Array
 from raydr.data.provenance import sha256_of_file
 from raydr.errors import OutputError, ScenarioError
 from raydr.extras import require_packages
-from raydr.journal import Journal, Listener, unheard
+from raydr.journal import IncidentEvent, Journal, Listener, unheard
 from raydr.metrics import islands
 from raydr.metrics import stability as places
 from raydr.metrics.stability import LEAST_ROWS, MapStability, OtherMap
@@ -32,7 +32,7 @@ from raydr.scenarios.afterwards.other_maps import geometry_of, other_maps
 from raydr.scenarios.afterwards.repetition import data_of_run, require_repeatable
 from raydr.scenarios.schema.reading import read
 from raydr.scenarios.schema.scenario import Scenario
-from raydr.threads import cores
+from raydr.threads import blas_core_types, cores
 
 SEEDS = 4
 """Other seeds by default."""
@@ -84,6 +84,13 @@ def stability(
     require_packages(scenario)
     if scenario.runtime.portable:
         require_portable()
+    elif lacking := set(blas_core_types()) - set(run.environment.core_types):
+        journal.tell(
+            IncidentEvent(
+                f"this processor ({', '.join(sorted(lacking))}) is of another type than that of the run"
+                f" ({', '.join(run.environment.core_types) or 'unknown'}), so places can also change by rounding"
+            )
+        )
     require_writable(folder)
     client_data = data_of_run(run, scenario, data_dir, journal)
     maps = other_maps(run, scenario, client_data, journal)

@@ -444,6 +444,7 @@ def test_help_lists_commands_in_order_of_use(capsys: pytest.CaptureFixture[str])
         "report",
         "compare",
         "audit",
+        "stability",
         "transform",
         "join",
         "leave",

@@ -253,10 +253,11 @@ def test_dsne_references_may_not_be_mapped_rows(X: Any) -> None:
         quick("DSNE", reference_path=None).fit(X)
 
 
-def test_audit_refuses_a_run_of_rows_in_memory(X: Any) -> None:
+@pytest.mark.parametrize("repeat", [raydr.audit, raydr.stability])
+def test_a_run_of_rows_in_memory_is_not_repeated(repeat: Any, X: Any) -> None:
     found = quick().fit(X)
     with pytest.raises(DataError, match="which are not stored"):
-        raydr.audit(found.result_.folder)
+        repeat(found.result_.folder)
 
 
 # --- what comes out ---------------------------------------------------------------------------------------------------

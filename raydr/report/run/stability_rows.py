@@ -1,4 +1,4 @@
-"""Which places stay on other maps, as the page and the terminal show it."""
+"""Sentences and table lines on which places stay on other maps, for the page and the terminal."""
 
 from __future__ import annotations
 
@@ -89,7 +89,9 @@ def _islands(record: StabilityRecord, lost: Sequence[int]) -> str:
     named = [f"{island + 1} ({wording.plural(record.islands[island], 'row')})" for island in lost]
     if len(named) == 1:
         return f"Island {named[0]} dissolves"
-    return f"Islands {listed(named, _NAMED_ISLANDS)} dissolve"
+    if len(named) > _NAMED_ISLANDS:
+        return f"Islands {listed(named, _NAMED_ISLANDS)} dissolve"
+    return f"Islands {', '.join(named[:-1])} and {named[-1]} dissolve"
 
 
 def cost(spent: RepetitionCost) -> str:
