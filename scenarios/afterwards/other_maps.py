@@ -276,7 +276,13 @@ class Repetitions:
             served = InlineBackend().serve(
                 client_data.parts,
                 replace(
-                    plan, run=rooted.name, seed=seed, checkpoint_every=0, evaluate_every=0, geometry=False
+                    plan,
+                    run=rooted.name,
+                    seed=seed,
+                    checkpoint_every=0,
+                    evaluate_every=0,
+                    fidelity_rows=0,
+                    geometry=False,
                 ),
                 listener=self._moved,
                 host_secrets=HostSecrets.derived(

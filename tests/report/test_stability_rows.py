@@ -149,11 +149,11 @@ def test_page_and_terminal_tell_and_colour_them(tmp_path: Path, capsys: pytest.C
 
 
 def test_rows_that_were_not_compared_are_grey() -> None:
-    found = stability_colouring(np.array([0, 2, 1]), 1)
+    found = stability_colouring(np.array([0, 2, 1, -1]))
     assert [found.names[code] for code in found.codes] == [
         "stays",
         "changes without a site",
         "changes with the seed",
         "not compared",
     ]
-    assert stability_colouring(np.array([0, 1]), 0).colours == VERDICT_COLOURS
+    assert stability_colouring(np.array([0, 1])).colours == VERDICT_COLOURS

@@ -114,6 +114,13 @@ def test_map_without_a_site_is_that_of_a_table_without_its_rows(
             tmp_path / ward, method=BRIEF, **less.written(tmp_path / f"without-{ward}.csv", **data)
         )
         np.testing.assert_array_equal(found.places, read_run(alone).federated)
+        left = tiny_run(
+            tmp_path / f"left-{ward}",
+            method=BRIEF,
+            data={**data, "path": str(tmp_path / "wards.csv"), "id": "patient", "label": "diagnosis"},
+            clients={"partition": {"kind": "by-column", "column": "ward"}, "without": [ward]},
+        )
+        np.testing.assert_array_equal(found.places, read_run(left).federated)
 
 
 def test_sites_with_their_own_files_are_left_out_too(tmp_path: Path) -> None:
