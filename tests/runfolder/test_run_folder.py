@@ -177,6 +177,8 @@ def test_scenarios_page_lists_every_file(whole: Path) -> None:
         "held_out.parquet",
         "stress.json",
         "earlier.json",
+        "stability.json",
+        "reliability.parquet",
         "joined",
         "shown.parquet",
     }
