@@ -62,6 +62,7 @@ SUITE: Mapping[str, str | None] = {
     "placing": "",
     "private_map": None,
     "reliability": None,
+    "redraw": None,
     "rounds": None,
     "scale": None,
     "secure_rounds": "",

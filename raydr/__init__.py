@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         join,
         leave,
         map,  # noqa: A004  users call it raydr.map
+        redraw,
         reproduce,
         resume,
         resume_sweep,
@@ -65,6 +66,7 @@ __all__ = [
     "leave",
     "load",
     "map",
+    "redraw",
     "reproduce",
     "resume",
     "resume_sweep",

@@ -87,13 +87,14 @@ def without(scenario: Scenario, name: str) -> Scenario:
     """Return the scenario without a site."""
     content: dict[str, Any] = scenario.resolved().model_dump(mode="json")
     clients = content["clients"]
-    if scenario.clients.sites:
-        clients["sites"] = [
-            site for site in clients["sites"] if name != (site["name"] or PurePath(site["path"]).stem)
-        ]
+    for key in ("sites", "joined"):
+        others = [site for site in clients[key] if name != (site["name"] or PurePath(site["path"]).stem)]
+        if len(others) < len(clients[key]):
+            clients[key] = others
+            break
     else:
         clients["without"] = [*clients["without"], name]
-    return read(content)
+    return read(content | {"prior": None})  # an earlier map has rows of the site
 
 
 def new_folder(folder: Path, suffix: str) -> Path:

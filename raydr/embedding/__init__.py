@@ -7,7 +7,7 @@ in any process, with any number of threads (``docs/determinism.md`` explains how
 
 # isort: off
 # In listing order: the default first.
-from raydr.embedding.embedder import EMBEDDERS, Embedder, embedder
+from raydr.embedding.embedder import EMBEDDERS, Embedder, StartsFromPlaces, embedder
 from raydr.embedding.tsne import TSNE
 from raydr.embedding.umap import UMAP
 from raydr.embedding.phate import PHATE
@@ -24,6 +24,7 @@ __all__ = [
     "TSNE",
     "UMAP",
     "Embedder",
+    "StartsFromPlaces",
     "embedder",
     "principal_components",
 ]

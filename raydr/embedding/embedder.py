@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from pydantic import Field
 
-from raydr.arrays import FloatArray
+from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import DataError, ScenarioError
 from raydr.geometry.cells import EXACT_ROWS
 from raydr.geometry.neighbors import NeighborGraph
@@ -102,6 +102,34 @@ class Embedder(Protocol):
         ------
         DataError
             If the graph is too narrow, or the initial layout has another shape or values that are not finite.
+        """
+
+
+@runtime_checkable
+class StartsFromPlaces(Protocol):
+    """An embedder that can redraw an earlier map."""
+
+    def embed_from(
+        self,
+        graph: NeighborGraph,
+        places: Float64Array,
+        *,
+        seed: int,
+        threads: int = 1,
+        progress: Progress = unheard,
+    ) -> FloatArray:
+        """Lay out the rows of the graph, so that rows of an earlier map stay near their places.
+
+        Parameters
+        ----------
+        graph, seed, threads, progress
+            As for :meth:`Embedder.embed`.
+        places : (rows, 2) or (rows, 3) float64
+            Places on the earlier map, as its embedder left them; NaN for rows that it does not have.
+
+        Returns
+        -------
+        array of the shape of ``places``
         """
 
 

@@ -6,10 +6,13 @@ import numpy as np
 
 from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.errors import DataError
+from raydr.geometry.neighbors import NeighborGraph
 from raydr.threads import one_blas_thread
 
 _BLOCK_ROWS, _BLOCK_VALUES = 4096, 1 << 22
 """Rows and values converted to float64 at a time. Working memory grows neither with rows nor with features."""
+_START_NEIGHBORS = 10
+"""Nearest rows that give a new row its start."""
 DENSE_FEATURES = 2048
 """Largest number of features for which the features x features covariance is formed (32 MB). Wider data use
 Lanczos iteration."""
@@ -64,6 +67,29 @@ def principal_components(coordinates: FloatArray, components: int = 2) -> Float6
         for block in _blocks(*coordinates.shape):
             scores[block, :found] = (coordinates[block] - mean) @ axes
     return scores
+
+
+def start_from(places: Float64Array, graph: NeighborGraph, seed: int) -> Float64Array:
+    """Return an initial layout (rows, dimensions) from the places of some rows on an earlier map; NaN for the others.
+
+    A row without a place starts at the median of its nearest rows that have one, along each axis. Rows without such
+    neighbours follow in further steps, and the last start at the centre. Jitter of 0.001 of the map's standard
+    deviation separates rows that start at one point.
+    """
+    found = places.copy()
+    known = ~np.isnan(places[:, 0])
+    nearest = graph.nearest(min(_START_NEIGHBORS, graph.k)).indices
+    while not known.all():
+        missing = np.flatnonzero(~known)
+        missing = missing[known[nearest[missing]].any(axis=1)]
+        if not missing.size:
+            break
+        around = nearest[missing]
+        found[missing] = np.nanmedian(np.where(known[around][:, :, None], found[around], np.nan), axis=1)
+        known[missing] = True
+    found[~known] = found[known].mean(axis=0)
+    deviation = float(found.std(axis=0).max()) or 1.0
+    return found + np.random.default_rng(seed).normal(scale=1e-3 * deviation, size=found.shape)
 
 
 def tsne_start(initialization: FloatArray, seed: int) -> Float64Array:

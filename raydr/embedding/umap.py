@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from raydr.arrays import Float32Array, FloatArray
+from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.embedding.embedder import GraphSettings, embedder, fitting, neighbors_for
-from raydr.embedding.initialization import umap_start
+from raydr.embedding.initialization import start_from, umap_start
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress, unheard
 
@@ -75,18 +75,48 @@ class UMAP(GraphSettings):
         ``progress`` counts epochs. See :mod:`raydr.embedding.kernels.fuzzy`; it uses ``threads`` for more than 10,000
         rows.
         """
+        nearest = fitting(graph, initialization, self.neighbors_needed(graph.rows))
+        return self._laid_out(nearest, umap_start(initialization, seed), None, seed, threads, progress)
+
+    def embed_from(
+        self,
+        graph: NeighborGraph,
+        places: Float64Array,
+        *,
+        seed: int,
+        threads: int = 1,
+        progress: Progress = unheard,
+    ) -> Float32Array:
+        """Redraw an earlier map; see :meth:`raydr.embedding.StartsFromPlaces.embed_from`.
+
+        The layout starts in the units of the earlier map. Each epoch draws its rows back to their places, with the
+        weight of AlignedUMAP. Without that, 500 epochs move them like a new map: on digits with 297 new rows of all
+        classes, by 0.23 of the radius in the median, instead of 0.05.
+        """
+        nearest = fitting(graph, np.nan_to_num(places), self.neighbors_needed(graph.rows))
+        start = start_from(places, nearest, seed).astype(np.float32)
+        return self._laid_out(nearest, start, places.astype(np.float32), seed, threads, progress)
+
+    def _laid_out(
+        self,
+        nearest: NeighborGraph,
+        start: Float32Array,
+        places: Float32Array | None,
+        seed: int,
+        threads: int,
+        progress: Progress,
+    ) -> Float32Array:
+        """Return the layout after all epochs."""
         from raydr.embedding.kernels.fuzzy import BLOCKS, lay_out
         from raydr.embedding.kernels.fuzzy_set import fuzzy_set
 
-        rows = graph.rows
-        nearest = fitting(graph, initialization, self.neighbors_needed(rows))
-        few = rows <= FEW_ROWS
+        few = nearest.rows <= FEW_ROWS
         epochs = self.epochs if self.epochs is not None else (500 if few else 200)
         progress(0, epochs)
         a, b = similarity_curve(self.spread, self.min_dist)
         return lay_out(
             fuzzy_set(nearest),
-            umap_start(initialization, seed),
+            start,
             a=a,
             b=b,
             epochs=epochs,
@@ -94,6 +124,7 @@ class UMAP(GraphSettings):
             seed=seed,
             threads=threads,
             blocks=1 if few else BLOCKS,
+            places=places,
             progress=progress,
         )
 

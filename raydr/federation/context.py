@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from raydr.arrays import FloatArray
+from raydr.arrays import Float64Array, FloatArray
 from raydr.federation.failures import FailurePolicy
 from raydr.federation.secure import SecureSums
 from raydr.privacy.accounting import Budget
 from raydr.privacy.mechanism import Coverage, Mechanism
+
+
+@dataclass(frozen=True)
+class Prior:
+    """The state of an earlier run, from which a map starts.
+
+    Attributes
+    ----------
+    places : (rows, 2) or (rows, 3) float64
+        Place of each row on the earlier map, in client order; NaN for rows that it does not have.
+    model : mapping of name to array
+        The earlier run's model for new rows.
+    """
+
+    places: Float64Array
+    model: Mapping[str, FloatArray]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +62,8 @@ class Context:
         Settings of secure sums; None if the server sees the summands.
     hidden : int
         Number of public rows that the server does not see. Clients send them under the key.
+    prior : Prior or None
+        State of an earlier run to start from, at the server.
     """
 
     seed: int
@@ -61,6 +80,7 @@ class Context:
     isometry_key: bool = False
     hidden: int = 0
     secure: SecureSums | None = None
+    prior: Prior | None = None
 
     def mechanism(self, on: str) -> Mechanism | None:
         """Return the clients' mechanism on this quantity, such as "gradient"; None without one."""

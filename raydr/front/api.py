@@ -233,6 +233,67 @@ def join(
         return Result(join_run(Path(folder), Path(data), site=site, listener=hear_both))
 
 
+def redraw(
+    folder: str | Path,
+    data: str | Path,
+    *,
+    site: str | None = None,
+    out: str | Path | None = None,
+    address: str | None = None,
+    data_dir: str | Path | None = None,
+    listener: Listener = unheard,
+    verbose: bool = False,
+) -> Result:
+    """Run a scenario again with one more site, starting from the map of an earlier run.
+
+    All sites take part, and rows of the earlier map stay near their places. The old run folder does not change.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The run folder.
+    data, site
+        As for :func:`join`.
+    out : str or Path, optional
+        The new run folder. Default: ``NAME-with-SITE`` next to the old one.
+    address, data_dir, listener, verbose
+        As for :func:`run`.
+
+    Returns
+    -------
+    Result
+        The new run; :attr:`Result.earlier` says how far rows moved.
+
+    Raises
+    ------
+    raydr.errors.RaydrError
+        As :func:`run`; also ``DataError`` if the name is taken, and ``ScenarioError`` if the run's method cannot start
+        from an earlier map.
+
+    Examples
+    --------
+    >>> import raydr
+    >>> run = raydr.redraw("runs/patients", "new-hospital.csv", site="south")  # doctest: +SKIP
+    >>> run.earlier.displacement.median < 0.1  # doctest: +SKIP
+    True
+    """
+    from raydr.scenarios.redrawing import redraw as redraw_run
+
+    new, known = (None if path is None else Path(path) for path in (out, data_dir))
+    with _showing_progress(listener, verbose) as hear_both:
+        return Result(
+            redraw_run(
+                Path(folder),
+                Path(data),
+                site=site,
+                out=new,
+                address=address,
+                data_dir=known,
+                listener=hear_both,
+            )
+        )
+
+
 def leave(
     folder: str | Path,
     site: str,

@@ -27,7 +27,8 @@ from raydr.report.colouring import colouring
 from raydr.report.run.mapped import Fact, facts, hashes
 from raydr.runfolder.records import SCENARIO
 from raydr.scenarios.running.backend import InlineBackend
-from raydr.scenarios.running.client_data import ClientData, dealt_out, from_sites
+from raydr.scenarios.running.client_data import ClientData, dealt_out
+from raydr.scenarios.running.site_files import from_sites
 from raydr.scenarios.schema import reading
 from raydr.scenarios.schema.document_store import FOR_ROWS, kind_of_object
 from raydr.scenarios.schema.scenario import Scenario

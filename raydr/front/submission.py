@@ -16,6 +16,7 @@ from raydr.actors.shipping import LARGEST, compressed, requirements
 from raydr.data.catalogue import DATASETS, file_of
 from raydr.data.provenance import sha256_of_file
 from raydr.documents import parse_yaml
+from raydr.errors import ScenarioError
 from raydr.runfolder.manifest import seal
 from raydr.runfolder.model import made_from_renamed
 from raydr.runfolder.records import BEST, MANIFEST
@@ -120,6 +121,11 @@ class _Gathered:
 
     def files_of(self, scenario: Scenario) -> Iterator[tuple[str, str]]:
         """Add the files that a scenario names; yield the absolute path and the new name of each."""
+        if scenario.clients.joined or scenario.prior is not None:
+            raise ScenarioError(
+                "clients.joined and prior name files of this machine that are not sent: run the scenario here, or copy"
+                " them to the cluster and run it there."
+            )
         yield from self.named(_paths(scenario.resolved()))
         if scenario.clients.sites:
             self._remark("the files of clients.sites were not sent: the cluster's nodes must have them")

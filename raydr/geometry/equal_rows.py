@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from raydr.arrays import Int64Array
+from raydr.arrays import Float64Array, Int64Array
 from raydr.geometry.points import Points
 from raydr.geometry.sparse_points import SparsePoints
 
@@ -35,6 +35,13 @@ class EqualRows:
     def repeated(self) -> int:
         """Number of rows that equal an earlier one."""
         return len(self.group_of_row) - len(self.first)
+
+    def first_known(self, values: Float64Array) -> Float64Array:
+        """Return for each group the value (columns,) of its first row that has one; NaN where none has."""
+        found = np.full((len(self.first), values.shape[1]), np.nan)
+        known = np.flatnonzero(~np.isnan(values[:, 0]))[::-1]  # the last assignment counts
+        found[self.group_of_row[known]] = values[known]
+        return found
 
 
 def equal_rows(points: Points | SparsePoints) -> EqualRows | None:

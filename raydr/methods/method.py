@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
-from raydr.embedding import Embedder
+from raydr.embedding import Embedder, StartsFromPlaces
 from raydr.federation import Federation, Rehearsal
 from raydr.geometry.points import Geometry
 from raydr.geometry.sparse_points import points_of
@@ -43,6 +43,8 @@ class MethodSettings(Settings):
     """Explanation of the reported objective, in sentences, if it may rise while the map gets better."""
     no_new_rows: ClassVar[str] = ""
     """Clause on why maps take no new rows, if a method without :meth:`transform` has a special reason."""
+    draws_from_prior: ClassVar[bool] = False
+    """Whether the method passes an earlier map to its embedder."""
     no_novelty: ClassVar[str] = "with these settings, the run keeps nothing to compare new rows with"
     """Sentence on why novelty is unknown, without a full stop, for runs whose :meth:`novelty` is None."""
 
@@ -72,6 +74,18 @@ class MethodSettings(Settings):
         """
         named: Embedder | None = getattr(self, "embedder", None)
         return self if named is None and isinstance(self, Embedder) else named
+
+    def why_no_prior(self) -> str | None:
+        """Return a clause on why a map under these settings cannot start from an earlier one; None if it can."""
+        if isinstance(self.drawn_by, StartsFromPlaces) and self.draws_from_prior:
+            return None
+        if self.draws_from_prior:
+            kind = getattr(self.drawn_by, "kind", None)
+            return f"the embedder {kind!r} starts from no places: choose tsne or umap"
+        return (
+            f"maps of method.kind {self.kind!r} have no start that an earlier map could give; those of fed-tsne,"
+            " fed-umap, fed-spectral, sense, fedne, fedavg-ne and fedprox-ne do"
+        )
 
     def why_no_label(self) -> str | None:
         """Return why a label cannot take part in distances, as a clause with what to do; None if it can."""

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
-from raydr.embedding import Embedder, principal_components
+from raydr.embedding import Embedder, StartsFromPlaces, principal_components
 from raydr.errors import DataError, ScenarioError
+from raydr.federation.context import Prior
 from raydr.geometry.cells import Nodes, find_neighbors
 from raydr.geometry.equal_rows import EqualRows, equal_rows
 from raydr.geometry.neighbors import NeighborGraph
@@ -126,6 +127,7 @@ def draw_map(
     seed: int,
     journal: Journal,
     nodes: Nodes | None = None,
+    prior: Prior | None = None,
 ) -> Drawn:
     """Compute neighbour graph, initial layout and embedding, for federated and pooled rows alike.
 
@@ -148,6 +150,8 @@ def draw_map(
         Receives the stages ``neighbours`` and ``embedding``.
     nodes : Nodes, optional
         Processes on several machines that search for neighbours.
+    prior : Prior, optional
+        An earlier map, to start from its places instead. The embedder must be a :class:`StartsFromPlaces`.
 
     Returns
     -------
@@ -165,8 +169,16 @@ def draw_map(
             geometry, needed, recall=recall, threads=cores(), progress=journal.progress, nodes=nodes
         )
     with journal.stage("embedding"):
-        start = principal_components(coordinates, dimensions)
-        embedding = embedder.embed(found.graph, start, seed=seed, threads=cores(), progress=journal.progress)
+        if prior is not None and isinstance(embedder, StartsFromPlaces):
+            places = prior.places if equal is None else equal.first_known(prior.places)
+            embedding = embedder.embed_from(
+                found.graph, places, seed=seed, threads=cores(), progress=journal.progress
+            )
+        else:
+            start = principal_components(coordinates, dimensions)
+            embedding = embedder.embed(
+                found.graph, start, seed=seed, threads=cores(), progress=journal.progress
+            )
     notes: tuple[Note, ...] = ()
     if found.description:
         notes += (Note("Nearest neighbours", found.description),)

@@ -27,7 +27,8 @@ from raydr.runfolder.model import preparation_of, read_model
 from raydr.runfolder.records import SCENARIO
 from raydr.scenarios.afterwards.repetition import require_same_data
 from raydr.scenarios.running.backend import InlineBackend
-from raydr.scenarios.running.client_data import dealt_out, from_sites
+from raydr.scenarios.running.client_data import dealt_out
+from raydr.scenarios.running.site_files import from_sites
 from raydr.scenarios.schema.reading import read
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.threads import one_blas_thread

@@ -69,7 +69,7 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
     placing = placing_of(folder, str(data))
     name = (site if site is not None else data.name.partition(".")[0]).strip()
     alike = placing.scenario.clients.join_spellings
-    _require_free(name, run, [other.site for other in joined], alike=alike)
+    require_free_name(name, run, [other.site for other in joined], alike=alike)
     if placing.keeps_classes:
         raise ScenarioError(
             f"The run in {folder} adjusted sites to each other and kept the effect of the label (data.harmonize.keep)."
@@ -140,7 +140,7 @@ def _host(client: int, rows: FloatArray, plan: Plan, host_secrets: HostSecrets |
     )
 
 
-def _require_free(name: str, run: RunFolder, joined: list[str], *, alike: bool) -> None:
+def require_free_name(name: str, run: RunFolder, joined: list[str], *, alike: bool) -> None:
     """Raise DataError if a site cannot have this name, or, with ``alike``, another spelling of it."""
     if not name:
         raise DataError("The site has no name: give one with --site.")

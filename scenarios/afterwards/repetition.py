@@ -25,10 +25,11 @@ from raydr.registry import extensions
 from raydr.runfolder import RunFolder, read_run
 from raydr.runfolder.records import FINGERPRINTS, SCENARIO
 from raydr.scenarios.running.backend import InlineBackend
-from raydr.scenarios.running.client_data import ClientData, dealt_out, from_sites, with_public_file
+from raydr.scenarios.running.client_data import ClientData, dealt_out, with_public_file
 from raydr.scenarios.running.environment import versions
 from raydr.scenarios.running.federation_plan import plan_with_data, with_scaling
 from raydr.scenarios.running.identity import Identity, origin_of
+from raydr.scenarios.running.site_files import from_sites
 from raydr.scenarios.schema.reading import read
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.threads import blas_core_types

@@ -13,9 +13,10 @@ from raydr.data.site import laid_out
 from raydr.data.survey.layout import JointColumns
 from raydr.errors import DataError, ScenarioError
 from raydr.privacy.ledger import Entry
-from raydr.scenarios.running.client_data import dealt_out, present, site_file, with_public_file
+from raydr.scenarios.running.client_data import dealt_out, present, with_public_file
 from raydr.scenarios.running.column_survey import agreement_on
 from raydr.scenarios.running.harmony import harmonizing_of
+from raydr.scenarios.running.site_files import site_file
 from raydr.scenarios.running.sparsity import why_dense
 from raydr.scenarios.running.target import target_of
 from raydr.scenarios.schema.scenario import Scenario

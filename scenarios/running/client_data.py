@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.data import (
     IN_MEMORY,
-    Census,
     Layout,
     Provenance,
     Site,
-    SiteFile,
     Source,
     Table,
     hold_out,
@@ -25,11 +23,11 @@ from raydr.data import (
     load_graph,
     set_apart,
 )
-from raydr.data.loading import refuse_empty
+from raydr.data.alike import load_alike
 from raydr.data.site import gaps_of
 from raydr.data.survey.codebook import Codebook
 from raydr.data.survey.coding import Coding
-from raydr.data.survey.columns import require
+from raydr.data.survey.columns import Alike, require
 from raydr.data.survey.notices import (
     ONE_VALUE,
     common_looks,
@@ -39,36 +37,22 @@ from raydr.data.survey.notices import (
     of_measurements,
     of_rare_words,
 )
-from raydr.data.survey.site_names import of_site_files, of_sites
+from raydr.data.survey.site_names import of_sites
 from raydr.data.survey.spelling import Agreement
-from raydr.errors import DataError, FeatureError
+from raydr.errors import DataError, FeatureError, ScenarioError
 from raydr.geometry.points import Progress, unheard
 from raydr.privacy.ledger import Entry, Granularity
 from raydr.scenarios.running.column_survey import agreement_on
 from raydr.scenarios.running.harmony import harmonized_of, harmonizing_of, notices_of_sites, owners_of
 from raydr.scenarios.running.pooling import Dealt, by_client
-from raydr.scenarios.running.sparsity import in_form, notices_of_sparse_files, why_dense
+from raydr.scenarios.running.sparsity import in_form
 from raydr.scenarios.running.target import notices_of_target, target_of
 from raydr.scenarios.running.withdrawn import notices_of_public, of_other_clients, without
-from raydr.scenarios.schema.clients import SiteSettings
 from raydr.scenarios.schema.data import DataSettings
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.statistics.dissimilarity import Metric, require_suited, width_of
 from raydr.statistics.harmonizing import Harmonizing
 from raydr.statistics.steering import Target
-
-
-class SiteReader(Protocol):
-    """Reads clients' own files on their nodes."""
-
-    def lay_out_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> Layout:
-        """Return the columns of all files to map, and how; nothing else of a file is revealed."""
-
-    def count_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
-        """Return everything about each file except the rows."""
-
-    def pool(self, sites: Sequence[Site]) -> Callable[[], FloatArray]:
-        """Return a callable that brings all rows to its caller, the evaluation."""
 
 
 @dataclass(kw_only=True, frozen=True)
@@ -276,7 +260,7 @@ def dealt_out(
     )
     table, made_dense = in_form(scenario, table)
     if given is None:
-        _require_excluded(data.exclude, table.features, [table.read_from])
+        require_excluded(data.exclude, table.features, [table.read_from])
     try:
         require_suited(data.metric, table.rows)
         features = width_of(data.metric, table.rows, table.layout.joint) if apart else 0
@@ -318,7 +302,7 @@ def dealt_out(
             notices += of_label(table.layout.columns)
         if clients.partition.client_column is not None:
             notices += of_sites(partition.names)
-    return ClientData(
+    client_data = ClientData(
         names=partition.names,
         held=dealt,
         client_of_row=partition.client_of_row,
@@ -342,6 +326,77 @@ def dealt_out(
         target=target,
         looks=found,
         notices=notices,
+    )
+    return with_joined_files(scenario, client_data) if clients.joined else client_data
+
+
+def with_joined_files(scenario: Scenario, client_data: ClientData) -> ClientData:
+    """Add the clients in ``clients.joined``, which have their own files with the columns of the table.
+
+    Raises
+    ------
+    DataError
+        If a file cannot be used, or the table has labels that a file lacks.
+    ScenarioError
+        If a name is taken.
+    """
+    data, described = scenario.data, scenario.clients.joined
+    names = tuple(site.name or Path(site.path).stem for site in described)
+    taken = sorted(set(names) & set(client_data.names))
+    if taken:
+        raise ScenarioError(
+            f"clients.joined names {taken[0]!r}, which is a client of the table: give it another name."
+        )
+    layout = client_data.layout
+    alike = Alike("the table", layout.columns, all(source.named for source in client_data.sources), layout)
+    tables = [
+        load_alike(
+            Path(site.path).expanduser(),
+            alike,
+            id_column=data.id,
+            missing=data.missing,
+            matrix=data.matrix,
+            label=data.label,
+        )[0].made_dense("a file of clients.joined is read dense")
+        for site in described
+    ]
+    label_names, codes = client_data.label_names, [client_data.labels]
+    for table in tables:
+        if client_data.labels is None:
+            continue
+        if table.labels is None:
+            raise DataError(
+                f"{table.name} has no labels for all of its rows, but the table has: add the column of data.label, or"
+                " leave data.label out."
+            )
+        label_names += tuple(name for name in table.label_names if name not in label_names)
+        place = np.array([label_names.index(name) for name in table.label_names], np.int64)
+        codes.append(place[table.labels])
+    labels = (
+        None if client_data.labels is None else np.concatenate([each for each in codes if each is not None])
+    )
+    sizes = [len(table.rows) for table in tables]
+    first = len(client_data.names)
+    owners = np.repeat(np.arange(first, first + len(sizes)), sizes)
+    client_of_row = np.concatenate([client_data.client_of_row, owners])
+    ids = [client_data.ids, *(table.ids for table in tables)]
+    alike_ids = all(each.dtype.kind == ids[0].dtype.kind for each in ids)
+    rows = np.concatenate([np.asarray(client_data.pooled()), *(table.rows for table in tables)])
+    dealt = Dealt(rows, client_of_row, first + len(sizes), taken=True)
+    read = tuple(replace(table.read_from, client=name) for name, table in zip(names, tables, strict=True))
+    return replace(
+        client_data,
+        names=(*client_data.names, *names),
+        held=dealt,
+        client_of_row=client_of_row,
+        ids=np.concatenate(ids if alike_ids else [each.astype(str) for each in ids]),
+        labels=labels,
+        label_names=label_names,
+        pooled=dealt,
+        sources=(*client_data.sources, *read),
+        gaps=[*client_data.gaps, *(gaps_of(table.rows) for table in tables)] if data.filling else (),
+        harmonizing=harmonizing_of(data, layout, present(labels, label_names)),
+        target=target_of(data, labels, label_names),
     )
 
 
@@ -381,7 +436,7 @@ def read_table(
     )
 
 
-def _require_excluded(
+def require_excluded(
     excluded: Iterable[str], features: Sequence[str], sources: Sequence[Source], knob: str = "data.exclude"
 ) -> None:
     """Raise a DataError that names the nearest column if no source has a column that is to be left out."""
@@ -394,105 +449,6 @@ def with_public_file(client_data: ClientData, path: str) -> ClientData:
     """Add the rows of a file as public rows; it must have the columns of the data, in the same units."""
     table = load(path=path, layout=client_data.layout, for_map=False)
     return replace(client_data, public=table.rows, anchors=table.source)
-
-
-def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
-    """Read sizes and names from the clients' own files; their rows stay where they are.
-
-    Raises
-    ------
-    DataError
-        If the files differ in their features, or only some have labels.
-    """
-    data, described = scenario.data, scenario.clients.sites
-    why = why_dense(scenario)
-    files = [(replace(site_file(data, site), why_dense=why), site.node) for site in described]
-    layout: Layout | None = None
-    if files[0][0].needs_layout:
-        layout = reader.lay_out_sites(files)
-        files = [(replace(file, layout=layout), node) for file, node in files]
-    censuses = reader.count_sites(files)
-    first = censuses[0]
-    layout = layout or Layout(first.features)
-    sources = [census.source for census in censuses]
-    _require_excluded(data.exclude, first.features, sources)
-    _require_excluded(Codebook(data.codebook).left_out, first.features, sources, "data.codebook")
-    for site, census in zip(described, censuses, strict=True):
-        if census.features != first.features:
-            odd = sorted(set(census.features) ^ set(first.features)) or list(census.features)
-            raise DataError(
-                f"{site.path} and {described[0].path} have different features, or in a different order"
-                f" ({', '.join(odd[:10])}): name the common ones in data.features."
-            )
-        if (census.labels is None) != (first.labels is None):
-            raise DataError(
-                f"Only one of {site.path} and {described[0].path} has labels: name the column in data.label."
-            )
-    if data.filling:
-        lacking = np.sum([census.gaps for census in censuses], axis=0)
-        refuse_empty(
-            first.features, lacking == sum(len(census.ids) for census in censuses), "The sites' data"
-        )
-    sites = tuple(
-        Site(file, node, census.fingerprint) for (file, node), census in zip(files, censuses, strict=True)
-    )
-    label_names: tuple[str, ...] = ()
-    labels = None
-    if first.labels is not None:
-        names, codes = np.unique(np.concatenate([census.labels for census in censuses]), return_inverse=True)
-        label_names, labels = tuple(map(str, names)), codes.astype(np.int64)
-    sizes = [len(census.ids) for census in censuses]
-    found = None if scenario.noisy else common_looks([census.looks for census in censuses])
-    found = None if found is None else of_measurements(found, layout)
-    clients = tuple(site.name or Path(site.path).stem for site in described)
-    common = (*notices_of_target(data), *notices_of_sparse_files(why, [each.made_dense for each in censuses]))
-    return ClientData(
-        names=clients,
-        held=sites,
-        client_of_row=np.repeat(np.arange(len(sizes)), sizes),
-        ids=np.concatenate([census.ids for census in censuses]),
-        labels=labels,
-        label_names=label_names,
-        feature_names=tuple(first.features),
-        pooled=reader.pool(sites),
-        sources=tuple(
-            replace(census.source, client=name) for name, census in zip(clients, censuses, strict=True)
-        ),
-        filling=data.filling,
-        gaps=[census.gaps for census in censuses] if data.filling else (),
-        words=layout.words,
-        units=layout.units,
-        codings=layout.codings,
-        agreed=layout.agreement,
-        harmonizing=harmonizing_of(data, layout, present(labels, label_names)),
-        target=target_of(data, labels, label_names),
-        looks=found,
-        notices=common
-        if found is None
-        else (
-            *common,
-            *dict.fromkeys(doubt for census in censuses for doubt in census.doubts),
-            *of_columns(first.features, found),
-            *(of_label(layout.columns) if first.labels is None else ()),
-            *of_site_files(clients),
-        ),
-    )
-
-
-def site_file(data: DataSettings, site: SiteSettings) -> SiteFile:
-    """Return how to read a client's own file, from the scenario."""
-    return SiteFile(
-        path=site.path,
-        label=data.label,
-        features=data.features,
-        id_column=data.id,
-        missing=data.missing,
-        categories=data.categories,
-        threshold=data.words.threshold,
-        matrix=data.matrix,
-        exclude=data.exclude,
-        codebook=codebook_of_data(data),
-    )
 
 
 def codebook_of_data(data: DataSettings) -> Codebook | None:

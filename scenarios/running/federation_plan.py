@@ -11,6 +11,7 @@ from raydr.federation.simulated.faults import Faults
 from raydr.methods.serving import Plan, Served
 from raydr.privacy.secrets import RootedRun
 from raydr.scenarios.running.client_data import ClientData
+from raydr.scenarios.running.prior import prior_of
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.statistics.dissimilarity import Transformation
 from raydr.statistics.harmonizing import Harmonizing
@@ -74,7 +75,7 @@ def plan_with_data(scenario: Scenario, data: ClientData) -> tuple[Plan, FloatArr
     plan = plan_of(
         scenario, len(data.names), data.harmonizing, data.layout.joint, data.target, data.public_targets
     )
-    return with_public(plan, data.public)
+    return with_public(replace(plan, prior=prior_of(scenario, data)), data.public)
 
 
 def with_scaling(served: Served, run: RootedRun, scenario: Scenario) -> Served:

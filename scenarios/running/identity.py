@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from raydr.plain import listed
 from raydr.privacy.secrets import Origin
 from raydr.registry import extensions
 from raydr.scenarios.running.client_data import ClientData
+from raydr.scenarios.running.prior import prior_digest
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.settings import path_mark
 
@@ -72,14 +74,16 @@ class Identity:
             ("data", "codebook", []),
             ("data", "target_weight", 0.0),
             ("clients", "without", []),
+            ("clients", "joined", []),
         ]
         if scenario.method.kind in ("fed-tsne", "fed-umap"):
             newer.append(("method", "dimensions", 2))
         for section, key, default in newer:
             if settings[section][key] == default:
                 del settings[section][key]
-        if not settings["fidelity_rows"]:  # for the same reason
-            del settings["fidelity_rows"]
+        for key in ("fidelity_rows", "prior"):  # for the same reason
+            if not settings[key]:
+                del settings[key]
         if device != "cpu":  # a run that found a GPU with device auto resumes on any GPU
             settings["runtime"]["device"] = device
         data = {
@@ -92,6 +96,8 @@ class Identity:
         labels = None if client_data.labels is None else fingerprint(client_data.labels)
         data["the labels"] = _digest([labels, client_data.label_names])
         data["the public rows"] = "" if client_data.public is None else fingerprint(client_data.public)
+        if scenario.prior is not None:
+            data["the earlier run"] = prior_digest(Path(scenario.prior))
         if client_data.public_targets is not None:
             data["the public rows' labels"] = fingerprint(client_data.public_targets)
         if client_data.held_out is not None:

@@ -18,8 +18,9 @@ from raydr.privacy.secrets import RootedRun
 from raydr.runfolder.making import unwritable
 from raydr.scenarios.running.backend import Backend, InlineBackend
 from raydr.scenarios.running.checkpoints import Checkpoints, Resumption
-from raydr.scenarios.running.client_data import ClientData, dealt_out, from_sites, with_public_file
+from raydr.scenarios.running.client_data import ClientData, dealt_out, with_public_file
 from raydr.scenarios.running.identity import Identity, origin_of
+from raydr.scenarios.running.site_files import from_sites
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.signals import signals_deferred
 from raydr.threads import done_ahead

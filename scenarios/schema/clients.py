@@ -45,6 +45,10 @@ class ClientsSettings(Settings):
         description="names of clients that take no part, such as sites that withdrew: their rows are dealt and left"
         " out, so all other clients keep theirs",
     )
+    joined: tuple[SiteSettings, ...] = Field(
+        (),
+        description="with a table: further clients, one for each file, with the columns of the table matched by name",
+    )
     participation: float = Field(
         1.0,
         gt=0,
@@ -66,6 +70,10 @@ class ClientsSettings(Settings):
             )
         if len(set(self.without)) < len(self.without):
             raise ValueError("without names a client twice: name it once")
+        if self.joined and self.sites:
+            raise ValueError("joined adds files to the clients of a table: add them to sites")
+        if any(site.node is not None for site in self.joined):
+            raise ValueError("files in joined are read with the table: leave node out")
         if self.without and self.sites:
             raise ValueError(
                 "without names clients of a table: leave it out, and leave their files out of sites"

@@ -54,6 +54,19 @@ def rows_that_can_be_held_out(scenario: Sections) -> Problem | None:
 
 
 @rule
+def maps_that_start_from_a_prior(scenario: Sections) -> Problem | None:
+    """Refuse an earlier run as the start of a method without one, and maps during training, which have none."""
+    if scenario.prior is None:
+        return None
+    reason = scenario.method.why_no_prior()
+    if reason is not None:
+        return f"prior: {reason}"
+    if scenario.evaluate_every:
+        return "evaluate_every draws maps without the earlier run, which prior names: leave one of them out"
+    return None
+
+
+@rule
 def sites_that_can_be_harmonized(scenario: Sections) -> Problem | None:
     """Refuse to harmonize clients that are not real sites."""
     if scenario.data.harmonize is None or scenario.clients.natural:

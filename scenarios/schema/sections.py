@@ -24,7 +24,7 @@ from raydr.scenarios.schema.clients import ClientsSettings
 from raydr.scenarios.schema.data import DataSettings
 from raydr.scenarios.schema.privacy import PrivacySettings
 from raydr.scenarios.schema.runtime import FaultSettings, RuntimeSettings
-from raydr.settings import Settings
+from raydr.settings import LocalPath, Settings
 
 if TYPE_CHECKING:
     AnyMethod: TypeAlias = MethodSettings
@@ -79,6 +79,10 @@ class Sections(Settings):
         max_length=MOST_SHOWN,
         description="mapped columns that the page shows for each row and can colour by. Their values are copied into"
         " the run folder, which otherwise holds no values",
+    )
+    prior: LocalPath | None = Field(
+        None,
+        description="run folder of an earlier run with the same method, from whose places or encoder this run starts",
     )
     audit: AuditSettings | None = Field(
         None, description="true, or a section: attack the complete run, as raydr audit does"

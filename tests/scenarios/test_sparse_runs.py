@@ -26,7 +26,8 @@ from raydr.methods.landmarks.maps import LandmarkMap
 from raydr.scenarios.afterwards import auditing, transforming
 from raydr.scenarios.runner import run
 from raydr.scenarios.running.backend import InlineBackend
-from raydr.scenarios.running.client_data import dealt_out, from_sites
+from raydr.scenarios.running.client_data import dealt_out
+from raydr.scenarios.running.site_files import from_sites
 from raydr.scenarios.running.sparsity import why_dense
 from raydr.scenarios.schema.reading import read
 from raydr.sparse_rows import SparseRows

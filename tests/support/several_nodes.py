@@ -26,7 +26,7 @@ from raydr.journal import Event, IncidentEvent, Progress, RoundEnded
 from raydr.methods.landmarks.maps import FedTSNE, FedUMAP
 from raydr.methods.serving import Plan
 from raydr.scenarios.running.backend import InlineBackend
-from raydr.scenarios.running.client_data import from_sites
+from raydr.scenarios.running.site_files import from_sites
 from raydr.scenarios.schema.reading import read
 
 PLAN = Plan(

@@ -28,6 +28,8 @@ from raydr.geometry.points import Progress, unheard
 
 BLOCKS = 16
 """Number of blocks of many rows, even. Half as many threads can work at once."""
+ALIGNMENT = 0.01
+"""Part of the way to its place on an earlier map that a row moves in each epoch; 0.01 as in AlignedUMAP."""
 _FEW_EPOCHS, _THEN_AS = 10, 500
 """Up to ``_FEW_EPOCHS`` epochs, edges are left out as if there were ``_THEN_AS``, as in umap-learn."""
 
@@ -43,6 +45,7 @@ def lay_out(
     seed: int,
     threads: int,
     blocks: int = BLOCKS,
+    places: Float32Array | None = None,
     progress: Progress = unheard,
 ) -> Float32Array:
     """Lay out a fuzzy set.
@@ -53,7 +56,7 @@ def lay_out(
         Symmetric, with positive weights. An edge is processed in a share of the epochs: its weight over the
         largest.
     start : (rows, dimensions)
-        Initial layout, of any scale: each axis is stretched to 0 to 10, as in umap-learn.
+        Initial layout, of any scale: each axis is stretched to 0 to 10, as in umap-learn, unless there are ``places``.
     a, b : float
         Parameters of the similarity curve on the map.
     epochs, negative_samples : int
@@ -64,6 +67,9 @@ def lay_out(
         Largest number of threads. The result does not depend on it.
     blocks : int
         Number of blocks: 1 or an even number. Half as many threads can work at once. With few rows, they mostly wait.
+    places : (rows, dimensions) float32, optional
+        Places on an earlier map, NaN for rows without one. Each epoch moves every row by :data:`ALIGNMENT` of the way
+        to its place.
     progress : callable
         Called in epochs.
 
@@ -78,7 +84,11 @@ def lay_out(
     due = every.copy()
     layout = np.empty(start.shape, np.float32)
     low, high = start.min(axis=0), start.max(axis=0)
-    layout[place] = 10.0 * (start - low) / np.where(high > low, high - low, 1.0)
+    layout[place] = 10.0 * (start - low) / np.where(high > low, high - low, 1.0) if places is None else start
+    tied, targets = np.zeros(0, np.int32), np.zeros((0, start.shape[1]), np.float32)
+    if places is not None:
+        known = ~np.isnan(places[:, 0])
+        tied, targets = place[known], places[known]
 
     def go(pair: tuple[int, int], epoch: int) -> None:
         one, other = pair
@@ -104,6 +114,7 @@ def lay_out(
             for pairs in rounds(blocks):
                 for done in [pool.submit(go, pair, epoch) for pair in pairs]:
                     done.result()
+            layout[tied] += ALIGNMENT * (targets - layout[tied])
             progress(epoch + 1, epochs)
     return layout[place]
 

@@ -191,22 +191,52 @@ def transform(folder: Path, data: str, out: Path, site: str | None) -> None:
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.argument("data", type=click.Path(path_type=Path))
 @click.option("--site", metavar="NAME", help="The name of the site. Default: the name of DATA.")
+@click.option(
+    "--redraw",
+    is_flag=True,
+    help="Run again with the site, starting from the map of RUN, in a new run folder. Mapped rows stay near their"
+    " places.",
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The new folder of --redraw. Default: RUN-with-SITE."
+)
+@options.address
+@options.data_dir
 @options.quiet()
 @options.edited
-def join(folder: Path, data: Path, site: str | None, quiet: bool) -> None:
+def join(
+    folder: Path,
+    data: Path,
+    site: str | None,
+    redraw: bool,
+    out: Path | None,
+    address: str | None,
+    data_dir: Path | None,
+    quiet: bool,
+) -> None:
     """Add a site to the run folder RUN: place the rows of DATA on its map, and show what left the site.
 
     No other site takes part, and no mapped row moves. The command adds the site to RUN and writes its report again.
+    With --redraw all sites take part again, and RUN does not change.
     """
+    from raydr.errors import ScenarioError
     from raydr.front.progress_bars import heard_on_terminal
-    from raydr.front.terminal import print_joined
+    from raydr.front.terminal import print_earlier, print_joined
     from raydr.runfolder.records import REPORT
+    from raydr.scenarios import redrawing
     from raydr.scenarios.afterwards import joining
 
+    if not redraw and (out, address, data_dir) != (None, None, None):
+        raise ScenarioError("--out, --address and --data-dir are for --redraw: add it, or leave them out.")
     with heard_on_terminal(quiet=quiet) as listener:
-        whole = joining.join(folder, data, site=site, listener=listener)
+        if redraw:
+            whole = redrawing.redraw(
+                folder, data, site=site, out=out, address=address, data_dir=data_dir, listener=listener
+            )
+        else:
+            whole = joining.join(folder, data, site=site, listener=listener)
     if not quiet:
-        print_joined(whole)
+        (print_earlier if redraw else print_joined)(whole)
     click.echo(whole / REPORT)
 
 

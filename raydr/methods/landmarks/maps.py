@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -55,6 +55,7 @@ POSTED = "the distance of every record to every landmark"
 class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
     """Common settings of Fed-tSNE and Fed-UMAP, which are also the embedder of the map."""
 
+    draws_from_prior: ClassVar[bool] = True
     estimator: Literal["trilateration", "nystrom", "nystrom-squared"] = Field(
         "trilateration",
         description="how geometry is recovered from distances: trilateration, or Nystrom (22) on"
@@ -290,6 +291,7 @@ def serve(federation: Federation, settings: LandmarkMap) -> Outcome:
         seed=federation.seed,
         journal=federation.journal,
         nodes=federation.nodes,
+        prior=federation.context.prior,
     )
     with federation.stage("references for new rows"):
         model = dict(model) | references(

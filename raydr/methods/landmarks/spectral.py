@@ -98,6 +98,7 @@ class per client, the objective fell in every round. With a factor of 8 it still
 class FedSpectral(LandmarkSettings, MethodSettings):
     """Federated spectral clustering over landmarks (P1)."""
 
+    draws_from_prior: ClassVar[bool] = True
     frame_keys: ClassVar[frozenset[str]] = LandmarkSettings.frame_keys | {"gamma"}
     kind: Literal["fed-spectral"] = "fed-spectral"
     clusters: int = Field(ge=2, description="number of clusters")
@@ -361,6 +362,7 @@ def serve(federation: Federation, settings: FedSpectral) -> Outcome:
         seed=federation.seed,
         journal=federation.journal,
         nodes=federation.nodes,
+        prior=federation.context.prior,
     )
     with federation.stage("references for new rows"):
         placing = references(drawn.embedding, coordinates, solver.points, clusters, squared_heights=heights)

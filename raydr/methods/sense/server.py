@@ -20,6 +20,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding import COSNE
 from raydr.federation import Federation, Rehearsal
+from raydr.federation.context import Prior
 from raydr.geometry.blocks import in_blocks
 from raydr.geometry.cells import Nodes
 from raydr.geometry.hyperbolic import Hyperboloid, from_ball
@@ -262,6 +263,7 @@ def draw(
     seed: int,
     journal: Journal,
     nodes: Nodes | None = None,
+    prior: Prior | None = None,
 ) -> Drawn:
     """Draw a map of a geometry by the embedder of the settings, starting from ``chart`` (rows, features)."""
     embedder = settings.embedder
@@ -275,6 +277,7 @@ def draw(
         seed=seed,
         journal=journal,
         nodes=nodes,
+        prior=prior,
     )
 
 
@@ -283,6 +286,7 @@ class SENSE(SenseSettings):
 
     noise_on: ClassVar[frozenset[str]] = frozenset({"data", "distances"})
     some_noisy: ClassVar[bool] = True
+    draws_from_prior: ClassVar[bool] = True
 
     @property
     def rounds_asked(self) -> int:
@@ -449,7 +453,15 @@ def serve(federation: Federation, settings: SENSE) -> Outcome:
     settings.check(federation.rows, federation.features)
     known = completed(federation, settings)
     chart = known.space.chart(known.points)
-    drawn = draw(known.geometry, chart, settings, federation.seed, federation.journal, federation.nodes)
+    drawn = draw(
+        known.geometry,
+        chart,
+        settings,
+        federation.seed,
+        federation.journal,
+        federation.nodes,
+        federation.context.prior,
+    )
     with federation.stage("references for new rows"):
         model = new_rows_model(settings, known, drawn, federation.stream("references"))
         if not federation.context.blurred:
