@@ -24,6 +24,7 @@ from raydr.data import (
     set_apart,
 )
 from raydr.data.alike import load_alike
+from raydr.data.loading import NO_LABEL
 from raydr.data.site import gaps_of
 from raydr.data.survey.codebook import Codebook
 from raydr.data.survey.coding import Coding
@@ -336,7 +337,7 @@ def with_joined_files(scenario: Scenario, client_data: ClientData) -> ClientData
     Raises
     ------
     DataError
-        If a file cannot be used, or the table has labels that a file lacks.
+        If a file cannot be used, or has no labels and they take part in the run.
     ScenarioError
         If a name is taken.
     """
@@ -356,25 +357,11 @@ def with_joined_files(scenario: Scenario, client_data: ClientData) -> ClientData
             id_column=data.id,
             missing=data.missing,
             matrix=data.matrix,
-            label=data.label,
+            label=data.label or "y",  # the default of arrays
         )[0].made_dense("a file of clients.joined is read dense")
         for site in described
     ]
-    label_names, codes = client_data.label_names, [client_data.labels]
-    for table in tables:
-        if client_data.labels is None:
-            continue
-        if table.labels is None:
-            raise DataError(
-                f"{table.name} has no labels for all of its rows, but the table has: add the column of data.label, or"
-                " leave data.label out."
-            )
-        label_names += tuple(name for name in table.label_names if name not in label_names)
-        place = np.array([label_names.index(name) for name in table.label_names], np.int64)
-        codes.append(place[table.labels])
-    labels = (
-        None if client_data.labels is None else np.concatenate([each for each in codes if each is not None])
-    )
+    label_names, labels = _labels_with(client_data, tables)
     sizes = [len(table.rows) for table in tables]
     first = len(client_data.names)
     owners = np.repeat(np.arange(first, first + len(sizes)), sizes)
@@ -398,6 +385,30 @@ def with_joined_files(scenario: Scenario, client_data: ClientData) -> ClientData
         harmonizing=harmonizing_of(data, layout, present(labels, label_names)),
         target=target_of(data, labels, label_names),
     )
+
+
+def _labels_with(
+    client_data: ClientData, tables: Sequence[Table]
+) -> tuple[tuple[str, ...], Int64Array | None]:
+    """Return the names of the classes, and the class of each row with those of the tables; None without labels.
+
+    Rows of a table without labels are of the class :data:`raydr.data.loading.NO_LABEL`.
+    """
+    names, known = client_data.label_names, client_data.labels
+    if known is None:
+        return names, None
+    codes = [known]
+    for table in tables:
+        if table.labels is None and (client_data.target is not None or client_data.kept_classes is not None):
+            raise DataError(
+                f"{table.name} has no labels for all of its rows, but labels take part in this run"
+                " (data.target_weight or data.harmonize.keep): add the column of data.label."
+            )
+        own = (NO_LABEL,) if table.labels is None else table.label_names
+        names += tuple(name for name in own if name not in names)
+        place = np.array([names.index(name) for name in own], np.int64)
+        codes.append(place[np.zeros(len(table.rows), np.int64) if table.labels is None else table.labels])
+    return names, np.concatenate(codes)
 
 
 def present(labels: Int64Array | None, names: Sequence[str]) -> tuple[str, ...]:

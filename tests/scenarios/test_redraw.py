@@ -160,17 +160,29 @@ def test_sites_that_cannot_join(tmp_path: Path) -> None:
     (tmp_path / "narrow.csv").write_text(
         "\n".join(line.rpartition(",")[0] for line in text.splitlines()) + "\n"
     )
-    (tmp_path / "unlabelled.csv").write_text(text.replace("diagnosis", "other"))
     cases: list[tuple[Path, str | None, type[RaydrError], str]] = [
         (south, "north", DataError, "already has a client 'north'"),
         (tmp_path / "none.csv", None, DataError, "cannot be opened"),
         (tmp_path / "narrow.csv", None, DataError, "'d'"),
-        (tmp_path / "unlabelled.csv", None, DataError, "has no labels for all of its rows"),
     ]
     for file, site, error, reason in cases:
         with pytest.raises(error, match=reason):
             raydr.redraw(folder, file, site=site)
     assert not list(tmp_path.glob("run-*"))
+
+
+def test_site_without_labels(tmp_path: Path) -> None:
+    """Its rows have a class of their own, unless labels take part in the run."""
+    sections, south = first_wards(tmp_path)
+    south.write_text(south.read_text().replace("diagnosis", "other"))
+    sections["clients"]["joined"] = [{"path": str(south)}]
+    run = read_run(tiny_run(tmp_path / "run", method={"kind": "fed-pca"}, **sections))
+    assert run.labels is not None
+    found = {label for label, client in zip(run.labels, run.clients, strict=True) if client == "south"}
+    assert found == {"(none)"}
+    sections["data"]["target_weight"] = 0.5
+    with pytest.raises(DataError, match="labels take part in this run"):
+        tiny_run(tmp_path / "steered", method={"kind": "fed-pca"}, **sections)
 
 
 def test_site_that_was_placed_joins_by_the_same_name(tmp_path: Path) -> None:
