@@ -8,10 +8,12 @@ import numpy as np
 
 from raydr.arrays import Int64Array
 from raydr.data import Table
+from raydr.data.loading import refuse_empty
 from raydr.data.survey.columns import listing
 from raydr.data.survey.site_names import as_named
 from raydr.errors import ScenarioError, did_you_mean
 from raydr.partition.ownership import Partition
+from raydr.sparse_rows import SparseRows
 
 
 def without(
@@ -23,6 +25,8 @@ def without(
     ------
     ScenarioError
         If a name is unknown, or no client remains.
+    DataError
+        If all values of a column are those of the clients that are left out.
     """
     left_out = {as_named(name, partition.names) if join_spellings else name for name in names}
     unknown = sorted(left_out - set(partition.names))
@@ -36,7 +40,15 @@ def without(
         raise ScenarioError("clients.without names all clients: leave at least one out of it.")
     kept = np.flatnonzero(stay[partition.client_of_row])
     owners = (np.cumsum(stay) - 1).astype(np.int64)[partition.client_of_row[kept]]
-    return table.take(kept), Partition(owners, tuple(np.array(partition.names)[stay].tolist()))
+    rest = table.take(kept)
+    if rest.gaps:
+        empty = (
+            rest.rows.gaps == len(kept)
+            if isinstance(rest.rows, SparseRows)
+            else np.isnan(rest.rows).all(axis=0)
+        )
+        refuse_empty(rest.features, np.asarray(empty), f"{table.name} without {listing(sorted(left_out))}")
+    return rest, Partition(owners, tuple(np.array(partition.names)[stay].tolist()))
 
 
 def of_other_clients(table: Table | None, clients: Collection[str]) -> Table | None:

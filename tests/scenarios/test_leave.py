@@ -208,6 +208,16 @@ def test_interrupted_run_without_a_site(tmp_path: Path, monkeypatch: pytest.Monk
     assert resumed.earlier.site == "north"
 
 
+def test_column_that_only_the_site_filled(tmp_path: Path) -> None:
+    sections = Wards.drawn().written(tmp_path / "all.csv", missing="mean")
+    lines = (tmp_path / "all.csv").read_text().splitlines()
+    emptied = [line if ",north," in line else f"{line.rpartition(',')[0]}," for line in lines[1:]]
+    (tmp_path / "all.csv").write_text("\n".join([lines[0], *emptied]) + "\n")
+    folder = tiny_run(tmp_path / "run", method=PCA, **sections)
+    with pytest.raises(DataError, match=r"without 'north'.*'d'"):
+        raydr.leave(folder, "north")
+
+
 def test_spellings_of_a_site(tmp_path: Path) -> None:
     wards = Wards.drawn()
     sections = wards.written(tmp_path / "all.csv")

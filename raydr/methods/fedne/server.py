@@ -48,7 +48,7 @@ from raydr.methods.fedne.dp_costs import (
     weighting,
 )
 from raydr.methods.fedne.flops import mixing_operations, training_operations
-from raydr.methods.fedne.model import encoding, model_of, scaled, weights_of_prior
+from raydr.methods.fedne.model import encoding, model_of, scaled
 from raydr.methods.fedne.optimizer import adam_step
 from raydr.methods.fedne.pairs import DIRECTIONS, PairRequest
 from raydr.methods.fedne.pooled import SharedEncoder
@@ -115,8 +115,12 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
             adam_floor=self.adam_floor,
         )
 
-    def why_no_prior(self) -> None:
-        """Return None: training can start from the encoder of an earlier run."""
+    def why_no_prior(self) -> str:
+        """Return why a map cannot start from an earlier one: rounds of training move all rows."""
+        return (
+            f"training of method.kind {self.kind!r} moves all rows, also from the encoder of an earlier run; maps of"
+            " fed-tsne, fed-umap, fed-spectral and sense keep them near their places"
+        )
 
     def first_weights(self, federation: Federation, axes: PrincipalAxes | None = None) -> Float32Array:
         """Run step 1: random weights (parameters,). ``axes`` are those of the rows, if ``starts_at_axes``."""
@@ -294,11 +298,7 @@ def serve(federation: Federation, settings: AveragedMap) -> Outcome:
     with federation.stage("first encoder"):
         if axes is None and settings.starts_at_axes:
             axes = principal_axes(federation, reach, first_axes(settings))
-        prior = federation.context.prior
-        if prior is None:
-            weights = settings.first_weights(federation, axes)
-        else:
-            weights = weights_of_prior(prior.model, architecture, wide=projection is not None)
+        weights = settings.first_weights(federation, axes)
         compared: dict[str, FloatArray] = {}
         if settings.standardise and projection is None:
             known = axes or PrincipalAxes(np.zeros((width, 0)), np.zeros(0))

@@ -34,7 +34,7 @@ def description(earlier: EarlierRun) -> str:
     if earlier.change == "left":
         return (
             f"This run repeats {earlier.folder} without {earlier.site} and its {rows}. Its map, model and messages"
-            " depend on nothing of that site. The earlier folder is unchanged."
+            " were computed without the rows of that site. The earlier folder is unchanged."
         )
     return f"This run repeats {earlier.folder} with the new site {earlier.site} and its {rows}."
 
