@@ -19,7 +19,7 @@ from tiny import tiny_run, tiny_run_with_report
 from raydr.report import write_report
 from raydr.report.charts import line_chart
 from raydr.report.run.comparison import compare
-from raydr.report.run.metric_rows import figures, not_computed, reference
+from raydr.report.run.metric_rows import figures, main_metrics, not_computed, reference
 from raydr.report.wording import brief
 from raydr.runfolder.reading import read_run
 
@@ -86,6 +86,7 @@ def test_three_main_metrics_come_first_and_the_table_is_folded(
     [
         (["continuity", "npa_10"], ["Continuity", "Neighbour preservation, k = 10"]),
         ("default", ["Clustering NMI", "Clustering ARI", "Neighbour preservation, k = 10"]),
+        (["default", "reliable"], ["Clustering NMI", "Clustering ARI", "Neighbour preservation, k = 10"]),
     ],
 )
 def test_main_metrics_depend_on_the_run(tmp_path: Path, metrics: list[str] | str, first: list[str]) -> None:
@@ -94,10 +95,11 @@ def test_main_metrics_depend_on_the_run(tmp_path: Path, metrics: list[str] | str
     run = read_run(tiny_run(tmp_path / "run", metrics=metrics, method=method))
     titles = [line.title for line in figures(run)]
     assert len(titles) == len(first)
-    assert titles == first or metrics == "default"
-    if metrics == "default":
+    assert titles == first or "default" in metrics
+    if "default" in metrics:
         assert [name for name in run.measures.federated if name.startswith("clustering")]
         assert "cluster" in titles[0].lower()
+        assert ("reliable" in main_metrics(run)) == ("reliable" in metrics)
 
 
 def test_pooled_map_is_described_as_a_reference(tmp_path: Path) -> None:

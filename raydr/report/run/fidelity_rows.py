@@ -24,8 +24,8 @@ def sentence(run: RunFolder) -> str:
     parts = []
     for source, found in run.measures.fidelity.items():
         name, first = next(iter(found.metrics.items()))
-        pooled = f" (all rows: {first.pooled:.2f})" if first.pooled is not None else ""
-        value = wording.estimated(first.estimate, first.standard_error)
+        pooled = f" (all rows: {first.pooled:.3f})" if first.pooled is not None else ""
+        value = wording.estimated(first.estimate, first.standard_error or None)
         parts.append(f"{wording.short_title(name)} {value}{pooled} from {_source(source, found)}")
     return f"Without pooling rows, the federation estimates {' and '.join(parts)}." if parts else ""
 
@@ -36,7 +36,7 @@ def lines(run: RunFolder) -> list[FidelityLine]:
         FidelityLine(
             title=wording.metric_title(name),
             source=_source(source, found),
-            estimate=wording.estimated(one.estimate, one.standard_error),
+            estimate=wording.estimated(one.estimate, one.standard_error or None),
             pooled=wording.measure(one.pooled),
         )
         for source, found in run.measures.fidelity.items()

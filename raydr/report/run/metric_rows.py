@@ -59,11 +59,13 @@ class Cost:
 
 
 def main_metrics(run: RunFolder) -> list[str]:
-    """Return the names of the most informative metrics: those of the scenario, or else raydr's choice."""
-    measured = list(run.measures.federated)
-    if isinstance(run.scenario.get("metrics"), list):
+    """Return the names of the most informative metrics: the named ones, and a choice of the default ones."""
+    measured, asked = list(run.measures.federated), run.scenario.get("metrics")
+    named = asked if isinstance(asked, list) else ["default"]
+    if "default" not in named:
         return measured
-    return [name for name in FIRST if name in measured] or measured
+    first = [name for name in FIRST if name in measured] or measured
+    return [*first, *(name for name in measured if name in named and name not in first)]
 
 
 def figures(run: RunFolder) -> list[MetricLine]:
