@@ -145,7 +145,7 @@ def show_rows(client: Client, request: QueryRequest) -> QueryRows:
 class Nearest(
     Reply,
     granularity=Granularity.PER_RECORD,
-    what=f"for each row of that sample, distances to a client's {NEIGHBORS} nearest rows, in the data and on the map",
+    what=f"for each query row, distances to a client's {NEIGHBORS} nearest rows, in the data and on the map",
     forwarded=True,
 ):
     """``sealed``: (queries, 2, `NEIGHBORS`, 2) float64, see :func:`find_nearest`."""

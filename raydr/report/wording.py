@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from raydr.errors import ScenarioError
 from raydr.plain import short_number
-from raydr.privacy.ledger import Entry, Public, RecordContent
+from raydr.privacy.ledger import OTHER_CLIENTS, Entry, Public, RecordContent
 from raydr.runfolder.reading import RunFolder
 
 if TYPE_CHECKING:
@@ -275,10 +275,14 @@ def by_adversary(costs: Mapping[Adversary, Against]) -> str:
     return ", ".join(f"{ADVERSARY[who]} {epsilon(against.accounted)}" for who, against in costs.items())
 
 
-def by_revelation(message: Entry) -> tuple[bool, int, bool, int]:
-    """Return a sort key for messages: most revealing first, unprotected first, then by bytes; public ones last."""
+def by_revelation(message: Entry) -> tuple[bool, int, bool, bool, int]:
+    """Return a sort key for messages: most revealing first, unprotected first, then by bytes.
+
+    Messages that the server cannot read follow those that it can, and public ones are last.
+    """
     harmless, covered = message.public is not None, message.protection is not None
-    return harmless, REVEALING.index(message.granularity), covered, -message.bytes
+    sealed = message.seen_by == OTHER_CLIENTS
+    return harmless, REVEALING.index(message.granularity), covered, sealed, -message.bytes
 
 
 def summary(run: RunFolder) -> str:

@@ -74,8 +74,8 @@ def test_names_are_in_the_order_of_the_numbers() -> None:
 def test_sentence_counts_unreliable_places(tmp_path: Path) -> None:
     run = with_verdicts(write_run(tmp_path / "run"), ["misplaced", "misplaced", "no structure"])
     assert sentence(read_run(run)) == (
-        f"3 of {ROWS} places are unreliable: their neighbours on the map are no better than chance. 2 are misplaced:"
-        " nearer rows exist in the data. For 1 the data have none."
+        f"3 of {ROWS} places are unreliable: the rows next to them are no nearer in the data than in a table with"
+        " shuffled columns. 2 are misplaced: the map lost nearer rows. For 1, the data have no nearer rows."
     )
     with_verdicts(run, ["misplaced"], "central")
     assert sentence(read_run(run)).endswith(" On the pooled-data map 1 is unreliable.")

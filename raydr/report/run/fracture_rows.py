@@ -19,8 +19,8 @@ def sentence(run: RunFolder) -> str:
         text = f"None of {wording.plural(rows, 'row')} is near a fracture of the map."
     else:
         text = (
-            f"{near:,} of {wording.plural(rows, 'row')} {_are(near)} near a fracture of the map: its loss is nearly"
-            " flat there, so other places are almost as good."
+            f"{near:,} of {wording.plural(rows, 'row')} {_are(near)} near a fracture of the map: other places are"
+            " almost as good for them."
         )
     share = run.measures.central.get("fracture")
     if share is not None:

@@ -58,7 +58,8 @@ def sentence(run: RunFolder) -> str:
 def _cause(measured: IslandMeasures, gaps: str) -> str:
     """Say what may have made gaps that are none of the data."""
     if measured.left_out:
-        return f"The map may have drawn {gaps}, or columns of at most ten values make them."
+        few = "Columns of at most ten values may make them too: the test leaves these out."
+        return f"The map may have drawn {gaps}. {few}"
     return f"The map may have drawn {gaps}."
 
 

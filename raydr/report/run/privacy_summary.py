@@ -78,7 +78,7 @@ def points(run: RunFolder) -> tuple[SummaryLine, ...]:
         cost = SummaryLine("Differential privacy", f"ε = {wording.epsilon(found.epsilon)}", text, "good")
     shown = [left, cost]
     if rows := shown_rows(run):
-        text = f"Every site can read {wording.plural(rows, 'row')} of all sites. The server cannot (fidelity_rows)."
+        text = f"Every site can read {wording.plural(rows, 'row')} of all sites, which the server forwards sealed."
         shown.append(SummaryLine("Shown to other sites", wording.plural(rows, "row"), text, "bad"))
     if found.keyed:
         keyed = "Records were rotated and shifted by a key that the server does not have."

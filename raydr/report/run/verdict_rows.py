@@ -15,12 +15,14 @@ def sentence(run: RunFolder) -> str:
     _, misplaced, without = np.bincount(run.verdicts, minlength=len(VERDICTS)).tolist()
     unreliable, rows = misplaced + without, len(run.verdicts)
     if not unreliable:
-        text = f"All {rows:,} places are reliable: their neighbours on the map are better than chance."
+        text = (
+            f"All {rows:,} places are reliable: the rows next to them are nearer in the data than by chance."
+        )
     else:
         text = (
-            f"{unreliable:,} of {rows:,} places {_are(unreliable)} unreliable: their neighbours on the map are no"
-            f" better than chance. {misplaced:,} {_are(misplaced)} misplaced: nearer rows exist in the data. For"
-            f" {without:,} the data have none."
+            f"{unreliable:,} of {rows:,} places {_are(unreliable)} unreliable: the rows next to them are no nearer in"
+            f" the data than in a table with shuffled columns. {misplaced:,} {_are(misplaced)} misplaced: the map lost"
+            f" nearer rows. For {without:,}, the data have no nearer rows."
         )
     if run.central_verdicts is not None:
         count = int(np.count_nonzero(run.central_verdicts))
