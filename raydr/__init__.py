@@ -12,19 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from raydr.front.api import (
-        audit,
-        join,
-        leave,
         map,  # noqa: A004  users call it raydr.map
-        redraw,
         reproduce,
         resume,
         resume_sweep,
         run,
         session,
-        stability,
         sweep,
-        transform,
     )
     from raydr.front.estimators import (
         DSNE,
@@ -41,6 +35,7 @@ if TYPE_CHECKING:
         LocalNE,
         PrivateMap,
     )
+    from raydr.front.finished_runs import audit, join, leave, redraw, stability, transform
     from raydr.front.result import Result, SweepResult, load
 
     __version__: str
@@ -76,7 +71,8 @@ __all__ = [
     "sweep",
     "transform",
 ]
-_FINISHED = {"Result", "SweepResult", "load"}
+_RESULTS = {"Result", "SweepResult", "load"}
+_OF_FINISHED_RUNS = {"audit", "join", "leave", "redraw", "stability", "transform"}
 
 
 def __getattr__(name: str) -> Any:
@@ -85,8 +81,10 @@ def __getattr__(name: str) -> Any:
         from importlib import metadata
 
         return metadata.version("raydr")
-    if name in _FINISHED:
+    if name in _RESULTS:
         return getattr(import_module("raydr.front.result"), name)
+    if name in _OF_FINISHED_RUNS:
+        return getattr(import_module("raydr.front.finished_runs"), name)
     if name in __all__ and name[0].islower():
         return getattr(import_module("raydr.front.api"), name)
     if name[0].isupper():  # the estimator of a method, also of a method of another package

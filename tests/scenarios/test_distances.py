@@ -10,7 +10,8 @@ import pyarrow.parquet as parquet
 import pytest
 
 from raydr.errors import DataError, ScenarioError
-from raydr.front.api import audit, join, run, transform
+from raydr.front.api import run
+from raydr.front.finished_runs import audit, join, transform
 from raydr.front.own_data import own_data
 from raydr.scenarios.planning.plan import plan_of_scenario
 from raydr.scenarios.schema.reading import read

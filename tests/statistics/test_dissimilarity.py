@@ -338,7 +338,7 @@ def test_column_with_negative_counts_is_refused_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("metric", ["hellinger", "gower", pytest.param("cosine", marks=pytest.mark.slow)])
 def test_a_run_maps_and_scores_by_the_metric(tmp_path: Path, metric: Metric) -> None:
     """The map is that of a table of transformed rows; new rows and pooled rows are transformed too."""
-    from raydr.front.api import transform
+    from raydr.front.finished_runs import transform
 
     counts = np.random.default_rng(0).poisson(2.0, (60, 5)).astype(float)
     path = table(tmp_path, counts)
