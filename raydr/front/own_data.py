@@ -25,6 +25,7 @@ from raydr.journal import Listener
 from raydr.plain import listed, plain
 from raydr.report.colouring import colouring
 from raydr.report.run.mapped import Fact, facts, hashes
+from raydr.runfolder.making import require_free
 from raydr.runfolder.records import SCENARIO
 from raydr.scenarios.running.backend import InlineBackend
 from raydr.scenarios.running.client_data import ClientData, dealt_out
@@ -201,7 +202,10 @@ def tuned(
     from raydr.tune.sweeping import sweep
 
     tuning = neighborhood_sweep(own.scenario, own.content, rows)
-    place = None if out is None else out.with_name(f"{out.name}-tune")
+    place = None
+    if out is not None:
+        require_free(out)  # before 25 runs
+        place = out.with_name(f"{out.name}-tune")
     folder = sweep(tuning.sweep, out=place, address=address, listener=listener)
     choice = choice_of(tuning, folder)
     if choice.size == tuning.size:

@@ -209,6 +209,15 @@ class Result:
         return sites
 
     @property
+    def fidelity(self) -> dict[str, dict[str, Any]]:
+        """Metrics that the federation estimated without pooling (:class:`raydr.runfolder.records.FidelityMeasures`).
+
+        By source: "query rows" or "recovered distances". The mapping is empty if there are none.
+        """
+        found: dict[str, dict[str, Any]] = self._json(METRICS).get("fidelity", {})
+        return found
+
+    @property
     def islands(self) -> list[dict[str, Any]]:
         """Islands of the federated map (:class:`raydr.runfolder.records.Island`), the largest first.
 

@@ -90,6 +90,21 @@ def test_estimator_has_the_metrics_of_sites() -> None:
     estimator = raydr.FedPCA(metrics=("npa_10",)).fit(X, sites=np.repeat(["north", "south"], [20, 40]))
     assert {each["site"]: each["rows"] for each in estimator.site_metrics_} == {"north": 20, "south": 40}
     assert estimator.site_metrics_ == estimator.result_.site_metrics
+    assert estimator.result_.fidelity == {}
+
+
+def test_estimator_has_verdicts_islands_and_fidelity() -> None:
+    X = np.random.default_rng(0).normal(size=(120, 3))
+    X[:60] += 9
+    estimator = raydr.FedPCA(metrics=("default", "reliable"), scenario={"fidelity_rows": 40}).fit(X)
+    frame = estimator.result_.to_frame("pyarrow")
+    assert {"verdict", "reliability", "island"} <= set(frame.column_names)
+    assert [island["rows"] for island in estimator.islands_] == [60, 60]
+    found = estimator.result_.fidelity["query rows"]
+    assert found["rows"] == 40
+    npa = found["metrics"]["npa_10"]
+    assert abs(npa["estimate"] - npa["pooled"]) < 4 * npa["standard_error"]
+    assert npa["pooled"] == estimator.metrics_["federated"]["npa_10"]
 
 
 def test_page_warns_of_a_site_with_unlike_rows(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from sweeps import inline
 
 import raydr
-from raydr.errors import DataError, RunError, ScenarioError
+from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.runfolder.records import TrialRow
 from raydr.scenarios.schema.reading import read
 from raydr.tune import neighborhood
@@ -161,6 +161,15 @@ def test_map_with_tune_runs_the_chosen_size(tmp_path: Path) -> None:
     assert shares[15] > shares[90]
     assert run.scenario["method"]["neighbors"] == 15
     assert run.metrics["federated"] == {}
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_a_taken_folder_is_refused_before_any_run(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "other").touch()
+    with pytest.raises(OutputError, match="run exists and is not empty"):
+        raydr.map(table(tmp_path, 240), tune=True, out=tmp_path / "run", runtime__federation="inline")
+    assert not (tmp_path / "run-tune").exists()
 
 
 @pytest.mark.usefixtures("two_runs", "no_report")
