@@ -99,6 +99,21 @@ def test_sites_with_files_are_joined_by_another(tmp_path: Path) -> None:
     assert set(read_run(redrawn.folder).clients) == {"east", "north", "the south"}
 
 
+def test_a_redrawn_map_is_redrawn_with_the_next_file(tmp_path: Path) -> None:
+    """As with a file for each year: all earlier rows are compared, and the runs compose."""
+    sections, south = first_wards(tmp_path)
+    folder = tiny_run(tmp_path / "run", method=TSNE, **sections)
+    year = raydr.redraw(folder, south, site="2023", out=tmp_path / "2023")
+    lines = south.read_text().splitlines()
+    (tmp_path / "next.csv").write_text("\n".join([lines[0], *(f"9{line}" for line in lines[1:])]) + "\n")
+    last = raydr.redraw(year.folder, tmp_path / "next.csv", site="2024", out=tmp_path / "2024")
+    assert set(read_run(last.folder).clients) == {"east", "north", "2023", "2024"}
+    assert last.earlier is not None
+    assert last.earlier.displacement.rows == len(year.embedding)
+    assert len(last.earlier.costs) == 3
+    repeated(last.folder, None, unheard)
+
+
 def test_redrawn_map_repeats_bit_for_bit(tmp_path: Path) -> None:
     """An audit can repeat it; and a site can leave it again, whose run has no prior."""
     sections, south = first_wards(tmp_path)
