@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,16 @@ def test_singularities_do_not_depend_on_threads_blocks_or_the_place_of_the_map(
     np.testing.assert_allclose(singularities(Points(rows), 1000.0 - places, embedder), first, rtol=1e-8)
     monkeypatch.setattr(curvature, "_VALUES", 1000)
     np.testing.assert_allclose(singularities(Points(rows), places, embedder), first, rtol=1e-9)
+
+
+@pytest.mark.parametrize("embedder", [TSNE(), UMAP()], ids=["t-SNE", "UMAP"])
+def test_scores_do_not_depend_on_the_unit_or_the_offset_of_rows(embedder: TSNE | UMAP) -> None:
+    rows = mixture(0, rows=300)
+    evidence = Evidence(rows=rows, embedding=drawn(rows, embedder), drawn_by=embedder)
+    scores = evaluate(["fracture"], evidence).by_row["singularity"]
+    for other in (rows * 2.0**-20, rows + 1024.0):
+        found = evaluate(["fracture"], replace(evidence, rows=other)).by_row["singularity"]
+        np.testing.assert_allclose(found, scores, rtol=1e-5)
 
 
 def test_equal_rows_count_once() -> None:

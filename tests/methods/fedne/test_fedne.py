@@ -17,6 +17,7 @@ from requests_for_tests import OwnShift
 from sklearn.neighbors import KNeighborsClassifier
 from tiny import labelled, tiny_run, tiny_scenario
 
+import raydr
 from raydr.arrays import FloatArray, Int64Array
 from raydr.data import load
 from raydr.device import ArrayDevice, computing_at
@@ -27,7 +28,6 @@ from raydr.federation.failures import Failure, FailurePolicy
 from raydr.federation.simulated.faults import FaultPlan
 from raydr.federation.streams import client_stream
 from raydr.federation.wire import Answered, Call
-from raydr.front import api
 from raydr.journal import CheckpointTaken, Event, Journal
 from raydr.methods import METHODS
 from raydr.methods.fedne.baselines import GlobalNE, LocalNE
@@ -669,7 +669,7 @@ def test_only_batched_clients_use_a_gpu() -> None:
 def test_batched_clients_give_the_map_of_single_ones(tmp_path: Path) -> None:
     method = {"kind": "fedne", "rounds": 2, "hidden": [16], "prototypes": 4, "warm_steps": 5}
     maps = [
-        api.Result(
+        raydr.Result(
             tiny_run(tmp_path / str(together), method=method, runtime__batch_clients=together)
         ).embedding
         for together in (False, True)
@@ -725,13 +725,13 @@ def test_transform_places_rows_as_the_run_did(run_folder: Path, tmp_path: Path) 
         table, rows, delimiter=",", header=",".join(load(source="iris").features), comments="", fmt="%.10g"
     )
     for out in (tmp_path / "placed.csv", tmp_path / "placed.parquet"):
-        assert api.transform(run_folder, table, out=out) == out
+        assert raydr.transform(run_folder, table, out=out) == out
     placed = np.genfromtxt(tmp_path / "placed.csv", delimiter=",", skip_header=1)
-    mapped = api.Result(run_folder).embedding
+    mapped = raydr.Result(run_folder).embedding
     np.testing.assert_allclose(placed[:, 1:3], mapped, atol=1e-3)
     one = tmp_path / "one.csv"
     one.write_text("\n".join(table.read_text().splitlines()[:2]) + "\n")
-    api.transform(run_folder, one, out=tmp_path / "one-placed.csv")
+    raydr.transform(run_folder, one, out=tmp_path / "one-placed.csv")
     alone = np.genfromtxt(tmp_path / "one-placed.csv", delimiter=",", skip_header=1)
     np.testing.assert_allclose(alone[1:3], mapped[0], atol=1e-3)
 
@@ -760,14 +760,14 @@ def test_invalid_transform_requests_are_refused(run_folder: Path, tmp_path: Path
     table = tmp_path / "new.csv"
     table.write_text("a,b,c\n1,2,3\n2,3,4\n")
     with pytest.raises(DataError, match=r"does not have 4 of the 4 columns of the run in "):
-        api.transform(run_folder, table, out=tmp_path / "placed.csv")
+        raydr.transform(run_folder, table, out=tmp_path / "placed.csv")
     with pytest.raises(OutputError, match=r"not '.txt'"):
-        api.transform(run_folder, table, out=tmp_path / "placed.txt")
+        raydr.transform(run_folder, table, out=tmp_path / "placed.txt")
     with pytest.raises(OutputError, match="is not a run folder"):
-        api.transform(tmp_path, table, out=tmp_path / "placed.csv")
+        raydr.transform(tmp_path, table, out=tmp_path / "placed.csv")
     other = tiny_run(tmp_path / "other", method={"kind": "local-ne", "rounds": 1, "hidden": [4]})
     with pytest.raises(ScenarioError, match="'local-ne' take no new rows"):
-        api.transform(other, table, out=tmp_path / "placed.csv")
+        raydr.transform(other, table, out=tmp_path / "placed.csv")
 
 
 # Scenarios
@@ -777,7 +777,7 @@ def test_invalid_transform_requests_are_refused(run_folder: Path, tmp_path: Path
 def test_every_kind_runs_from_a_scenario(kind: str, tmp_path: Path) -> None:
     settings = {"kind": kind, "rounds": 2, "hidden": [8]}
     folder = tiny_run(tmp_path / kind, method=settings, metrics=["npa_10", "f_score"], compare=["central"])
-    metrics = api.Result(folder).metrics
+    metrics = raydr.Result(folder).metrics
     # The others recover no geometry, so there is no f_score.
     assert set(metrics["federated"]) == ({"npa_10", "f_score"} if kind == "landmark-ne" else {"npa_10"})
     assert "npa_10" in metrics["central"]
