@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from raydr.arrays import Float64Array, FloatArray
@@ -19,9 +20,12 @@ class Prior:
     ----------
     places : (rows, 2) or (rows, 3) float64
         Place of each row on the earlier map, in client order; NaN for rows that it does not have.
+    model : mapping of name to array
+        The earlier run's model for new rows.
     """
 
     places: Float64Array
+    model: Mapping[str, FloatArray]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The earlier run from which a run starts: its places, row by row."""
+"""The earlier run from which a run starts: its places, row by row, and its model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from raydr.data.provenance import sha256_of_file
 from raydr.errors import DataError, ScenarioError
 from raydr.federation.context import Prior
 from raydr.runfolder import read_run
-from raydr.runfolder.records import EMBEDDING
+from raydr.runfolder.model import read_model
+from raydr.runfolder.records import ARRAYS, EMBEDDING, ENCODER
 from raydr.scenarios.running.client_data import ClientData
 from raydr.scenarios.running.pooling import by_client
 from raydr.scenarios.schema.scenario import Scenario
@@ -62,10 +63,10 @@ def prior_of(scenario: Scenario, client_data: ClientData) -> Prior | None:
         raise DataError(
             f"The run in {run.path} has no row in common with these data, so it cannot be the prior."
         )
-    return Prior(places[by_client(owners)])
+    return Prior(places[by_client(owners)], read_model(run.path).arrays)
 
 
 def prior_digest(folder: Path) -> str:
-    """Return what identifies the map of an earlier run; empty if it is not there."""
-    file = folder / EMBEDDING
-    return sha256_of_file(file) if file.is_file() else ""
+    """Return what identifies the state of an earlier run."""
+    files = (folder / name for name in (EMBEDDING, ARRAYS, ENCODER))
+    return " ".join(sha256_of_file(file) for file in files if file.is_file())

@@ -82,7 +82,7 @@ class Sections(Settings):
     )
     prior: LocalPath | None = Field(
         None,
-        description="run folder of an earlier run with the same method, from whose places the map starts",
+        description="run folder of an earlier run with the same method, from whose places or encoder this run starts",
     )
     audit: AuditSettings | None = Field(
         None, description="true, or a section: attack the complete run, as raydr audit does"

@@ -17,9 +17,11 @@ from raydr.journal import unheard
 from raydr.metrics.displacement import displacement
 from raydr.runfolder import read_run
 from raydr.scenarios.afterwards.repetition import repeated
+from raydr.scenarios.runner import run
 from raydr.scenarios.schema.reading import read
 
 TSNE: dict[str, Any] = {"kind": "fed-tsne", "early_iterations": 20, "iterations": 20}
+ENCODED: dict[str, Any] = {"rounds": 2, "hidden": [8], "local_epochs": 1}
 
 pytestmark = pytest.mark.usefixtures("no_report")
 
@@ -74,6 +76,25 @@ def test_mapped_rows_stay_near_their_places(method: dict[str, Any], tmp_path: Pa
     assert trust[0] > trust[1] - 0.01
 
 
+@pytest.mark.parametrize("kind", ["fedavg-ne", "fedprox-ne", "fedne"])
+def test_training_starts_from_the_earlier_encoder(kind: str, tmp_path: Path) -> None:
+    """With hardly any learning, rows stay at their places, and without the prior they do not."""
+    sections, south = first_wards(tmp_path)
+    method = {"kind": kind, "rounds": 3, "hidden": [8], "learning_rate": 0.05, "standardise": False}
+    method |= {"start": "random"} if kind == "fedne" else {}
+    sections["data"]["scale"] = "none"
+    folder = tiny_run(tmp_path / "run", method=method, **sections)
+    redrawn = raydr.redraw(folder, south)
+    still = read(redrawn.folder / "scenario.yaml", {"method.learning_rate": 1e-9})
+    before = read_run(folder).federated
+    moved = []
+    for name, prior in (("prior", str(folder)), ("anew", None)):
+        found = run(still.model_copy(update={"prior": prior}), out=tmp_path / name, report=False)
+        moved.append(np.abs(read_run(found).federated[: len(before)] - before).max() / np.ptp(before))
+    assert moved[0] < 1e-4
+    assert moved[1] > 0.05
+
+
 def test_files_of_joined_clients_are_like_rows_of_the_table(tmp_path: Path) -> None:
     """The map is bit-identical with that of one table with all rows, if its clients come in the same order."""
     sections, south = first_wards(tmp_path)
@@ -117,9 +138,10 @@ def test_a_redrawn_map_is_redrawn_with_the_next_file(tmp_path: Path) -> None:
 def test_redrawn_map_repeats_bit_for_bit(tmp_path: Path) -> None:
     """An audit can repeat it; and a site can leave it again, whose run has no prior."""
     sections, south = first_wards(tmp_path)
-    folder = tiny_run(tmp_path / "run", method=TSNE, **sections)
-    redrawn = raydr.redraw(folder, south)
-    repeated(redrawn.folder, None, unheard)
+    for method in (TSNE, {"kind": "fedavg-ne"} | ENCODED):
+        folder = tiny_run(tmp_path / method["kind"], method=method, **sections)
+        redrawn = raydr.redraw(folder, south)
+        repeated(redrawn.folder, None, unheard)
     without = raydr.leave(redrawn.folder, "south")
     assert read_run(without.folder).scenario["prior"] is None
     assert set(read_run(without.folder).clients) == {"east", "north"}
@@ -131,7 +153,6 @@ def test_redrawn_map_repeats_bit_for_bit(tmp_path: Path) -> None:
     ("method", "text"),
     [
         ({"kind": "fed-pca"}, "'fed-pca' have no start that an earlier map could give"),
-        ({"kind": "fedavg-ne", "rounds": 1, "hidden": [8]}, "'fedavg-ne' moves all rows"),
         ({"kind": "private-map", "epsilon": 2.0, "clip": 20.0}, "'private-map' have no start"),
         (
             {"kind": "sense", "anchors": 6, "embedder": "phate"},
@@ -190,11 +211,18 @@ def test_priors_that_do_not_fit(tmp_path: Path) -> None:
     sections, _ = first_wards(tmp_path)
     folder = tiny_run(tmp_path / "run", method=TSNE, **sections)
     others, _ = first_wards(tmp_path, features=["a", "b", "c"])
+    encoded = {"kind": "fedavg-ne"} | ENCODED
+    encoder = tiny_run(tmp_path / "encoder", method=encoded, **sections)
     cases: list[tuple[dict[str, Any], type[RaydrError], str]] = [
         (sections | {"method": {"kind": "fed-umap"}}, ScenarioError, "a run of method.kind 'fed-tsne'"),
         (sections | {"method": TSNE | {"dimensions": 3}}, ScenarioError, "a map of 2 dimensions"),
         (others | {"method": TSNE}, DataError, "other columns"),
         ({"data": {"source": "iris"}, "method": TSNE}, DataError, "other columns"),
+        (
+            sections | {"method": encoded | {"hidden": [9]}, "prior": str(encoder)},
+            ScenarioError,
+            "other layers",
+        ),
     ]
     for scenario, error, text in cases:
         with pytest.raises(error, match=text):

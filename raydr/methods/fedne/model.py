@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from raydr.arrays import Float32Array, Float64Array, FloatArray
+from raydr.errors import ScenarioError
 from raydr.federation import Federation
 from raydr.methods.fedne.settings import ContrastiveEncoder
 from raydr.statistics.moments import wide_spread
 from raydr.statistics.scaling import ScaleRows, Scaling, scale_rows
+
+if TYPE_CHECKING:
+    from raydr.methods.fedne.encoder import Architecture
 
 
 def standardised(federation: Federation) -> tuple[Scaling, Float64Array, Float64Array]:
@@ -79,3 +84,27 @@ def encoder_input(model: Mapping[str, FloatArray], rows: FloatArray) -> Float32A
     """Return rows (rows, features) scaled for a model's encoder."""
     shift, factor = (np.asarray(model[f"encoder.{name}"], np.float64) for name in ("shift", "factor"))
     return scale_rows(rows, Scaling(shift, factor), single=True)
+
+
+def weights_of_prior(
+    model: Mapping[str, FloatArray], architecture: Architecture, *, wide: bool
+) -> Float32Array:
+    """Return the weights (parameters,) of an earlier run's encoder, from which this run's training starts.
+
+    Raises
+    ------
+    ScenarioError
+        If rows are projected before the encoder (``wide``), or the earlier encoder has other layers.
+    """
+    if wide:
+        raise ScenarioError(
+            "prior needs an encoder of the columns, and this table is so wide that its rows are projected first: leave"
+            " prior out."
+        )
+    layers = {name.removeprefix("encoder."): values for name, values in model.items()}
+    wanted = architecture.layers(np.zeros(architecture.parameters, np.float32))
+    if any(name not in layers or layers[name].shape != values.shape for name, values in wanted.items()):
+        raise ScenarioError(
+            "prior names a run whose encoder has other layers: set method.hidden to the widths of that run."
+        )
+    return architecture.flat(layers)

@@ -48,7 +48,7 @@ from raydr.methods.fedne.dp_costs import (
     weighting,
 )
 from raydr.methods.fedne.flops import mixing_operations, training_operations
-from raydr.methods.fedne.model import encoding, model_of, scaled
+from raydr.methods.fedne.model import encoding, model_of, scaled, weights_of_prior
 from raydr.methods.fedne.optimizer import adam_step
 from raydr.methods.fedne.pairs import DIRECTIONS, PairRequest
 from raydr.methods.fedne.pooled import SharedEncoder
@@ -115,12 +115,8 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
             adam_floor=self.adam_floor,
         )
 
-    def why_no_prior(self) -> str:
-        """Return why a map cannot start from an earlier one: rounds of training move all rows."""
-        return (
-            f"training of method.kind {self.kind!r} moves all rows, also from the encoder of an earlier run; maps of"
-            " fed-tsne, fed-umap, fed-spectral and sense keep them near their places"
-        )
+    def why_no_prior(self) -> None:
+        """Return None: training can start from the encoder of an earlier run."""
 
     def first_weights(self, federation: Federation, axes: PrincipalAxes | None = None) -> Float32Array:
         """Run step 1: random weights (parameters,). ``axes`` are those of the rows, if ``starts_at_axes``."""
@@ -298,7 +294,11 @@ def serve(federation: Federation, settings: AveragedMap) -> Outcome:
     with federation.stage("first encoder"):
         if axes is None and settings.starts_at_axes:
             axes = principal_axes(federation, reach, first_axes(settings))
-        weights = settings.first_weights(federation, axes)
+        prior = federation.context.prior
+        if prior is None:
+            weights = settings.first_weights(federation, axes)
+        else:
+            weights = weights_of_prior(prior.model, architecture, wide=projection is not None)
         compared: dict[str, FloatArray] = {}
         if settings.standardise and projection is None:
             known = axes or PrincipalAxes(np.zeros((width, 0)), np.zeros(0))
@@ -318,7 +318,8 @@ def serve(federation: Federation, settings: AveragedMap) -> Outcome:
                 federation.keep(loop, loop.state.weights)
                 federation.report(objective=None)
                 continue
-            request = train_request(training, state, settings.rate(round), noise)
+            late = federation.context.prior is not None
+            request = train_request(training, state, settings.rate(round, late=late), noise)
             answer = average(federation, request, settings.aggregation, weights=weighting(noise))
             weights, memory = server_step(
                 settings.server_optimizer,
@@ -367,7 +368,8 @@ def step_by_record(
     """Run steps 3 and 4 under noise per record: clients send gradients of pairs, and the server takes Adam's step."""
     request = pair_request(federation, settings, state, noise, axes)
     answer = average(federation, request, settings.aggregation, weights="rows")
-    rate = settings.server_learning_rate * settings.rate(round)
+    late = federation.context.prior is not None
+    rate = settings.server_learning_rate * settings.rate(round, late=late)
     weights, memory = adam_step(state.weights, answer.gradient, state.memory, round, rate)
     return replace(state, weights=weights, memory=memory)
 

@@ -12,6 +12,10 @@ from raydr.methods.method import MethodSettings
 from raydr.robust import Aggregation, Mean
 from raydr.settings import require_in_order
 
+LATE = 10
+"""Runs that start from an earlier encoder use the last part of the schedule, one in this many rounds. On heart disease,
+rows then move by 0.08 and 0.13 of the radius instead of 0.29 and 0.32, and neighbour preservation is as high. With the
+last fifth they move by 0.13 and 0.16, with the whole schedule as without the encoder."""
 SCHEDULE = (
     "how the learning rate falls: by the factor `decay` after 30% and again after 60% of the rounds"
     " (P2), or along half a cosine to 0"
@@ -128,10 +132,12 @@ class ContrastiveEncoder(MethodSettings):
         """Return the number of training rows of a client with this many rows."""
         return rows
 
-    def rate(self, round: int) -> float:
-        """Return the learning rate in a round, counted from 1."""
+    def rate(self, round: int, *, late: bool = False) -> float:
+        """Return the learning rate in a round, counted from 1; if ``late``, from the end of the schedule alone."""
         from raydr.methods.fedne.optimizer import cosine_rate, stepped_rate
 
+        if late:
+            round = self.rounds - (self.rounds - round) // LATE
         if self.schedule == "cosine":
             return cosine_rate(round, self.rounds, self.learning_rate)
         return stepped_rate(round, self.rounds, self.learning_rate, self.decay)

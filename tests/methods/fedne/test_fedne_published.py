@@ -89,6 +89,9 @@ def test_preset_sets_exactly_what_the_paper_describes() -> None:
 
 
 def test_rate_falls_at_30_and_60_percent_and_surrogates_start_at_30() -> None:
+    assert [P2.rate(round, late=True) for round in (1, 10, 500)] == [
+        P2.rate(round) for round in (451, 451, 500)
+    ]
     rates = [P2.rate(round) for round in range(1, 501)]
     assert rates == pytest.approx([1e-3] * 150 + [1e-4] * 150 + [1e-5] * 200)
     assert P2.first_surrogate_round == 151
