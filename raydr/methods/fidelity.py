@@ -159,7 +159,7 @@ class Nearest(
 
 
 @dataclass(frozen=True)
-class NearestRequest(_ToEach[Nearest], what="the sample of all clients, sealed"):
+class NearestRequest(_ToEach[Nearest], what="the query rows of all clients, sealed"):
     """Request for the nearest rows of one client to all query rows.
 
     Attributes
@@ -197,7 +197,7 @@ def find_nearest(client: Client, request: NearestRequest) -> Nearest:
 class RankCounts(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="how many of a client's rows are nearer to each row of the sample than its nearest rows are",
+    what="how many of a client's rows are nearer to each query row than its nearest rows are",
 ):
     """``counts``: (queries, 2, `NEIGHBORS`) int64.
 
@@ -214,7 +214,7 @@ class RankCounts(
 
 
 @dataclass(frozen=True)
-class RankRequest(_ToEach[RankCounts], what="the sample of all clients, and its nearest rows, sealed"):
+class RankRequest(_ToEach[RankCounts], what="the query rows of all clients and their nearest rows, sealed"):
     """Request for counts of nearer rows.
 
     Attributes

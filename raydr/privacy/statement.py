@@ -20,6 +20,7 @@ from raydr.privacy.accounting import (
     relation_of,
     unit_of,
 )
+from raydr.privacy.composition import RunCost
 from raydr.privacy.ledger import Entry, Granularity, Ledger, Public, paid_as
 from raydr.privacy.mechanism import Relation, Unit
 
@@ -133,6 +134,11 @@ class Statement:
     strict: bool | str
     epsilon_max: float | None
     releases: tuple[ReleaseSummary, ...]
+
+    @property
+    def cost(self) -> RunCost:
+        """The cost for :func:`raydr.privacy.composition.composed`."""
+        return RunCost(self.epsilon, self.epsilon_accounted, self.delta, self.unit, self.relation)
 
 
 def statement(ledger: Ledger, budget: Budget, sizes: Sequence[int] = ()) -> Statement:

@@ -16,7 +16,6 @@ from raydr.errors import RunError
 from raydr.geometry.points import Geometry, Points
 from raydr.methods.novelty import groups_of
 from raydr.metrics.displacement import displacement
-from raydr.privacy.composition import RunCost
 from raydr.privacy.ledger import Entry, Granularity
 from raydr.privacy.statement import Statement
 from raydr.runfolder import RunFolder, read_run, records
@@ -97,7 +96,7 @@ def _compared(folder: Path, run: RunFolder, pending: Pending) -> EarlierRun:
     here = np.array([place for place, key in enumerate(now_keys) if key[0] != site], np.int64)
     there = np.array([then[now_keys[place]] for place in here.tolist()], np.int64)
     before = read_earlier(run.path)
-    costs = (_cost(run.privacy),) if before is None else tuple(before.costs)
+    costs = (run.privacy.cost,) if before is None else tuple(before.costs)
     own_files = _FILES if left else {}
     return EarlierRun(
         change=pending.change,
@@ -106,7 +105,7 @@ def _compared(folder: Path, run: RunFolder, pending: Pending) -> EarlierRun:
         folder=run.path.name,
         run=run.environment.run,
         map=sha256_of_file(run.path / records.EMBEDDING),
-        costs=(*costs, _cost(parsed(folder, records.PRIVACY, Statement))),
+        costs=(*costs, parsed(folder, records.PRIVACY, Statement).cost),
         messages=_held(run.ledger) if left else (),
         files={file: what for file, what in own_files.items() if (run.path / file).exists()},
         model=_model(run, read_model(folder), own) if left else None,
@@ -122,10 +121,6 @@ def _compared(folder: Path, run: RunFolder, pending: Pending) -> EarlierRun:
 
 def _keys(rows: Int64Array | tuple[str, ...], clients: tuple[str, ...]) -> list[tuple[str, str]]:
     return [(client, str(row)) for client, row in zip(clients, rows, strict=True)]
-
-
-def _cost(privacy: Statement) -> RunCost:
-    return RunCost(privacy.epsilon, privacy.epsilon_accounted, privacy.delta, privacy.unit, privacy.relation)
 
 
 def _held(ledger: tuple[Entry, ...]) -> tuple[HeldMessage, ...]:

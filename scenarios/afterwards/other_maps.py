@@ -20,9 +20,9 @@ from raydr.geometry.points import Geometry, Points
 from raydr.journal import Event, Journal, Progress
 from raydr.methods.method import MethodSettings
 from raydr.metrics.stability import LEAST_ROWS, OtherMap
-from raydr.privacy.composition import RunCost, composed
+from raydr.privacy.composition import composed
 from raydr.privacy.ledger import Granularity, Ledger
-from raydr.privacy.statement import Statement, statement
+from raydr.privacy.statement import statement
 from raydr.runfolder import RunFolder
 from raydr.runfolder.stability import RepetitionCost
 from raydr.scenarios.afterwards.transforming import placing_of
@@ -140,7 +140,7 @@ class Layouts:
     def sites(self, wanted: bool | None) -> tuple[list[int], list[str]]:
         """Return no site: each would cost the run's epsilon again."""
         if wanted:
-            again = composed([cost_of(self.run.privacy)] * 2, self.run.privacy.delta)
+            again = composed([self.run.privacy.cost] * 2, self.run.privacy.delta)
             raise ScenarioError(
                 "A map without a site needs the noisy messages of the other sites again, and each repetition costs as"
                 f" much epsilon as the run. {again.words} Leave out --without-sites: layouts with other seeds come from"
@@ -241,7 +241,7 @@ class Repetitions:
 
     def require_budget(self, repetitions: int) -> None:
         """Raise ScenarioError if the run and this many repetitions would exceed privacy.epsilon_max."""
-        limit, cost = self.scenario.privacy.epsilon_max, cost_of(self.run.privacy)
+        limit, cost = self.scenario.privacy.epsilon_max, self.run.privacy.cost
         if limit is None or not cost.accounted:
             return
         spent = composed([cost] * (1 + repetitions), cost.delta).accounted
@@ -312,8 +312,8 @@ class Repetitions:
             if entry.direction == "up"
         ]
         budget = self.scenario.privacy.budget
-        costs = [cost_of(statement(ledger, budget, sizes)) for ledger, sizes in self.ledgers]
-        own = cost_of(self.run.privacy)
+        costs = [statement(ledger, budget, sizes).cost for ledger, sizes in self.ledgers]
+        own = self.run.privacy.cost
         whole = composed([own, *costs], own.delta)
         return RepetitionCost(
             redrawn=False,
@@ -326,11 +326,6 @@ class Repetitions:
             epsilon_run=own.epsilon,
             delta=own.delta,
         )
-
-
-def cost_of(run: Statement) -> RunCost:
-    """Return the cost of one run for :func:`raydr.privacy.composition.composed`."""
-    return RunCost(run.epsilon, run.epsilon_accounted, run.delta, run.unit, run.relation)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from raydr.report.run.stability_rows import sentences
 from raydr.runfolder import read_run
 from raydr.runfolder.records import RELIABILITY, STABILITIES, STABILITY
 from raydr.scenarios.afterwards import other_maps as module
-from raydr.scenarios.afterwards.other_maps import Layouts, OtherMaps, cost_of, other_maps
+from raydr.scenarios.afterwards.other_maps import Layouts, OtherMaps, other_maps
 from raydr.scenarios.afterwards.repetition import data_of_run
 from raydr.scenarios.afterwards.stability import stability
 from raydr.scenarios.schema.reading import read
@@ -389,7 +389,7 @@ def test_epsilon_of_repetitions_is_composed(tmp_path: Path) -> None:
     stability(folder, seeds=2, without_sites=False, report=False)
     run = read_run(folder)
     assert run.stability is not None
-    seeds, own = run.stability.record.cost, cost_of(run.privacy)
+    seeds, own = run.stability.record.cost, run.privacy.cost
     assert own.accounted > 0.0
     assert seeds.accounted == pytest.approx(composed([own] * 3, own.delta).accounted, abs=1e-6)
     assert seeds.epsilon == (None if own.epsilon is None else seeds.accounted)
