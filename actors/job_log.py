@@ -61,8 +61,8 @@ _KINDS: dict[str, TypeAdapter[Any]] = {
 def line_of(event: JobMessage) -> str | None:
     """Return an event as a line; None for an event that the log leaves out.
 
-    >>> line_of(Incident("client 3 is late"))
-    '{"raydr": "Incident", "text": "client 3 is late"}'
+    >>> line_of(IncidentEvent("client 3 is late"))
+    '{"raydr": "IncidentEvent", "text": "client 3 is late"}'
     """
     kind = type(event).__name__
     return json.dumps({_KEY: kind, **asdict(event)}) if kind in _KINDS else None
@@ -72,7 +72,7 @@ def message_in(line: str) -> JobMessage | None:
     """Return the event in a line of a log; None for a line that raydr did not write.
 
     >>> message_in('{"raydr": "Progress", "stage": "rounds", "done": 3, "total": 50}')
-    Progress(stage='rounds', done=3, total=50)
+    Progress(stage='rounds', done=3.0, total=50)
     >>> message_in("(raylet) node 3 joined") is None
     True
     """

@@ -36,7 +36,7 @@ class Seating:
         >>> print(seating(10, "auto", 2, 24 * 2**30).line)
         10 clients in 10 actors and a coordinator
         >>> print(seating(30, "auto", 1, 24 * 2**30).line)
-        30 clients in 1 actor and a coordinator, packed: one each would be more than 16 on a core
+        30 clients in 1 actor and a coordinator, packed: one each would be more than 16 per core
         """
         clients, actors = _counted(self.clients, "client"), _counted(self.actors, "actor")
         reason = f", packed: {self.packed}" if self.packed else ""

@@ -38,7 +38,7 @@ def number(text: str) -> PublishedNumber | None:
     Examples
     --------
     >>> number("0.70 ± 0.02")
-    Published(value=0.7, deviation=0.02, rounding=0.005)
+    PublishedNumber(value=0.7, deviation=0.02, rounding=0.005)
     >>> number("-") is None
     True
     """

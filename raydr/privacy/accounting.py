@@ -132,7 +132,7 @@ def composed_multiplier(charges: Charges, adversary: Adversary = "colluders") ->
     UnitError
         If they differ in unit or relation.
 
-    >>> composed_multiplier({Charge("Step", 10.0, 1.0): 100})
+    >>> composed_multiplier({Charge(kind="Step", deviation=10.0, sensitivity=1.0): 100})
     1.0
     """
     unit_of(charges)
@@ -149,7 +149,7 @@ def unit_of(charges: Charges) -> Unit | None:
     UnitError
         If some protect records and others protect clients.
 
-    >>> unit_of({Charge("Change", 1.0, 1.0, "client"): 3})
+    >>> unit_of({Charge(kind="Change", deviation=1.0, sensitivity=1.0, unit="client"): 3})
     'client'
     """
     units = {charge.unit: charge.kind for charge in charges}

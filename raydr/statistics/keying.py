@@ -112,8 +112,8 @@ def part_of_moments(client: Client, request: MomentsRequest) -> Moments:
 def digits_of(values: Float64Array) -> Float64Array:
     """Return values (features,) below 2^80 as five summands, (5, features); all but the last are whole digits.
 
-    >>> digits_of(np.array([2.0**50 + 3.0 + 2.0**-20]))[:, 0].tolist()
-    [1125899906842624.0, 0.0, 3.00000095367431640625, 0.0, 0.0]
+    >>> digits_of(np.array([2.0**30 + 3.0 + 2.0**-20]))[:, 0].tolist()
+    [0.0, 1073741824.0, 3.0, 9.5367431640625e-07, 0.0]
     """
     digits, rest = np.zeros((_DIGITS, values.size)), np.array(values, np.float64)
     for digit in range(_DIGITS - 1):

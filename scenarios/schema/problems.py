@@ -125,7 +125,7 @@ def fitting_name(name: str) -> str:
     """Return `` (did you mean NAME?)`` with invalid characters of the name replaced, or an empty string.
 
     >>> fitting_name("Größe / 2")
-    ' (did you mean Gro-e-2?)'
+    ' (did you mean Groe-2?)'
     """
     plain = unicodedata.normalize("NFKD", name[:LONGEST_NAME]).encode("ascii", "ignore").decode()
     fitting = re.sub(r"[^A-Za-z0-9.]+", "-", plain).strip("-.")

@@ -31,8 +31,8 @@ def fuzzy_set(graph: NeighborGraph) -> Any:
     """Return UMAP's similarity of rows by their neighbours: (rows, rows) float32, sparse and symmetric, from 0 to 1.
 
     >>> graph = NeighborGraph(np.array([[1, 2], [0, 2], [1, 0]]), np.array([[1, 2], [1, 1], [1, 2]], np.float32))
-    >>> fuzzy_set(graph).toarray().round(2).tolist()
-    [[0.0, 1.0, 0.82], [1.0, 0.0, 1.0], [0.82, 1.0, 0.0]]
+    >>> fuzzy_set(graph).toarray().astype(float).round(2).tolist()
+    [[0.0, 1.0, 0.83], [1.0, 0.0, 1.0], [0.83, 1.0, 0.0]]
     """
     from scipy.sparse import csr_matrix
 
