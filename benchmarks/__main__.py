@@ -40,6 +40,7 @@ SUITE: Mapping[str, str | None] = {
     "attacks": None,
     "completion": "closed-form/gemm",
     "curves": "off",
+    "density": None,
     "determinism": "",
     "fed_plus": None,
     "fed_tsne": "",
@@ -72,6 +73,7 @@ SUITE: Mapping[str, str | None] = {
     "stability": None,
     "steering": None,
     "sweep": "",
+    "synthetic_rows": None,
     "wide": None,
 }
 """Every benchmark without extra requirements, and a pattern for its ratios where less is better."""
