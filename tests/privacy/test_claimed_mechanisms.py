@@ -31,6 +31,7 @@ from raydr.methods.fedne.surrogates import DensityRequest
 from raydr.methods.landmarks.features import fourier_features
 from raydr.methods.landmarks.learning import StepRequest
 from raydr.methods.landmarks.mean_embedding import MeanEmbeddingRequest
+from raydr.methods.private_map.density import Grid, PlaceCountsRequest
 from raydr.methods.private_map.messages import (
     CellSumsRequest,
     FirstMomentsRequest,
@@ -38,6 +39,7 @@ from raydr.methods.private_map.messages import (
     ScatterRequest,
     View,
 )
+from raydr.methods.private_map.placing import Landmarks
 from raydr.privacy import Mechanism
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.mechanism import MECHANISMS
@@ -185,6 +187,12 @@ def cells_request(noise: Mechanism | None, features: int, wide: bool = False) ->
     return CellSumsRequest(frame(features, wide), centres, 1.5, ROWS, noise)
 
 
+def counts_request(noise: Mechanism | None, features: int) -> PlaceCountsRequest:
+    landmarks = Landmarks(drawn(9).normal(size=(6, 2)), np.full(6, 50.0), drawn(10).normal(size=(6, 2)))
+    grid = Grid.over(landmarks.places, ROWS, 3.0)
+    return PlaceCountsRequest(frame(features), landmarks, grid, 5, ROWS, noise)
+
+
 RELEASES: dict[str, Release] = {
     "mean embedding": Release(embedding_request, "embedding"),
     "step": Release(step_request, "gradient", absent=NOWHERE),
@@ -218,6 +226,7 @@ RELEASES: dict[str, Release] = {
     ),
     "cell sums": Release(cells_request, "moments", clip=3.0),
     "cell sums of wide rows": Release(lambda noise, d: cells_request(noise, d, True), "moments", clip=3.0),
+    "counts of places": Release(counts_request, "moments", clip=3.0),
 }
 
 

@@ -23,7 +23,14 @@ def private(tmp_path_factory: pytest.TempPathFactory) -> raydr.Result:
     scenario = tiny() | {
         "data": {"source": "iris", "scale": "none"},
         "show": ["petal width (cm)"],
-        "method": {"kind": "private-map", "epsilon": 2.0, "clip": 10.0, "per": "client", "iterations": 10},
+        "method": {
+            "kind": "private-map",
+            "epsilon": 2.0,
+            "clip": 10.0,
+            "per": "client",
+            "iterations": 10,
+            "density": 0.2,
+        },
         "privacy": {"strict": True},
         "compare": ["central"],
     }
@@ -116,3 +123,14 @@ def test_command_prints_the_page(private: raydr.Result, tmp_path: Path) -> None:
         catch_exceptions=False,
     )
     assert (ran.exit_code, ran.output.strip()) == (0, str(tmp_path / "out" / "released.html"))
+
+
+def test_released_page_draws_the_noisy_map(private: raydr.Result, tmp_path: Path) -> None:
+    page = (private.released(tmp_path / "handed-out") / "released.html").read_text()
+    with np.load(private.folder / records.ARRAYS) as arrays:
+        landmarks, squares = len(arrays["counts"]), int((arrays["density"] > 0).sum())
+        heaviest = round(float(arrays["density"].max()))
+    assert page.count("<circle") == landmarks
+    assert page.count("<rect") == squares > 0
+    assert f"about {heaviest} records" in page
+    assert 'fill-opacity="0.85"' in page

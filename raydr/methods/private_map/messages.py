@@ -256,7 +256,7 @@ class CellSumsRequest(Request[CellSums], what="the frame, and the centres of its
 @answers(CellSumsRequest)
 def cell_sums(client: Client, request: CellSumsRequest) -> CellSums:
     """Run the client part: the cell of a row depends on the row alone, and sums are exact."""
-    centres, points = request.centres, _coordinates(client, request.frame)
+    centres, points = request.centres, coordinates(client, request.frame)
     residuals, counts = np.zeros(centres.shape), np.zeros(len(centres))
     directions, bits = GridMatrix.of(centres.T), grid_bits(request.rows)
     halves = np.einsum("ij,ij->i", centres, centres) / 2.0
@@ -298,7 +298,7 @@ class PlaceRequest(Request[Places], what="the frame, the landmarks, and the map 
 @answers(PlaceRequest)
 def places(client: Client, request: PlaceRequest) -> Places:
     """Run the client part."""
-    return Places(placed_rows(client.rows, _coordinates(client, request.frame), request))
+    return Places(placed_rows(client.rows, coordinates(client, request.frame), request))
 
 
 def placed_rows(rows: FloatArray, points: Float64Array, request: PlaceRequest) -> Float64Array:
@@ -310,7 +310,7 @@ def placed_rows(rows: FloatArray, points: Float64Array, request: PlaceRequest) -
     return place(points, request.landmarks, own, iterations=request.iterations)
 
 
-def _coordinates(client: Client, frame: Frame) -> Float64Array:
+def coordinates(client: Client, frame: Frame) -> Float64Array:
     """Return rows along the axes, computed once for all rounds."""
     made_of = blake2b(frame.mean.tobytes() + frame.axes.tobytes()).digest()
     kept = client.memory.get("private map")

@@ -4,9 +4,11 @@
 2. They sum second moments, relative to that mean and clipped to that length: noisy principal axes, the frame.
 3. In a few rounds they sum residuals and counts by cell of the frame: noisy Lloyd (:mod:`...cells`).
 4. The server maps the cells by t-SNE. All clients receive these landmarks and their map.
-5. Each client places its own rows among them, locally, using its own rows too (:mod:`...placing`).
+5. With ``density``, clients count their records by squares of that map, each placed by the landmarks alone
+   (:mod:`...density`).
+6. Each client places its own rows among them, locally, using its own rows too (:mod:`...placing`).
 
-Data leave a client in steps 1 to 3 alone, under Gaussian noise whose multipliers together cost
+Data leave a client in steps 1 to 3 and 5 alone, under Gaussian noise whose multipliers together cost
 ``method.epsilon``. The server's work on them is post-processing. Positions stay at the clients: only the
 simulation's evaluation sees them.
 """
@@ -28,6 +30,7 @@ from raydr.geometry.points import Points
 from raydr.methods.method import method
 from raydr.methods.outcome import Note, Outcome
 from raydr.methods.private_map.cells import private_cells
+from raydr.methods.private_map.density import Grid, PlaceCountsRequest, density_of
 from raydr.methods.private_map.frame import FrameAxes, private_axes, view
 from raydr.methods.private_map.messages import (
     CellSums,
@@ -148,8 +151,16 @@ class PrivateMap(PrivateMapSettings):
                 federation.add_operations(at_clients=2.0 * rows * centres.size)
         with federation.stage("map"):
             federation.add_operations(at_server=1e3 * (self.early_iterations + self.iterations) * sizes[-1])
+        landmarks = Landmarks(centres, shaped((len(centres),)), shaped((len(centres), 2)))
+        if self.density:
+            with federation.stage("density"):
+                noise = budget.noise(budget.density, 1.0)
+                grid = Grid.over(landmarks.places, rows, budget.density_deviation)
+                federation.sum(
+                    PlaceCountsRequest(frame, landmarks, grid, self.placing_iterations, rows, noise)
+                )
+                federation.add_operations(at_clients=10.0 * self.placing_iterations * rows * len(centres))
         with federation.stage("places"):
-            landmarks = Landmarks(centres, shaped((len(centres),)), shaped((len(centres), 2)))
             federation.ask(PlaceRequest(frame, landmarks, self.own, self.placing_iterations))
             federation.add_operations(at_clients=10.0 * self.placing_iterations * rows * len(centres))
             federation.guess("all cells were assumed to be in use", CellSums, CellSumsRequest, PlaceRequest)
@@ -166,10 +177,16 @@ def serve(federation: Federation, settings: PrivateMap) -> Outcome:
         centres, counts = private_cells(federation, settings, budget, axes)
     with federation.stage("map"):
         landmarks = Landmarks(centres, counts, draw(settings, centres, federation.seed))
+    model = _model_of(axes.frame, landmarks)
+    if settings.density:
+        with federation.stage("density"):
+            noise, deviation = budget.noise(budget.density, 1.0), budget.density_deviation
+            model |= density_of(
+                federation, axes.frame, landmarks, settings.placing_iterations, noise, deviation
+            )
     with federation.stage("places"):
         request = PlaceRequest(axes.frame, landmarks, settings.own, settings.placing_iterations)
         places = [reply.places for reply in federation.ask(request)]
-    model = _model_of(axes.frame, landmarks)
     return Outcome(
         embedding=np.concatenate(places),
         geometry=None,

@@ -39,6 +39,11 @@ SCATTER_SENSITIVITY: Mapping[Relation, float] = {
 }
 """One record adds x x^T with |x| <= 1; the norm of its upper triangle is at most that of the whole. Two
 matrices are at most sqrt(2) apart, because their inner product (x . y)^2 is not negative."""
+DENSITY_SENSITIVITY: Mapping[Relation, float] = {
+    "zero-out": _ROUNDING,
+    "replace-one": math.sqrt(2.0) * _ROUNDING,
+}
+"""One record adds 1 to one count."""
 
 FIRST_SHARE, SCATTER_SHARE = 0.04, 0.12
 """Parts of the budget for mean and scatter. *Measured*, MNIST, 60,000 rows, epsilon 1: 20 axes from 0.2 of the budget
@@ -98,6 +103,13 @@ class PrivateMapSettings(TSNE, MethodSettings):
         description="weight of a client's own neighbours, relative to the landmarks, when it places"
         " its rows; 0: landmarks alone, as for new rows",
     )
+    density: float = Field(
+        0.0,
+        ge=0,
+        le=0.5,
+        description="part of the budget for a picture of the density of all records on the map, which"
+        " `raydr report --released` draws: 0.1 is enough; 0: no picture",
+    )
     placing_iterations: int = Field(100, ge=0, description="iterations in which clients place their rows")
 
     @model_validator(mode="after")
@@ -139,6 +151,8 @@ class NoiseShares:
         For the mean, and for the second moments around it.
     rounds : tuple of float
         For each round on cells.
+    density : float
+        For the density; infinite without it.
     per : {"client", "sum"}
         What the noise covers.
     relation : {"zero-out", "replace-one"}
@@ -150,6 +164,7 @@ class NoiseShares:
     first: float
     scatter: float
     rounds: tuple[float, ...]
+    density: float
     per: Literal["client", "sum"]
     relation: Relation
     summed: float
@@ -163,12 +178,13 @@ class NoiseShares:
         """
         whole = gaussian_multiplier(settings.epsilon, settings.delta or run.delta)
         weights = [min(4.0, 1.0 + round) for round in range(settings.rounds)]
-        rest = 1.0 - FIRST_SHARE - SCATTER_SHARE
+        rest = 1.0 - FIRST_SHARE - SCATTER_SHARE - settings.density
         rounds = tuple(whole / math.sqrt(rest * weight / sum(weights)) for weight in weights)
         return cls(
             first=whole / math.sqrt(FIRST_SHARE),
             scatter=whole / math.sqrt(SCATTER_SHARE),
             rounds=rounds,
+            density=whole / math.sqrt(settings.density) if settings.density else math.inf,
             per=settings.per,
             relation=settings.relation,
             summed=summed_deviation(settings.per == "sum", clients, run.colluding),
@@ -188,6 +204,11 @@ class NoiseShares:
     def deviation(self, round: int) -> float:
         """Return the standard deviation of the noise on a sum of cells in a round, from 0 on, in units of the clip."""
         return self.summed * self.rounds[round] * CELL_SENSITIVITY[self.relation]
+
+    @property
+    def density_deviation(self) -> float:
+        """Standard deviation of the noise on a square's count."""
+        return self.summed * self.density * DENSITY_SENSITIVITY[self.relation]
 
     def cells(self, settings: PrivateMapSettings, rows: int) -> tuple[int, ...]:
         """Return the number of cells in each round, independent of the data, by the noise on a centre.

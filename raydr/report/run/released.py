@@ -15,6 +15,7 @@ from typing import Any
 from raydr.errors import OutputError
 from raydr.files import write_whole
 from raydr.report import wording
+from raydr.report.run.released_map import WIDTH, released_map
 from raydr.report.templates import part, templates
 from raydr.runfolder import records
 from raydr.runfolder.reading import RunFolder, read_run
@@ -92,6 +93,8 @@ def _content(run: RunFolder, target: Path) -> dict[str, Any]:
         "style": part("report.css"),
         "cost": wording.cost(run),
         "epsilon": wording.epsilon,
+        "map": released_map(target / records.ARRAYS),
+        "width": WIDTH,
         "files": list(_files(target)),
         "up": sorted((entry for entry in run.ledger if entry.direction == "up"), key=wording.by_revelation),
         "promise": wording.promise,
