@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import unicodedata
 from collections.abc import Sequence
 
@@ -55,6 +57,29 @@ def listed(names: Sequence[str], most: int) -> str:
     """
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def number_in(text: str) -> float | None:
+    """Return the finite number that a text spells, or None."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def natural_order(name: str) -> tuple[bool, float, list[tuple[bool, int, str]]]:
+    """Return a natural sort key: numbers by value, then text.
+
+    >>> sorted(["site 10", "11", "site 9", "9"], key=natural_order)
+    ['9', '11', 'site 9', 'site 10']
+    """
+    number = number_in(name)
+    if number is not None:
+        return False, number, []
+    parts = [(part.isdecimal(), part.lstrip("0")) for part in re.split(r"(\d+)", name)]
+    # Compare by the number of digits first, which works for numbers of any length.
+    return True, 0.0, [(digits, len(part) if digits else 0, part) for digits, part in parts]
 
 
 def short_number(value: float) -> str:

@@ -38,6 +38,7 @@ def load_alike(
     matrix: str | None = None,
     label: str | None = None,
     client: str | None = None,
+    time: str | None = None,
 ) -> tuple[Table, tuple[str, ...]]:
     """Read a file that has the columns of another file.
 
@@ -60,11 +61,15 @@ def load_alike(
         are returned.
     client : str or None
         The column that names the owner of each row, if the file has it.
+    time : str or None
+        The column that says when a row was taken, if it is wanted and the file has it. If some rows have no time,
+        no times are returned.
 
     Returns
     -------
     table : Table
-        The features in the order of the other file, the identities, the classes, and the owners of the rows.
+        The features in the order of the other file, the identities, the classes, the times, and the owners of the
+        rows.
     others : tuple of str
         The other columns.
 
@@ -76,11 +81,13 @@ def load_alike(
     """
     choice = _choice(alike, missing, matrix)
     columns = read_file(path, choice)
-    there = _named(columns, id_column, label, client)
+    there = _named(columns, id_column, label, client, time)
     if there:
         columns = read_file(path, replace(choice, **there))
     if columns.label is not None and (columns.label.codes < 0).any():
         columns = replace(columns, label=None)
+    if columns.time is not None and (columns.time.codes < 0).any():
+        columns = replace(columns, time=None)
     _warn_of_absent(path, alike, columns)
     for sentence in (*columns.doubts, *strange_words(columns)):
         _LOGGER.warning(sentence)
@@ -121,9 +128,11 @@ def _choice(alike: Alike, missing: Missing, matrix: str | None) -> Choice:
     return Choice(alike=replace(alike, filled=missing in FILLINGS), layout=alike.layout, matrix=matrix)
 
 
-def _named(columns: Columns, id_column: str | None, label: str | None, client: str | None) -> dict[str, Any]:
+def _named(
+    columns: Columns, id_column: str | None, label: str | None, client: str | None, time: str | None = None
+) -> dict[str, Any]:
     """Return the columns that are not features and that the file has."""
-    named = {"id": id_column, "label": label, "client": client}
+    named = {"id": id_column, "label": label, "client": client, "time": time}
     return {key: column for key, column in named.items() if column is not None and column in columns.unread}
 
 

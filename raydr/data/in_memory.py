@@ -13,7 +13,7 @@ from raydr.data.catalogue import IN_MEMORY
 from raydr.data.files.arrow_cells import Loaded
 from raydr.data.files.arrow_columns import columns_of
 from raydr.data.files.numpy_files import from_arrays
-from raydr.data.loading import checked, complete_rows, with_a_class_for_none
+from raydr.data.loading import checked, complete_rows, with_a_class_for_none, with_names_for_none
 from raydr.data.survey.codebook import Codebook
 from raydr.data.survey.columns import Alike, Choice, Columns
 from raydr.data.survey.layout import Layout
@@ -21,6 +21,9 @@ from raydr.data.survey.site_names import with_joined_sites
 from raydr.data.table import Table
 from raydr.errors import DataError
 from raydr.sparse_rows import SparseRows
+
+TIME = "data.time"
+"""Name of the array with the time of each row. It is no name that a feature has."""
 
 
 def in_memory(
@@ -36,7 +39,7 @@ def in_memory(
     ----------
     arrays : mapping
         ``X`` (rows, features), and optionally ``feature_names``, ``y`` for labels, ``client`` for the owners
-        and ``id`` for the identities of rows: see :func:`raydr.data.files.numpy_files.from_arrays`.
+        and ``id`` for the identities of rows, and :data:`TIME`: see :func:`raydr.data.files.numpy_files.from_arrays`.
     join_spellings : bool
         Whether spellings of a site's name are one site.
     fills : bool
@@ -59,9 +62,9 @@ def in_memory(
     >>> in_memory({"X": np.eye(3), "client": np.array(["north", "east", "east"])}).client_names
     ('east', 'north')
     """
-    owner, identity = (name if name in arrays else None for name in ("client", "id"))
-    columns = from_arrays(IN_MEMORY, arrays, Choice(client=owner, id=identity))
-    columns = replace(columns, label=with_a_class_for_none(columns.label))
+    owner, identity, time = (name if name in arrays else None for name in ("client", "id", TIME))
+    columns = from_arrays(IN_MEMORY, arrays, Choice(client=owner, id=identity, time=time))
+    columns = with_names_for_none(columns)
     columns = with_joined_sites(columns) if join_spellings else columns
     return _checked(columns, fills=fills, for_map=for_map)
 
@@ -85,7 +88,7 @@ def in_frame(
     frame : pyarrow.Table of (rows, columns)
         The features, as a user has them: numbers, words, dates, with gaps.
     arrays : mapping
-        ``y``, ``client`` and ``id`` as in :func:`in_memory`.
+        ``y``, ``client``, ``id`` and :data:`TIME` as in :func:`in_memory`.
     layout : Layout, optional
         The layout of rows that are mapped already. Columns that it does not have are ignored.
     codebook : Codebook, optional
@@ -102,7 +105,7 @@ def in_frame(
     DataError
         As in :func:`raydr.data.load`.
     """
-    owner, identity = (name if name in arrays else None for name in ("client", "id"))
+    owner, identity, time = (name if name in arrays else None for name in ("client", "id", TIME))
     sites = owner if layout is None else None
     if sites is not None:  # a name that no column has
         while sites in frame.column_names:
@@ -121,11 +124,12 @@ def in_frame(
         Loaded(name=IN_MEMORY, table=frame, default=frame.column_names, locate=_locate), choice
     )
     content = {"X": found.matrix, "feature_names": np.array(found.features), **arrays}
-    keyed = from_arrays(IN_MEMORY, content, Choice(client=owner, id=identity))
+    keyed = from_arrays(IN_MEMORY, content, Choice(client=owner, id=identity, time=time))
     left_out = {name: why for name, why in found.unread.items() if name != sites}
     columns = replace(
         found,
         label=with_a_class_for_none(keyed.label),
+        time=with_a_class_for_none(keyed.time),
         client=keyed.client,
         identity=keyed.identity,
         unread=left_out,

@@ -41,7 +41,8 @@ Filling: TypeAlias = Literal["mean", "median"]
 FILLINGS: tuple[Filling, ...] = ("mean", "median")
 Missing: TypeAlias = Literal["error", "drop", "mean", "median"]
 NO_LABEL = "(none)"
-"""Class of rows without a label, if missing values are filled in. Such rows are mapped too."""
+"""Class of rows without a label, and period of rows without a time, if missing values are filled in. Such rows are
+mapped too."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -74,6 +75,7 @@ def load(
     source: str | None = None,
     path: str | Path | None = None,
     label: str | None = None,
+    time: str | None = None,
     features: Sequence[str] | None = None,
     client: str | None = None,
     id_column: str | None = None,
@@ -104,8 +106,10 @@ def load(
         .h5ad or .mtx (also .mtx.gz) file. The path is relative to the current directory.
     label : str, optional
         The column of class labels. Built-in data sets and .npz files with ``y`` or ``label`` have a default.
+    time : str, optional
+        The column that says when a row was taken (the key ``data.time``).
     features : sequence of str, optional
-        The columns to map, in this order. Default: every column that is not label, client or id.
+        The columns to map, in this order. Default: every column that is not label, time, client or id.
     client : str, optional
         The column that names the owner of each row: a hospital, a device, an animal.
     id_column : str, optional
@@ -120,8 +124,8 @@ def load(
         Sub-sample this many rows, at least 2, without replacement and in their original order. If there are
         labels, every class keeps its share to within one row. The same seed draws the same rows.
     missing : {"error", "drop", "mean", "median"}
-        What to do with rows that have an empty or NaN cell in a used column (a feature, the label, the
-        client, the mark or the id). "error" refuses the table. "drop" drops those rows before sub-sampling.
+        What to do with rows that have an empty or NaN cell in a used column (a feature, the label, the time,
+        the client, the mark or the id). "error" refuses the table. "drop" drops those rows before sub-sampling.
         With "mean" and "median", features keep their gaps and clients fill them in
         (:func:`raydr.statistics.filling.fit_filling`), and the other columns must be complete.
     categories : {"error", "leave-out", "one-hot"}
@@ -174,6 +178,7 @@ def load(
         )
     choice = Choice(
         label=label,
+        time=time,
         features=None if features is None else tuple(features),
         client=client,
         id=id_column,
@@ -201,7 +206,7 @@ def load(
         columns = with_joined_sites(columns)
     gaps = missing in FILLINGS
     if gaps:
-        columns = replace(columns, label=with_a_class_for_none(columns.label))
+        columns = with_names_for_none(columns)
     kept = complete_rows(columns, missing)
     table = checked(columns, kept, rows=rows, seed=seed, path=path, gaps=gaps, for_map=for_map)
     if path is not None and _stamp(path) != stamp:
@@ -349,6 +354,13 @@ def complete_rows(
     _refuse_infinite(columns, kept)
     _refuse_duplicate_ids(columns, kept)
     return kept
+
+
+def with_names_for_none(columns: Columns) -> Columns:
+    """Give rows without a label or without a time the name :data:`NO_LABEL`."""
+    return replace(
+        columns, label=with_a_class_for_none(columns.label), time=with_a_class_for_none(columns.time)
+    )
 
 
 def with_a_class_for_none(label: Key | None) -> Key | None:
@@ -508,6 +520,8 @@ def table_of(
         ids=columns.first + kept if columns.identity is None else columns.identity.values[kept],
         labels=None if columns.label is None else columns.label.codes[kept],
         label_names=() if columns.label is None else columns.label.names,
+        times=None if columns.time is None else columns.time.codes[kept],
+        time_names=() if columns.time is None else columns.time.names,
         client_keys=None if columns.client is None else columns.client.codes[kept],
         client_names=() if columns.client is None else columns.client.names,
         marks=None if columns.marks is None else columns.marks.codes[kept],

@@ -34,6 +34,7 @@ class SiteFile:
 
     path: str
     label: str | None = None
+    time: str | None = None
     features: tuple[str, ...] | None = None
     id_column: str | None = None
     missing: Missing = "error"
@@ -55,6 +56,7 @@ class SiteFile:
         return load(
             path=self.path,
             label=self.label,
+            time=self.time,
             features=self.features,
             id_column=self.id_column,
             missing=self.missing,
@@ -71,6 +73,7 @@ class SiteFile:
         """Return this site's report on the candidate feature columns."""
         choice = Choice(
             label=self.label,
+            time=self.time,
             features=self.features,
             id=self.id_column,
             categories=self.categories,
@@ -166,6 +169,8 @@ class Census:
         Sentences on columns that could be read in another way.
     made_dense : int
         Bytes of the dense rows if the file is stored sparse and the run needs them dense; else 0.
+    times : (rows,) str or None
+        Value of each row in the column of periods.
     """
 
     ids: NDArray[Any]
@@ -177,6 +182,7 @@ class Census:
     looks: Int64Array
     doubts: tuple[str, ...] = ()
     made_dense: int = 0
+    times: NDArray[Any] | None = None
 
 
 def census(file: SiteFile) -> Census:
@@ -195,6 +201,7 @@ def census(file: SiteFile) -> Census:
         looks=looks(table.rows),
         doubts=table.doubts,
         made_dense=table.rows.nbytes if made_dense else 0,
+        times=None if table.times is None else np.asarray(table.time_names, np.str_)[table.times],
     )
 
 

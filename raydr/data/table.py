@@ -38,6 +38,10 @@ class Table:
         Codes into ``label_names``. They are for colours and metrics, and a method never sees them.
     label_names : tuple of str
         Every class of the source. A sub-sample can have no rows of some.
+    times : (rows,) int64 array or None
+        Codes into ``time_names``: the value of each row in the column of periods. A method never sees them.
+    time_names : tuple of str
+        Every time of the source.
     client_keys : (rows,) int64 array or None
         Codes into ``client_names``: the natural owner of each row.
     client_names : tuple of str
@@ -80,6 +84,8 @@ class Table:
     ids: NDArray[Any]
     labels: Int64Array | None = None
     label_names: tuple[str, ...] = ()
+    times: Int64Array | None = None
+    time_names: tuple[str, ...] = ()
     client_keys: Int64Array | None = None
     client_names: tuple[str, ...] = ()
     marks: Int64Array | None = None
@@ -119,6 +125,7 @@ class Table:
         if len(np.unique(self.ids)) != count:
             raise DataError(f"Table {self.name!r}: ids are not distinct.")
         self._check_codes("labels", self.labels, self.label_names)
+        self._check_codes("times", self.times, self.time_names)
         self._check_codes("client_keys", self.client_keys, self.client_names)
         self._check_codes("marks", self.marks, self.mark_names)
 
@@ -194,6 +201,7 @@ class Table:
             rows=rows_taken(self.rows, index),
             ids=self.ids[index],
             labels=None if self.labels is None else self.labels[index],
+            times=None if self.times is None else self.times[index],
             client_keys=None if self.client_keys is None else self.client_keys[index],
             marks=None if self.marks is None else self.marks[index],
         )

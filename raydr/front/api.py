@@ -77,6 +77,7 @@ def map(  # noqa: A001  raydr.map
     *,
     site: str | None = None,
     label: str | None = None,
+    time: str | None = None,
     codebook: str | Path | None = None,
     method: str | None = None,
     tune: bool = False,
@@ -97,6 +98,8 @@ def map(  # noqa: A001  raydr.map
         The site column of a single file. Default: a column called site, hospital or similar.
     label : str, optional
         The column of classes. It colours the map, and metrics use it.
+    time : str, optional
+        The column of dates, years or visits. All periods are on one map, with a table by period.
     codebook : str or Path, optional
         How each column is read: a CSV file that ``raydr init --codebook`` writes.
     method : str, optional
@@ -128,7 +131,13 @@ def map(  # noqa: A001  raydr.map
     from raydr.scenarios.runner import run as run_scenario
 
     own, client_data = own_rows(
-        data, site=site, label=label, codebook=codebook, method=method, overrides=_dotted(overrides)
+        data,
+        site=site,
+        label=label,
+        time=time,
+        codebook=codebook,
+        method=method,
+        overrides=_dotted(overrides),
     )
     rows = client_data.rows
     del client_data

@@ -20,9 +20,10 @@ from raydr.statistics.dissimilarity import Transformation
 from raydr.statistics.preparing import Preparation
 from raydr.statistics.scaling import Scaling, filled
 
-Role = Literal["mapped", "label", "site", "identity", "held-out mark", "left out"]
+Role = Literal["mapped", "label", "time", "site", "identity", "held-out mark", "left out"]
 _ROLES: Mapping[str, Role] = {
     "the label": "label",
+    "the time": "time",
     "the client": "site",
     "the identity of rows": "identity",
     "the mark of rows that are held out": "held-out mark",

@@ -94,7 +94,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         from raydr.scenarios.runner import run
         from raydr.scenarios.schema.reading import read
 
-        given = gathered(X, y, sites, self.label, steers=bool(self.target_weight))
+        given = gathered(X, y, sites, self.label, self.time, steers=bool(self.target_weight))
         table = self._table(given)
         self._fills = table.gaps
         seed = self.random_state
@@ -257,6 +257,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 "scale": self._scaling(),
                 "metric": self.metric,
                 "target_weight": self.target_weight,
+                "time": self.time,
                 "harmonize": self.harmonize
                 if isinstance(self.harmonize, str)
                 else dict(self.harmonize or {}) or None,

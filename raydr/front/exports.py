@@ -62,7 +62,7 @@ def anndata(folder: Path, table: Any, onto: Any = None) -> Any:
     else:
         adata = _of_these_rows(onto, ids).copy()
     adata.obsm["X_raydr"] = places
-    for by in ("client", "cluster", "label"):
+    for by in ("client", "cluster", "period", "label"):
         if by in table.column_names:
             way = colouring(by, [str(name) for name in table[by].to_pylist()])
             column = f"raydr_{by}" if onto is not None else by
@@ -76,7 +76,7 @@ def anndata(folder: Path, table: Any, onto: Any = None) -> Any:
 
 
 def picture(folder: Path) -> str:
-    """Return the map as HTML with an embedded picture, coloured by label, otherwise by cluster or client."""
+    """Return the map as HTML with an embedded picture, coloured by label, otherwise by cluster, period or client."""
     from raydr.report.colouring import colourings, drawing_order
     from raydr.report.picture import in_page
     from raydr.report.projections import in_plane

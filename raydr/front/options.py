@@ -130,6 +130,9 @@ _TAKEN = (
     ),
     click.option("--label", metavar="COLUMN", help="Column of classes. It colours the map."),
     click.option(
+        "--time", metavar="COLUMN", help="Column of dates, years or visits. All periods are on one map."
+    ),
+    click.option(
         "--codebook",
         metavar="FILE",
         type=click.Path(path_type=Path),
@@ -164,7 +167,7 @@ def with_inline(overrides: Mapping[str, Any], inline: bool, address: str | None)
 
 
 def own_data(command: Command) -> Command:
-    """Add the options for your own data: --site, --label, --codebook, --method and --set."""
+    """Add the options for your own data: --site, --label, --time, --codebook, --method and --set."""
     return _all(_TAKEN, command)
 
 

@@ -69,6 +69,7 @@ def own_data(
     *,
     site: str | None = None,
     label: str | None = None,
+    time: str | None = None,
     codebook: str | Path | None = None,
     method: str | None = None,
     overrides: Mapping[str, Any] | None = None,
@@ -92,6 +93,7 @@ def own_data(
         data,
         site=site,
         label=label,
+        time=time,
         codebook=codebook,
         method=method,
         overrides=overrides,
@@ -105,6 +107,7 @@ def own_rows(
     *,
     site: str | None,
     label: str | None,
+    time: str | None = None,
     codebook: str | Path | None,
     method: str | None,
     overrides: Mapping[str, Any] | None,
@@ -116,7 +119,7 @@ def own_rows(
         raise DataError(f"expected the path of a table, got {kind_of_object(data)}: {FOR_ROWS}.")
     files = files_of(data)
     book = Codebook(()) if codebook is None else read_codebook(Path(codebook))
-    label = label or book.with_role("label")
+    label, time = label or book.with_role("label"), time or book.with_role("time")
     content: dict[str, Any] = {
         "name": _name(data),
         "data": {"label": label, "scale": "standard", "missing": "median", "categories": "one-hot"},
@@ -126,6 +129,8 @@ def own_rows(
     }
     if label is None:
         del content["data"]["label"]
+    if time is not None:
+        content["data"]["time"] = time
     if codebook is not None:
         content["data"]["codebook"] = str(codebook)
     if identity := book.with_role("identity"):
@@ -145,7 +150,10 @@ def own_rows(
         site = site or book.with_role("site")
         with _options_in_errors():
             column = site or _site(
-                Path(data), label, content["data"].get("matrix"), needed=site_needed, progress=progress
+                Path(data),
+                Choice(label=label, time=time, categories="one-hot", matrix=content["data"].get("matrix")),
+                needed=site_needed,
+                progress=progress,
             )
         content["clients"] |= (
             {"count": CLIENTS} if column is None else {"partition": {"kind": "by-column", "column": column}}
@@ -218,7 +226,12 @@ def tuned(
 @contextmanager
 def _options_in_errors() -> Iterator[None]:
     """Replace keys with options in the text of errors, for users who gave options."""
-    words = {"clients.partition.column": "--site", "data.label": "--label", "data.codebook": "--codebook"}
+    words = {
+        "clients.partition.column": "--site",
+        "data.label": "--label",
+        "data.time": "--time",
+        "data.codebook": "--codebook",
+    }
     try:
         yield
     except DataError as error:
@@ -257,7 +270,8 @@ def described(scenario: Scenario, client_data: ClientData) -> tuple[Fact, ...]:
     by = "one file each" if scenario.clients.sites else by
     found = [Fact("Sites", f"{len(each):,}, {by}: {listed(each, _MOST_SITES)}")]
     if client_data.labels is None:
-        found.append(Fact("Label", "none, so the map is coloured by site"))
+        by = "site" if client_data.times is None else "period"
+        found.append(Fact("Label", f"none, so the map is coloured by {by}"))
     else:
         name = scenario.data.label or "the data's own"
         way = colouring("label", [client_data.label_names[code] for code in client_data.labels.tolist()])
@@ -268,6 +282,10 @@ def described(scenario: Scenario, client_data: ClientData) -> tuple[Fact, ...]:
             classes = [f"{label} {count:,}" for label, count in zip(way.names, way.counts, strict=True)]
             text = listed(classes, _MOST_SITES)
         found.append(Fact("Label", f"{name}: {text}"))
+    if client_data.times is not None:
+        counts = np.bincount(client_data.times.period_of_row).tolist()
+        periods = [f"{name} {count:,}" for name, count in zip(client_data.period_names, counts, strict=True)]
+        found.append(Fact("Periods", f"{client_data.times.column}: {listed(periods, _MOST_SITES)}"))
     if client_data.words:
         words = [f"{column} ({listed(each, 6)})" for column, each in client_data.words.items()]
         found.append(Fact("Text as zeros and ones", listed(words, _MOST_SITES)))
@@ -321,11 +339,8 @@ def _read_all(content: Mapping[str, Any]) -> Scenario:
     return reading.read({name: section for name, section in content.items() if name != "privacy"})
 
 
-def _site(
-    path: Path, label: str | None, matrix: str | None, *, needed: bool, progress: Progress
-) -> str | None:
+def _site(path: Path, choice: Choice, *, needed: bool, progress: Progress) -> str | None:
     """Return the name of the site column; None if there is none and it is not needed."""
-    choice = Choice(label=label, categories="one-hot", matrix=matrix)
     if ending(path) in TABLES:
         kinds = survey(path, choice, progress).kinds
         columns, likely = list(kinds), [column for column, kind in kinds.items() if kind == "text"]
@@ -345,7 +360,7 @@ def _lacks(client_data: ClientData) -> bool:
     """Return whether a value or a label is missing, in rows of clients or in any others."""
     held_out = None if client_data.held_out is None else client_data.held_out.rows
     others = [client_data.public, held_out]
-    if client_data.labels is not None and NO_LABEL in client_data.label_names:
+    if NO_LABEL in (*client_data.label_names, *client_data.period_names):
         return True
     return any(lacking.any() for lacking in client_data.gaps) or any(
         rows is not None and bool(np.isnan(rows).any()) for rows in others

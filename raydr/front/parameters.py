@@ -58,6 +58,12 @@ COMMON: Mapping[str, tuple[Any, str, str]] = types.MappingProxyType(
             "str, optional",
             "column of classes in a data frame or in an AnnData's obs, for colours and metrics; it is not a feature",
         ),
+        "time": (
+            None,
+            "str, optional",
+            "column of dates, years or visits in a data frame or in an AnnData's obs; all periods are on one map, and"
+            " ``result_.periods`` has the table by period; it is not a feature",
+        ),
         "codebook": (
             None,
             "str, Path or sequence of mapping, optional",

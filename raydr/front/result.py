@@ -168,6 +168,21 @@ class Result:
         return np.array(table["label"].to_pylist(), object) if "label" in table.column_names else None
 
     @property
+    def period_of_row(self) -> NDArray[np.str_] | None:
+        """Period of each row as text, (rows,); None without ``data.time``."""
+        table = self._map()
+        return np.array(table["period"].to_pylist(), np.str_) if "period" in table.column_names else None
+
+    @property
+    def periods(self) -> list[dict[str, Any]]:
+        """Rows, sites, metrics and movement of each period (:class:`raydr.runfolder.records.PeriodMeasures`), in order.
+
+        The list is empty without ``data.time``.
+        """
+        periods: list[dict[str, Any]] = self._json(METRICS).get("periods", [])
+        return periods
+
+    @property
     def clusters(self) -> Int64Array | None:
         """Cluster of each row, (rows,); None if the method makes no clusters."""
         table = self._map()

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import type_of_target
 
+from raydr.data.in_memory import TIME
 from raydr.data.survey.columns import refuse_repeats
 from raydr.errors import DataError
 from raydr.sparse_rows import is_sparse
@@ -28,8 +29,10 @@ class Given:
     surveyed: bool
 
 
-def gathered(X: Any, y: Any, sites: Any, label: str | None, *, steers: bool = False) -> Given:
-    """Separate features from columns of classes, sites and row names; a ``y`` that steers may be a quantity."""
+def gathered(
+    X: Any, y: Any, sites: Any, label: str | None, time: str | None = None, *, steers: bool = False
+) -> Given:
+    """Separate features from columns of classes, times, sites and row names; a ``y`` that steers may be a quantity."""
     tables, several = tables_of(X)
     keys: dict[str, NDArray[Any]] = {}
     if sites is not None and several:
@@ -44,13 +47,15 @@ def gathered(X: Any, y: Any, sites: Any, label: str | None, *, steers: bool = Fa
         known = classes[~np.isnan(classes)] if classes.dtype.kind == "f" else classes
         if steers or classes.dtype.kind not in "biuf" or type_of_target(known) in ("binary", "multiclass"):
             keys["y"] = classes
+    if time is not None:
+        keys[TIME] = np.concatenate([_key(_column(table, time, "time")) for table in tables])
     names = owners_of(X, sites)
     if "client" in names:
         keys["client"] = names.pop("client")
     ids = _names_of_rows(tables)
     if ids is not None:
         keys["id"] = ids
-    dropped = [name for name in (label, sites) if isinstance(name, str)]
+    dropped = [name for name in (label, time, sites) if isinstance(name, str)]
     features = [_without(table, dropped) for table in tables]
     surveyed = all(is_frame(table) and not _is_sparse_frame(table) for table in tables) or (
         all(map(_is_array, features)) and any(map(_has_words, features))

@@ -28,6 +28,7 @@ from raydr.report.run import (
     island_rows,
     mapped,
     metric_rows,
+    period_rows,
     privacy_summary,
     site_rows,
     stability_rows,
@@ -123,11 +124,18 @@ def _print_metrics(console: Console, run: RunFolder, verbose: bool) -> None:
                 fracture_rows.sentence(run),
                 fidelity_rows.sentence(run),
                 island_rows.sentence(run),
+                period_rows.sentence(run),
                 wording.of_sample(run),
                 wording.leakage(shown),
             ),
         ):
             console.print(_line(footnote))
+    if (periods := period_rows.table(run)) is not None:
+        console.print()
+        table = _table(run.called("period"), *periods.headings)
+        for period in periods.lines:
+            table.add_row(_line(period.period), *period.cells)
+        console.print(table)
     are_listed = isinstance(run.scenario.get("metrics"), list)
     missing = metric_rows.not_computed(run) if are_listed or verbose else []
     for lacking in missing:

@@ -63,6 +63,8 @@ class Evidence:
         (rows,) integers, the method's own clusters, or None.
     sites
         (rows,) integers, the client that holds each row, or None if it is not known.
+    periods
+        (rows,) integers, the period of each row, or None if there are none.
     new
         Evidence on held-out rows that were placed on the map afterwards: their rows, places and classes. None
         if there are none.
@@ -92,6 +94,7 @@ class Evidence:
     mapped: Geometry | None = field(default=None, repr=False)
     clusters: IntArray | None = None
     sites: IntArray | None = None
+    periods: IntArray | None = None
     new: Evidence | None = None
     grouped: int | None = None
     lift: Callable[[FloatArray], Float64Array] | None = field(default=None, repr=False)
@@ -111,6 +114,7 @@ class Evidence:
             "geometry of the map": rows if self.mapped is None else self.mapped.rows,
             "clustering": rows if self.clusters is None else len(self.clusters),
             "column of sites": rows if self.sites is None else len(self.sites),
+            "column of periods": rows if self.periods is None else len(self.periods),
         }
         for name, count in parts.items():
             if count != rows:

@@ -191,8 +191,8 @@ class Scores:
     is empty without such a metric, or if rows were sampled. In that case ``sampled_rows`` is their number,
     and ``standard_errors`` are the standard errors of the values from sampling. ``sites`` has the neighbour
     preservation and trustworthiness of each site's rows. It is empty without these metrics, or if one site holds all
-    rows. ``reliability`` has the verdict on each row, if the metric ``reliable`` was computed for all rows, and
-    ``singularities`` (rows,) the scores of the metric ``fracture``.
+    rows. ``periods`` has the same of each period's rows. ``reliability`` has the verdict on each row, if the metric
+    ``reliable`` was computed for all rows, and ``singularities`` (rows,) the scores of the metric ``fracture``.
     """
 
     values: dict[str, float]
@@ -201,6 +201,7 @@ class Scores:
     standard_errors: dict[str, float] = field(default_factory=dict)
     sampled_rows: int | None = None
     sites: tuple[SiteScore, ...] = field(default=(), compare=False)
+    periods: tuple[SiteScore, ...] = field(default=(), compare=False)
     reliability: Reliability | None = field(default=None, compare=False)
     singularities: Float64Array | None = field(default=None, compare=False)
 
@@ -299,6 +300,8 @@ def evaluate(
         scores.faithfulness[preservation] = by_row[preservation]
     if judging and evidence.sites is not None:
         scores = replace(scores, sites=scores_by_site(judging, examination.sampled, evidence.sites))
+    if judging and evidence.periods is not None:
+        scores = replace(scores, periods=scores_by_site(judging, examination.sampled, evidence.periods))
     return (
         replace(scores, sampled_rows=min(sampled_rows, examination.count))
         if scores.standard_errors

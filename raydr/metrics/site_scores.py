@@ -1,4 +1,4 @@
-"""Metrics of each site's own rows: how faithfully a map shows them."""
+"""Metrics of each site's own rows, or of each period's: how faithfully a map shows them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ above 0.06."""
 
 @dataclass(frozen=True, eq=False)
 class SiteScore:
-    """Means of metrics over the measured rows of one site.
+    """Means of metrics over the measured rows of one site, or of one period.
 
     Attributes
     ----------
     site : int
-        Number of the site.
+        Number of the site or the period.
     rows, measured : int
         Number of its rows, and of those that are measured: fewer if rows were sampled.
     means, deviations : mapping of str to float

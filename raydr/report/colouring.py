@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array
 from raydr.data.loading import NO_LABEL as NO_CLASS
 from raydr.metrics.singularity import NEAR
+from raydr.plain import natural_order, number_in
 from raydr.runfolder.maps import NO_LABEL
 from raydr.runfolder.reading import RunFolder
 from raydr.runfolder.records import STABILITIES, VERDICTS
 from raydr.runfolder.stability import NOT_COMPARED
 
+By: TypeAlias = Literal["label", "cluster", "period", "client", "verdict", "fracture", "island", "stability"]
+"""Property of the rows that a colour shows."""
 CATEGORIES = (
     "#065afc", "#d87800", "#18783c", "#d81200", "#0096c0", "#b406cc", "#fc3cb4", "#7e84fc", "#9c4e84", "#fc3066",
     "#3ca218", "#00a296", "#e46690", "#548a4e", "#cc0672", "#de4ed8", "#845aae", "#cc00a8", "#a25430", "#0c66cc",
@@ -37,8 +38,8 @@ RAMP = ("#2f6ae0", "#8b54d4", "#c0429e", "#d9445d", "#d5601e", "#bb8017")
 """Stops of the ramp for numbers, and for more categories than colours. It runs from blue to yellow, which deuteranopes
 and protanopes can distinguish, and gets slightly lighter within a contrast of 3 on both pages."""
 
-UNLABELLED = (NO_CLASS, NO_LABEL)
-"""Labels of rows without a label: mapped rows, and rows that came later."""
+UNLABELLED = (NO_CLASS, NO_LABEL, "no period")
+"""Labels and periods of rows without: mapped rows, and rows that came later."""
 VERDICT_COLOURS = ("#065afc", "#d81200", "#d87800")
 """Colours of `VERDICTS` and of `STABILITIES`: blue, red and orange, from `CATEGORIES`."""
 GREY = "#858585"
@@ -51,7 +52,7 @@ class Colouring:
 
     Attributes
     ----------
-    by : {"label", "cluster", "client", "verdict", "fracture", "island", "stability"}
+    by : {"label", "cluster", "period", "client", "verdict", "fracture", "island", "stability"}
         What the colour shows.
     kind : {"categories", "order", "values"}
         One colour per name, a ramp by the order of many names, or a ramp by numeric value.
@@ -63,7 +64,7 @@ class Colouring:
         Position in ``names`` of each row's name.
     """
 
-    by: Literal["label", "cluster", "client", "verdict", "fracture", "island", "stability"]
+    by: By
     kind: Literal["categories", "order", "values"]
     names: tuple[str, ...]
     colours: tuple[str, ...]
@@ -88,14 +89,15 @@ class Colouring:
 
 
 def colourings(run: RunFolder) -> tuple[Colouring, ...]:
-    """Return the ways to colour a run: by label and by cluster if it has them, and by client."""
+    """Return the ways to colour a run: by label, cluster and period if it has them, and by client."""
     ways = [colouring("label", run.labels)] if run.labels is not None else []
     ways += [colouring("cluster", run.clusters)] if run.clusters is not None else []
+    ways += [colouring("period", run.periods)] if run.periods is not None else []
     return (*ways, colouring("client", run.clients))
 
 
 def colouring(
-    by: Literal["label", "cluster", "client", "verdict", "fracture", "island", "stability"],
+    by: By,
     values: Sequence[str],
 ) -> Colouring:
     """Choose colours for rows with one name each.
@@ -111,11 +113,16 @@ def colouring(
     names = tuple(sorted(set(values), key=_natural))
     position = {name: code for code, name in enumerate(names)}
     codes = np.fromiter(map(position.__getitem__, values), dtype=np.int64, count=len(values))
-    labelled = [name for name in names if by != "label" or name not in UNLABELLED]
+    labelled = [name for name in names if by not in ("label", "period") or name not in UNLABELLED]
     kind: Literal["categories", "order", "values"]
-    finite = [number for number in map(_number, labelled) if number is not None]
+    finite = [number for number in map(number_in, labelled) if number is not None]
     numeric = len(finite) == len(labelled)
-    if len(labelled) <= (MOST_NUMBERS if numeric else len(CATEGORIES)):
+    if by == "period" and len(labelled) <= MOST_NUMBERS:  # time has a direction, so its colours have one
+        kind, shades = (
+            "categories",
+            dict(zip(labelled, ramp(np.linspace(0.0, 1.0, len(labelled))), strict=True)),
+        )
+    elif len(labelled) <= (MOST_NUMBERS if numeric else len(CATEGORIES)):
         kind, shades = "categories", dict(zip(labelled, CATEGORIES, strict=False))
     else:
         kind = "values" if numeric else "order"
@@ -198,23 +205,6 @@ def drawing_order(rows: int) -> Int64Array:
     return np.random.default_rng(0).permutation(rows).astype(np.int64)
 
 
-def _number(name: str) -> float | None:
-    try:
-        number = float(name)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _natural(name: str) -> tuple[bool, float, list[tuple[bool, int, str]]]:
-    """Return a natural sort key: numbers by value, then text ("site 9" before "site 10"), the missing label last."""
-    number = _number(name)
-    if number is not None:
-        return (False, number, [])
-    parts = [(part.isdecimal(), part.lstrip("0")) for part in re.split(r"(\d+)", name)]
-    # Compare by the number of digits first, which works for numbers of any length.
-    return (
-        True,
-        float(name in UNLABELLED),
-        [(digits, len(part) if digits else 0, part) for digits, part in parts],
-    )
+def _natural(name: str) -> tuple[bool, tuple[bool, float, list[tuple[bool, int, str]]]]:
+    """Return a natural sort key, the missing label last."""
+    return name in UNLABELLED, natural_order(name)

@@ -7,11 +7,11 @@ import io
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from raydr.arrays import Float64Array
+from raydr.arrays import BoolArray, Float64Array
 from raydr.files import write_whole
 from raydr.plain import short
 from raydr.report import wording
@@ -31,6 +31,7 @@ PROJECTION_INCHES = 5.07  # three panels and their margins are as wide
 POINTS_PER_INCH = 72.0
 LONGEST_LABEL = 40  # characters of a label under the maps
 LONGEST_NAME = 60  # characters of a run's name above the maps
+BELOW = 0.35  # opacity of the rows below others, as a share
 SIZED_FOR = 600.0  # panel width in pixels for which point sizes are chosen
 
 
@@ -84,22 +85,28 @@ def draw_map(
     *,
     pair: tuple[int, int] = (0, 1),
     in_disk: bool = False,
+    above: BoolArray | None = None,
 ) -> None:
     """Draw points (rows, 2 or 3) in their ``colours`` (rows,) on square axes, ``inches`` wide, with equal scales.
 
-    ``pair`` selects the axes to show. If ``in_disk``, the boundary of the Poincaré disk is drawn.
+    ``pair`` selects the axes to show. If ``in_disk``, the boundary of the Poincaré disk is drawn. The rows ``above``
+    (rows,) are drawn last, and the others are pale.
     """
     from matplotlib.patches import Circle
 
     x, y = pair
     order = drawing_order(len(points))
+    alpha: Any = point_alpha(len(points))
+    if above is not None:
+        order = order[np.argsort(above[order], kind="stable")]
+        alpha = np.where(above, 1.0, BELOW * alpha)[order]
     diameter = point_size(len(points)) / SIZED_FOR * inches * POINTS_PER_INCH
     axes.scatter(
         points[order, x],
         points[order, y],
         c=[colours[row] for row in order],
         s=diameter**2,
-        alpha=point_alpha(len(points)),
+        alpha=alpha,
         linewidths=0,
     )
     if in_disk:
@@ -162,12 +169,19 @@ def png(figure: Figure, *, transparent: bool = False) -> bytes:
     return content.getvalue()
 
 
-def in_page(points: Float64Array, colours: Sequence[str], inches: float, *, in_disk: bool) -> str:
-    """Return a map (rows, 2) as the data address of a PNG."""
+def in_page(
+    points: Float64Array,
+    colours: Sequence[str],
+    inches: float,
+    *,
+    in_disk: bool,
+    above: BoolArray | None = None,
+) -> str:
+    """Return a map (rows, 2) as the data address of a PNG, with the rows ``above`` (rows,) drawn last."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(inches, inches))
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    draw_map(axes, points, colours, inches, in_disk=in_disk)
+    draw_map(axes, points, colours, inches, in_disk=in_disk, above=above)
     axes.axis("off")
     return "data:image/png;base64," + base64.b64encode(png(figure, transparent=True)).decode("ascii")

@@ -31,7 +31,7 @@ LONGEST_NAME = 100_000
 FARTHEST = 1e30
 """Largest coordinate: maps are drawn in float32, which ends at 3e38."""
 
-OPTIONAL = ("z", "cluster", "label", "novelty", "verdict", "singularity", "island")
+OPTIONAL = ("z", "cluster", "label", "period", "novelty", "verdict", "singularity", "island")
 """Columns that a map may lack."""
 
 KEPT = re.compile(r"npa_([1-9][0-9]{0,3})")
@@ -190,6 +190,7 @@ class MapFile:
     labels: tuple[str, ...] | None
     clusters: tuple[str, ...] | None
     islands: tuple[str, ...] | None
+    periods: tuple[str, ...] | None
     faithfulness: Faithfulness | None
     verdicts: Int64Array | None
     singularities: Float64Array | None
@@ -203,6 +204,9 @@ def read_embedding(folder: Path) -> MapFile:
     if "label" in columns:
         found = _names(folder, file, "label", columns["label"])
         labels = tuple(NO_LABEL if value is None else value for value in found)
+    periods = None
+    if "period" in columns:
+        periods = tuple(str(value) for value in _names(folder, file, "period", columns["period"]))
     return MapFile(
         rows=identities(folder, file, columns["row"]),
         clients=tuple(str(value) for value in _names(folder, file, "client", columns["client"])),
@@ -210,6 +214,7 @@ def read_embedding(folder: Path) -> MapFile:
         labels=labels,
         clusters=_numbers(folder, file, "cluster", columns),
         islands=_numbers(folder, file, "island", columns),
+        periods=periods,
         faithfulness=_faithfulness(folder, file, columns),
         verdicts=_verdicts(folder, file, columns),
         singularities=_singularities(folder, file, columns),

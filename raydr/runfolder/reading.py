@@ -65,6 +65,8 @@ class RunFolder:
         Name of each row in the source table.
     clients, labels : tuple of str, (rows,)
         Client and label of each row; ``labels`` is None if the data have none.
+    periods : tuple of str, (rows,), or None
+        Period of each row; None without ``data.time``.
     clusters, islands : tuple of str, (rows,), or None
         Cluster of each row in the federated run, None if the method makes none; and its island on the federated map,
         None if islands were not looked for.
@@ -114,6 +116,7 @@ class RunFolder:
     notes: tuple[Note, ...] = ()
     clusters: tuple[str, ...] | None = None
     islands: tuple[str, ...] | None = None
+    periods: tuple[str, ...] | None = None
     along: tuple[RoundMap, ...] = ()
     audit: Audit | None = None
     stress: tuple[float, ...] = ()
@@ -137,10 +140,11 @@ class RunFolder:
         return section if isinstance(section, Mapping) else {}
 
     def called(self, by: str) -> str:
-        """Return the name of the table's column for the "label" or the "client", or ``by`` if it has none."""
+        """Return the name of the table's column for "label", "period" or "client", or ``by`` if it has none."""
         partition = self.section("clients").get("partition")
         column = partition.get("column") if isinstance(partition, Mapping) else None
-        return str({"label": self.section("data").get("label"), "client": column}.get(by) or by)
+        data = self.section("data")
+        return str({"label": data.get("label"), "period": data.get("time"), "client": column}.get(by) or by)
 
     @property
     def client_count(self) -> int:
@@ -207,6 +211,7 @@ def read_run(folder: Path) -> RunFolder:
         notes=parsed(folder, records.NOTES, tuple[Note, ...]) if (folder / records.NOTES).exists() else (),
         clusters=found.clusters,
         islands=found.islands,
+        periods=found.periods,
         along=_read_along(folder, rows, dimensions),
         audit=read_audit(folder),
         stress=parsed(folder, records.STRESS, tuple[Stress, ...])

@@ -229,10 +229,47 @@ class SiteMeasures:
 
     def error(self, which: Literal["federated", "central"], name: str) -> float | None:
         """Return the standard error of a mean over sampled rows; None if all rows of the site are in it."""
-        means = self.federated if which == "federated" else self.central
-        if name not in means or self.measured >= self.rows:
-            return None
-        return means[name].deviation * math.sqrt((1.0 - self.measured / self.rows) / self.measured)
+        return _sampling_error(getattr(self, which), name, self.measured, self.rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeriodMeasures:
+    """Rows of one period, whose neighbours are rows of all periods.
+
+    Attributes
+    ----------
+    period : str
+        Name of the period.
+    rows, sites : int
+        Number of its rows, and of the sites that hold them.
+    measured : int
+        Number of its rows in the means: fewer for a sample of rows.
+    federated, central : mapping of str to SiteMean
+        Means by metric on the federated and the pooled-data map; empty for fewer than 10 measured rows, or without
+        that map.
+    compared, unlike : int
+        Number of its rows that were compared with those of the first period, and of those that are unlike them: their
+        p-value is at most 5 % (:mod:`raydr.metrics.drift`). 0 compared rows if they were not compared.
+    """
+
+    period: str
+    rows: Count
+    sites: Count
+    measured: Count = 0
+    federated: Mapping[str, SiteMean] = field(default_factory=dict)
+    central: Mapping[str, SiteMean] = field(default_factory=dict)
+    compared: Count = 0
+    unlike: Count = 0
+
+    def error(self, which: Literal["federated", "central"], name: str) -> float | None:
+        """Return the standard error of a mean over sampled rows; None if all rows of the period are in it."""
+        return _sampling_error(getattr(self, which), name, self.measured, self.rows)
+
+
+def _sampling_error(means: Mapping[str, SiteMean], name: str, measured: int, rows: int) -> float | None:
+    if name not in means or measured >= rows:
+        return None
+    return means[name].deviation * math.sqrt((1.0 - measured / rows) / measured)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,7 +355,8 @@ class Measures:
     missing in the file if all rows were used. ``sites`` has the sites with enough rows, the worst first. It is missing
     in the file if no metric is computed by site. ``islands`` are those of the federated map. They are missing in the
     file if they were not looked for. ``fidelity`` has metrics of the federated map that a federation can estimate,
-    by where they come from: `QUERY_ROWS` or `RECOVERED`. It is missing in the file if there are none.
+    by where they come from: `QUERY_ROWS` or `RECOVERED`. It is missing in the file if there are none. ``periods`` are
+    in their order. They are missing in the file without ``data.time``.
     """
 
     federated: Mapping[str, float | None]
@@ -329,6 +367,7 @@ class Measures:
     sites: Sequence[SiteMeasures] = ()
     islands: IslandMeasures | None = None
     fidelity: Mapping[str, FidelityMeasures] = field(default_factory=dict)
+    periods: Sequence[PeriodMeasures] = ()
 
     def error(self, which: str, name: str) -> float | None:
         """Return the standard error of a value of the ``"federated"`` or ``"central"`` map; None if it is exact."""

@@ -43,6 +43,14 @@ class MapRows(Protocol):
         """Index of the label of each row, (rows,); None without labels."""
 
     @property
+    def period_names(self) -> Sequence[str]:
+        """Names of periods."""
+
+    @property
+    def periods(self) -> Int64Array | None:
+        """Index of the period of each row, (rows,); None without periods."""
+
+    @property
     def rows(self) -> int:
         """Number of rows."""
 
@@ -73,11 +81,13 @@ def write_rounds(path: Path, rounds: Sequence[RoundEnded]) -> None:
 
 
 def write_embedding(path: Path, rows: MapRows, outcome: Outcome, scores: Mapping[str, Any]) -> None:
-    """Write ``row, client, x, y[, z][, cluster][, label]`` and columns of ``scores`` by row, in table order."""
+    """Write ``row, client, x, y[, z][, cluster][, label][, period]`` and ``scores`` by row, in table order."""
     columns: dict[str, Any] = {"row": rows.ids, "client": _names(rows.names, rows.client_of_row)}
     columns |= axes(outcome.embedding) | _clusters(outcome)
     if rows.labels is not None:
         columns["label"] = _names(rows.label_names, rows.labels)
+    if rows.periods is not None:
+        columns["period"] = _names(rows.period_names, rows.periods)
     _write_parquet(path, {**columns, **_scored(scores)})
 
 

@@ -48,6 +48,7 @@ from raydr.scenarios.running.harmony import harmonized_of, harmonizing_of, notic
 from raydr.scenarios.running.pooling import Dealt, by_client
 from raydr.scenarios.running.sparsity import in_form
 from raydr.scenarios.running.target import notices_of_target, target_of
+from raydr.scenarios.running.times import Times, times_of, times_with
 from raydr.scenarios.running.withdrawn import notices_of_public, of_other_clients, without
 from raydr.scenarios.schema.data import DataSettings
 from raydr.scenarios.schema.scenario import Scenario
@@ -74,6 +75,8 @@ class ClientData:
         Classes, indices of ``label_names``.
     label_names : tuple of str
         Names of the classes.
+    times : Times or None
+        Time and period of each row; None without a column of time.
     feature_names : tuple of str
         Names of the columns.
     pooled : callable
@@ -135,6 +138,7 @@ class ClientData:
     agreed: Agreement | None = None
     harmonizing: Harmonizing | None = None
     target: Target | None = None
+    times: Times | None = None
     looks: Int64Array | None = None
     notices: tuple[str, ...] = ()
 
@@ -147,6 +151,16 @@ class ClientData:
     def rows(self) -> int:
         """Number of rows."""
         return len(self.client_of_row)
+
+    @property
+    def periods(self) -> Int64Array | None:
+        """Period of each row, an index of :attr:`period_names`; None without a column of time."""
+        return None if self.times is None else self.times.period_of_row
+
+    @property
+    def period_names(self) -> tuple[str, ...]:
+        """Names of the periods in their order."""
+        return () if self.times is None else self.times.period_names
 
     @property
     def features(self) -> int:
@@ -325,6 +339,7 @@ def dealt_out(
         agreed=table.agreement,
         harmonizing=harmonizing_of(data, table.layout, present(table.labels, table.label_names)),
         target=target,
+        times=times_of(data.time, table.times, table.time_names),
         looks=found,
         notices=notices,
     )
@@ -358,6 +373,7 @@ def with_joined_files(scenario: Scenario, client_data: ClientData) -> ClientData
             missing=data.missing,
             matrix=data.matrix,
             label=data.label or "y",  # the default of arrays
+            time=data.time,
         )[0].made_dense("a file of clients.joined is read dense")
         for site in described
     ]
@@ -384,6 +400,7 @@ def with_joined_files(scenario: Scenario, client_data: ClientData) -> ClientData
         gaps=[*client_data.gaps, *(gaps_of(table.rows) for table in tables)] if data.filling else (),
         harmonizing=harmonizing_of(data, layout, present(labels, label_names)),
         target=target_of(data, labels, label_names),
+        times=times_with(client_data.times, tables),
     )
 
 
@@ -428,6 +445,7 @@ def read_table(
         source=data.source,
         path=data.path,
         label=data.label,
+        time=data.time,
         features=data.features,
         client=scenario.clients.partition.client_column,
         id_column=data.id,

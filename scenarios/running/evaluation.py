@@ -13,12 +13,13 @@ from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.data.survey.layout import JointColumns
 from raydr.errors import DataError
 from raydr.extras import without
-from raydr.geometry.points import Geometry, variances
+from raydr.geometry.points import Geometry, Points, variances
 from raydr.geometry.sparse_points import SparsePoints
 from raydr.journal import IncidentEvent, Journal, Listener, within
 from raydr.methods import MethodSettings, Outcome, Pooled
 from raydr.methods.outcome import Placed
 from raydr.metrics import Evidence, Scores, SharedGraph, evaluate, graph_size, metric_named
+from raydr.metrics.drift import Drift, drift_by_period
 from raydr.metrics.islands import Islands, islands
 from raydr.metrics.sites import separation
 from raydr.sparse_rows import SparseRows, rows_taken
@@ -98,6 +99,8 @@ class Question:
         Columns of the pooled data, as read, to return.
     islands : bool
         Whether to find the islands of the federated map and test them.
+    periods : (rows,) int or None
+        Period of each row; None without periods.
     determined : bool
         Whether the messages determine all rows exactly, so that the server can score the map itself.
     """
@@ -119,6 +122,7 @@ class Question:
     joint: JointColumns = NOTHING_JOINT
     show: Sequence[int] = ()
     islands: bool = False
+    periods: Int64Array | None = None
     determined: bool = False
 
     @property
@@ -146,7 +150,8 @@ class Findings:
     or they have no place. ``deviation`` (features,) is the standard deviation of the mapped rows. ``before`` and
     ``after`` measure the separation of sites before and after harmonizing, by metric. ``shown`` (rows, columns) has the
     columns of ``show``. ``islands`` are those of the federated map, or None if they were not looked for. ``recovered``
-    scores the federated map by the distances that the server recovered, or is None if there are none.
+    scores the federated map by the distances that the server recovered, or is None if there are none. ``drifts`` counts
+    the rows of each period that are unlike those of the first one.
     """
 
     federated: Scores
@@ -161,6 +166,7 @@ class Findings:
     shown: FloatArray | None = None
     islands: Islands | None = None
     recovered: Scores | None = None
+    drifts: Mapping[int, Drift] = field(default_factory=dict)
 
     @classmethod
     def of_parts(cls, parts: Sequence[FloatArray], prepared: Preparation) -> Findings:
@@ -282,6 +288,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                     mapped=method.mapped(found.embedding),
                     clusters=found.clusters,
                     sites=question.client_of_row,
+                    periods=question.periods,
                     new=new,
                     lift=lift,
                     drawn_by=drawn_by if found is pooled or method.draws_all_rows else None,
@@ -318,6 +325,10 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                     mapped=method.mapped(outcome.embedding),
                 )
                 found_islands = islands(seen)
+        drifts: Mapping[int, Drift] = {}
+        if question.periods is not None:
+            with journal.stage("periods"):
+                drifts = drift_by_period(truth or Points(rows), question.periods, seed=question.seed)
     if pooled is not None:
         pooled = replace(pooled, place=None)  # it refers to all rows, which must not travel with the findings
     deviation = np.sqrt(variances(rows))
@@ -335,6 +346,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
         shown=shown,
         islands=found_islands,
         recovered=recovered,
+        drifts=drifts,
     )
 
 

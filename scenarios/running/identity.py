@@ -73,6 +73,7 @@ class Identity:
             ("data", "metric", "euclidean"),
             ("data", "codebook", []),
             ("data", "target_weight", 0.0),
+            ("data", "time", None),
             ("clients", "without", []),
             ("clients", "joined", []),
         ]
@@ -95,6 +96,10 @@ class Identity:
         data["the features' names"] = _digest(client_data.feature_names)
         labels = None if client_data.labels is None else fingerprint(client_data.labels)
         data["the labels"] = _digest([labels, client_data.label_names])
+        if client_data.times is not None:
+            data["the periods"] = _digest(
+                [fingerprint(client_data.times.period_of_row), client_data.period_names]
+            )
         data["the public rows"] = "" if client_data.public is None else fingerprint(client_data.public)
         if scenario.prior is not None:
             data["the earlier run"] = prior_digest(Path(scenario.prior))

@@ -26,6 +26,7 @@ from raydr.methods.novelty import NOVEL
 from raydr.methods.outcome import Placed
 from raydr.methods.serving import Served
 from raydr.metrics import Need, metric_named
+from raydr.metrics.drift import NOT_COMPARED
 from raydr.metrics.islands import Islands
 from raydr.metrics.site_scores import SiteScore
 from raydr.privacy.ledger import Entry, Granularity
@@ -41,6 +42,7 @@ from raydr.runfolder.records import (
     IslandColumn,
     IslandMeasures,
     Measures,
+    PeriodMeasures,
     SiteMean,
     SiteMeasures,
 )
@@ -183,6 +185,7 @@ def _served(
         joint=client_data.layout.joint,
         show=[client_data.feature_names.index(column) for column in scenario.show],
         islands=scenario.has_default_metrics,
+        periods=client_data.periods,
         determined=any(entry.determines(client_data.rows) for entry in served.ledger.entries.values()),
     )
     if not question.asks:  # then the rows are not pooled
@@ -314,6 +317,7 @@ def _measures(findings: Findings, client_data: ClientData, queried: Fidelity | N
         not_computed=findings.federated.not_computed,
         islands=None if findings.islands is None else _islands(findings.islands, client_data.feature_names),
         fidelity=_estimates(findings, queried, client_data.rows),
+        periods=_periods(findings, client_data),
     )
     content = asdict(measures)
     if measures.sampled_rows is None:
@@ -324,6 +328,8 @@ def _measures(findings: Findings, client_data: ClientData, queried: Fidelity | N
         del content["islands"]
     if not measures.fidelity:
         del content["fidelity"]
+    if not measures.periods:
+        del content["periods"]
     return content
 
 
@@ -339,6 +345,34 @@ def _novelty_by_site(
     rows = np.bincount(table.client_keys, minlength=len(table.client_names))
     novel = np.bincount(table.client_keys[placed.novelty <= NOVEL], minlength=len(table.client_names))
     return dict(zip(table.client_names, rows, strict=True)), dict(zip(table.client_names, novel, strict=True))
+
+
+def _periods(findings: Findings, client_data: ClientData) -> list[PeriodMeasures]:
+    """Return what is known about each period; nothing without periods."""
+    of_row = client_data.periods
+    if of_row is None:
+        return []
+    maps = {"federated": findings.federated, "central": findings.central}
+    scored = {
+        which: {score.site: score for score in scores.periods} for which, scores in maps.items() if scores
+    }
+    found = []
+    for number, name in enumerate(client_data.period_names):
+        own = of_row == number
+        scores = {which: by_period[number] for which, by_period in scored.items() if number in by_period}
+        drift = findings.drifts.get(number, NOT_COMPARED)
+        found.append(
+            PeriodMeasures(
+                period=name,
+                rows=int(own.sum()),
+                sites=len(np.unique(client_data.client_of_row[own])),
+                measured=scores["federated"].measured if "federated" in scores else 0,
+                **{which: _means(score) for which, score in scores.items()},
+                compared=drift.compared,
+                unlike=drift.unlike,
+            )
+        )
+    return found
 
 
 def _islands(found: Islands, columns: Sequence[str]) -> IslandMeasures:

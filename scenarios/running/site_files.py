@@ -20,6 +20,7 @@ from raydr.scenarios.running.client_data import ClientData, codebook_of_data, pr
 from raydr.scenarios.running.harmony import harmonizing_of
 from raydr.scenarios.running.sparsity import notices_of_sparse_files, why_dense
 from raydr.scenarios.running.target import notices_of_target, target_of
+from raydr.scenarios.running.times import times_of_sites
 from raydr.scenarios.schema.clients import SiteSettings
 from raydr.scenarios.schema.data import DataSettings
 from raydr.scenarios.schema.scenario import Scenario
@@ -108,6 +109,7 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
         agreed=layout.agreement,
         harmonizing=harmonizing_of(data, layout, present(labels, label_names)),
         target=target_of(data, labels, label_names),
+        times=times_of_sites(data.time, [census.times for census in censuses]),
         looks=found,
         notices=common
         if found is None
@@ -126,6 +128,7 @@ def site_file(data: DataSettings, site: SiteSettings) -> SiteFile:
     return SiteFile(
         path=site.path,
         label=data.label,
+        time=data.time,
         features=data.features,
         id_column=data.id,
         missing=data.missing,

@@ -102,6 +102,11 @@ class DataSettings(Settings):
         None, description="matrix of an .h5ad file: X (the default), layers/NAME or obsm/NAME"
     )
     label: str | None = Field(None, description="the column of class labels")
+    time: str | None = Field(
+        None,
+        description="a column that says when a row was taken: its values are the periods of the map. Dates are grouped"
+        " by year, or by month if they span at most a year. It is not mapped: docs/new-rows.md",
+    )
     features: tuple[str, ...] | None = Field(None, description="columns to map; default: all others")
     exclude: tuple[str, ...] = Field((), description="columns that are not mapped, instead of features")
     id: str | None = Field(None, description="the column of row identities; default: row numbers from 0")
@@ -217,6 +222,16 @@ class DataSettings(Settings):
         }
         if self.exclude and self.features is not None:
             raise ValueError("features lists what is mapped, so exclude has no effect: leave one of them out")
+        if self.time is not None and self.time == self.label:
+            raise ValueError(
+                f"time and label both name {self.time!r}: leave label out. The map has a colour for periods"
+            )
+        if self.time is not None and self.time == self.id:
+            raise ValueError(f"time and id both name {self.time!r}: name another column in one of them")
+        if self.time is not None and self.time in self.exclude:
+            raise ValueError(
+                f"time names {self.time!r}, which is in exclude: remove it there. The column of time is never mapped"
+            )
         if self.categories != "one-hot" and "words" in changed:
             raise ValueError("words needs categories: one-hot: leave words out, or set categories to one-hot")
         if self.codebook and self.source not in (None, IN_MEMORY):
@@ -230,6 +245,7 @@ class DataSettings(Settings):
             and {
                 "matrix",
                 "label",
+                "time",
                 "features",
                 "exclude",
                 "id",
@@ -243,8 +259,8 @@ class DataSettings(Settings):
             & changed
         ):
             raise ValueError(
-                "a graph has no columns: leave label, features, exclude, id, missing, categories, codebook, harmonize,"
-                " metric and target_weight out"
+                "a graph has no columns: leave label, time, features, exclude, id, missing, categories, codebook,"
+                " harmonize, metric and target_weight out"
             )
         if self.scale != "none" and self.metric in (*AS_READ, *BY_COLUMN):
             raise ValueError(

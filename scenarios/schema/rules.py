@@ -54,6 +54,18 @@ def rows_that_can_be_held_out(scenario: Sections) -> Problem | None:
 
 
 @rule
+def periods_that_are_no_sites(scenario: Sections) -> Problem | None:
+    """Refuse one column for periods and for sites."""
+    column = scenario.data.time
+    if column is None or column != scenario.clients.partition.client_column:
+        return None
+    return (
+        f"data.time and clients.partition.column both name {column!r}, so each period would be a site: name another"
+        " column in one of them"
+    )
+
+
+@rule
 def maps_that_start_from_a_prior(scenario: Sections) -> Problem | None:
     """Refuse an earlier run as the start of a method without one, and maps during training, which have none."""
     if scenario.prior is None:

@@ -401,7 +401,7 @@ def test_every_path_key_is_marked_as_a_path() -> None:
     marked = {name for name, is_path in strings(Scenario) if is_path}
     assert marked == {"path", "graph", "anchor_path", "reference_path", "prior", "secret"}
     plain = {name for name, is_path in strings(Scenario) if not is_path}
-    assert plain == {"name", "source", "matrix", "label", "id", "column", "value", "node", "unit"}
+    assert plain == {"name", "source", "matrix", "label", "time", "id", "column", "value", "node", "unit"}
 
 
 def test_relative_paths_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,9 +124,9 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
             table, doubt = with_numbers(loaded, table, column, unit)
             doubts += doubt
     _refuse_text(name, table, numbers, loaded.locate, nulls, surveyed=choice.surveyed)
-    label, client, identity, marks = (
+    label, time, client, identity, marks = (
         None if column is None else (column, *cells_of(name, column, table[column]))
-        for column in (choice.label, choice.client, choice.id, choice.marks)
+        for column in (choice.label, choice.time, choice.client, choice.id, choice.marks)
     )
     used, listed = {*features, *choice.named.values()}, set(default)
     strict = frozenset() if codebook is None or choice.alike is not None else frozenset(codebook.codings)
@@ -156,6 +156,7 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
         matrix=matrix,
         features=layout.features,
         label=None if label is None else encode(*label),
+        time=None if time is None else encode(*time),
         client=None if client is None else encode(*client),
         identity=None if identity is None else identify(*identity),
         locate=loaded.locate,

@@ -81,8 +81,9 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
     arrays : mapping
         ``X`` (rows, features) numbers, dense or a `SparseRows`. Optional: ``feature_names`` (features,), by default
         "x0", "x1", ...; ``y``, ``label`` or ``labels`` (rows,), the label unless ``choice`` names another; any other
-        (rows,) array, to use as label, client, mark or id. If there is an array ``key_names``, it gives the names of
-        the codes from 0 in the array ``key``. For ``y`` it is ``class_names``.
+        (rows,) array, to use as label, time, client, mark or id. The time can also be a feature. If there is an
+        array ``key_names``, it gives the names of the codes from 0 in the array ``key``. For ``y`` it is
+        ``class_names``.
     choice : Choice
         The columns that the user named.
 
@@ -126,6 +127,7 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
         matrix=matrix,
         features=tuple(features),
         label=None if label is None else _key(name, arrays, label, "data.label", len(matrix)),
+        time=None if choice.time is None else _time(name, arrays, choice.time, names, len(matrix)),
         client=None
         if choice.client is None
         else _key(name, arrays, choice.client, "clients.partition.column", len(matrix)),
@@ -135,12 +137,12 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
         if choice.marks is None
         else _key(name, arrays, choice.marks, "data.holdout.column", len(matrix)),
         named=named,
-        unread={name: NOT_LISTED for name in names if name not in listed}
+        unread={name: NOT_LISTED for name in names if name not in listed and name != choice.time}
         # An array of names gives the words for another array. It is not a column.
         | {
             name: "an array next to X"
             for name in arrays
-            if name not in {"X", label, choice.client, choice.id, choice.marks}
+            if name not in {"X", label, choice.time, choice.client, choice.id, choice.marks}
             and not name.endswith("_names")
         },
     )
@@ -197,6 +199,16 @@ def _key(name: str, arrays: Mapping[str, NDArray[Any]], column: str, knob: str, 
             if names.ndim == 1 and raw.min() >= 0 and raw.max() < len(names):
                 return Key(column, raw.astype(np.int64), tuple(str(spelt) for spelt in names))
     return encode(column, values, missing)
+
+
+def _time(
+    name: str, arrays: Mapping[str, NDArray[Any]], column: str, features: Sequence[str], rows: int
+) -> Key:
+    """Return the column of times, which can also be a column of X."""
+    if column in arrays or column not in features:
+        return _key(name, arrays, column, "data.time", rows)
+    values: NDArray[Any] = np.asarray(arrays["X"][:, [features.index(column)]])[:, 0]
+    return encode(column, *cells(name, column, values))
 
 
 def _identity(name: str, arrays: Mapping[str, NDArray[Any]], column: str, rows: int) -> IdColumn:

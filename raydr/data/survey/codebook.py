@@ -29,9 +29,10 @@ from raydr.data.survey.word_lists import COMMA
 from raydr.errors import DataError, did_you_mean
 from raydr.settings import Settings
 
-Role: TypeAlias = Literal["mapped", "label", "site", "identity", "left out"]
+Role: TypeAlias = Literal["mapped", "label", "time", "site", "identity", "left out"]
 KNOBS: Mapping[Role, str] = {
     "label": "data.label",
+    "time": "data.time",
     "site": "clients.partition.column",
     "identity": "data.id",
 }

@@ -85,6 +85,7 @@ class Choice:
 
     label: str | None = None
     features: tuple[str, ...] | None = None
+    time: str | None = None
     client: str | None = None
     id: str | None = None
     marks: str | None = None
@@ -108,6 +109,7 @@ class Choice:
         """Key -> column for the columns that are not features."""
         pairs = {
             "data.label": self.label,
+            "data.time": self.time,
             "clients.partition.column": self.client,
             "data.id": self.id,
             "data.holdout.column": self.marks,
@@ -154,7 +156,8 @@ class Choice:
         if not features:
             raise DataError(
                 f"{name} has no feature column left. Its columns are {listing(available)}, and data.label, "
-                f"clients.partition.column and data.id are not features. Add a numeric column or list data.features."
+                f"data.time, clients.partition.column and data.id are not features. Add a numeric column or list "
+                f"data.features."
             )
         return features
 
@@ -199,6 +202,7 @@ class Columns:
     identity: IdColumn | None
     locate: Callable[[int], str]
     marks: Key | None = None
+    time: Key | None = None
     named: bool = True
     unread: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -225,7 +229,7 @@ class Columns:
     @property
     def keys(self) -> list[Key]:
         """The categorical columns of this source."""
-        return [key for key in (self.label, self.client, self.marks) if key is not None]
+        return [key for key in (self.label, self.time, self.client, self.marks) if key is not None]
 
     @property
     def arrays(self) -> list[NDArray[Any]]:
@@ -238,6 +242,7 @@ class Columns:
         keys = {
             "the mark of rows that are held out": self.marks,
             "the label": self.label,
+            "the time": self.time,
             "the client": self.client,
             "the identity of rows": self.identity,
         }

@@ -83,6 +83,7 @@ def map_(
     data: str,
     site: str | None,
     label: str | None,
+    time: str | None,
     codebook: Path | None,
     method: str | None,
     overrides: Mapping[str, Any],
@@ -116,6 +117,7 @@ def map_(
             data,
             site=site,
             label=label,
+            time=time,
             codebook=codebook,
             method=method,
             overrides=overrides,
@@ -157,6 +159,7 @@ def check(
     file: str,
     site: str | None,
     label: str | None,
+    time: str | None,
     codebook: Path | None,
     method: str | None,
     overrides: Mapping[str, Any],
@@ -180,6 +183,7 @@ def check(
                 file,
                 site=site,
                 label=label,
+                time=time,
                 codebook=codebook,
                 method=method,
                 overrides=overrides,
@@ -187,13 +191,13 @@ def check(
                 progress=progress,
             )
             scenario, facts = own.scenario, own.facts
-        elif (site or label or codebook or method) and not Path(file).expanduser().exists():
+        elif (site or label or time or codebook or method) and not Path(file).expanduser().exists():
             raise DataError(
                 f"{file} does not exist: expected a file, a folder or a pattern. Paths are relative to {Path.cwd()}."
             )
-        elif site or label or codebook or method:
+        elif site or label or time or codebook or method:
             raise click.UsageError(
-                "--site, --label, --codebook and --method are for tables: a scenario names all of them itself"
+                "--site, --label, --time, --codebook and --method are for tables: a scenario names all of them itself"
             )
         else:
             scenario = read(file, overrides)
@@ -216,6 +220,7 @@ def init(
     data: str,
     site: str | None,
     label: str | None,
+    time: str | None,
     codebook: Path | None,
     method: str | None,
     overrides: Mapping[str, Any],
@@ -236,6 +241,7 @@ def init(
             data,
             site=site,
             label=label,
+            time=time,
             codebook=None if new else codebook,
             method=method,
             overrides=overrides,

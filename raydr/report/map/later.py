@@ -43,7 +43,7 @@ def later_rows(run: RunFolder, joined: Sequence[Joined]) -> Later:
     for way in colourings(run):
         called: list[str] = []
         for site in joined:
-            own = {"label": site.labels, "cluster": site.clusters, "client": None}[way.by]
+            own = {"label": site.labels, "cluster": site.clusters}.get(way.by)
             lacking = site.site if way.by == "client" else f"no {way.by}"
             called += own or [lacking] * len(site.points)
         ways.append(extended(way, called))
