@@ -60,6 +60,7 @@ SUITE: Mapping[str, str | None] = {
     "new_rows": None,
     "omnifc": None,
     "page": None,
+    "periods": None,
     "placing": "",
     "private_map": None,
     "reliability": None,
