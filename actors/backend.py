@@ -28,6 +28,7 @@ from raydr.errors import RunError, ScenarioError
 from raydr.federation.client import HostSecrets
 from raydr.journal import Charged, CheckpointTaken, Event, IncidentEvent, Listener, Seated
 from raydr.methods.serving import Plan, Served
+from raydr.privacy.policy import SitePolicy
 
 
 @dataclass
@@ -81,6 +82,7 @@ class RayBackend:
         *,
         listener: Listener,
         host_secrets: HostSecrets | None = None,
+        policies: Sequence[SitePolicy] = (),
         checkpoint: bytes | None = None,
         released: Sequence[str] = (),
     ) -> Served:
@@ -101,7 +103,9 @@ class RayBackend:
         require_room(parts, seated.actors, room)
         listener(Seated(seated.line))
         share = self._gpu_share(room, seated.actors)
-        placements = place(parts, seated.actors, room, host_secrets=host_secrets, gpu_share=share)
+        placements = place(
+            parts, seated.actors, room, host_secrets=host_secrets, policies=policies, gpu_share=share
+        )
         self.actors = len(placements)
         options, idle = room.on_this_node(share), of_this_process()
         latest, lines = checkpoint, list(released)

@@ -16,6 +16,7 @@ from raydr.federation import ClientHost, FaultPlan, HostedClient
 from raydr.federation.simulated.faults import SimulatedCrashError
 from raydr.federation.wire import Answer, Call, PartialSum, SumCall
 from raydr.memory import forget_peak_memory, peak_memory_bytes
+from raydr.methods.requests import site_policy
 
 if TYPE_CHECKING:  # the readers of files take as long to import as all else here
     from raydr.data import SiteFile
@@ -44,7 +45,8 @@ class ClientProcess:
 
         ``partitions`` are the clients' rows (rows, features), or the file of the one client, which is read here. Rows
         are read-only and shared with the object store until a request replaces them. ``host_secrets`` refers to the
-        clients' secrets, the reserve rows and the fingerprints of the partitions. They are fetched only here.
+        clients' secrets, the reserve rows, and the fingerprints of the partitions with the sites' policies. They are
+        fetched only here.
         ``device`` computes large products. See :class:`ClientHost` for the other parameters.
 
         Raises
@@ -59,8 +61,13 @@ class ClientProcess:
         # Keep a reference until the run ends, because an unreferenced context is closed.
         self._computing.enter_context(computing_on(device))
         rows = partitions if isinstance(partitions, Sequence) else [partitions.read().rows]
-        own, reserve, fingerprints = ray.get(list(host_secrets))
-        hosted = [HostedClient(*each) for each in zip(indices, rows, fingerprints, strict=True)]
+        own, reserve, checks = ray.get(list(host_secrets))
+        if not isinstance(partitions, Sequence):  # the policy that lies next to the site's data now
+            checks = [(found, site_policy(partitions.policies, policy.site)) for found, policy in checks]
+        hosted = [
+            HostedClient(index, own_rows, *each)
+            for index, own_rows, each in zip(indices, rows, checks, strict=True)
+        ]
         self._host = ClientHost(
             hosted=hosted, seed=seed, faults=faults, run=run, host_secrets=replace(own, reserve=reserve)
         )

@@ -20,6 +20,7 @@ from raydr.errors import ScenarioError
 from raydr.federation import fingerprint
 from raydr.federation.client import HostSecrets
 from raydr.portable import require_portable
+from raydr.privacy.policy import SitePolicy
 from raydr.privacy.secrets import Secret
 
 
@@ -29,6 +30,7 @@ def place(
     room: Room,
     *,
     host_secrets: HostSecrets | None = None,
+    policies: Sequence[SitePolicy] = (),
     gpu_share: float = 0.0,
 ) -> list[Placement]:
     """Distribute the clients among actors; local rows and each actor's secrets go into the object store.
@@ -44,6 +46,8 @@ def place(
         Resources of the run.
     host_secrets : HostSecrets, optional
         Secrets of all clients, by default drawn. Each actor gets references to its own clients' part only.
+    policies : sequence of SitePolicy, optional
+        Policy of each client's site.
     gpu_share : float
         Part of a GPU for each actor of clients with local rows.
     """
@@ -52,7 +56,14 @@ def place(
 
     def own(clients: tuple[int, ...], fingerprints: tuple[str, ...]) -> tuple[ray.ObjectRef[Any], ...]:
         """Return references for one actor; Ray does not fetch references inside a tuple on the way."""
-        return ray.put(kept.at(clients)), reserve, ray.put(fingerprints)
+        return (
+            ray.put(kept.at(clients)),
+            reserve,
+            ray.put(tuple(zip(fingerprints, of_sites(clients), strict=True))),
+        )
+
+    def of_sites(clients: tuple[int, ...]) -> list[SitePolicy]:
+        return [policies[client] if policies else SitePolicy() for client in clients]
 
     sites = [part for part in parts if isinstance(part, Site)]
     if sites:

@@ -168,6 +168,12 @@ def extensions() -> dict[str, str]:
 
 
 @cache
+def extension_packages() -> frozenset[str]:
+    """Return the names of the top-level packages that extend raydr, as Python imports them."""
+    return frozenset(point.module.partition(".")[0] for _, point in _entry_points())
+
+
+@cache
 def _entry_points() -> tuple[tuple[metadata.Distribution, metadata.EntryPoint], ...]:
     """Return all entry points for raydr from installed packages.
 

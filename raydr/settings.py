@@ -18,11 +18,16 @@ class PathMark:
     """Mark a key whose text is the path of a file, so that paths are resolved for every such key.
 
     ``elsewhere`` names a key of the same section. If that key has a value, the file is on another machine,
-    and the path is left as it is. ``secret`` marks a file that is never sent.
+    and the path is left as it is. ``secret`` marks a file that is never sent. ``names`` are texts that are no paths.
     """
 
     elsewhere: str | None = None
     secret: bool = False
+    names: tuple[str, ...] = ()
+
+    def is_path(self, text: str) -> bool:
+        """Return whether the text of a key is a path; a file with the name wins."""
+        return text not in self.names or os.path.isfile(os.path.expanduser(text))
 
 
 LocalPath: TypeAlias = Annotated[str, PathMark()]
@@ -62,7 +67,8 @@ class Settings(BaseModel):
         for name, mark in _marks(type(self)).items():
             value = getattr(self, name)
             if mark is not None and isinstance(value, str):
-                if mark.elsewhere is None or getattr(self, mark.elsewhere) is None:
+                here = mark.elsewhere is None or getattr(self, mark.elsewhere) is None
+                if here and mark.is_path(value):
                     changed[name] = _absolute(value)
             else:
                 changed[name] = _resolved(value)

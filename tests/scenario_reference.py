@@ -1,7 +1,7 @@
 """Every key of a scenario as Markdown, from the models that check it.
 
-``python tests/scenario_reference.py`` puts what all methods share into docs/scenarios.md, and a page for each method
-into docs/methods/; tests keep them equal.
+``python tests/scenario_reference.py`` puts what all methods share into docs/scenarios.md, a page for each method into
+docs/methods/, and the keys of a policy into docs/policies.md; tests keep them equal.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from pydantic.fields import FieldInfo
 
 import raydr
 from raydr.front.estimators import estimator_names
+from raydr.privacy.policy import Policy
 from raydr.scenarios.schema.problems import ROOT, Section, kind_of
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "scenarios.md"
+POLICIES = DOCS / "policies.md"
 MARK = "<!-- Below this line: made by tests/scenario_reference.py -->\n"
 METHOD = "method"
 
@@ -29,6 +31,11 @@ _NAMES = {int: "whole number", float: "number", str: "text", bool: "true or fals
 def reference() -> str:
     """A heading and a table for each section that methods share, and a list of the methods."""
     return "\n".join(_tables(ROOT))
+
+
+def policy_reference() -> str:
+    """The table of the keys of a site's policy."""
+    return "\n".join(_tables(Section((), (Policy,)))[1:])
 
 
 def method_pages() -> dict[Path, str]:
@@ -154,6 +161,8 @@ def _default(field: FieldInfo) -> str:
 if __name__ == "__main__":
     by_hand, _, _ = PAGE.read_text().partition(MARK)
     PAGE.write_text(by_hand + MARK + reference() + "\n")
+    by_hand, _, _ = POLICIES.read_text().partition(MARK)
+    POLICIES.write_text(by_hand + MARK + "\n" + policy_reference() + "\n")
     for place, content in method_pages().items():
         place.parent.mkdir(exist_ok=True)
         place.write_text(content)

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from fast import fast_only
 from pages import ROOT, Block, blocks, name_of, pages, run_blocks, run_line, write_files
-from scenario_reference import MARK, PAGE, method_pages, reference
+from scenario_reference import MARK, PAGE, POLICIES, method_pages, policy_reference, reference
 from sweeps import inline
 
 import raydr
@@ -24,6 +24,8 @@ from raydr.attacks import ATTACKS
 from raydr.data import DATASETS, IN_MEMORY
 from raydr.front.cli import app
 from raydr.front.commands.lists import CATALOGUES
+from raydr.privacy.policy import Policy
+from raydr.privacy.policy_file import read_policy
 from raydr.scenarios.afterwards.transforming import transform as _transform  # noqa: F401  before a test puts another `read` in place
 from raydr.scenarios.schema import reading
 from raydr.tune import running
@@ -181,6 +183,9 @@ def test_each_scenario_of_a_page_is_valid(page: Path, tmp_path: Path) -> None:
         file = tmp_path / f"{number}.yaml"
         content = yaml.safe_load(block.text)
         file.write_text(block.text)
+        if set(content) <= set(Policy.model_fields):
+            assert read_policy(str(file)).rules
+            continue
         if "name" not in content:  # a part of a scenario
             content = {"name": "part", "data": {"source": "digits"}, "clients": {"count": 10}, **content}
             file.write_text(yaml.safe_dump(content, sort_keys=False))
@@ -264,6 +269,13 @@ def test_the_reference_of_scenarios_matches_the_models() -> None:
     _, _, made = PAGE.read_text().partition(MARK)
     assert made.strip() == reference().strip(), (
         f"run `python tests/scenario_reference.py` to renew {PAGE.name}"
+    )
+
+
+def test_the_keys_of_a_policy_match_the_model() -> None:
+    _, _, made = POLICIES.read_text().partition(MARK)
+    assert made.strip() == policy_reference().strip(), (
+        f"run `python tests/scenario_reference.py` to renew {POLICIES.name}"
     )
 
 

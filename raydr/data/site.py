@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from raydr.data.survey.notices import looks
 from raydr.data.survey.spelling import DEFAULT_THRESHOLD, Threshold
 from raydr.data.table import Table
 from raydr.errors import DataError
+from raydr.privacy.policy import Policy, SitePolicy
+from raydr.privacy.policy_file import read_policy
 from raydr.sparse_rows import SparseRows
 
 
@@ -30,6 +32,8 @@ class SiteFile:
     """Settings for reading one client's rows: see :func:`raydr.data.load` for the fields.
 
     ``why_dense`` is why a sparse table must be made dense, as a clause with what to do; None if it stays sparse.
+    ``policy`` is the file of the site's own policy, next to its data, or the name of a built-in one; None for none.
+    ``general`` are policies for all sites.
     """
 
     path: str
@@ -45,6 +49,13 @@ class SiteFile:
     exclude: tuple[str, ...] = ()
     codebook: Codebook | None = None
     why_dense: str | None = "this step takes dense rows"
+    policy: str | None = None
+    general: tuple[Policy, ...] = ()
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        """The policies that hold for the file, read where the file is."""
+        return self.general if self.policy is None else (*self.general, read_policy(self.policy))
 
     def read(self) -> Table:
         """Read the file, on the machine that has it; make it dense if it must be."""
@@ -52,8 +63,8 @@ class SiteFile:
         return table if self.why_dense is None else table.made_dense(self.why_dense)
 
     def stored(self) -> Table:
-        """Read the file; a sparse table stays sparse."""
-        return load(
+        """Read the file; a sparse table stays sparse. Refuse columns that the site's policy does not allow."""
+        table = load(
             path=self.path,
             label=self.label,
             time=self.time,
@@ -68,9 +79,20 @@ class SiteFile:
             for_map=False,  # a site can have a single row
             sparse=True,
         )
+        columns = [*table.layout.columns, *filter(None, (self.label, self.time, self.id_column))]
+        refused = refusal_of_columns(self.site_policy, columns)
+        if refused is not None:
+            raise refused
+        return table
+
+    @property
+    def site_policy(self) -> SitePolicy:
+        """The policies of the file, with its name for errors."""
+        return SitePolicy(self.policies, Path(self.path).stem)
 
     def survey(self) -> Survey:
-        """Return this site's report on the candidate feature columns."""
+        """Return this site's report on the candidate feature columns; only on those that its policy allows."""
+        policy = self.site_policy
         choice = Choice(
             label=self.label,
             time=self.time,
@@ -78,11 +100,24 @@ class SiteFile:
             id=self.id_column,
             categories=self.categories,
             matrix=self.matrix,
-            threshold=self.threshold,
+            threshold=replace(self.threshold, rows=max(self.threshold.rows, policy.least_count)),
             exclude=self.exclude,
             codebook=self.codebook,
         )
-        return survey(self.path, choice)
+        found = survey(self.path, choice)
+        if not policy.rules:
+            return found
+        kinds = {
+            column: kind
+            for column, kind in found.kinds.items()
+            if policy.first(Policy.refusal_of_column, column) is None
+        }
+        words = {
+            column: words
+            for column, words in found.words.items()
+            if column in kinds and policy.first(Policy.refusal_of_words, column, len(words)) is None
+        }
+        return replace(found, kinds=kinds, words=words, least_sites=policy.least_sites)
 
     @property
     def needs_layout(self) -> bool:
@@ -104,12 +139,13 @@ def laid_out(file: SiteFile, surveys: Sequence[Survey]) -> Layout:
     if file.codebook is not None:
         columns = dict.fromkeys(column for survey in surveys for column in survey.kinds)
         file.codebook.require_columns(list(columns), where, mapped=True)
+    least = max(survey.least_sites for survey in surveys)
     layout = agree(
         surveys,
         file.categories,
         listed=file.features,
         where=where,
-        threshold=file.threshold,
+        threshold=replace(file.threshold, sites=max(file.threshold.sites, least)),
         codebook=file.codebook,
     )
     there = [
@@ -118,6 +154,10 @@ def laid_out(file: SiteFile, surveys: Sequence[Survey]) -> Layout:
     ]
     if file.features is None:
         _refuse_other_spellings([set(survey.kinds) for survey in surveys], layout, where)
+    for column in layout.columns:
+        refused = refusal_of_sites(column, sum(column in own for own in there), least, len(surveys))
+        if refused is not None:
+            raise refused
     for own in there:
         others = set().union(*(columns for columns in there if columns is not own))
         if own and others and not own & others:
@@ -171,6 +211,8 @@ class Census:
         Bytes of the dense rows if the file is stored sparse and the run needs them dense; else 0.
     times : (rows,) str or None
         Value of each row in the column of periods.
+    policies : tuple of Policy
+        The policies that hold for the file.
     """
 
     ids: NDArray[Any]
@@ -183,6 +225,7 @@ class Census:
     doubts: tuple[str, ...] = ()
     made_dense: int = 0
     times: NDArray[Any] | None = None
+    policies: tuple[Policy, ...] = ()
 
 
 def census(file: SiteFile) -> Census:
@@ -202,6 +245,29 @@ def census(file: SiteFile) -> Census:
         doubts=table.doubts,
         made_dense=table.rows.nbytes if made_dense else 0,
         times=None if table.times is None else np.asarray(table.time_names, np.str_)[table.times],
+        policies=file.policies,
+    )
+
+
+def refusal_of_columns(policy: SitePolicy, columns: Sequence[str]) -> DataError | None:
+    """Return the error if a site's policy does not allow a column; None if it allows all."""
+    for column in columns:
+        refusal = policy.first(Policy.refusal_of_column, column)
+        if refusal is not None:
+            return DataError(
+                f"{policy.sentence(refusal, 'this run')}. Name it in data.exclude, or name the allowed columns in"
+                " data.features."
+            )
+    return None
+
+
+def refusal_of_sites(column: str, there: int, least: int, sites: int) -> DataError | None:
+    """Return the error if fewer than ``least`` of the sites have a column, by the rule of a site's policy."""
+    if there >= min(least, sites):
+        return None
+    return DataError(
+        f"A site's policy has the rule 'least_sites: {least}', which does not allow the column {column!r}: {there} of"
+        f" {sites} sites ha{'s' if there == 1 else 've'} a value of it. Name it in data.exclude."
     )
 
 

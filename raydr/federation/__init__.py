@@ -10,6 +10,7 @@ from raydr.federation.host import ClientHost, HostedClient
 from raydr.federation.inline import InlineTransport
 from raydr.federation.loop import Loop
 from raydr.federation.messages import (
+    Cells,
     Range,
     RefusedReplyError,
     Reply,
@@ -27,6 +28,7 @@ from raydr.privacy.mechanism import Bound
 
 __all__ = [
     "Bound",
+    "Cells",
     "Client",
     "ClientError",
     "ClientHost",

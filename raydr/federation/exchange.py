@@ -28,6 +28,7 @@ from raydr.federation.wire import Answered, Call, PartialSum, SumCall, Weighting
 from raydr.privacy.accounting import Charge
 from raydr.privacy.ledger import Granularity
 from raydr.privacy.mechanism import Mechanism
+from raydr.privacy.policy import PolicyError
 from raydr.robust import RobustRule, coordinate_median
 from raydr.threads import one_blas_thread
 
@@ -284,6 +285,9 @@ class Exchange:
             ]
             self.meter.decided(call, attempt, decided)
             lost = [failure for failure, decision in decided if decision is Decision.GIVE_UP]
+            barred = next((failure for failure in lost if failure.kind is Kind.POLICY), None)
+            if barred is not None:
+                raise PolicyError(_policy_message(call, barred))
             if lost:
                 raise ClientError(_failure_message(call, lost))
             pending = tuple(
@@ -360,6 +364,14 @@ def _missing(call: Call, answered: Any, failures: Sequence[Failure]) -> list[Fai
         for client in call.clients
         if client not in answered and client not in failed
     ]
+
+
+def _policy_message(call: Call, failure: Failure) -> str:
+    when = f"in round {call.round}" if call.round else "before the first round"
+    return (
+        f"{failure.reason.rstrip('.')}. The site sent nothing, and the run ended {when}. Change the scenario"
+        " (`raydr plan` shows what each site allows), or ask the site to change its policy."
+    )
 
 
 def _failure_message(call: Call, lost: Sequence[Failure]) -> str:

@@ -20,6 +20,7 @@ class Kind(StrEnum):
     CLIENT_RAISED = "client raised"
     REFUSED = "reply refused"
     REQUEST_REFUSED = "request refused"
+    POLICY = "refused by the site's policy"
     DROPPED_OUT = "dropped out"
     PROCESS_DIED = "process died"
     NODE_LOST = "node lost"
@@ -98,6 +99,8 @@ class FailurePolicy:
 
     def decide(self, failure: Failure, attempt: int, *, droppable: bool) -> Decision:
         """Return the decision for a failure of attempt number ``attempt``, from 0."""
+        if failure.kind is Kind.POLICY:  # a round without this site would hide that the site said no
+            return Decision.GIVE_UP
         mendable = failure.kind in (Kind.PROCESS_DIED, Kind.NODE_LOST, Kind.TIMED_OUT)
         if mendable and attempt < self.retries:
             return Decision.RETRY

@@ -18,6 +18,7 @@ from raydr.arrays import FloatArray, fingerprint
 from raydr.errors import RunError
 from raydr.federation.client import Client, HostSecrets
 from raydr.federation.failures import Failure, Kind
+from raydr.federation.gate import Gate, RefusedByPolicyError
 from raydr.federation.messages import (
     Range,
     RefusedReplyError,
@@ -39,17 +40,19 @@ from raydr.federation.simulated.faults import (
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, by_protection, weight_of
 from raydr.privacy.ledger import RecordContent
 from raydr.privacy.mechanism import Mechanism, Quantity
+from raydr.privacy.policy import SitePolicy
 from raydr.privacy.secrets import Secret
 from raydr.threads import one_blas_thread
 
 
 @dataclass(frozen=True)
 class HostedClient:
-    """A client to be hosted: its rows, and their fingerprint for a later check."""
+    """A client to be hosted: its rows, their fingerprint for a later check, and its site's policy."""
 
     index: int
     rows: FloatArray
     fingerprint: str
+    policy: SitePolicy = field(default_factory=SitePolicy)
 
 
 _MEASURES = RecordContent.DISTANCES, RecordContent.PROJECTIONS
@@ -99,6 +102,7 @@ class ClientHost:
     _followed: dict[int, _Followed] = field(default_factory=dict, repr=False)
     _joint: dict[int, Reply | Failure] = field(default_factory=dict, repr=False)
     _measured: dict[int, str] = field(default_factory=dict, repr=False)
+    _gates: dict[int, Gate] = field(default_factory=dict, repr=False)
     _dying: bool = field(init=False)
     _strikes: bool = field(init=False)
 
@@ -117,10 +121,14 @@ class ClientHost:
                     f"client {each.index} was restarted with different rows: its file or partition has changed"
                     " since the run started."
                 )
+        self._gates = {each.index: Gate(each.policy) for each in self.hosted}
         self.restore(())
 
     def restore(self, history: Sequence[Call]) -> None:
-        """Start again from the partitions, and repeat in order the calls that set the clients' state."""
+        """Start again from the partitions, and repeat in order the calls that set the clients' state.
+
+        What the policies' gates remember stays.
+        """
         self._dying = False
         self._followed.clear()
         self._measured.clear()
@@ -146,8 +154,10 @@ class ClientHost:
         """Return a host of the same client with other initial rows, without simulated faults."""
         (own,) = self.hosted
         other = copy(self)
-        other.hosted, other.faults = [HostedClient(own.index, rows, fingerprint(rows))], FaultPlan()
+        other.hosted = [HostedClient(own.index, rows, fingerprint(rows), own.policy)]
+        other.faults = FaultPlan()
         other._clients, other._followed, other._joint, other._measured = {}, {}, {}, {}
+        other._gates = {own.index: Gate(own.policy)}
         other.restore(())
         return other
 
@@ -256,6 +266,9 @@ class ClientHost:
                 return Failure(client.index, Kind.DROPPED_OUT, "simulated drop-out")
         try:
             request = call.request_for(client.index)
+            gate = self._gates[client.index]
+            followed = self._followed.get(client.index)
+            gate.admit(call, request, client, 0 if followed is None else followed.number)
             joint = self._joint.pop(client.index, None) if self._joint else None
             if isinstance(joint, Failure):
                 return joint
@@ -272,6 +285,9 @@ class ClientHost:
             boundary.check(reply, round, client.rows.shape[0], request)
             if type(reply).tells in _MEASURES:
                 self._measure_once(client.index, boundary, reply, request)
+            gate.release(reply, call, request, client)
+        except RefusedByPolicyError as error:
+            return Failure(client.index, Kind.POLICY, str(error))
         except RefusedRequestError as error:
             return Failure(client.index, Kind.REQUEST_REFUSED, str(error))
         except RefusedReplyError as error:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar, get_args
@@ -152,6 +152,22 @@ class Range:
         return np.asarray((array <= self._limit) & (array >= np.negative(self._limit)))
 
 
+@dataclass(frozen=True)
+class Cells:
+    """Numbers of records that a reply tells, for a site's policy.
+
+    Attributes
+    ----------
+    counts : array
+        Records in each cell. If ``of`` is given: records up to each bound, one row for each feature.
+    of : (features,) array or None
+        Records with a value of each feature. Then answers to several requests split the records into cells.
+    """
+
+    counts: NDArray[Any]
+    of: NDArray[Any] | None = None
+
+
 class Reply(ABC):
     """Base of everything that leaves a client.
 
@@ -172,6 +188,8 @@ class Reply(ABC):
         evaluation see it.
     tells : RecordContent or None
         What a per-record reply reveals about each record; the report uses this to state what the server knows.
+    extreme : bool
+        Whether it bounds the values of single records, such as a column's largest value.
     """
 
     granularity: ClassVar[Granularity]
@@ -181,6 +199,7 @@ class Reply(ABC):
     forwarded: ClassVar[bool]
     stays: ClassVar[bool]
     tells: ClassVar[RecordContent | None]
+    extreme: ClassVar[bool]
 
     def __init_subclass__(
         cls,
@@ -192,6 +211,7 @@ class Reply(ABC):
         forwarded: bool = False,
         stays: bool = False,
         tells: RecordContent | None = None,
+        extreme: bool = False,
     ) -> None:
         super().__init_subclass__()
         cls.granularity = granularity
@@ -201,6 +221,7 @@ class Reply(ABC):
         cls.forwarded = forwarded
         cls.stays = stays
         cls.tells = tells
+        cls.extreme = extreme
 
     @staticmethod
     @abstractmethod
@@ -235,6 +256,18 @@ class Reply(ABC):
             The value for a reply without noise; the ledger states the mechanism.
         """
         return None
+
+    def cells(self, request: Any, client: Client) -> Iterable[Cells]:
+        """Return the numbers of records that the reply without noise tells, for a site's policy.
+
+        Parameters
+        ----------
+        request : Request
+            The client's request.
+        client : Client
+            The client that answers.
+        """
+        return ()
 
     def quantities(self, on: str, request: Any) -> Mapping[str, Quantity]:
         """Return the reply's quantities of ``on``, such as "distances", with units: what a mechanism may change.

@@ -26,6 +26,7 @@ from raydr.federation.enrolment import Enrol, Enrolment
 from raydr.federation.exchange import Exchange
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.federation import Federation
+from raydr.federation.gate import Gate, message_of
 from raydr.federation.host import follow, protection_of
 from raydr.federation.messages import Range, Reply, Request, declared_ranges
 from raydr.federation.pads import pad
@@ -36,6 +37,7 @@ from raydr.federation.sums import Total
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, asked_at, by_protection
 from raydr.journal import Journal
 from raydr.privacy.ledger import Public
+from raydr.privacy.policy import Message, Refusal, SitePolicy
 from raydr.privacy.secrets import Secret
 from raydr.robust import RobustRule
 
@@ -66,6 +68,13 @@ class RehearsalClients:
         Classes of the sample's rows, if a client part needs them.
     targets : (rows,) float64 or None
         Labels of the sample's rows as numbers, if labels steer.
+    policies : sequence of SitePolicy
+        Policy of each client's site; none if everything may leave.
+
+    Attributes
+    ----------
+    asked : dict of site to Asked
+        What the policy of each site means for the messages so far. A rehearsal continues after a refusal.
     """
 
     sizes: tuple[int, ...]
@@ -76,6 +85,9 @@ class RehearsalClients:
     reserve: FloatArray | None = None
     classes: Int64Array | None = None
     targets: Float64Array | None = None
+    policies: Sequence[SitePolicy] = ()
+    asked: dict[str, Asked] = field(default_factory=dict, repr=False)
+    _gates: dict[tuple[Any, ...], Gate] = field(default_factory=dict, repr=False)
     _dying: set[tuple[int, ...]] = field(default_factory=set, repr=False)
 
     def __post_init__(self) -> None:
@@ -97,6 +109,7 @@ class RehearsalClients:
 
     def ask(self, call: Call) -> list[Answer]:
         """Return a declared reply, or a failure, for each client asked."""
+        self._ask_policies(call)
         failed = self._failures(call)
         # One client stands for all, so all have the same secret from the start.
         if type(call.request).sets_state and not isinstance(call.request, (HandOutRequest, OpenRequests)):
@@ -105,6 +118,7 @@ class RehearsalClients:
 
     def sum(self, call: SumCall) -> Iterator[PartialSum]:
         """Yield one partial sum with the clients that answer and no values."""
+        self._ask_policies(call)
         failed = self._failures(call)
         clients = tuple(client for client in call.clients if client not in failed)
         first = call.request_for(call.clients[0])  # in a sum all declare the same
@@ -132,6 +146,21 @@ class RehearsalClients:
     def machines(self) -> int:
         """Return 1."""
         return 1
+
+    def _ask_policies(self, call: Call) -> None:
+        """Note what each site's policy says to a call, as its host will."""
+        if not self.policies:
+            return
+        seen: dict[tuple[Any, ...], tuple[Message, Refusal | None]] = {}
+        records = self.everybody.covered_by
+        for client in call.clients:
+            site, rows, request = self.policies[client], self.sizes[client], call.request_for(client)
+            alike = site.policies, site.modules, rows, request.mechanism
+            if alike not in seen:
+                message = message_of(call, request, rows, records)
+                gate = self._gates.setdefault(alike, Gate(site))
+                seen[alike] = message, gate.asked(message, call, request, records)
+            self.asked.setdefault(site.site, Asked()).add(site, *seen[alike])
 
     def _answered(self, client: int, call: Call) -> Answered:
         request = call.request_for(client)
@@ -174,6 +203,34 @@ class RehearsalClients:
                 elif self.faults.corruption(self.seed, client, call.round) is not None:
                     failed[client] = Failure(client, Kind.REFUSED, "simulated corruption")
         return failed
+
+
+@dataclass
+class Asked:
+    """The answers of one site's policy to the messages of a run.
+
+    Attributes
+    ----------
+    refused : dict of rule to str
+        The first message that each rule does not allow, as a sentence.
+    counts : dict of message's name to None
+        Messages that may leave only if their numbers of records are large enough, which a plan cannot know.
+    """
+
+    refused: dict[str, str] = field(default_factory=dict)
+    counts: dict[str, None] = field(default_factory=dict)
+
+    def add(self, site: SitePolicy, message: Message, refusal: Refusal | None) -> None:
+        """Add one message."""
+        if refusal is not None:
+            self.refused.setdefault(refusal.rule, site.sentence(refusal, message.described))
+        elif (
+            message.counts
+            and message.rows
+            and not (message.claimed or message.stays)
+            and site.least_count > 1
+        ):
+            self.counts[message.kind] = None
 
 
 @dataclass

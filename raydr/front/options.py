@@ -111,6 +111,11 @@ def require_one_of(quiet: bool, verbose: bool) -> None:
         raise click.UsageError("--quiet and --verbose exclude each other: leave one of them out")
 
 
+policy = click.option(
+    "--policy",
+    metavar="FILE|PROFILE",
+    help="What may leave each site: a YAML file, or open, aggregate-only, datashield or private.",
+)
 address = click.option(
     "--address", help="Ray cluster to use: auto or HOST:PORT. Default: $RAY_ADDRESS, or this machine."
 )
@@ -164,6 +169,11 @@ def with_inline(overrides: Mapping[str, Any], inline: bool, address: str | None)
             "--inline does not use Ray, and --address names a cluster: leave one of them out"
         )
     return {**overrides, "runtime.federation": "inline"}
+
+
+def with_policy(overrides: Mapping[str, Any], policy: str | None) -> Mapping[str, Any]:
+    """Return the overrides of --set, with ``clients.policy`` set if --policy is given."""
+    return overrides if policy is None else {**overrides, "clients.policy": policy}
 
 
 def own_data(command: Command) -> Command:

@@ -187,7 +187,7 @@ def _paths(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, str, bo
     """Yield keys that name files of this machine, the files, and whether they are secret; not the files of sites."""
     for name, field in type(settings).model_fields.items():
         value, mark = getattr(settings, name), path_mark(field)
-        if mark is not None and mark.elsewhere is None and isinstance(value, str):
+        if mark is not None and mark.elsewhere is None and isinstance(value, str) and mark.is_path(value):
             yield f"{prefix}{name}", value, mark.secret
         elif isinstance(value, BaseModel):
             yield from _paths(value, f"{prefix}{name}.")

@@ -17,6 +17,7 @@ from rich.text import Text
 from raydr.front.console import console_on as _console
 from raydr.front.console import one_line as _line
 from raydr.front.console import table_of as _table
+from raydr.front.policy_answers import answers_of_policies
 from raydr.front.streams import BestEffortStream
 from raydr.front.sweeps import paper_table, sweep_table
 from raydr.plain import short_number
@@ -329,6 +330,8 @@ def print_plan(plan: RunPlan) -> None:
             console.print(_line(f"epsilon by adversary: {wording.by_adversary(plan.privacy.by_adversary)}"))
         for notice in plan.privacy.notices:
             console.print(_line(notice))
+    for line in answers_of_policies(plan.policies):
+        console.print(_line(line))
     console.print()
     if plan.memory:
         table = _table("memory", "processes", "peak of each")

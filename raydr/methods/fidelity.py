@@ -26,7 +26,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array, UInt8Array
 from raydr.errors import DataError
-from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.federation import Cells, Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.geometry.points import row_blocks, squared_distances
 from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
 from raydr.statistics.scaling import Done
@@ -211,6 +211,10 @@ class RankCounts(
         """Bound each count by the rows of the largest client."""
         shape = (sum(request.counts), 2, NEIGHBORS)
         return {"counts": Range(shape, float(request.most_rows), "int64")}
+
+    def cells(self, request: RankRequest, client: Client) -> tuple[Cells, ...]:
+        """Return the number of records that are nearer than each neighbour."""
+        return (Cells(self.counts),)
 
 
 @dataclass(frozen=True)

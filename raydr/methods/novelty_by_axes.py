@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
-from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.federation import Cells, Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.geometry.blocks import in_blocks
 from raydr.geometry.points import value_blocks
 from raydr.methods.novelty import AXES, EACH, LEAST_ROWS, MOST_SCORED, SCORED, SCORES, UNITS, compared, ranked
@@ -53,6 +53,10 @@ class ScoreCounts(
     def ranges(request: ScoreCountsRequest, rows: int) -> dict[str, Range]:
         """Bound each count by the rows of the largest client."""
         return {"counts": Range((len(_EDGES) + 1,), float(request.most_rows), "int64")}
+
+    def cells(self, request: ScoreCountsRequest, client: Client) -> tuple[Cells, ...]:
+        """Return the number of records in each bin."""
+        return (Cells(self.counts),)
 
 
 @dataclass(frozen=True)

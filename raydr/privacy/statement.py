@@ -23,6 +23,7 @@ from raydr.privacy.accounting import (
 from raydr.privacy.composition import RunCost
 from raydr.privacy.ledger import Entry, Granularity, Ledger, Public, paid_as
 from raydr.privacy.mechanism import Relation, Unit
+from raydr.privacy.policy import AppliedPolicy
 
 STEERED = "SteerRows"
 """Kind of the message after which rows contain the label."""
@@ -119,6 +120,8 @@ class Statement:
         ``privacy.epsilon_max``.
     releases : tuple of ReleaseSummary
         Every kind of message that left a client.
+    policies : tuple of AppliedPolicy
+        Policy of each site; empty if no site has one.
     """
 
     epsilon: float | None
@@ -134,6 +137,7 @@ class Statement:
     strict: bool | str
     epsilon_max: float | None
     releases: tuple[ReleaseSummary, ...]
+    policies: tuple[AppliedPolicy, ...] = ()
 
     @property
     def cost(self) -> RunCost:

@@ -15,7 +15,7 @@ import numpy as np
 from raydr.arrays import Float64Array, Int64Array
 from raydr.data.loading import Filling
 from raydr.errors import FeatureError
-from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.federation import Cells, Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.statistics.moments import column_magnitudes, midway, ordered, unordered
 from raydr.statistics.scaling import Done, filled
 
@@ -70,6 +70,11 @@ class Below(
     def ranges(request: BelowRequest, rows: int) -> dict[str, Range]:
         """Bound counts by the largest client's rows."""
         return {"counts": Range(request.keys.shape, float(request.most_rows), "int64")}
+
+    def cells(self, request: BelowRequest, client: Client) -> tuple[Cells, ...]:
+        """Return how many values of each feature lie up to the bounds."""
+        there = (~np.isnan(client.rows)).sum(axis=0, dtype=np.int64)
+        return (Cells(self.counts.T, there),)
 
 
 @dataclass(frozen=True)

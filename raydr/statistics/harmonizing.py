@@ -14,7 +14,7 @@ import numpy as np
 
 from raydr.arrays import BoolArray, Float64Array, Int64Array
 from raydr.errors import DataError
-from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.federation import Cells, Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.geometry.points import value_blocks
 from raydr.statistics.moments import centre
 from raydr.statistics.site_effects import (
@@ -64,6 +64,10 @@ class Products(
             "within": Range((kept.size, kept.size), kept[:, None] * kept),
             "across": Range((kept.size, reach.size), kept[:, None] * reach),
         }
+
+    def cells(self, request: ProductsRequest, client: Client) -> tuple[Cells, ...]:
+        """Return the number of records of each class, which the means of the classes tell."""
+        return () if client.classes is None else (Cells(np.bincount(client.classes)),)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError, FeatureError
-from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.federation import Cells, Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.geometry.points import squared_distances
 from raydr.sparse_rows import SparseRows
 
@@ -32,6 +32,7 @@ class Within(
     Reply,
     granularity=Granularity.AGGREGATE,
     what="for each feature, whether all of a client's values are within the given bound (0 or 1)",
+    extreme=True,
 ):
     """Votes of one client; their sum is a number of clients."""
 
@@ -266,6 +267,10 @@ class Histogram(
         """Bound each count by the pairs of the largest client."""
         pairs = float(request.most_rows * request.references.shape[0])
         return {"counts": Range((_OCTAVES * _BINS_PER_OCTAVE + 2,), pairs, "int64")}
+
+    def cells(self, request: HistogramRequest, client: Client) -> tuple[Cells, ...]:
+        """Return the counts of pairs, each of one record and a public point."""
+        return (Cells(self.counts),)
 
 
 @dataclass(frozen=True)

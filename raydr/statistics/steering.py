@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.data.loading import NO_LABEL
 from raydr.errors import DataError
-from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.federation import Cells, Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.sparse_rows import SparseRows
 from raydr.statistics.moments import wide_spread
 from raydr.statistics.scaling import Done
@@ -155,6 +155,11 @@ class TargetMoments(
     def ranges(request: TargetMomentsRequest, rows: int) -> dict[str, Range]:
         """Bound all by 1."""
         return {"labelled": Range((), 1.0), "mean": Range((request.width,), 1.0), "square": Range((), 1.0)}
+
+    def cells(self, request: TargetMomentsRequest, client: Client) -> tuple[Cells, ...]:
+        """Return the number of records with a label, and with each class."""
+        shares = [self.labelled, *(self.mean if request.width > 1 else ())]
+        return (Cells(np.round(np.multiply(shares, len(client.rows)))),)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from raydr.scenarios.running.federation_plan import plan_with_data
 from raydr.scenarios.running.harmony import harmonizing_of
 from raydr.scenarios.running.identity import Identity, origin_of
 from raydr.scenarios.running.pooling import Dealt
+from raydr.scenarios.running.site_policies import policies_of
 from raydr.scenarios.running.target import target_of
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.sparse_rows import rows_taken
@@ -292,6 +293,7 @@ class Repetitions:
                     client_data.own_classes,
                     client_data.own_targets,
                 ),
+                policies=policies_of(client_data),
             )
         for entry in client_data.surveyed:
             served.ledger.record(entry)
@@ -359,6 +361,7 @@ def without(client_data: ClientData, site: int, scenario: Scenario) -> ClientDat
         if isinstance(held, Dealt)
         else tuple(part for other, part in enumerate(held) if other != site),
         client_of_row=owners,
+        policies=tuple(own for other, own in enumerate(client_data.policies) if other != site),
         ids=client_data.ids[rows],
         labels=labels,
         gaps=(),

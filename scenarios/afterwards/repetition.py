@@ -30,6 +30,7 @@ from raydr.scenarios.running.environment import versions
 from raydr.scenarios.running.federation_plan import plan_with_data, with_scaling
 from raydr.scenarios.running.identity import Identity, origin_of
 from raydr.scenarios.running.site_files import from_sites
+from raydr.scenarios.running.site_policies import policies_of, with_policies
 from raydr.scenarios.schema.reading import read
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.threads import blas_core_types
@@ -104,6 +105,7 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
             client_data.own_classes,
             client_data.own_targets,
         ),
+        policies=policies_of(client_data),
     )
     for entry in client_data.surveyed:
         served.ledger.record(entry)
@@ -133,6 +135,7 @@ def data_of_run(run: RunFolder, scenario: Scenario, data_dir: Path | None, journ
             if scenario.clients.sites
             else dealt_out(scenario, data_dir, progress=journal.progress)
         )
+        client_data = with_policies(scenario, client_data)
         require_same_data(run, client_data, scenario.data.scale)
         public = scenario.method.public_file
         return client_data if public is None else with_public_file(client_data, public)

@@ -12,11 +12,21 @@ from raydr.data import census
 from raydr.data.site import laid_out
 from raydr.data.survey.layout import JointColumns
 from raydr.errors import DataError, ScenarioError
+from raydr.methods.requests import site_policy
 from raydr.privacy.ledger import Entry
+from raydr.privacy.policy import SitePolicy
 from raydr.scenarios.running.client_data import dealt_out, present, with_public_file
 from raydr.scenarios.running.column_survey import agreement_on
+from raydr.scenarios.running.general_policies import general_policies
 from raydr.scenarios.running.harmony import harmonizing_of
 from raydr.scenarios.running.site_files import site_file
+from raydr.scenarios.running.site_policies import (
+    policies_of,
+    refusals_of_data,
+    refusals_of_method,
+    shown_names,
+    without_hidden_names,
+)
 from raydr.scenarios.running.sparsity import why_dense
 from raydr.scenarios.running.target import target_of
 from raydr.scenarios.schema.scenario import Scenario
@@ -71,6 +81,10 @@ class DataSizes:
         The label, if it takes part in distances.
     public_targets : (public rows,) float64 or None
         Labels of the public rows, as ``target`` numbers them.
+    policies : tuple of SitePolicy
+        Policy of each client's site; empty if no site has one.
+    refused : tuple of (str, str)
+        What policies do not allow before any message: the site, and a sentence.
     """
 
     sizes: tuple[int, ...]
@@ -91,6 +105,8 @@ class DataSizes:
     public_targets: Float64Array | None = None
     joint: JointColumns = NOTHING_JOINT
     sparse: bool = False
+    policies: tuple[SitePolicy, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
 
     @property
     def rows(self) -> int:
@@ -113,7 +129,7 @@ def sizes_of_data(scenario: Scenario, data_dir: Path | None) -> DataSizes:
     """
     if scenario.clients.sites:
         return _of_sites(scenario)
-    client_data = dealt_out(scenario, data_dir)
+    client_data = without_hidden_names(dealt_out(scenario, data_dir))
     rows = client_data.pooled()
     scenario.require_clients(len(client_data.names))
     scenario.method.check(client_data.rows, client_data.features)
@@ -141,6 +157,8 @@ def sizes_of_data(scenario: Scenario, data_dir: Path | None) -> DataSizes:
         target=client_data.target,
         public_targets=client_data.public_targets,
         joint=client_data.layout.joint,
+        policies=policies_of(client_data),
+        refused=tuple((site, str(error)) for site, error in refusals_of_data(scenario, client_data)),
     )
 
 
@@ -215,7 +233,11 @@ def _of_sites(scenario: Scenario) -> DataSizes:
             nodes=nodes,
             unknown=unknown,
         )
-    files = [replace(site_file(data, site), why_dense=why_dense(scenario)) for site in sites]
+    general = general_policies(scenario)
+    files = [replace(site_file(data, site), why_dense=why_dense(scenario), general=general) for site in sites]
+    own = [file.policies for file in files]
+    names = shown_names(names, own)
+    policies = tuple(map(site_policy, own, names)) if any(own) else ()
     if files[0].needs_layout:
         layout = laid_out(files[0], [file.survey() for file in files])
         files = [replace(file, layout=layout) for file in files]
@@ -244,6 +266,8 @@ def _of_sites(scenario: Scenario) -> DataSizes:
         ),
         joint=tables[0].layout.joint,
         names=names,
+        policies=policies,
+        refused=tuple((site, str(error)) for site, error in refusals_of_method(scenario, policies)),
         nodes=nodes,
         unknown=(
             ("All files of sites were read on this machine.",) if any(site.node for site in sites) else ()

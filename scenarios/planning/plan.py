@@ -17,6 +17,7 @@ import numpy as np
 from raydr.actors.capacity import Capacity, Machine, this_machine
 from raydr.actors.packing import Seating, pack, seating
 from raydr.federation import RehearsalClients
+from raydr.federation.rehearsal import Asked
 from raydr.methods.serving import Rehearsed, rehearse
 from raydr.privacy.accounting import Adversary
 from raydr.privacy.ledger import Granularity, Ledger
@@ -94,6 +95,32 @@ class PlannedPrivacy:
 
 
 @dataclass(kw_only=True, frozen=True)
+class PlannedPolicy:
+    """The answer of one site's policy to the run.
+
+    Attributes
+    ----------
+    site, policy : str
+        Names of the site and of its policy.
+    rules : tuple of str
+        Rules that restrict something.
+    allowed : bool
+        Whether the policy allows everything that a plan knows of the run.
+    refusals : tuple of str
+        One sentence for each rule that does not.
+    counts : tuple of str
+        Messages that the site sends only if none of their numbers of records is too small.
+    """
+
+    site: str
+    policy: str
+    rules: tuple[str, ...]
+    allowed: bool
+    refusals: tuple[str, ...]
+    counts: tuple[str, ...]
+
+
+@dataclass(kw_only=True, frozen=True)
 class RunPlan:
     """The needs of a run.
 
@@ -131,6 +158,8 @@ class RunPlan:
         Approximate seconds.
     notes : tuple of str
         Assumptions, unknown facts, and reasons why the run would fail.
+    policies : tuple of PlannedPolicy
+        Answer of each site that has a policy.
     """
 
     scenario: str
@@ -154,6 +183,7 @@ class RunPlan:
     remedies: tuple[Remedy, ...]
     stages: tuple[StageTime, ...]
     notes: tuple[str, ...]
+    policies: tuple[PlannedPolicy, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -208,7 +238,7 @@ def plan_of_data(scenario: Scenario, data: DataSizes, capacity: Capacity) -> Run
     clients = len(data.sizes) or len(scenario.clients.sites)
     sizes = data.sizes
     seats = _seating(scenario, data, clients, capacity)
-    rehearsed = _rehearsed(scenario, data, seats.actors)
+    rehearsed, asked = _rehearsed(scenario, data, seats.actors)
     ledger = rehearsed.ledger if rehearsed is not None else Ledger()
     for entry in data.agreement if rehearsed is not None else ():
         ledger.record(entry)
@@ -249,6 +279,7 @@ def plan_of_data(scenario: Scenario, data: DataSizes, capacity: Capacity) -> Run
         remedies=remedies(load, scenario, bool(data.nodes), capacity) if short else (),
         stages=stages,
         notes=_notes(scenario, data, rehearsed),
+        policies=_policies(data, asked),
     )
 
 
@@ -260,9 +291,32 @@ def _seating(scenario: Scenario, data: DataSizes, clients: int, capacity: Capaci
     return seating(clients, packing, max(1, capacity.cores), capacity.memory_bytes, table)
 
 
-def _rehearsed(scenario: Scenario, data: DataSizes, actors: int) -> Rehearsed | None:
+def _policies(data: DataSizes, asked: Mapping[str, Asked]) -> tuple[PlannedPolicy, ...]:
+    """Return the answer of each site's policy; none if no site has one."""
+    planned = []
+    for site in data.policies:
+        of_site = asked.get(site.site, Asked())
+        before = [sentence for name, sentence in data.refused if name == site.site]
+        refusals = (*before, *of_site.refused.values())
+        planned.append(
+            PlannedPolicy(
+                site=site.site,
+                policy=site.name,
+                rules=site.rules,
+                allowed=not refusals,
+                refusals=refusals,
+                counts=tuple(of_site.counts),
+            )
+        )
+    return tuple(planned)
+
+
+def _rehearsed(
+    scenario: Scenario, data: DataSizes, actors: int
+) -> tuple[Rehearsed | None, Mapping[str, Asked]]:
+    """Return the rehearsal of a run, and what the sites' policies said."""
     if not data.known:
-        return None
+        return None, {}
     clients = len(data.sizes)
     plan, reserve = with_public(
         plan_of(scenario, clients, data.harmonizing, data.joint, data.target, data.public_targets),
@@ -278,19 +332,18 @@ def _rehearsed(scenario: Scenario, data: DataSizes, actors: int) -> Rehearsed | 
     if target is not None:  # values do not affect any count, but two must differ
         numbers = np.arange(len(data.sample), dtype=np.float64) % max(2, target.width)
         targets = target.low + numbers * (1.0 if target.classes else target.high - target.low)
-    return rehearse(
-        RehearsalClients(
-            sizes=data.sizes,
-            sample=data.sample,
-            homes=homes,
-            seed=scenario.seed,
-            faults=plan.faults,
-            reserve=reserve,
-            classes=classes,
-            targets=targets if target is not None else None,
-        ),
-        plan,
+    rehearsal_clients = RehearsalClients(
+        sizes=data.sizes,
+        sample=data.sample,
+        homes=homes,
+        seed=scenario.seed,
+        faults=plan.faults,
+        reserve=reserve,
+        classes=classes,
+        targets=targets if target is not None else None,
+        policies=data.policies,
     )
+    return rehearse(rehearsal_clients, plan), rehearsal_clients.asked
 
 
 def _load(

@@ -16,6 +16,7 @@ from raydr.federation.client import HostSecrets
 from raydr.federation.transcript import Transcript
 from raydr.journal import Journal, Listener
 from raydr.methods.serving import Plan, Served, serve
+from raydr.privacy.policy import SitePolicy
 from raydr.privacy.secrets import Secret
 from raydr.scenarios.running.pooling import PooledRows
 from raydr.sparse_rows import stacked
@@ -36,12 +37,14 @@ class Backend(Protocol):
         *,
         listener: Listener,
         host_secrets: HostSecrets | None = None,
+        policies: Sequence[SitePolicy] = (),
         checkpoint: bytes | None = None,
         released: Sequence[str] = (),
     ) -> Served:
         """Run clients and server; ``parts`` has each client's rows, or the place of its file.
 
-        Each host gets the part of ``host_secrets`` for its clients; by default secrets are drawn. ``released`` has the
+        Each host gets the part of ``host_secrets`` for its clients; by default secrets are drawn. ``policies`` has the
+        policy of each client's site; by default everything may leave. ``released`` has the
         lines about releases that the run has already charged.
         """
 
@@ -83,13 +86,18 @@ class InlineBackend:
         *,
         listener: Listener,
         host_secrets: HostSecrets | None = None,
+        policies: Sequence[SitePolicy] = (),
         checkpoint: bytes | None = None,
         released: Sequence[str] = (),
     ) -> Served:
         """Run clients and server in this process."""
         host_secrets = host_secrets or HostSecrets.derived(Secret.drawn(), range(len(parts)))
         read = [part.file.read().rows if isinstance(part, Site) else part for part in parts]
-        hosted = [HostedClient(index, rows, fingerprint(rows)) for index, rows in enumerate(read)]
+        applied = policies or [SitePolicy()] * len(parts)
+        hosted = [
+            HostedClient(index, rows, fingerprint(rows), policy)
+            for index, (rows, policy) in enumerate(zip(read, applied, strict=True))
+        ]
         # One host for each client if a crash must affect only one, or if the transcript must have each summand.
         apart = bool(plan.faults.crashes) or self.transcript is not None
         groups = [[each] for each in hosted] if apart else [hosted]

@@ -43,7 +43,10 @@ from raydr.data.survey.spelling import Agreement
 from raydr.errors import DataError, FeatureError, ScenarioError
 from raydr.geometry.points import Progress, unheard
 from raydr.privacy.ledger import Entry, Granularity
+from raydr.privacy.policy import Policy
+from raydr.privacy.policy_file import read_policy
 from raydr.scenarios.running.column_survey import agreement_on
+from raydr.scenarios.running.general_policies import general_policies, stricter_threshold
 from raydr.scenarios.running.harmony import harmonized_of, harmonizing_of, notices_of_sites, owners_of
 from raydr.scenarios.running.pooling import Dealt, by_client
 from raydr.scenarios.running.sparsity import in_form
@@ -114,6 +117,8 @@ class ClientData:
         of columns, not even the notices.
     notices : tuple of str
         Warnings about columns for the user.
+    policies : tuple of tuple of Policy
+        Policies of each client; empty if no client has one.
     """
 
     names: tuple[str, ...]
@@ -141,6 +146,7 @@ class ClientData:
     times: Times | None = None
     looks: Int64Array | None = None
     notices: tuple[str, ...] = ()
+    policies: tuple[tuple[Policy, ...], ...] = ()
 
     @property
     def parts(self) -> tuple[FloatArray | Site, ...]:
@@ -264,7 +270,7 @@ def dealt_out(
     scenario: Scenario, data_dir: Path | None, given: Table | None = None, *, progress: Progress = unheard
 ) -> ClientData:
     """Read the scenario's table, or use ``given``, and deal its rows to clients."""
-    data, clients = scenario.data, scenario.clients
+    data, clients, general = scenario.data, scenario.clients, general_policies(scenario)
     apart = scenario.method.offers("public_rows")
     # Held-out and public rows are drawn from all rows.
     from_all = data.holdout is not None or apart
@@ -342,6 +348,7 @@ def dealt_out(
         times=times_of(data.time, table.times, table.time_names),
         looks=found,
         notices=notices,
+        policies=(general,) * len(partition.names),
     )
     return with_joined_files(scenario, client_data) if clients.joined else client_data
 
@@ -356,7 +363,7 @@ def with_joined_files(scenario: Scenario, client_data: ClientData) -> ClientData
     ScenarioError
         If a name is taken.
     """
-    data, described = scenario.data, scenario.clients.joined
+    data, described, general = scenario.data, scenario.clients.joined, general_policies(scenario)
     names = tuple(site.name or Path(site.path).stem for site in described)
     taken = sorted(set(names) & set(client_data.names))
     if taken:
@@ -397,6 +404,10 @@ def with_joined_files(scenario: Scenario, client_data: ClientData) -> ClientData
         label_names=label_names,
         pooled=dealt,
         sources=(*client_data.sources, *read),
+        policies=(
+            *client_data.policies,
+            *(general if site.policy is None else (*general, read_policy(site.policy)) for site in described),
+        ),
         gaps=[*client_data.gaps, *(gaps_of(table.rows) for table in tables)] if data.filling else (),
         harmonizing=harmonizing_of(data, layout, present(labels, label_names)),
         target=target_of(data, labels, label_names),
@@ -453,7 +464,7 @@ def read_table(
         marks=None if data.holdout is None else data.holdout.column,
         missing=data.missing,
         categories=data.categories,
-        threshold=data.words.threshold,
+        threshold=stricter_threshold(data.words.threshold, general_policies(scenario)),
         matrix=data.matrix,
         exclude=data.exclude,
         codebook=codebook_of_data(data),

@@ -63,6 +63,7 @@ from raydr.scenarios.running.environment import environment
 from raydr.scenarios.running.evaluation import Findings, NewRows, Question, examine, load_libraries
 from raydr.scenarios.running.federation_plan import plan_with_data, with_scaling
 from raydr.scenarios.running.pooling import Dealt
+from raydr.scenarios.running.site_policies import policies_of
 from raydr.scenarios.running.start import StartedRun, begin, held_by
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.sparse_rows import SparseRows
@@ -153,6 +154,7 @@ def _served(
                 client_data.own_classes,
                 client_data.own_targets,
             ),
+            policies=policies_of(client_data),
             listener=hear,
             checkpoint=resumption.content if resumption is not None else None,
             released=resumption.released if resumption is not None else (),
@@ -416,7 +418,9 @@ def _write(
         write_progress(folder / records.PROGRESS_MAPS, client_data, maps)
     write_json(folder / records.LEDGER, served.ledger.as_list())
     sizes = np.bincount(client_data.client_of_row, minlength=len(client_data.names)).tolist()
-    write_json(folder / records.PRIVACY, asdict(statement(served.ledger, scenario.privacy.budget, sizes)))
+    cost = statement(served.ledger, scenario.privacy.budget, sizes)
+    applied = tuple(site.applied for site in policies_of(client_data))
+    write_json(folder / records.PRIVACY, asdict(replace(cost, policies=applied)))
     if served.outcome.stress is not None:
         write_json(folder / records.STRESS, served.outcome.stress.tolist())
     if served.outcome.notes:

@@ -17,6 +17,7 @@ from raydr.data.survey.notices import common_looks, of_columns, of_label, of_mea
 from raydr.data.survey.site_names import of_site_files
 from raydr.errors import DataError
 from raydr.scenarios.running.client_data import ClientData, codebook_of_data, present, require_excluded
+from raydr.scenarios.running.general_policies import general_policies
 from raydr.scenarios.running.harmony import harmonizing_of
 from raydr.scenarios.running.sparsity import notices_of_sparse_files, why_dense
 from raydr.scenarios.running.target import notices_of_target, target_of
@@ -49,7 +50,10 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
     """
     data, described = scenario.data, scenario.clients.sites
     why = why_dense(scenario)
-    files = [(replace(site_file(data, site), why_dense=why), site.node) for site in described]
+    general = general_policies(scenario)
+    files = [
+        (replace(site_file(data, site), why_dense=why, general=general), site.node) for site in described
+    ]
     layout: Layout | None = None
     if files[0][0].needs_layout:
         layout = reader.lay_out_sites(files)
@@ -111,6 +115,7 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
         target=target_of(data, labels, label_names),
         times=times_of_sites(data.time, [census.times for census in censuses]),
         looks=found,
+        policies=tuple(census.policies for census in censuses),
         notices=common
         if found is None
         else (
@@ -137,4 +142,5 @@ def site_file(data: DataSettings, site: SiteSettings) -> SiteFile:
         matrix=data.matrix,
         exclude=data.exclude,
         codebook=codebook_of_data(data),
+        policy=site.policy,
     )

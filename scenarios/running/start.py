@@ -21,6 +21,7 @@ from raydr.scenarios.running.checkpoints import Checkpoints, Resumption
 from raydr.scenarios.running.client_data import ClientData, dealt_out, with_public_file
 from raydr.scenarios.running.identity import Identity, origin_of
 from raydr.scenarios.running.site_files import from_sites
+from raydr.scenarios.running.site_policies import with_policies
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.signals import signals_deferred
 from raydr.threads import done_ahead
@@ -104,6 +105,7 @@ class _Reached:
 
 def _usable(scenario: Scenario, client_data: ClientData) -> ClientData:
     """Raise ScenarioError or DataError if the data or the clients do not fit the scenario."""
+    client_data = with_policies(scenario, client_data)
     scenario.require_clients(len(client_data.names))
     scenario.method.check(client_data.rows, client_data.features)
     scenario.require_columns(client_data.feature_names)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from raydr.partition import IID, PARTITIONS, Dealing
+from raydr.privacy.policy import PROFILES
 from raydr.settings import PathMark, Settings
 
 if TYPE_CHECKING:
@@ -25,6 +26,11 @@ class SiteSettings(Settings):
         description="a node's custom resource, or LABEL=VALUE; default: any node, so all must see the file",
     )
     name: str | None = Field(None, description="name of the client; default: the file's name without ending")
+    policy: Annotated[str, PathMark(elsewhere="node", names=tuple(PROFILES))] | None = Field(
+        None,
+        description="path of the site's policy on its node, or a built-in one: `open`, `aggregate-only`, `datashield`,"
+        " `private`. It decides what leaves the site",
+    )
 
 
 class ClientsSettings(Settings):
@@ -34,6 +40,11 @@ class ClientsSettings(Settings):
     partition: AnyPartition = Field(IID(), description="how rows are dealt to clients")
     sites: tuple[SiteSettings, ...] = Field(
         (), description="instead of count and partition: one client for each file"
+    )
+    policy: Annotated[str, PathMark(names=tuple(PROFILES))] | None = Field(
+        None,
+        description="a policy for all sites, as in sites. The rules of a site's own policy hold too. Default: `private`"
+        " with privacy.epsilon_max if privacy.strict is true, else `open`",
     )
     join_spellings: bool = Field(
         False,

@@ -471,9 +471,9 @@ def test_an_interrupted_run_resumes_to_the_same_map(
     ("arguments", "message"),
     [
         (["digits-fed-tsne"], "is not an interrupted run"),
-        (["digits-fed-tsne", "--out", "out"], "leave out --set, --inline and --out"),
-        (["digits-fed-tsne", "--set", "seed=1"], "leave out --set, --inline and --out"),
-        (["digits-fed-tsne", "--inline"], "leave out --set, --inline and --out"),
+        (["digits-fed-tsne", "--out", "out"], "leave out --set, --policy, --inline and --out"),
+        (["digits-fed-tsne", "--set", "seed=1"], "leave out --set, --policy, --inline and --out"),
+        (["digits-fed-tsne", "--inline"], "leave out --set, --policy, --inline and --out"),
     ],
 )
 def test_only_an_unchanged_interrupted_run_can_be_resumed(

@@ -41,6 +41,7 @@ def test_clients_are_placed_in_order_with_their_own_rows(cluster: None, clients:
     from raydr.actors.placement import place
     from raydr.actors.resources import Room
     from raydr.federation import fingerprint
+    from raydr.privacy.policy import SitePolicy
 
     parts = [np.full((client + 1, 2), float(client)) for client in range(clients)]
     placements = place(parts, actors, Room(cores=2))
@@ -51,7 +52,7 @@ def test_clients_are_placed_in_order_with_their_own_rows(cluster: None, clients:
             placement.clients, ray.get(placement.partitions), ray.get(placement.host_secrets[-1]), strict=True
         ):
             np.testing.assert_array_equal(rows, parts[client])
-            assert known == fingerprint(parts[client])
+            assert known == (fingerprint(parts[client]), SitePolicy())
 
 
 def test_each_site_has_its_own_actor_in_order(cluster: None) -> None:
@@ -65,8 +66,8 @@ def test_each_site_has_its_own_actor_in_order(cluster: None) -> None:
     placements = place(sites, 3, Room(cores=2))
     assert [placement.clients for placement in placements] == [(0,), (1,), (2,)]
     assert [placement.partitions for placement in placements] == [site.file for site in sites]
-    known = [ray.get(placement.host_secrets[-1]) for placement in placements]
-    assert known == [("west",), ("east",), ("north",)]
+    known = [[found for found, _ in ray.get(placement.host_secrets[-1])] for placement in placements]
+    assert known == [["west"], ["east"], ["north"]]
 
 
 def test_a_portable_run_is_refused_if_workers_have_other_variables(

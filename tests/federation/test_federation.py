@@ -54,6 +54,7 @@ from raydr.geometry.cells import neighbors_by_cells
 from raydr.geometry.points import Points
 from raydr.journal import CheckpointTaken, Event, Journal, RoundEnded
 from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.policy import Policy, PolicyError, SitePolicy
 from raydr.robust import CoordinateMedian, NormBound, RobustRule, TrimmedMean
 
 CLIENTS, FEATURES = 5, 3
@@ -413,13 +414,35 @@ class TestProcessFailures:
         assert federation.sum(OddRequest(-1, "none")).value[0] == CLIENTS  # type: ignore[index]
         carrier.close()
 
+    @pytest.mark.parametrize("actors", [0, 1])
+    def test_policy_of_a_site_reaches_its_host(self, actors: int) -> None:
+        from raydr.actors.placement import place
+        from raydr.actors.resources import Room
+
+        carrier = transport(actors, partitions(), 0, FaultPlan(), 60.0)
+        site = SitePolicy((Policy(least_rows=10**6),), "north")
+        if actors:
+            policies = [site, *[SitePolicy()] * (CLIENTS - 1)]
+            carrier.placements = place(partitions(), actors, Room(cores=2), policies=policies)
+        else:
+            carrier.hosts[0] = ClientHost(
+                hosted=[dataclasses.replace(carrier.hosts[0].hosted[0], policy=site)], seed=0
+            )
+        with pytest.raises(
+            PolicyError, match=r"site 'north' \(open, changed\) has the rule 'least_rows: 1000000'"
+        ):
+            federation_over(carrier, CLIENTS, seed=0)
+        if actors:
+            carrier.close()
+
     def test_changed_partition_is_refused(self) -> None:
         import ray
 
         carrier = transport(1, partitions(), 0, FaultPlan(), 60.0)
         placement = carrier.placements[0]
         *secrets, known = placement.host_secrets
-        others = ray.put(("0" * 32, *ray.get(known)[1:]))
+        (_, policy), *rest = ray.get(known)
+        others = ray.put((("0" * 32, policy), *rest))
         carrier.placements = [dataclasses.replace(placement, host_secrets=(*secrets, others))]
         with pytest.raises(Exception, match="client 0 was restarted with different rows"):
             federation_over(carrier, CLIENTS, seed=0)

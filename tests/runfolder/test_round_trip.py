@@ -399,7 +399,7 @@ def test_every_path_key_is_marked_as_a_path() -> None:
                 yield from strings(inner)
 
     marked = {name for name, is_path in strings(Scenario) if is_path}
-    assert marked == {"path", "graph", "anchor_path", "reference_path", "prior", "secret"}
+    assert marked == {"path", "graph", "anchor_path", "reference_path", "prior", "secret", "policy"}
     plain = {name for name, is_path in strings(Scenario) if not is_path}
     assert plain == {"name", "source", "matrix", "label", "time", "id", "column", "value", "node", "unit"}
 

@@ -104,12 +104,14 @@ WHY: Mapping[Kind, str] = {
 class Survey:
     """A site's report on its columns: their ``kinds``, in order, and the ``words`` that it may reveal.
 
-    ``units`` are those of columns of numbers that its file spells as text, "" if they have none.
+    ``units`` are those of columns of numbers that its file spells as text, "" if they have none. ``least_sites`` is the
+    least number of sites that must have a column or a word, by its policy.
     """
 
     kinds: Mapping[str, Kind]
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
+    least_sites: int = 1
 
 
 def kind_of_texts(counts: Mapping[str, int]) -> Kind:

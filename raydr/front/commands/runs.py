@@ -18,6 +18,7 @@ from raydr.portable import require_portable
 @click.command()
 @click.argument("scenario")
 @options.override()
+@options.policy
 @options.folder_out("The run folder")
 @options.address
 @options.inline
@@ -28,6 +29,7 @@ from raydr.portable import require_portable
 def run(
     scenario: str,
     overrides: Mapping[str, Any],
+    policy: str | None,
     out: Path | None,
     address: str | None,
     inline: bool,
@@ -46,8 +48,9 @@ def run(
     from raydr.scenarios import runner
     from raydr.scenarios.schema.reading import read
 
-    if resume and (overrides or inline or out is not None):
-        raise click.UsageError("--resume cannot change a run: leave out --set, --inline and --out")
+    if resume and (overrides or policy or inline or out is not None):
+        raise click.UsageError("--resume cannot change a run: leave out --set, --policy, --inline and --out")
+    overrides = options.with_policy(overrides, policy)
     options.require_one_of(quiet, verbose)
     if overrides.get("runtime.portable"):
         require_portable()  # before the imports that take a second
@@ -68,6 +71,7 @@ def run(
 @click.command("map")
 @click.argument("data")
 @options.own_data
+@options.policy
 @options.folder_out("The run folder")
 @options.address
 @options.inline
@@ -87,6 +91,7 @@ def map_(
     codebook: Path | None,
     method: str | None,
     overrides: Mapping[str, Any],
+    policy: str | None,
     out: Path | None,
     address: str | None,
     inline: bool,
@@ -109,7 +114,7 @@ def map_(
     from raydr.scenarios import runner
 
     options.require_one_of(quiet, verbose)
-    overrides = options.with_inline(overrides, inline, address)
+    overrides = options.with_inline(options.with_policy(overrides, policy), inline, address)
     if overrides.get("runtime.portable"):
         require_portable()  # before all data are read
     with suggesting_command(data, "map"), reading_on_terminal(quiet=quiet, logs=False) as progress:
@@ -261,6 +266,7 @@ def init(
 @click.command()
 @click.argument("scenario", metavar="FILE")
 @options.override()
+@options.policy
 @options.address
 @options.data_dir
 @click.option("--rows", type=click.IntRange(min=1), help="Plan for this many rows of the same kind.")
@@ -273,6 +279,7 @@ def init(
 def plan(
     scenario: str,
     overrides: Mapping[str, Any],
+    policy: str | None,
     address: str | None,
     data_dir: Path | None,
     rows: int | None,
@@ -297,6 +304,7 @@ def plan(
             "--machines and --address both say which machines to plan for: leave one of them out."
         )
     planned: RunPlan | SweepPlan
+    overrides = options.with_policy(overrides, policy)
     with logged_on_terminal():
         capacity = capacity_at(address) if machines is None else imagined(*machines)
         if names_sweep(scenario):

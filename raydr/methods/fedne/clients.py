@@ -13,6 +13,7 @@ from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array, UIn
 from raydr.device import workplace
 from raydr.errors import RunError
 from raydr.federation import (
+    Cells,
     Client,
     Granularity,
     Range,
@@ -58,6 +59,10 @@ class Prototypes(
         from raydr.geometry.prototypes import prototype_count
 
         return {"means": Range((prototype_count(rows, request.least), request.features), dtype="float32")}
+
+    def cells(self, request: PrototypeRequest, client: Client) -> tuple[Cells, ...]:
+        """Return the least number of records in a group."""
+        return (Cells(np.full(len(self.means), request.least)),)
 
 
 @dataclass(frozen=True)

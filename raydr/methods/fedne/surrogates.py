@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from raydr.arrays import Float32Array, Float64Array, FloatArray
-from raydr.federation import Client, Granularity, Range, Reply, Request, answers
+from raydr.federation import Cells, Client, Granularity, Range, Reply, Request, answers
 from raydr.methods.fedne.positions import positions_of
 from raydr.methods.fedne.settings import SOFTENING
 from raydr.privacy import Mechanism, Quantity
@@ -52,6 +52,10 @@ class Density(
             "share": Range((request.nodes, request.nodes), 1.0 + 1e-9),
             "votes": Range(REACHES.shape if request.votes else (0,), 1.0, separate=True),
         }
+
+    def cells(self, request: DensityRequest, client: Client) -> tuple[Cells, ...]:
+        """Return the number of records in each cell of the grid, as the shares state it."""
+        return (Cells(self.share * len(client.rows)),)
 
     def quantities(self, on: str, request: object) -> dict[str, Quantity]:
         """Return the shares; a level is in units of their root mean square."""

@@ -19,7 +19,18 @@ import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array, shaped
 from raydr.errors import ScenarioError
-from raydr.federation import Client, Federation, Granularity, Loop, Range, Rehearsal, Reply, Request, answers
+from raydr.federation import (
+    Cells,
+    Client,
+    Federation,
+    Granularity,
+    Loop,
+    Range,
+    Rehearsal,
+    Reply,
+    Request,
+    answers,
+)
 from raydr.geometry.points import row_blocks
 from raydr.methods.landmarks.settings import LEAST_GROUP, LandmarkSettings
 from raydr.statistics.moments import Spread
@@ -64,6 +75,10 @@ class GroupSums(
             "counts": Range(shape[:1], most, "int64"),
             "squared_distances": Range((), farthest),
         }
+
+    def cells(self, request: GroupRequest, client: Client) -> tuple[Cells, ...]:
+        """Return the number of records in each group."""
+        return (Cells(self.counts),)
 
 
 @dataclass(frozen=True)

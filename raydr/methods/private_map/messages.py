@@ -14,7 +14,7 @@ from hashlib import blake2b
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
-from raydr.federation import Client, Granularity, Range, Reply, Request, answers
+from raydr.federation import Cells, Client, Granularity, Range, Reply, Request, answers
 from raydr.fixed_point import EXACT_BITS, GridMatrix, grid_bits, on_grid, shortened
 from raydr.geometry.points import row_blocks
 from raydr.methods.private_map.placing import Landmarks, OwnRows, own_rows, place
@@ -228,6 +228,10 @@ class CellSums(
         largest = request.rows * (1.0 + 1e-9)
         shape = request.centres.shape
         return {"residuals": Range(shape, largest), "counts": Range(shape[:1], largest)}
+
+    def cells(self, request: CellSumsRequest, client: Client) -> tuple[Cells, ...]:
+        """Return the number of records in each cell."""
+        return (Cells(self.counts / COUNT_WEIGHT),)
 
     def quantities(self, on: str, request: object) -> dict[str, Quantity]:
         """Return the whole reply as two quantities."""

@@ -1,0 +1,249 @@
+"""The gate of one client: what its site's policy allows to leave, by the declarations of the messages.
+
+The gate believes nothing that the server states. The rows, the granularity, the noise and its cost come from the
+request's type, which raydr or an installed extension defines, and from the client's own rows. It remembers what it has
+let through: releases, counts up to bounds, and sums under a mask. A process that is started again does not have this
+memory.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from raydr.federation.accounts import claim_of
+from raydr.federation.client import Client
+from raydr.federation.masks import named
+from raydr.federation.messages import Cells, RefusedRequestError, Reply, Request
+from raydr.federation.noise_streams import digest
+from raydr.federation.wire import Call, SumCall
+from raydr.privacy.accounting import Charge, epsilon_of
+from raydr.privacy.ledger import RECORDS, Granularity, Public
+from raydr.privacy.mechanism import MECHANISMS, Claim, Mechanism
+from raydr.privacy.policy import Message, Policy, Refusal, SitePolicy
+from raydr.registry import extension_packages
+
+_METHODS = "raydr.methods."
+_COMMON = frozenset(_METHODS + name for name in ("fidelity", "joining", "novelty_by_axes"))
+"""Modules of requests that every method may send."""
+
+
+class RefusedByPolicyError(RefusedRequestError):
+    """The policy of a site does not allow what a request asks for."""
+
+
+@dataclass
+class Gate:
+    """The memory of one client's host for its site's policy.
+
+    Attributes
+    ----------
+    site : SitePolicy
+        The policy.
+    """
+
+    site: SitePolicy = field(default_factory=SitePolicy)
+    _charges: dict[Charge, int] = field(default_factory=dict, repr=False)
+    _released: set[str] = field(default_factory=set, repr=False)
+    _bounds: dict[str, list[set[int]]] = field(default_factory=dict, repr=False)
+    _masked: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no policy restricts anything."""
+        return not self.site.rules
+
+    def admit(self, call: Call, request: Request[Any], client: Client, state: int = 0) -> None:
+        """Check a request before the client computes, and charge its cost.
+
+        ``state`` is the number of the last call that set the client's state.
+
+        Raises
+        ------
+        RefusedByPolicyError
+            If the policy does not allow the reply.
+        """
+        if self.is_open:
+            return
+        rows, records = client.rows.shape[0], client.covered_by
+        message = message_of(call, request, rows, records)
+        self._require(self.asked(message, call, request, records, state), message)
+
+    def asked(
+        self, message: Message, call: Call, request: Request[Any], records: Mechanism | None, state: int = 0
+    ) -> Refusal | None:
+        """Return why the policy does not allow a message; if it does, charge its cost and return None."""
+        refusal = self.site.refusal(message) or self._refusal_of_mask(call, request)
+        if refusal is not None or message.public or message.stays or not message.rows:
+            return refusal
+        return self._charged(call, request, records, message, state)
+
+    def release(self, reply: Reply, call: Call, request: Request[Any], client: Client) -> None:
+        """Check the numbers of records that a reply tells.
+
+        Raises
+        ------
+        RefusedByPolicyError
+            If one is smaller than the policy allows.
+        """
+        if self.site.least_count < 2:
+            return
+        message = message_of(call, request, client.rows.shape[0], client.covered_by)
+        if message.claimed or message.stays:
+            return
+        for place, cells in enumerate(reply.cells(request, client)):
+            smallest = self._smallest(f"{message.kind} {place}", cells)
+            self._require(self.site.first(Policy.refusal_of_count, smallest), message)
+            self._remember(f"{message.kind} {place}", cells)
+
+    def _require(self, refusal: Refusal | None, message: Message) -> None:
+        if refusal is not None:
+            raise RefusedByPolicyError(self.site.sentence(refusal, message.described))
+
+    def _refusal_of_mask(self, call: Call, request: Request[Any]) -> Refusal | None:
+        """Return a refusal if a mask is asked for twice: the difference of two sums under it has no mask."""
+        if not (isinstance(call, SumCall) and call.masks is not None):
+            return None
+        label, content = digest(call.masks.label), digest(request, call.weighting, call.total_weight)
+        if self._masked.setdefault(label, content) == content:
+            return None
+        return Refusal(
+            "aggregate: in-secure-sum",
+            "another sum had the same mask, and the difference of both has none",
+            self.site.name,
+        )
+
+    def _charged(
+        self, call: Call, request: Request[Any], records: Mechanism | None, message: Message, state: int
+    ) -> Refusal | None:
+        """Add the cost of a reply to the run's cost; return a refusal if that is more than the policy allows."""
+        if all(policy.epsilon is None for policy in self.site.policies):
+            return None
+        mechanism = request.covering(records)
+        claim = own_claim(call, request, message.rows, records) if message.known else None
+        if mechanism is None or claim is None:
+            return self.site.first(Policy.refusal_of_epsilon, math.inf)
+        on_data = mechanism.on == "data"
+        sharing = call.sharing if isinstance(call, SumCall) else None
+        name = RECORDS if on_data else digest(message.kind, call.number, call.round, request, sharing, state)
+        if name in self._released:  # the same noise again
+            return None
+        charge = Charge(
+            kind=RECORDS if on_data else message.kind,
+            deviation=claim.deviation,
+            sensitivity=claim.sensitivity,
+            unit=mechanism.protects,
+            relation=mechanism.relation,
+        )
+        charges = {**self._charges, charge: self._charges.get(charge, 0) + 1}
+
+        def over(policy: Policy) -> Refusal | None:
+            if policy.epsilon is None:
+                return None
+            return policy.refusal_of_epsilon(epsilon_of(charges, policy.delta))
+
+        refusal = self.site.first(over)
+        if refusal is None:
+            self._charges = charges
+            self._released.add(name)
+        return refusal
+
+    def _smallest(self, name: str, cells: Cells) -> float:
+        """Return the smallest number of records, above 0, that a reply tells together with earlier ones; else 0."""
+        if cells.of is None:
+            there = cells.counts[cells.counts > 0]
+            return float(there.min()) if there.size else 0.0
+        found = [np.diff(sorted(bounds)) for bounds in self._together(name, cells)]
+        return float(min((gaps.min() for gaps in found if gaps.size), default=0))
+
+    def _together(self, name: str, cells: Cells) -> list[set[int]]:
+        """Return for each feature the numbers of records up to all bounds that were asked for so far."""
+        assert cells.of is not None
+        before = self._bounds.get(name) or [set() for _ in cells.of]
+        return [
+            kept | {0, int(whole)} | {int(count) for count in counts}
+            for kept, whole, counts in zip(before, cells.of, cells.counts, strict=True)
+        ]
+
+    def _remember(self, name: str, cells: Cells) -> None:
+        if cells.of is not None:
+            self._bounds[name] = self._together(name, cells)
+
+
+def message_of(call: Call, request: Request[Any], rows: int, records: Mechanism | None) -> Message:
+    """Return the declaration of the reply of a client with ``rows`` rows, whose records carry ``records``."""
+    kind = type(request).reply
+    sums = isinstance(call, SumCall)
+    granularity, public = kind.granularity, is_public(kind)
+    if granularity is Granularity.AGGREGATE and not (sums or public):
+        granularity = Granularity.PER_CLIENT  # the server reads each reply
+    known = is_installed(type(request)) and is_installed(kind)
+    claim = own_claim(call, request, rows, records) if known and rows and not public else None
+    module = type(request).__module__
+    return Message(
+        kind=kind.__name__,
+        what=kind.what,
+        granularity=granularity,
+        rows=rows,
+        module=module,
+        method=module not in _COMMON and (module.startswith(_METHODS) or not module.startswith("raydr.")),
+        known=known and _is_registered(request.mechanism),
+        public=public,
+        stays=kind.stays,
+        claimed=claim is not None,
+        secure_sites=sites_of(call),
+        extreme=kind.extreme,
+        counts=kind.cells is not Reply.cells,
+    )
+
+
+def own_claim(call: Call, request: Request[Any], rows: int, records: Mechanism | None) -> Claim | None:
+    """Return the claim of the noise on one client's reply, with no more shares of other clients than are added.
+
+    A share of the noise on a sum counts alone if the sum is not secure.
+    """
+    mechanism = request.covering(records)
+    if not _is_registered(mechanism):
+        return None
+    sharing = call.sharing if isinstance(call, SumCall) else None
+    if sharing is not None and (sharing.clients < 1 or not sharing.sensitivity > 0):
+        return None
+    claim = claim_of(call, request, max(1, rows), records)
+    if claim is None or mechanism is None or not (mechanism.shared and sharing is not None):
+        return claim
+    shares = min(sharing.clients, max(1, sites_of(call)))
+    return Claim(claim.deviation * math.sqrt(shares), claim.sensitivity)
+
+
+def sites_of(call: Call) -> int:
+    """Return the number of sites in a secure sum; 0 if the call is none."""
+    masks = call.masks if isinstance(call, SumCall) else None
+    return 0 if masks is None else min(len(named(masks.shared)), len(np.unique(masks.keys, axis=0)))
+
+
+def is_public(kind: type[Reply]) -> bool:
+    """Return whether a reply depends on no value of a record, or on rows that are known anyway.
+
+    What clients seal for each other counts as public only if it holds no data. The site cannot check who opens it.
+    """
+    if kind.public is Public.SEALED:
+        return kind.__module__.startswith("raydr.federation.")
+    return kind.public is not None
+
+
+def is_installed(kind: type) -> bool:
+    """Return whether raydr or an installed extension defines a class."""
+    if kind.__module__.partition(".")[0] not in {"raydr", *extension_packages()}:
+        return False
+    found: Any = sys.modules.get(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is kind
+
+
+def _is_registered(mechanism: Mechanism | None) -> bool:
+    return mechanism is None or MECHANISMS.get(mechanism.kind) is type(mechanism)

@@ -1,0 +1,123 @@
+"""The policies of a run's sites: who applies which, and what they mean for the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from raydr.data.site import refusal_of_columns, refusal_of_sites
+from raydr.errors import DataError, RaydrError, ScenarioError
+from raydr.methods.requests import site_policy
+from raydr.privacy.policy import Policy, SitePolicy
+from raydr.scenarios.running.client_data import ClientData
+from raydr.scenarios.schema.scenario import Scenario
+
+
+def policies_of(client_data: ClientData) -> tuple[SitePolicy, ...]:
+    """Return the policy of each site, for its host; none if no site has one.
+
+    A site whose name may not be told has a number in errors too.
+    """
+    if not any(client_data.policies):
+        return ()
+    return tuple(
+        site_policy(policies, name)
+        for policies, name in zip(client_data.policies, client_data.names, strict=True)
+    )
+
+
+def with_policies(scenario: Scenario, client_data: ClientData) -> ClientData:
+    """Return the data as the sites' policies allow: method and columns checked, names hidden.
+
+    Raises
+    ------
+    ScenarioError, DataError
+        If a policy does not allow the method, a column, or a column's words.
+    """
+    shown = without_hidden_names(client_data)
+    for _, error in refusals_of_data(scenario, shown):
+        raise error
+    return shown
+
+
+def refusals_of_data(scenario: Scenario, client_data: ClientData) -> Iterator[tuple[str, RaydrError]]:
+    """Yield what the sites' policies do not allow before any message: the site, and the error."""
+    sites = policies_of(client_data)
+    columns = [
+        *client_data.layout.columns,
+        *filter(None, (scenario.data.label, scenario.data.time, scenario.data.id)),
+    ]
+    yield from refusals_of_method(scenario, sites)
+    for site in sites:
+        refused = [refusal_of_columns(site, columns)]
+        for column, words in client_data.words.items():
+            refusal = site.first(Policy.refusal_of_words, column, len(words))
+            if refusal is not None:
+                sentence = site.sentence(refusal, "this run")
+                refused.append(DataError(f"{sentence}. Name it in data.exclude."))
+        yield from ((site.site, error) for error in refused if error is not None)
+    least = max((site.least_sites for site in sites), default=1)
+    if least > 1 and client_data.gaps:
+        sizes = np.bincount(client_data.client_of_row, minlength=len(client_data.names)).tolist()
+        lacking = [client_data.layout.by_column(gaps) for gaps in client_data.gaps]
+        for column in client_data.layout.columns:
+            there = [own.get(column, 0) < rows for own, rows in zip(lacking, sizes, strict=True)]
+            error = refusal_of_sites(column, sum(there), least, sum(rows > 0 for rows in sizes))
+            if error is not None:
+                yield client_data.names[there.index(True) if True in there else 0], error
+
+
+def refusals_of_method(
+    scenario: Scenario, sites: Sequence[SitePolicy]
+) -> Iterator[tuple[str, ScenarioError]]:
+    """Yield the sites whose policies do not allow the method, each with the error."""
+    for site in sites:
+        refusal = site.first(Policy.refusal_of_method, scenario.method.kind)
+        if refusal is not None:
+            sentence = site.sentence(refusal, "this run")
+            yield site.site, ScenarioError(f"{sentence}. Set method.kind to an allowed one.")
+
+
+def shown_names(names: Sequence[str], policies: Sequence[Sequence[Policy]]) -> tuple[str, ...]:
+    """Return the names of sites, with numbers in place of those that their policies hide."""
+    return tuple(
+        name if SitePolicy(tuple(own)).tells_name else f"site {place}"
+        for place, (name, own) in enumerate(zip(names, policies, strict=True), start=1)
+    )
+
+
+def without_hidden_names(client_data: ClientData) -> ClientData:
+    """Return the data with numbers in place of the names of sites whose policies hide them."""
+    if not any(client_data.policies):
+        return client_data
+    names = shown_names(client_data.names, client_data.policies)
+    hidden = {old: new for old, new in zip(client_data.names, names, strict=True) if old != new}
+    if not hidden:
+        return client_data
+
+    def shown(name: str) -> str:
+        return hidden.get(name, name)
+
+    held_out = client_data.held_out
+    if held_out is not None:
+        held_out = replace(held_out, client_names=tuple(map(shown, held_out.client_names)))
+    sources = tuple(
+        replace(
+            source,
+            name=source.name if source.client is None else hidden.get(source.client, source.name),
+            client=None if source.client is None else shown(source.client),
+            dropped_by_client={shown(name): rows for name, rows in source.dropped_by_client.items()},
+        )
+        for source in client_data.sources
+    )
+    return replace(
+        client_data,
+        names=names,
+        held_out=held_out,
+        sources=sources,
+        notices=tuple(
+            notice for notice in client_data.notices if not any(repr(name) in notice for name in hidden)
+        ),
+    )
