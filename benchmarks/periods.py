@@ -31,7 +31,7 @@ from raydr.metrics import Evidence, evaluate
 from raydr.runfolder import read_run
 
 DATA = ("drift", "beijing", "months")
-METHODS = ("fed-tsne", "fed-umap", "fedne")
+METHODS = ("fed-tsne", "fed-umap")
 ROWS, MONTH_ROWS, NEW = 500, 250, 0.15
 
 
@@ -100,7 +100,7 @@ def measured(name: str, method: str) -> dict[str, float]:
                 "name": "periods",
                 "data": {"path": str(file(which, some)), "id": "number"} | data,
                 "clients": {"partition": {"kind": "by-column", "column": "site"}},
-                "method": {"kind": method} | ({"rounds": 50} if method == "fedne" else {}),
+                "method": {"kind": method},
                 "runtime": {"federation": "inline"},
                 "metrics": ["npa_10"],
             }
