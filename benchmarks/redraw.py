@@ -6,7 +6,8 @@ Each run is a whole run in this process, with the default settings and seed 0. `
 rows, and the last one joins. ``digits, 9`` has 9 clients without nines, and the nines join. ``heart`` has the hospitals
 of heart_disease.csv in ``$RAYDR_DATA``, and the last one joins. Distances are in units of the earlier map's radius,
 after the best similarity; ``shared`` is the share of the 10 nearest rows on the map that stay. ``no prior`` is the same
-run without the prior, and a map after a site left has none. FedNE has 50 rounds. ``--quick`` uses heart and Fed-UMAP.
+run without the prior, and a map after a site left has none. FedNE has 50 rounds. ``--quick`` uses heart and
+Fed-UMAP.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "fed-spectral": {"clusters": 10},
     "sense": {},
     "fedne": {"rounds": 50},
+    "landmark-ne": {},
+    "global-ne": {},
 }
 METRICS = ["npa_10", "trustworthiness_10"]
 

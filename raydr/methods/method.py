@@ -84,7 +84,7 @@ class MethodSettings(Settings):
             return f"the embedder {kind!r} starts from no places: choose tsne or umap"
         return (
             f"maps of method.kind {self.kind!r} have no start that an earlier map could give; those of fed-tsne,"
-            " fed-umap, fed-spectral, sense, fedne, fedavg-ne and fedprox-ne do"
+            " fed-umap, fed-spectral, sense, fedne, fedavg-ne, fedprox-ne, landmark-ne and global-ne do"
         )
 
     def why_no_label(self) -> str | None:

@@ -73,6 +73,11 @@ def maps_that_start_from_a_prior(scenario: Sections) -> Problem | None:
     reason = scenario.method.why_no_prior()
     if reason is not None:
         return f"prior: {reason}"
+    if scenario.privacy.isometry_key and not scenario.method.draws_from_prior:
+        return (
+            "prior: privacy.isometry_key turns the rows of each run in another way, so the earlier encoder does not fit"
+            " them: leave one of them out"
+        )
     if scenario.evaluate_every:
         return "evaluate_every draws maps without the earlier run, which prior names: leave one of them out"
     return None

@@ -76,7 +76,7 @@ def test_mapped_rows_stay_near_their_places(method: dict[str, Any], tmp_path: Pa
     assert trust[0] > trust[1] - 0.01
 
 
-@pytest.mark.parametrize("kind", ["fedavg-ne", "fedprox-ne", "fedne"])
+@pytest.mark.parametrize("kind", ["fedavg-ne", "fedprox-ne", "fedne", "landmark-ne", "global-ne"])
 def test_training_starts_from_the_earlier_encoder(kind: str, tmp_path: Path) -> None:
     """With hardly any learning, rows stay at their places, and without the prior they do not."""
     sections, south = first_wards(tmp_path)
@@ -227,7 +227,11 @@ def test_priors_that_do_not_fit(tmp_path: Path) -> None:
     for scenario, error, text in cases:
         with pytest.raises(error, match=text):
             tiny_run(tmp_path / "new", **{"prior": str(folder)} | scenario)
-    for keys, text in (({"evaluate_every": 1}, "draws maps without the earlier run"),):
+    keyed = {"method": {"kind": "landmark-ne"}, "privacy": {"isometry_key": True}}
+    for keys, text in (
+        ({"evaluate_every": 1}, "draws maps without the earlier run"),
+        (keyed, r"privacy\.isometry_key turns the rows of each run in another way"),
+    ):
         with pytest.raises(ScenarioError, match=text):
             read(tiny() | {"prior": str(folder)} | keys)
     joined = {"count": 3, "joined": [{"path": "a.csv", "node": "one"}]}

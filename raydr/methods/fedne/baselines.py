@@ -23,7 +23,7 @@ from raydr.federation import (
 from raydr.federation.streams import client_stream
 from raydr.methods.fedne.clients import LARGEST_LOSS
 from raydr.methods.fedne.flops import training_operations
-from raydr.methods.fedne.model import model_of, scaled
+from raydr.methods.fedne.model import model_of, scaled, weights_of_prior
 from raydr.methods.fedne.pooled import (
     PooledEncoder,
     SharedEncoder,
@@ -190,10 +190,12 @@ def serve_global(federation: Federation, settings: GlobalNE) -> Outcome:
         scaling, *_ = scaled(federation, settings)
     with federation.stage("pooling"):
         rows = np.concatenate([reply.rows for reply in federation.ask(RowsRequest(federation.features))])
-    weights = trained_at_server(federation, rows, settings)
+    architecture, prior = architecture_of(rows, settings.hidden), federation.context.prior
+    first = None if prior is None else weights_of_prior(prior.model, architecture, wide=False)
+    weights = trained_at_server(federation, rows, settings, first)
     with federation.stage("map"):
         places = positions_of(rows, weights, settings.hidden)
-    model = model_of(architecture_of(rows, settings.hidden).layers(weights), scaling)
+    model = model_of(architecture.layers(weights), scaling)
     if not federation.context.blurred:
         with federation.stage("references for new rows"):
             model |= compared_groups(places, scaling.undone(rows), lambda means: means, np.zeros(len(rows)))

@@ -22,7 +22,7 @@ from pydantic import Field
 from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.federation import Federation, Rehearsal
 from raydr.geometry.trilateration import Trilateration
-from raydr.methods.fedne.model import model_of
+from raydr.methods.fedne.model import model_of, weights_of_prior
 from raydr.methods.fedne.pooled import SharedEncoder, rehearse_training, standard, trained_at_server
 from raydr.methods.fedne.positions import positions_of
 from raydr.methods.fedne.settings import SCHEDULE
@@ -111,14 +111,21 @@ def serve(federation: Federation, settings: LandmarkNE) -> Outcome:
         messages.clear()
     axes = axes_of(found.coordinates, solver)
     coordinates, scaling = standard(axes.coordinates, settings)
-    with federation.stage("training"):
-        weights = trained_at_server(federation, coordinates, settings)
-    with federation.stage("map"):
-        places = positions_of(coordinates, weights, settings.hidden)
     narrow = Architecture(coordinates.shape[1], settings.hidden)
     wide = Architecture(federation.features, settings.hidden)
     factor = np.full(federation.features, scaling.factor[0])
     shift = axes.centre + axes.directions @ scaling.shift
+    prior, first = federation.context.prior, None
+    if prior is not None:
+        earlier = wide.parts(weights_of_prior(prior.model, wide, wide=False))
+        before = Scaling(
+            *(np.asarray(prior.model[f"encoder.{name}"], np.float64) for name in ("shift", "factor"))
+        )
+        first = of_coordinates(earlier, axes.directions, before, Scaling(shift, factor))
+    with federation.stage("training"):
+        weights = trained_at_server(federation, coordinates, settings, first)
+    with federation.stage("map"):
+        places = positions_of(coordinates, weights, settings.hidden)
     layers = wide.layers(of_features(narrow.parts(weights), axes.directions))
     model = model_of(layers, Scaling(shift, factor))
     if not federation.context.blurred:
@@ -163,6 +170,23 @@ def axes_of(coordinates: FloatArray, solver: Trilateration) -> Axes:
         flipped = np.sign((directions * along).sum(axis=0))
         turned = (exact @ turn) * flipped
     return Axes(solver.points(mean[None])[0], directions, turned.astype(np.float32))
+
+
+def of_coordinates(
+    layers: list[Float32Array], directions: Float64Array, before: Scaling, now: Scaling
+) -> Float32Array:
+    """Convert an encoder of features into one of coordinates along ``directions`` (features, axes).
+
+    It reads features scaled by ``before``, and the new one coordinates that are those of features scaled by ``now``.
+    Within the span of the directions, both give the same places.
+    """
+    first, offset = layers[0].astype(np.float64) * before.factor[:, None], layers[1].astype(np.float64)
+    with one_blas_thread():
+        turned = (directions / now.factor[:, None]).T @ first
+        moved = offset + (now.shift - before.shift) @ first
+    return np.concatenate([turned.ravel(), moved.ravel(), *(layer.ravel() for layer in layers[2:])]).astype(
+        np.float32
+    )
 
 
 def of_features(layers: list[Float32Array], directions: Float64Array) -> Float32Array:

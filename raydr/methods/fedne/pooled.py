@@ -16,7 +16,7 @@ from raydr.journal import Journal
 from raydr.methods.fedne.flops import training_operations
 from raydr.methods.fedne.model import encoder_input, encoding, unscaled
 from raydr.methods.fedne.positions import positions_of
-from raydr.methods.fedne.settings import POOLED_ROUNDS, ContrastiveEncoder
+from raydr.methods.fedne.settings import LATE_AT_SERVER, POOLED_ROUNDS, ContrastiveEncoder
 from raydr.methods.novelty_by_axes import novelty_by_axes
 from raydr.methods.outcome import Pooled
 from raydr.methods.references import label_columns, novelty_by_rows
@@ -27,11 +27,17 @@ Randomness = Callable[[int, str], np.random.Generator]
 
 
 def epochs_on(
-    rows: FloatArray, settings: ContrastiveEncoder, random: Randomness, *, label: int = 0
+    rows: FloatArray,
+    settings: ContrastiveEncoder,
+    random: Randomness,
+    *,
+    label: int = 0,
+    first: Float32Array | None = None,
 ) -> Iterator[tuple[Float32Array, float]]:
     """Yield weights and mean loss after each round of training on these rows (rows, features) alone.
 
-    The last ``label`` columns take part in the search for neighbours, and the encoder does not read them.
+    The last ``label`` columns take part in the search for neighbours, and the encoder does not read them. Training
+    starts from random weights, or from the weights ``first`` (parameters,) at the rates of the end of the schedule.
     """
     from raydr.methods.fedne.edges import local_neighbors, schedule
     from raydr.methods.fedne.encoder import Architecture, initial_weights, one_torch_thread
@@ -41,7 +47,7 @@ def epochs_on(
     rows = rows[:, : rows.shape[1] - label]
     architecture = Architecture(rows.shape[1], settings.hidden)
     objective = Objective(float(settings.negatives), np.ones(1, np.float32), softening=settings.softening)
-    weights = initial_weights(architecture, random(0, "encoder"))
+    weights = initial_weights(architecture, random(0, "encoder")) if first is None else first
     for round in range(1, settings.rounds + 1):
         batches = schedule(
             nearest,
@@ -59,7 +65,7 @@ def epochs_on(
                 weights,
                 [Local(rows, batches)],
                 objective,
-                learning_rate=settings.rate(round),
+                learning_rate=settings.rate(round, late=1 if first is None else LATE_AT_SERVER),
                 floor=settings.adam_floor,
             )
         weights = trained.weights[0]
@@ -79,14 +85,21 @@ def standard(rows: FloatArray, settings: ContrastiveEncoder) -> tuple[FloatArray
     return scale_rows(rows, scaling, single=True), scaling
 
 
-def trained_at_server(federation: Federation, rows: FloatArray, settings: ContrastiveEncoder) -> Float32Array:
+def trained_at_server(
+    federation: Federation,
+    rows: FloatArray,
+    settings: ContrastiveEncoder,
+    first: Float32Array | None = None,
+) -> Float32Array:
     """Train an encoder at the server on its data of all rows, round by round; return its weights (parameters,).
+
+    ``first`` as for :func:`epochs_on`.
 
     A resumed run trains again from the start, because the state is not worth megabytes of checkpoints.
     """
     weights, loss, done = np.zeros(0, np.float32), 0.0, 0
     training = epochs_on(
-        rows, settings, lambda round, purpose: server_stream(federation.seed, round, purpose)
+        rows, settings, lambda round, purpose: server_stream(federation.seed, round, purpose), first=first
     )
     for round in federation.rounds(settings.rounds):
         while done < round:
@@ -143,6 +156,9 @@ class PooledEncoder(ContrastiveEncoder):
 
 class SharedEncoder(PooledEncoder):
     """One encoder for all clients, which places new rows without a server."""
+
+    def why_no_prior(self) -> None:
+        """Return None: training can start from the encoder of an earlier run."""
 
     def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
         """Return positions (rows, 2) of new rows (rows, features), scaled as in the run, by the run's encoder."""

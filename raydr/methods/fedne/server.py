@@ -55,7 +55,7 @@ from raydr.methods.fedne.pooled import SharedEncoder
 from raydr.methods.fedne.positions import PlaceAtHome, PositionRequest
 from raydr.methods.fedne.projection import MOST_COLUMNS, input_width, projected, projects_at_random
 from raydr.methods.fedne.round_state import ControlVariates, RoundState
-from raydr.methods.fedne.settings import AveragedEncoder, ContrastiveEncoder
+from raydr.methods.fedne.settings import LATE, AveragedEncoder, ContrastiveEncoder
 from raydr.methods.method import OTHER_METHOD
 from raydr.methods.novelty import MOMENTS
 from raydr.methods.novelty_by_axes import novelty_model, rehearse_counts
@@ -114,9 +114,6 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
             softening=self.softening,
             adam_floor=self.adam_floor,
         )
-
-    def why_no_prior(self) -> None:
-        """Return None: training can start from the encoder of an earlier run."""
 
     def first_weights(self, federation: Federation, axes: PrincipalAxes | None = None) -> Float32Array:
         """Run step 1: random weights (parameters,). ``axes`` are those of the rows, if ``starts_at_axes``."""
@@ -318,7 +315,7 @@ def serve(federation: Federation, settings: AveragedMap) -> Outcome:
                 federation.keep(loop, loop.state.weights)
                 federation.report(objective=None)
                 continue
-            late = federation.context.prior is not None
+            late = 1 if federation.context.prior is None else LATE
             request = train_request(training, state, settings.rate(round, late=late), noise)
             answer = average(federation, request, settings.aggregation, weights=weighting(noise))
             weights, memory = server_step(
@@ -368,7 +365,7 @@ def step_by_record(
     """Run steps 3 and 4 under noise per record: clients send gradients of pairs, and the server takes Adam's step."""
     request = pair_request(federation, settings, state, noise, axes)
     answer = average(federation, request, settings.aggregation, weights="rows")
-    late = federation.context.prior is not None
+    late = 1 if federation.context.prior is None else LATE
     rate = settings.server_learning_rate * settings.rate(round, late=late)
     weights, memory = adam_step(state.weights, answer.gradient, state.memory, round, rate)
     return replace(state, weights=weights, memory=memory)

@@ -89,7 +89,7 @@ def test_preset_sets_exactly_what_the_paper_describes() -> None:
 
 
 def test_rate_falls_at_30_and_60_percent_and_surrogates_start_at_30() -> None:
-    assert [P2.rate(round, late=True) for round in (1, 10, 500)] == [
+    assert [P2.rate(round, late=10) for round in (1, 10, 500)] == [
         P2.rate(round) for round in (451, 451, 500)
     ]
     rates = [P2.rate(round) for round in range(1, 501)]
