@@ -3,28 +3,35 @@
 The gate believes nothing that the server states. The rows, the granularity, the noise and its cost come from the
 request's type, which raydr or an installed extension defines, and from the client's own rows. It remembers what it has
 let through: releases, counts up to bounds, and sums under a mask. A process that is started again does not have this
-memory.
+memory. The record of all runs outlives it (:mod:`raydr.privacy.site_budget`): the gate charges each reply there before
+it leaves.
 """
 
 from __future__ import annotations
 
+import getpass
 import math
+import os
+import socket
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from raydr.errors import RaydrError
 from raydr.federation.accounts import claim_of
 from raydr.federation.client import Client
 from raydr.federation.masks import named
 from raydr.federation.messages import Cells, RefusedRequestError, Reply, Request
 from raydr.federation.noise_streams import digest
 from raydr.federation.wire import Call, SumCall
-from raydr.privacy.accounting import Charge, epsilon_of
+from raydr.privacy.accounting import BudgetError, Charge, epsilon_of
 from raydr.privacy.ledger import RECORDS, Granularity, Public
 from raydr.privacy.mechanism import MECHANISMS, Claim, Mechanism
 from raydr.privacy.policy import Message, Policy, Refusal, SitePolicy
+from raydr.privacy.site_budget import SiteBudget, SiteRelease
 from raydr.registry import extension_packages
 
 _METHODS = "raydr.methods."
@@ -44,18 +51,25 @@ class Gate:
     ----------
     site : SitePolicy
         The policy.
+    keeps_record : bool
+        Whether replies are charged in the site's record of all runs. An audit's repetition with other rows is not.
     """
 
     site: SitePolicy = field(default_factory=SitePolicy)
+    keeps_record: bool = True
+    _budgets: tuple[tuple[Policy, SiteBudget], ...] = field(init=False, repr=False)
     _charges: dict[Charge, int] = field(default_factory=dict, repr=False)
     _released: set[str] = field(default_factory=set, repr=False)
     _bounds: dict[str, list[set[int]]] = field(default_factory=dict, repr=False)
     _masked: dict[str, str] = field(default_factory=dict, repr=False)
 
+    def __post_init__(self) -> None:
+        self._budgets = self.site.budgets if self.keeps_record else ()
+
     @property
     def is_open(self) -> bool:
-        """Whether no policy restricts anything."""
-        return not self.site.rules
+        """Whether no policy restricts or records anything."""
+        return not (self.site.rules or self._budgets)
 
     def admit(self, call: Call, request: Request[Any], client: Client, state: int = 0) -> None:
         """Check a request before the client computes, and charge its cost.
@@ -83,22 +97,51 @@ class Gate:
         return self._charged(call, request, records, message, state)
 
     def release(self, reply: Reply, call: Call, request: Request[Any], client: Client) -> None:
-        """Check the numbers of records that a reply tells.
+        """Check the numbers of records that a reply tells, and charge it in the site's record of all runs.
 
         Raises
         ------
         RefusedByPolicyError
-            If one is smaller than the policy allows.
+            If a number is smaller than the policy allows, or the reply costs more than is left for all runs.
         """
-        if self.site.least_count < 2:
+        if self.site.least_count < 2 and not self._budgets:
             return
         message = message_of(call, request, client.rows.shape[0], client.covered_by)
-        if message.claimed or message.stays:
+        if message.stays:
             return
+        if self.site.least_count > 1 and not message.claimed:
+            self._require_counts(reply, request, client, message)
+        if self._budgets and message.rows and not message.public:
+            self._record(release_of(reply, call, request, client, message), message)
+
+    def _require_counts(self, reply: Reply, request: Request[Any], client: Client, message: Message) -> None:
         for place, cells in enumerate(reply.cells(request, client)):
             smallest = self._smallest(f"{message.kind} {place}", cells)
             self._require(self.site.first(Policy.refusal_of_count, smallest), message)
             self._remember(f"{message.kind} {place}", cells)
+
+    def _record(self, release: SiteRelease, message: Message) -> None:
+        """Charge a release in the site's records of all runs."""
+        for policy, budget in self._budgets:
+            try:
+                budget.charge(release)
+            except BudgetError as error:
+                refusal = replace(policy.refusal_of_all_runs(str(error)), policy=policy.name)
+                self._require(refusal, message)
+            except RaydrError as error:
+                raise RefusedByPolicyError(str(error)) from error
+
+    def refusal_of_all_runs(self, site: SitePolicy) -> Refusal | None:
+        """Return why what the gate let through so far does not fit the budget of a site; it is not charged."""
+        for policy, budget in site.budgets:
+            limit = policy.epsilon_in_all
+            if limit is None:
+                continue
+            spent, after = budget.spent(), budget.spent(self._charges)
+            if after > limit * (1.0 + 1e-9):
+                why = f"its runs so far cost epsilon {spent:.4g}, and with this one {after:.4g}"
+                return replace(policy.refusal_of_all_runs(why), policy=policy.name)
+        return None
 
     def _require(self, refusal: Refusal | None, message: Message) -> None:
         if refusal is not None:
@@ -121,12 +164,12 @@ class Gate:
         self, call: Call, request: Request[Any], records: Mechanism | None, message: Message, state: int
     ) -> Refusal | None:
         """Add the cost of a reply to the run's cost; return a refusal if that is more than the policy allows."""
-        if all(policy.epsilon is None for policy in self.site.policies):
+        if all(policy.epsilon is policy.epsilon_in_all is None for policy in self.site.policies):
             return None
         mechanism = request.covering(records)
         claim = own_claim(call, request, message.rows, records) if message.known else None
         if mechanism is None or claim is None:
-            return self.site.first(Policy.refusal_of_epsilon, math.inf)
+            return self.site.first(Policy.refusal_without_noise)
         on_data = mechanism.on == "data"
         sharing = call.sharing if isinstance(call, SumCall) else None
         name = RECORDS if on_data else digest(message.kind, call.number, call.round, request, sharing, state)
@@ -199,6 +242,46 @@ def message_of(call: Call, request: Request[Any], rows: int, records: Mechanism 
         extreme=kind.extreme,
         counts=kind.cells is not Reply.cells,
     )
+
+
+def release_of(
+    reply: Reply, call: Call, request: Request[Any], client: Client, message: Message
+) -> SiteRelease:
+    """Return a reply as the site's record of all runs has it; without a claim its deviation is 0.
+
+    The same noisy records, and the same bytes, are the same release, also in another run.
+    """
+    mechanism = request.covering(client.covered_by)
+    claim = own_claim(call, request, message.rows, client.covered_by) if message.known else None
+    if mechanism is None or claim is None:
+        mechanism, claim = None, Claim(0.0, math.inf)
+    on_data = mechanism is not None and mechanism.on == "data"
+    sharing = call.sharing if isinstance(call, SumCall) else None
+    shared = mechanism is not None and mechanism.shared and sharing is not None
+    return SiteRelease(
+        release=digest(RECORDS, client.secret.commitment, mechanism)
+        if on_data
+        else digest(message.kind, reply),
+        run=client.run,
+        asked_by=_user(),
+        kind=RECORDS if on_data else message.kind,
+        what="records under noise, and what is computed from them" if on_data else message.what,
+        mechanism=mechanism.words if mechanism is not None else "",
+        deviation=claim.deviation,
+        sensitivity=claim.sensitivity,
+        share=1.0 / math.sqrt(sharing.clients) if shared and sharing is not None else 1.0,
+        unit=mechanism.protects if mechanism is not None else "record",
+        relation=mechanism.relation if mechanism is not None else "zero-out",
+    )
+
+
+@cache
+def _user() -> str:
+    """Return the user and the machine of this process."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (OSError, KeyError):  # a user without a name
+        return f"{os.getuid() if hasattr(os, 'getuid') else '?'}@{socket.gethostname()}"
 
 
 def own_claim(call: Call, request: Request[Any], rows: int, records: Mechanism | None) -> Claim | None:

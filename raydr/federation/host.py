@@ -157,7 +157,7 @@ class ClientHost:
         other.hosted = [HostedClient(own.index, rows, fingerprint(rows), own.policy)]
         other.faults = FaultPlan()
         other._clients, other._followed, other._joint, other._measured = {}, {}, {}, {}
-        other._gates = {own.index: Gate(own.policy)}
+        other._gates = {own.index: Gate(own.policy, keeps_record=False)}
         other.restore(())
         return other
 

@@ -158,9 +158,22 @@ class RehearsalClients:
             alike = site.policies, site.modules, rows, request.mechanism
             if alike not in seen:
                 message = message_of(call, request, rows, records)
-                gate = self._gates.setdefault(alike, Gate(site))
+                gate = self._gate(site, rows, covered=request.mechanism is not None)
                 seen[alike] = message, gate.asked(message, call, request, records)
             self.asked.setdefault(site.site, Asked()).add(site, *seen[alike])
+
+    def ask_budgets(self) -> None:
+        """Note whether the run so far fits the budget of all runs of each site."""
+        for site, rows in zip(self.policies, self.sizes, strict=bool(self.policies)):
+            for covered in (True, False) if site.budgets else ():
+                refusal = self._gate(site, rows, covered=covered).refusal_of_all_runs(site)
+                if refusal is not None:
+                    sentence = site.sentence(refusal, "this run")
+                    self.asked.setdefault(site.site, Asked()).refused.setdefault(refusal.rule, sentence)
+
+    def _gate(self, site: SitePolicy, rows: int, *, covered: bool) -> Gate:
+        """Return the gate of all sites that are alike and have noise, or none."""
+        return self._gates.setdefault((site.policies, site.modules, rows, covered), Gate(site))
 
     def _answered(self, client: int, call: Call) -> Answered:
         request = call.request_for(client)

@@ -2,16 +2,17 @@
 
 The site's host checks every message against the policy before it computes or sends a reply
 (:mod:`raydr.federation.gate`). ``raydr plan`` calls the same :meth:`Policy.refusal`, so a plan and a run give the same
-answer. A policy limits one run. A limit over several runs needs a record that outlives them, which belongs next to
-:attr:`Policy.epsilon`.
+answer. :attr:`Policy.epsilon` limits one run, and :attr:`Policy.epsilon_in_all` all runs together, by a record that
+outlives them (:mod:`raydr.privacy.site_budget`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
+from urllib.parse import quote
 
 from pydantic import Field, model_validator
 
@@ -19,6 +20,7 @@ from raydr.errors import RunError
 from raydr.plain import short_number
 from raydr.privacy.ledger import Granularity
 from raydr.privacy.mechanism import Delta
+from raydr.privacy.site_budget import Allowance, SiteBudget
 from raydr.settings import Settings
 
 Allowed: TypeAlias = Literal["allowed", "with-noise", "never"]
@@ -29,6 +31,9 @@ AllowedSum: TypeAlias = Literal["allowed", "in-secure-sum", "with-noise", "never
 
 Profile: TypeAlias = Literal["open", "aggregate-only", "datashield", "private"]
 """Name of a built-in policy."""
+
+SITE = "{site}"
+"""Stands for the site's name in :attr:`Policy.releases`."""
 
 PROFILES: Mapping[str, Mapping[str, Any]] = {
     "open": {},
@@ -160,7 +165,15 @@ class Policy(Settings):
         gt=0,
         description="largest epsilon of one run, as this site's host computes it; default: no limit",
     )
-    delta: Delta = Field(1e-5, description="delta of epsilon")
+    epsilon_in_all: float | None = Field(
+        None, gt=0, description="largest epsilon of all runs together; needs releases; default: no limit"
+    )
+    delta: Delta = Field(1e-5, description="delta of epsilon and epsilon_in_all")
+    releases: str | None = Field(
+        None,
+        description="file in which this site's host records each release of all runs, relative to the policy's file;"
+        " `{site}` in it stands for the site's name; default: no record",
+    )
     site_name: Literal["told", "hidden"] = Field(
         "told", description="whether the run may show the site's name; hidden: the run calls it `site 1`"
     )
@@ -174,6 +187,27 @@ class Policy(Settings):
             return {**PROFILES.get(content["profile"], {}), **content}
         return content
 
+    @model_validator(mode="after")
+    def _recorded(self) -> Policy:
+        """Check that a limit over all runs has a record, of a site that has a name."""
+        if self.epsilon_in_all is not None and self.releases is None:
+            raise ValueError("epsilon_in_all needs a record of all runs: name its file in releases")
+        if self.releases is not None and SITE in self.releases:
+            if self.site_name == "hidden":
+                raise ValueError(
+                    "releases has the site's name, but site_name is hidden: name a file without {site}"
+                )
+            if Path(self.releases).name.count(SITE) != 1 or self.releases.count(SITE) != 1:
+                raise ValueError("releases can have {site} once, in the name of the file")
+        return self
+
+    def budget_of(self, site: str) -> SiteBudget | None:
+        """Return the record of a site's releases, with its limit; None without a record."""
+        if self.releases is None:
+            return None
+        file = Path(self.releases.replace(SITE, quote(site, safe="")))
+        return SiteBudget(file, Allowance(self.epsilon_in_all, self.delta), site or "this site")
+
     @classmethod
     def of_profile(cls, profile: str) -> Policy:
         """Return a built-in policy."""
@@ -183,7 +217,7 @@ class Policy(Settings):
     def rules(self) -> tuple[str, ...]:
         """The keys that restrict something, with their values, as in a file."""
         free = Policy()
-        keys = [key for key in type(self).model_fields if key not in ("profile", "delta", "readers")]
+        keys = [key for key in type(self).model_fields if key not in _NO_RULES]
         return tuple(
             _rule(key, getattr(self, key)) for key in keys if getattr(self, key) != getattr(free, key)
         )
@@ -191,7 +225,8 @@ class Policy(Settings):
     @property
     def name(self) -> str:
         """The profile, and whether other keys change it."""
-        changed = self.model_copy(update={"readers": "", "delta": 1e-5}) != Policy.of_profile(self.profile)
+        free = {"readers": "", "delta": 1e-5, "releases": None}
+        changed = self.model_copy(update=free) != Policy.of_profile(self.profile)
         return f"{self.profile}, changed" if changed else self.profile
 
     def refusal(self, message: Message, allowed_modules: frozenset[str] | None = None) -> Refusal | None:
@@ -259,12 +294,21 @@ class Policy(Settings):
         """Return why the policy does not allow a run to cost this much; None if it does."""
         if self.epsilon is None or epsilon <= self.epsilon * (1.0 + 1e-9):
             return None
-        if epsilon == math.inf:
-            return Refusal(_rule("epsilon", self.epsilon), "no noise with a guarantee covers it")
         return Refusal(
             _rule("epsilon", self.epsilon),
             f"with it, the run costs epsilon {epsilon:.4g} at delta {short_number(self.delta)}",
         )
+
+    def refusal_without_noise(self) -> Refusal | None:
+        """Return why the policy does not allow a message without a claim; None if no epsilon is limited."""
+        for key in ("epsilon", "epsilon_in_all"):
+            if getattr(self, key) is not None:
+                return Refusal(_rule(key, getattr(self, key)), "no noise with a guarantee covers it")
+        return None
+
+    def refusal_of_all_runs(self, why: str) -> Refusal:
+        """Return the refusal of a release that the budget of all runs does not allow."""
+        return Refusal(_rule("epsilon_in_all", self.epsilon_in_all), why)
 
     def refusal_of_method(self, method: str) -> Refusal | None:
         """Return why the policy does not allow a method; None if it does."""
@@ -286,6 +330,7 @@ class Policy(Settings):
 
 
 _FREE = Policy()
+_NO_RULES = ("profile", "delta", "releases", "readers")
 _DESCRIBES = {
     Granularity.PER_RECORD: "it describes single records",
     Granularity.PER_CLIENT: "it describes this site alone",
@@ -345,6 +390,12 @@ class SitePolicy:
             f"The policy of {site} ({refusal.policy}) has the rule {refusal.rule!r}, which does not allow {what}:"
             f" {refusal.why}"
         )
+
+    @property
+    def budgets(self) -> tuple[tuple[Policy, SiteBudget], ...]:
+        """The policies that keep a record of all runs, and the record of this site."""
+        found = [(policy, policy.budget_of(self.site)) for policy in self.policies]
+        return tuple((policy, budget) for policy, budget in found if budget is not None)
 
     @property
     def name(self) -> str:

@@ -37,7 +37,11 @@ def read_policy(source: str) -> Policy:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ScenarioError(f"Cannot read the policy {source}: {reason}.") from None
-    return policy_of(content, source)
+    policy = policy_of(content, source)
+    if policy.releases is None:
+        return policy
+    file = path.absolute().parent / Path(policy.releases).expanduser()
+    return policy.model_copy(update={"releases": str(file)})
 
 
 def policy_of(content: Any, source: str) -> Policy:
@@ -67,6 +71,9 @@ def policy_of(content: Any, source: str) -> Policy:
 
 def _clause(details: Any) -> str:
     """Return what is wrong with one key, and what it can be."""
+    message = details["msg"].removeprefix("Value error, ")
+    if not details["loc"]:  # about several keys
+        return str(message)
     key, *inner = map(str, details["loc"])
     if details["type"] == "extra_forbidden":
         return f"unknown key {key!r}{did_you_mean(key, _KEYS)}, expected one of {', '.join(_KEYS)}"
@@ -74,7 +81,6 @@ def _clause(details: Any) -> str:
     if details["type"] == "literal_error":
         near = did_you_mean(str(details["input"]), [word.strip("'") for word in _options(details)])
         return f"{where} is {details['input']!r}{near}, expected {details['ctx']['expected']}"
-    message = details["msg"].removeprefix("Value error, ")
     return f"{where} is {details['input']!r}: {message[0].lower()}{message[1:]}"
 
 

@@ -343,7 +343,9 @@ def _rehearsed(
         targets=targets if target is not None else None,
         policies=data.policies,
     )
-    return rehearse(rehearsal_clients, plan), rehearsal_clients.asked
+    rehearsed = rehearse(rehearsal_clients, plan)
+    rehearsal_clients.ask_budgets()
+    return rehearsed, rehearsal_clients.asked
 
 
 def _load(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ from raydr.privacy.accounting import Budget
 from raydr.privacy.mechanism import silent
 from raydr.privacy.policy import Policy, PolicyError
 from raydr.privacy.secrets import Secret, client_secret
+from raydr.privacy.site_budget import SiteBudget
 from raydr.statistics.filling import BelowRequest
 from raydr.statistics.moments import HistogramRequest, MomentRequest, WithinRequest, ordered
 
@@ -434,3 +436,15 @@ def test_record_content_of_the_refused_message() -> None:
     answer = asked(host_of(ROWS), DistanceRequest(np.eye(FEATURES)))
     assert not isinstance(answer, Failure)
     assert type(answer.reply).tells is RecordContent.DISTANCES
+
+
+def test_an_audit_with_other_rows_is_no_release_of_the_site(tmp_path: Path) -> None:
+    record = tmp_path / "releases.sqlite"
+    host = host_of(ROWS, releases=str(record))
+    budget = SiteBudget(record)
+    asked(host, moments())
+    assert len(budget.releases()) == 1
+    asked(host.with_rows(ROWS + 1.0), moments())
+    assert len(budget.releases()) == 1
+    asked(host, moments(2), number=2)
+    assert [each.release.kind for each in budget.releases()] == ["Moment", "Moment"]

@@ -449,6 +449,7 @@ def test_help_lists_commands_in_order_of_use(capsys: pytest.CaptureFixture[str])
         "join",
         "leave",
         "bounds",
+        "budget",
         "list",
     ]
     assert status(["--version"]) == 0

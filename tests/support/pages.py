@@ -59,9 +59,13 @@ def blocks(page: Path, *languages: str) -> list[Block]:
 
 
 def write_files(page: Path, folder: Path) -> None:
-    """Put the scenarios of a page that name their file where its commands look for them."""
+    """Put the scenarios and policies of a page that name their file where its commands look for them."""
     for block in blocks(page, "yaml"):
-        if block.named and "name" in yaml.safe_load(block.text):
+        if (
+            block.named
+            and not Path(block.named).is_absolute()
+            and {"name", "profile"} & set(yaml.safe_load(block.text))
+        ):
             (folder / block.named).write_text(block.text)
 
 
