@@ -30,6 +30,7 @@ def in_memory(
     arrays: Mapping[str, NDArray[Any]],
     *,
     join_spellings: bool = False,
+    cells: bool = False,
     fills: bool = True,
     for_map: bool = True,
 ) -> Table:
@@ -42,6 +43,8 @@ def in_memory(
         and ``id`` for the identities of rows, and :data:`TIME`: see :func:`raydr.data.files.numpy_files.from_arrays`.
     join_spellings : bool
         Whether spellings of a site's name are one site.
+    cells : bool
+        Whether a survey finds what the columns hold: see :func:`raydr.data.load`.
     fills : bool
         Whether features can have gaps, which are filled in later.
     for_map : bool
@@ -66,7 +69,7 @@ def in_memory(
     columns = from_arrays(IN_MEMORY, arrays, Choice(client=owner, id=identity, time=time))
     columns = with_names_for_none(columns)
     columns = with_joined_sites(columns) if join_spellings else columns
-    return _checked(columns, fills=fills, for_map=for_map)
+    return _checked(columns, cells=cells, fills=fills, for_map=for_map)
 
 
 def in_frame(
@@ -76,6 +79,7 @@ def in_frame(
     layout: Layout | None = None,
     codebook: Codebook | None = None,
     join_spellings: bool = False,
+    cells: bool = False,
     fills: bool = True,
     for_map: bool = True,
 ) -> Table:
@@ -95,6 +99,8 @@ def in_frame(
         How columns are read.
     join_spellings : bool
         Whether spellings of a site's name are one site.
+    cells : bool
+        Whether each cell is read by itself: see :func:`raydr.data.load`.
     fills : bool
         Whether features can have gaps, which are filled in later.
     for_map : bool
@@ -114,7 +120,8 @@ def in_frame(
     alike = None if layout is None else Alike("the data that were mapped", layout.columns, True, layout)
     choice = Choice(
         client=sites,
-        categories="error" if layout else "one-hot",
+        categories="error" if layout or cells else "one-hot",
+        cells=cells,
         layout=layout,
         alike=alike,
         codebook=None if codebook is None else codebook.of_features(frame.column_names),
@@ -140,12 +147,14 @@ def in_frame(
             " row needs a place on the map: give these rows a site, or drop them."
         )
     columns = with_joined_sites(columns) if join_spellings else columns
-    return _checked(columns, fills=fills, for_map=for_map)
+    return _checked(columns, cells=cells, fills=fills, for_map=for_map)
 
 
-def _checked(columns: Columns, *, fills: bool, for_map: bool) -> Table:
-    """Return the table of rows; with ``fills``, features can have gaps."""
+def _checked(columns: Columns, *, cells: bool = False, fills: bool, for_map: bool) -> Table:
+    """Return the table of rows; with ``fills``, features can have gaps, and always if ``cells`` are read one by one."""
     matrix = columns.matrix
+    if cells:
+        return checked(columns, complete_rows(columns, "median"), gaps=True, for_map=False)
     gaps = fills and bool(np.isnan(matrix.data if isinstance(matrix, SparseRows) else matrix).any())
     kept = complete_rows(columns, "median" if gaps else "error", remedy="Fill them in, or drop those rows.")
     return checked(columns, kept, gaps=gaps, for_map=for_map)

@@ -89,6 +89,7 @@ def load(
     layout: Layout | None = None,
     codebook: Codebook | None = None,
     join_spellings: bool = False,
+    cells: bool = False,
     seed: int = 0,
     data_dir: Path | None = None,
     for_map: bool = True,
@@ -143,6 +144,9 @@ def load(
     join_spellings : bool
         Whether names in ``client`` that differ only in case and blanks are one site: see
         :func:`raydr.data.survey.site_names.join_spellings`.
+    cells : bool
+        Whether each cell of a column is read by itself, as a number or a word, so that no row decides how others are
+        read (:mod:`raydr.data.survey.raw_cells`). Features can then have gaps, and ``categories`` has no effect.
     seed : int
         Seed of the sub-sample, at least 0.
     data_dir : Path, optional
@@ -186,11 +190,12 @@ def load(
         categories=categories,
         threshold=threshold,
         layout=layout,
-        absent=missing in FILLINGS,
+        absent=missing in FILLINGS or cells,
         matrix=matrix,
         exclude=tuple(exclude),
         codebook=codebook,
         join_spellings=join_spellings,
+        cells=cells,
     )
     stamp = None if path is None else _stamp(path)
     if source is not None and path is None:
@@ -204,11 +209,13 @@ def load(
         )
     if join_spellings:
         columns = with_joined_sites(columns)
-    gaps = missing in FILLINGS
+    gaps = missing in FILLINGS or cells
     if gaps:
         columns = with_names_for_none(columns)
-    kept = complete_rows(columns, missing)
-    table = checked(columns, kept, rows=rows, seed=seed, path=path, gaps=gaps, for_map=for_map)
+    kept = complete_rows(columns, "median" if cells else missing)
+    # Whether rows differ is not checked if a survey finds it.
+    checks = for_map and not cells
+    table = checked(columns, kept, rows=rows, seed=seed, path=path, gaps=gaps, for_map=checks)
     if path is not None and _stamp(path) != stamp:
         raise DataError(f"{path} changed while it was read. Try again when nothing writes to it.")
     return table if sparse else table.made_dense("this step takes dense rows")

@@ -19,6 +19,7 @@ from raydr.data.survey.codebook import Codebook
 from raydr.data.survey.columns import Choice, letters, listing
 from raydr.data.survey.layout import Categories, Layout
 from raydr.data.survey.notices import looks
+from raydr.data.survey.raw_cells import raw_layout
 from raydr.data.survey.spelling import DEFAULT_THRESHOLD, Threshold
 from raydr.data.table import Table
 from raydr.errors import DataError
@@ -49,6 +50,7 @@ class SiteFile:
     exclude: tuple[str, ...] = ()
     codebook: Codebook | None = None
     why_dense: str | None = "this step takes dense rows"
+    cells: bool = False
     policy: str | None = None
     general: tuple[Policy, ...] = ()
 
@@ -76,6 +78,7 @@ class SiteFile:
             matrix=self.matrix,
             exclude=self.exclude,
             codebook=self.codebook,
+            cells=self.cells,
             for_map=False,  # a site can have a single row
             sparse=True,
         )
@@ -103,6 +106,7 @@ class SiteFile:
             threshold=replace(self.threshold, rows=max(self.threshold.rows, policy.least_count)),
             exclude=self.exclude,
             codebook=self.codebook,
+            cells=self.cells,
         )
         found = survey(self.path, choice)
         if not policy.rules:
@@ -122,7 +126,7 @@ class SiteFile:
     @property
     def needs_layout(self) -> bool:
         """Whether sites must agree on the mapped columns before their files are read."""
-        surveyed = self.categories != "error" or self.codebook is not None
+        surveyed = self.categories != "error" or self.codebook is not None or self.cells
         return self.layout is None and (surveyed or self.missing in FILLINGS)
 
 
@@ -140,13 +144,19 @@ def laid_out(file: SiteFile, surveys: Sequence[Survey]) -> Layout:
         columns = dict.fromkeys(column for survey in surveys for column in survey.kinds)
         file.codebook.require_columns(list(columns), where, mapped=True)
     least = max(survey.least_sites for survey in surveys)
-    layout = agree(
-        surveys,
-        file.categories,
-        listed=file.features,
-        where=where,
-        threshold=replace(file.threshold, sites=max(file.threshold.sites, least)),
-        codebook=file.codebook,
+    layout = (
+        raw_layout(
+            list(dict.fromkeys(column for survey in surveys for column in survey.kinds)), file.codebook
+        )
+        if file.cells
+        else agree(
+            surveys,
+            file.categories,
+            listed=file.features,
+            where=where,
+            threshold=replace(file.threshold, sites=max(file.threshold.sites, least)),
+            codebook=file.codebook,
+        )
     )
     there = [
         {column for column in layout.columns if survey.kinds.get(column, "empty") != "empty"}

@@ -77,6 +77,8 @@ class Federation:
         Number of last features that are a label's, which new rows do not have.
     deviation : (features,) float64 or None
         Standard deviation of each feature, if sums have revealed it.
+    surveyed : int or None
+        Number of columns that a noisy survey covered before the method; None without a survey.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class Federation:
         self.context = context
         self.clients = clients
         self.deviation: Float64Array | None = None
+        self.surveyed: int | None = None
         transport.reset()
         enrolments = self.ask(Enrol())
         self._exchange.sizes = tuple(enrolment.rows for enrolment in enrolments)

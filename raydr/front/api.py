@@ -80,6 +80,8 @@ def map(  # noqa: A001  raydr.map
     time: str | None = None,
     codebook: str | Path | None = None,
     method: str | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
     tune: bool = False,
     out: str | Path | None = None,
     address: str | None = None,
@@ -103,7 +105,12 @@ def map(  # noqa: A001  raydr.map
     codebook : str or Path, optional
         How each column is read: a CSV file that ``raydr init --codebook`` writes.
     method : str, optional
-        A name from ``raydr list methods``. Default: fed-umap.
+        A name from ``raydr list methods``. Default: fed-umap, or private-map with ``epsilon``.
+    epsilon : float, optional
+        Draw a map under differential privacy by record, with this epsilon for the whole run, from raw columns to
+        places: docs/private-map.md.
+    delta : float, optional
+        Delta of that epsilon. Default: 1e-5.
     tune : bool
         Whether to try five neighbourhood sizes first, with five runs each, and to keep the one whose map has the most
         reliable places: see :mod:`raydr.tune.neighborhood`. The sweep folder is next to the run folder.
@@ -137,6 +144,8 @@ def map(  # noqa: A001  raydr.map
         time=time,
         codebook=codebook,
         method=method,
+        epsilon=epsilon,
+        delta=delta,
         overrides=_dotted(overrides),
     )
     rows = client_data.rows

@@ -100,7 +100,9 @@ def readings(scenario: Scenario, client_data: ClientData) -> tuple[ColumnReading
     found = []
     for column, place in layout.places.items():
         at, words, coding = place.start, layout.words.get(column, ()), layout.codings.get(column, _PLAIN)
-        kind = "words" if words else coding.kind
+        raw = coding.kind == "cell"  # what it holds is for the noisy survey to find
+        kind = None if coding.kind == "cell" else "words" if words else coding.kind
+        absent = np.isnan(rows[:, place]).all(axis=1).sum() if raw else lacking[at]
         plain = kind in ("number", "ordinal")
         look = int(client_data.looks[at]) if client_data.looks is not None and plain else None
         is_number = kind == "number" and lacking[at] < len(rows)
@@ -114,7 +116,7 @@ def readings(scenario: Scenario, client_data: ClientData) -> tuple[ColumnReading
                 missing_codes=coding.missing,
                 period=coding.period,
                 variance_share=shares.get(column),
-                missing=int(lacking[at]),
+                missing=int(absent),
                 low=float(low[at]) if is_number else coding.low,
                 high=float(high[at]) if is_number else coding.high,
                 looks_like="class" if column in classes else None if look is None else _LOOKS.get(look),
@@ -128,7 +130,7 @@ def readings(scenario: Scenario, client_data: ClientData) -> tuple[ColumnReading
 
 
 def variance_shares(scenario: Scenario, client_data: ClientData) -> dict[str, float]:
-    """Return the share of each mapped column in the variance of all columns; empty if nothing varies.
+    """Return the share of each mapped column in the variance of all columns; empty if nothing varies or it is surveyed.
 
     The rows are filled in, scaled and transformed for the metric as in the run, by statistics of all rows, or of every
     n-th row of a large table. Sites are not harmonized. The mean squared distance of two rows is twice the variance, so
@@ -139,6 +141,8 @@ def variance_shares(scenario: Scenario, client_data: ClientData) -> dict[str, fl
     DataError
         If the metric does not suit a column.
     """
+    if scenario.method.surveys_columns:
+        return {}
     rows, layout, data = client_data.pooled(), client_data.layout, scenario.data
     joint = layout.joint
     if np.isnan(rows).any():

@@ -180,7 +180,11 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             check_consistent_length(frame, *given.keys.values())
             self._names = tuple(frame.column_names)
             found = in_frame(
-                frame, given.keys | given.names, codebook=book, join_spellings=self.join_spellings
+                frame,
+                given.keys | given.names,
+                codebook=book,
+                join_spellings=self.join_spellings,
+                cells=self._surveys,
             )
             self._layout = found.layout
             return found
@@ -193,7 +197,13 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         check_consistent_length(arrays["X"], *given.keys.values())
         if hasattr(self, "feature_names_in_"):
             arrays["feature_names"] = np.asarray(self.feature_names_in_, np.str_)
-        return in_memory(arrays, join_spellings=self.join_spellings)
+        return in_memory(arrays, join_spellings=self.join_spellings, cells=self._surveys)
+
+    @property
+    def _surveys(self) -> bool:
+        """Whether a noisy survey prepares the columns: the method can, and nothing states the extent of rows."""
+        settings = METHODS[self._kind].settings
+        return settings.offers("survey_noise") and self.bounds is None and self.clip is None
 
     def set_params(self, **params: Any) -> FederatedMap:
         """Set parameters, as in scikit-learn.
@@ -229,7 +239,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """Return the scaling: by default that of ``raydr map`` for data frames, and none for arrays."""
         if self.scale is not None:
             return str(self.scale)
-        as_read = self._layout is None or self.metric in (*AS_READ, *BY_COLUMN)
+        as_read = self._layout is None or self._surveys or self.metric in (*AS_READ, *BY_COLUMN)
         return "none" if as_read else "standard"
 
     def _content(self, table: Table, seed: int) -> dict[str, Any]:
@@ -262,7 +272,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 if isinstance(self.harmonize, str)
                 else dict(self.harmonize or {}) or None,
             }
-            | ({"missing": "median"} if table.gaps else {})
+            | ({"missing": "median"} if table.gaps and not self._surveys else {})
             | ({"categories": "one-hot"} if table.agreement is not None else {})
             | ({} if self._codebook is None else {"codebook": self._codebook.rows}),
             "clients": clients | ({"join_spellings": True} if self.join_spellings else {}),

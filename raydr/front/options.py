@@ -146,6 +146,15 @@ _TAKEN = (
     click.option("--method", metavar="KIND", help="A name from `raydr list methods`. Default: fed-umap."),
     override(),
 )
+_PRIVATE = (
+    click.option(
+        "--epsilon",
+        type=float,
+        help="Draw a map under differential privacy by record, with this epsilon for the whole run, from raw columns to"
+        " places. The method is private-map.",
+    ),
+    click.option("--delta", type=float, help="Delta of that epsilon. Default: 1e-5."),
+)
 _SWEPT = (
     override(),
     folder_out("The folder to write"),
@@ -179,6 +188,11 @@ def with_policy(overrides: Mapping[str, Any], policy: str | None) -> Mapping[str
 def own_data(command: Command) -> Command:
     """Add the options for your own data: --site, --label, --time, --codebook, --method and --set."""
     return _all(_TAKEN, command)
+
+
+def private(command: Command) -> Command:
+    """Add the options for a map under differential privacy: --epsilon and --delta."""
+    return _all(_PRIVATE, command)
 
 
 def swept(command: Command) -> Command:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from raydr.data.loading import ENDINGS, NO_LABEL, SHEETS, TABLES, TEXTS, ending,
 from raydr.data.site import files_of
 from raydr.data.survey.codebook import Codebook, read_codebook
 from raydr.data.survey.columns import Choice, listing
+from raydr.data.survey.raw_cells import raw_columns
 from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.extras import require_packages
 from raydr.geometry.points import Progress, unheard
@@ -35,8 +37,8 @@ from raydr.scenarios.schema.document_store import FOR_ROWS, kind_of_object
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.statistics.dissimilarity import AS_READ, BY_COLUMN
 
-METHOD = "fed-umap"
-"""Default method for a user's own data."""
+METHOD, PRIVATE = "fed-umap", "private-map"
+"""Default method for a user's own data, and with an epsilon."""
 SITES = ("site", "hospital", "client", "clinic", "centre", "center", "station", "institution")
 """Names of columns that are taken as the site column if the user names none."""
 CLIENTS = 3
@@ -72,6 +74,8 @@ def own_data(
     time: str | None = None,
     codebook: str | Path | None = None,
     method: str | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
     overrides: Mapping[str, Any] | None = None,
     site_needed: bool = True,
     progress: Progress = unheard,
@@ -79,7 +83,8 @@ def own_data(
     """Read all data and make the scenario that maps them; arguments as for :func:`raydr.map`.
 
     By default, missing values are filled in with the median, and text columns of few words become zeros and ones.
-    Numbers are scaled to standard deviation 1. ``overrides`` changes that. Without a site column, rows are dealt to
+    Numbers are scaled to standard deviation 1. ``overrides`` changes that. With ``epsilon``, a noisy survey does all
+    of this, and every message has noise. Without a site column, rows are dealt to
     :data:`CLIENTS` clients at random if ``site_needed`` is False.
 
     Raises
@@ -96,6 +101,8 @@ def own_data(
         time=time,
         codebook=codebook,
         method=method,
+        epsilon=epsilon,
+        delta=delta,
         overrides=overrides,
         site_needed=site_needed,
         progress=progress,
@@ -111,6 +118,8 @@ def own_rows(
     codebook: str | Path | None,
     method: str | None,
     overrides: Mapping[str, Any] | None,
+    epsilon: float | None = None,
+    delta: float | None = None,
     site_needed: bool = True,
     progress: Progress = unheard,
 ) -> tuple[OwnData, ClientData]:
@@ -120,6 +129,8 @@ def own_rows(
     files = files_of(data)
     book = Codebook(()) if codebook is None else read_codebook(Path(codebook))
     label, time = label or book.with_role("label"), time or book.with_role("time")
+    given = dict(overrides or {})
+    method = _private(method, epsilon, delta) if epsilon is not None or delta is not None else method
     content: dict[str, Any] = {
         "name": _name(data),
         "data": {"label": label, "scale": "standard", "missing": "median", "categories": "one-hot"},
@@ -139,10 +150,20 @@ def own_rows(
         content["data"] = {"path": str(data)} | content["data"]
     else:
         content["clients"]["sites"] = [{"path": str(file)} for file in files]
-    given = dict(overrides or {})
+    if epsilon is not None:
+        content["method"]["epsilon"] = epsilon
+        content["privacy"] = {"strict": True, "secure_aggregation": True}
+        content["privacy"] |= {} if delta is None else {"delta": delta}
+    if method == PRIVATE and not given.keys() & {"method.bounds", "method.clip"}:
+        for key in ("scale", "missing", "categories"):  # a noisy survey prepares the columns
+            del content["data"][key]
     for key, value in given.items():
         reading.override(content, key, value)
-    if "data.scale" not in given and content["data"].get("metric") in (*AS_READ, *BY_COLUMN):
+    if (
+        "scale" in content["data"]
+        and "data.scale" not in given
+        and content["data"].get("metric") in (*AS_READ, *BY_COLUMN)
+    ):
         del content["data"]["scale"]  # these metrics compare columns as they are read
     dealt = [key for key in given if key == "clients" or key.startswith(_DEALING)]
     column: str | None = ""
@@ -166,7 +187,7 @@ def own_rows(
     with _options_in_errors():
         client_data = held(_read_all(content), progress=progress)
     if "data.missing" not in given and not _lacks(client_data):
-        del content["data"]["missing"]
+        content["data"].pop("missing", None)
     scenario = reading.read(content)
     scenario.method.check(client_data.rows, client_data.features)
     client_data = replace(client_data, filling=scenario.data.filling)
@@ -174,6 +195,24 @@ def own_rows(
     if column is None:
         facts = (Fact("Site of each row", "no column names it, so `raydr map` needs `--site COLUMN`"), *facts)
     return OwnData(scenario, content, facts), client_data
+
+
+def _private(method: str | None, epsilon: float | None, delta: float | None) -> str:
+    """Return the method of a map with an epsilon; raise ScenarioError if the options do not fit it."""
+    if epsilon is None:
+        raise ScenarioError(
+            "--delta belongs to --epsilon, which is not given: pass both, or leave --delta out."
+        )
+    if method not in (None, PRIVATE):
+        raise ScenarioError(
+            f"--epsilon is for the whole run of method {PRIVATE}, and --method is {method}: leave --method out, or"
+            " leave --epsilon out and set privacy.noise (docs/privacy.md)."
+        )
+    if not 0 < epsilon < math.inf:
+        raise ScenarioError(f"--epsilon is {epsilon:g}: expected a number above 0, such as 1.")
+    if delta is not None and not 0 < delta < 1:
+        raise ScenarioError(f"--delta is {delta:g}: expected a number between 0 and 1, such as 1e-5.")
+    return PRIVATE
 
 
 def tuned(
@@ -290,17 +329,23 @@ def described(scenario: Scenario, client_data: ClientData) -> tuple[Fact, ...]:
         words = [f"{column} ({listed(each, 6)})" for column, each in client_data.words.items()]
         found.append(Fact("Text as zeros and ones", listed(words, _MOST_SITES)))
     others = {
-        name: coding for name, coding in client_data.codings.items() if coding.kind not in ("number", "words")
+        name: coding
+        for name, coding in client_data.codings.items()
+        if coding.kind not in ("number", "words", "cell")
     }
     if others:
         each = [f"{name} ({coding})" for name, coding in others.items()]
         found.append(Fact("Kinds", listed(each, _MOST_SITES)))
+    if scenario.method.surveys_columns:
+        known = sum(column.is_known for column in raw_columns(client_data.layout))
+        text = f"{len(client_data.layout.columns) - known} by the noisy survey of the run"
+        found.append(Fact("Ranges and words", text + f", {known} from the codebook" * bool(known)))
     paths = [site.path for site in scenario.clients.sites] or [path for path in [scenario.data.path] if path]
     texts = [Path(path).expanduser() for path in paths if ending(Path(path)) in TEXTS]
     dialects = {str(Dialect.of(path)) for path in texts}
     if dialects:
         found.append(Fact("Text format", "; ".join(sorted(dialects))))
-    data = client_data.provenance(scenario.data.scale, scenario.data.metric)
+    data = client_data.provenance(scenario.scaling, scenario.data.metric)
     return (*found, *facts(data), *hashes(data), Fact("Method", scenario.method.kind))
 
 

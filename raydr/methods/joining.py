@@ -34,6 +34,7 @@ from raydr.statistics.dissimilarity import EUCLIDEAN, Transformation, apply_tran
 from raydr.statistics.filling import FillRows
 from raydr.statistics.harmonizing import HarmonizeRows
 from raydr.statistics.keying import KeyAlike, keyed_metric
+from raydr.statistics.noisy_survey import PreparedCells, apply_cells
 from raydr.statistics.scaling import ScaleRows, Scaling
 from raydr.statistics.site_effects import Common
 from raydr.statistics.steering import Steering, apply_steering
@@ -179,6 +180,8 @@ class ScaledBy:
         Transformation for the metric; unused if sealed.
     steering : Steering or None
         The label's block; None if labels do not steer. The site's rows are new, so they lie at its mean.
+    cells : PreparedCells or None
+        Features of raw cells by a noisy survey; None without a survey.
     """
 
     scaling: Scaling | None
@@ -186,6 +189,7 @@ class ScaledBy:
     common: Common | None = None
     transformation: Transformation = EUCLIDEAN
     steering: Steering | None = None
+    cells: PreparedCells | None = None
 
 
 def admit(
@@ -284,6 +288,9 @@ def _prepare(federation: Federation, plan: Plan, scaled_by: ScaledBy) -> None:
     scaling = scaled_by.scaling
     if scaling is None:
         raise ValueError("the site's rows are neither scaled nor keyed")
+    if scaled_by.cells is not None:
+        apply_cells(federation, scaled_by.cells)
+        return
     if scaling.fill is not None:
         federation.ask(FillRows(scaling.fill))
     noise = plan.mechanism("data")

@@ -15,8 +15,10 @@ from raydr.journal import Journal
 from raydr.methods.outcome import Outcome, Placed, Pooled, draw_map
 from raydr.methods.references import placed_by_rows, pooled_references
 from raydr.privacy import Mechanism
+from raydr.privacy.accounting import Budget
 from raydr.registry import Registry, kind_of, summary
 from raydr.settings import Settings
+from raydr.statistics.noisy_survey import SurveyNoise
 
 OTHER_METHOD = "choose fed-umap, fed-tsne, fed-spectral, fed-pca or sense"
 """Remedy if a method makes a sparse table dense."""
@@ -52,7 +54,14 @@ class MethodSettings(Settings):
     def offers(
         cls,
         what: Literal[
-            "central", "public_rows", "transform", "predict", "redraw", "redraw_layout", "rehearse"
+            "central",
+            "public_rows",
+            "transform",
+            "predict",
+            "redraw",
+            "redraw_layout",
+            "rehearse",
+            "survey_noise",
         ],
     ) -> bool:
         """Return whether the method overrides an optional hook."""
@@ -188,6 +197,15 @@ class MethodSettings(Settings):
         A key works if all results depend on distances alone, or rotate with the rows.
         """
         return "it is not known how this method treats rotated rows: leave it out"
+
+    @property
+    def surveys_columns(self) -> bool:
+        """Whether a noisy survey of raw columns prepares the rows, instead of exact sums (:meth:`survey_noise`)."""
+        return False
+
+    def survey_noise(self, budget: Budget, clients: int, columns: int) -> SurveyNoise:
+        """Return the noise of one of the two releases of a survey, on this many columns (optional hook)."""
+        raise NotImplementedError(f"method.kind {self.kind!r} surveys no columns")
 
     @property
     def is_euclidean(self) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array, UInt8Array, shaped
 from raydr.data.loading import Filling
 from raydr.data.survey.layout import JointColumns
+from raydr.data.survey.raw_cells import RawColumn
 from raydr.errors import RunError
 from raydr.federation import Context, Effort, FaultPlan, Federation, Rehearsal, RehearsalClients, Transport
 from raydr.federation.blurring import blur_records
@@ -27,6 +29,7 @@ from raydr.statistics.filling import fit_filling
 from raydr.statistics.harmonizing import Harmonizing, fit_harmonizing
 from raydr.statistics.keying import key_rows, keyed_metric, keyed_scale
 from raydr.statistics.moments import spread
+from raydr.statistics.noisy_survey import fit_survey
 from raydr.statistics.preparing import Preparation
 from raydr.statistics.scaling import NOTHING_JOINT, Scale, Scaling, fit_scaling
 from raydr.statistics.steering import Target, fit_steering
@@ -53,6 +56,9 @@ class Plan(Context):
         Columns of several features, such as words: see :func:`raydr.statistics.scaling.fit_scaling`.
     harmonize : Harmonizing or None
         Adjustment of sites to each other: see :func:`raydr.statistics.harmonizing.fit_harmonizing`; None for none.
+    cells : tuple of RawColumn or None
+        Columns of raw cells, which a noisy survey prepares instead of ``scale``, ``metric`` and ``fill``: see
+        :mod:`raydr.statistics.noisy_survey`.
     target : Target or None
         The label that steers: see :mod:`raydr.statistics.steering`; None for none.
     public_targets : (public rows,) float64 or None
@@ -73,6 +79,7 @@ class Plan(Context):
     fill: Filling | None = None
     joint: JointColumns = NOTHING_JOINT
     harmonize: Harmonizing | None = None
+    cells: tuple[RawColumn, ...] | None = None
     target: Target | None = None
     public_targets: Float64Array | None = None
     faults: FaultPlan = field(default_factory=FaultPlan)
@@ -248,6 +255,11 @@ def _prepared(federation: Federation, plan: Plan) -> tuple[Preparation, UInt8Arr
             )
         nothing = Scaling(np.zeros(federation.features), np.ones(federation.features))
         return Preparation(nothing), sealed
+    if plan.cells is not None:
+        of_survey = partial(plan.settings.survey_noise, plan.budget, federation.clients)
+        nothing = Scaling(np.zeros(federation.features), np.ones(federation.features))
+        with federation.stage("noisy survey"):
+            return Preparation(nothing, cells=fit_survey(federation, plan.cells, of_survey)), None
     fill = None
     if plan.fill is not None:
         with federation.stage("missing values"):

@@ -13,6 +13,7 @@ from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.data.survey.layout import JointColumns
 from raydr.statistics.dissimilarity import EUCLIDEAN, Metric, Transformation
 from raydr.statistics.moments import beyond_rounding
+from raydr.statistics.noisy_survey import PreparedCells
 from raydr.statistics.scaling import (
     NOTHING_JOINT,
     Scale,
@@ -47,12 +48,15 @@ class Preparation:
         Transformation of the scaled rows for the metric.
     steering : Steering or None
         The label's block that follows the features; None if labels do not steer.
+    cells : PreparedCells or None
+        Features made of raw cells by a noisy survey, instead of the other steps; None without a survey.
     """
 
     scaling: Scaling
     harmonization: Harmonization | None = None
     transformation: Transformation = EUCLIDEAN
     steering: Steering | None = None
+    cells: PreparedCells | None = None
 
     def applied(
         self,
@@ -74,6 +78,8 @@ class Preparation:
         self, rows: FloatArray, owners: Int64Array | None = None, classes: Int64Array | None = None
     ) -> FloatArray:
         """Return :meth:`applied` without the label's block."""
+        if self.cells is not None:
+            return self.cells.applied(rows)
         if self.harmonization is None or owners is None:
             return self.transformation.applied(scale_rows(rows, self.scaling))
         if self.scaling.fill is not None:
@@ -106,6 +112,8 @@ class Preparation:
         arrays = self.scaling.arrays | self.transformation.arrays
         if self.steering is not None:
             arrays |= self.steering.arrays
+        if self.cells is not None:
+            arrays |= self.cells.arrays
         if self.harmonization is None:
             return arrays
         common = self.harmonization.common
@@ -142,7 +150,8 @@ class Preparation:
         scaling, transformation = Scaling.of(arrays), Transformation.of(arrays, metric)
         steering = Steering.of(arrays)
         if kind is None:
-            return cls(scaling, transformation=transformation, steering=steering)
+            cells = PreparedCells.of(arrays)
+            return cls(scaling, transformation=transformation, steering=steering, cells=cells)
         centre, deviation, adjusted, middle, slopes = (
             np.asarray(arrays[f"site_{name}"], np.float64)
             for name in ("centre", "deviation", "adjusted", "middle", "slopes")

@@ -128,7 +128,7 @@ def _learnt(folder: Path, data_dir: Path | None) -> _Learnt:
         )
     sites = scenario.clients.sites
     client_data = from_sites(scenario, InlineBackend()) if sites else dealt_out(scenario, data_dir)
-    require_same_data(run, client_data, scenario.data.scale)
+    require_same_data(run, client_data, scenario.scaling)
     prepared = preparation_of(folder, model, scenario.data.metric, scenario.data.harmonizing)
     rows = prepared.applied(
         client_data.pooled(), client_data.client_of_row, client_data.kept_classes, client_data.targets

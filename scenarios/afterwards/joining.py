@@ -99,6 +99,7 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
         None if harmonization is None else harmonization.common,
         EUCLIDEAN if prepared is None else prepared.transformation,
         None if prepared is None else prepared.steering,
+        None if prepared is None else prepared.cells,
     )
     try:
         placed, ledger = admit(
@@ -196,7 +197,7 @@ def _write(
     data = Provenance(
         columns=card.columns,
         named=card.named,
-        scaling=scenario.data.scale,
+        scaling=scenario.scaling,
         metric=scenario.data.metric,
         sources=(replace(table.read_from, client=joining.site),),
         mapped=joining.rows,

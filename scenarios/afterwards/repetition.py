@@ -136,7 +136,7 @@ def data_of_run(run: RunFolder, scenario: Scenario, data_dir: Path | None, journ
             else dealt_out(scenario, data_dir, progress=journal.progress)
         )
         client_data = with_policies(scenario, client_data)
-        require_same_data(run, client_data, scenario.data.scale)
+        require_same_data(run, client_data, scenario.scaling)
         public = scenario.method.public_file
         return client_data if public is None else with_public_file(client_data, public)
 

@@ -129,7 +129,7 @@ class Placing:
             data,
             self._alike,
             id_column=settings.id,
-            missing=settings.missing,
+            missing=self.scenario.missing_values,
             matrix=settings.matrix,
             label=label,
             client=self._client_column(site),
@@ -147,7 +147,7 @@ class Placing:
             data,
             self._alike,
             id_column=settings.id,
-            missing=settings.missing,
+            missing=self.scenario.missing_values,
             client=self._client_column(site),
         )
         for number, (table, others) in enumerate(blocks):
@@ -285,7 +285,8 @@ class Placing:
     def _comparable(self) -> bool:
         """Whether prepared rows are columns in other units."""
         data = self.scenario.data
-        return self.sealed is None and data.metric == "euclidean" and data.harmonize is None
+        as_columns = data.metric == "euclidean" and data.harmonize is None
+        return self.sealed is None and as_columns and not self.scenario.method.surveys_columns
 
     def found_of(self, rows: FloatArray) -> Placed:
         """Place prepared rows; some may have no place."""

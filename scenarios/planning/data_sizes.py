@@ -11,12 +11,14 @@ from raydr.arrays import Float64Array, FloatArray
 from raydr.data import census
 from raydr.data.site import laid_out
 from raydr.data.survey.layout import JointColumns
+from raydr.data.survey.raw_cells import RawColumn
 from raydr.errors import DataError, ScenarioError
 from raydr.methods.requests import site_policy
 from raydr.privacy.ledger import Entry
 from raydr.privacy.policy import SitePolicy
 from raydr.scenarios.running.client_data import dealt_out, present, with_public_file
 from raydr.scenarios.running.column_survey import agreement_on
+from raydr.scenarios.running.federation_plan import cells_of
 from raydr.scenarios.running.general_policies import general_policies
 from raydr.scenarios.running.harmony import harmonizing_of
 from raydr.scenarios.running.site_files import site_file
@@ -73,6 +75,8 @@ class DataSizes:
         Ledger entries for the messages in which clients agree on columns and words.
     joint : JointColumns
         Columns of several features that count as one.
+    cells : tuple of RawColumn or None
+        Columns that a noisy survey prepares; None without a survey.
     sparse : bool
         Whether the rows stay sparse.
     harmonizing : Harmonizing or None
@@ -104,6 +108,7 @@ class DataSizes:
     target: Target | None = None
     public_targets: Float64Array | None = None
     joint: JointColumns = NOTHING_JOINT
+    cells: tuple[RawColumn, ...] | None = None
     sparse: bool = False
     policies: tuple[SitePolicy, ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
@@ -159,6 +164,7 @@ def sizes_of_data(scenario: Scenario, data_dir: Path | None) -> DataSizes:
         joint=client_data.layout.joint,
         policies=policies_of(client_data),
         refused=tuple((site, str(error)) for site, error in refusals_of_data(scenario, client_data)),
+        cells=cells_of(scenario, client_data.layout),
     )
 
 
@@ -233,8 +239,11 @@ def _of_sites(scenario: Scenario) -> DataSizes:
             nodes=nodes,
             unknown=unknown,
         )
-    general = general_policies(scenario)
-    files = [replace(site_file(data, site), why_dense=why_dense(scenario), general=general) for site in sites]
+    general, cells = general_policies(scenario), scenario.method.surveys_columns
+    files = [
+        replace(site_file(data, site), why_dense=why_dense(scenario), general=general, cells=cells)
+        for site in sites
+    ]
     own = [file.policies for file in files]
     names = shown_names(names, own)
     policies = tuple(map(site_policy, own, names)) if any(own) else ()
@@ -265,6 +274,7 @@ def _of_sites(scenario: Scenario) -> DataSizes:
             data, np.arange(len(classes)) if first.labels is not None else None, sorted(classes)
         ),
         joint=tables[0].layout.joint,
+        cells=cells_of(scenario, tables[0].layout),
         names=names,
         policies=policies,
         refused=tuple((site, str(error)) for site, error in refusals_of_method(scenario, policies)),

@@ -8,7 +8,7 @@ is not started.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -318,10 +318,8 @@ def _rehearsed(
     if not data.known:
         return None, {}
     clients = len(data.sizes)
-    plan, reserve = with_public(
-        plan_of(scenario, clients, data.harmonizing, data.joint, data.target, data.public_targets),
-        data.public,
-    )
+    plan = plan_of(scenario, clients, data.harmonizing, data.joint, data.target, data.public_targets)
+    plan, reserve = with_public(replace(plan, cells=data.cells), data.public)
     # As in the backends: inline, a crash affects only one client.
     homes = pack(clients, actors or clients)
     classes = None

@@ -377,7 +377,7 @@ def with_joined_files(scenario: Scenario, client_data: ClientData) -> ClientData
             Path(site.path).expanduser(),
             alike,
             id_column=data.id,
-            missing=data.missing,
+            missing=scenario.missing_values,
             matrix=data.matrix,
             label=data.label or "y",  # the default of arrays
             time=data.time,
@@ -469,6 +469,7 @@ def read_table(
         exclude=data.exclude,
         codebook=codebook_of_data(data),
         join_spellings=scenario.clients.join_spellings,
+        cells=scenario.method.surveys_columns,
         seed=scenario.seed,
         data_dir=data_dir,
         sparse=True,

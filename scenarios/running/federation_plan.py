@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.data.survey.layout import JointColumns
+from raydr.data.survey.layout import JointColumns, Layout
+from raydr.data.survey.raw_cells import RawColumn, raw_columns
 from raydr.federation import FailurePolicy, FaultPlan, Liars
 from raydr.federation.simulated.faults import Faults
 from raydr.methods.serving import Plan, Served
@@ -63,6 +64,11 @@ def plan_of(
     )
 
 
+def cells_of(scenario: Scenario, layout: Layout) -> tuple[RawColumn, ...] | None:
+    """Return the columns that a noisy survey prepares; None if exact sums do."""
+    return raw_columns(layout) if scenario.method.surveys_columns else None
+
+
 def with_public(plan: Plan, public: FloatArray | None) -> tuple[Plan, FloatArray | None]:
     """Return the plan with the public rows; with an isometry key, the rows that clients hide from the server."""
     if plan.isometry_key:
@@ -75,7 +81,9 @@ def plan_with_data(scenario: Scenario, data: ClientData) -> tuple[Plan, FloatArr
     plan = plan_of(
         scenario, len(data.names), data.harmonizing, data.layout.joint, data.target, data.public_targets
     )
-    return with_public(replace(plan, prior=prior_of(scenario, data)), data.public)
+    return with_public(
+        replace(plan, cells=cells_of(scenario, data.layout), prior=prior_of(scenario, data)), data.public
+    )
 
 
 def with_scaling(served: Served, run: RootedRun, scenario: Scenario) -> Served:

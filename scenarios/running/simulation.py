@@ -249,7 +249,7 @@ def new_rows(client_data: ClientData, served: Served, run: RootedRun, scenario: 
 
 def _mapped(scenario: Scenario, client_data: ClientData, served: Served, findings: Findings) -> Provenance:
     """Return the provenance of the mapped data with the findings of the run."""
-    data = client_data.provenance(scenario.data.scale, scenario.data.metric)
+    data = client_data.provenance(scenario.scaling, scenario.data.metric)
     if data.harmonized is not None and served.prepared.harmonization is not None:
         adjusted = served.prepared.harmonization.common.adjusted
         unchanged = tuple(name for name, changed in zip(data.columns, adjusted, strict=True) if not changed)

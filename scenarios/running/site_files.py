@@ -50,9 +50,10 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
     """
     data, described = scenario.data, scenario.clients.sites
     why = why_dense(scenario)
-    general = general_policies(scenario)
+    general, cells = general_policies(scenario), scenario.method.surveys_columns
     files = [
-        (replace(site_file(data, site), why_dense=why, general=general), site.node) for site in described
+        (replace(site_file(data, site), why_dense=why, general=general, cells=cells), site.node)
+        for site in described
     ]
     layout: Layout | None = None
     if files[0][0].needs_layout:

@@ -259,9 +259,34 @@ def rows_that_sites_may_see(scenario: Sections) -> Problem | None:
 
 
 @rule
+def columns_that_a_survey_prepares(scenario: Sections) -> Problem | None:
+    """Refuse exact statistics of columns if a noisy survey prepares them."""
+    if not scenario.method.surveys_columns:
+        return None
+    data, method = scenario.data, f"method.kind {scenario.method.kind!r} without bounds and clip"
+    exact = {
+        "data.scale": data.scale != "none",
+        "data.metric": data.metric != "euclidean",
+        "data.target_weight": data.target_weight > 0,
+        "data.missing": data.missing != "error",
+        "data.categories": data.categories != "error",
+        "data.harmonize": data.harmonize is not None,
+        "data.graph": data.graph is not None,
+    }
+    given = [key for key, is_given in exact.items() if is_given]
+    if not given:
+        return None
+    return (
+        f"{method} prepares columns by a noisy survey, which scales numbers, fills in missing values and finds words:"
+        f" leave {' and '.join(given)} out, or set method.bounds or method.clip, which gives no epsilon for the whole"
+        " run if data are scaled or filled in"
+    )
+
+
+@rule
 def columns_that_no_row_decides(scenario: Sections) -> Problem | None:
     """Refuse a survey of columns in a strict run: no noise covers it."""
-    if not scenario.privacy.strict:
+    if not scenario.privacy.strict or scenario.method.surveys_columns:
         return None
     data = scenario.data
     paths = [data.path] if data.path else [site.path for site in scenario.clients.sites]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic import Field, field_validator
 
+from raydr.data.loading import Missing
 from raydr.data.survey.columns import listing
 from raydr.errors import ScenarioError, did_you_mean
 from raydr.federation.secure import SecureSums
@@ -121,6 +122,16 @@ class Sections(Settings):
     def noisy(self) -> bool:
         """Whether noise covers any message of the clients."""
         return self.privacy.noise is not None or self.method.noise_of_its_own
+
+    @property
+    def scaling(self) -> str:
+        """How columns are scaled: data.scale, or by a noisy survey."""
+        return "survey" if self.method.surveys_columns else self.data.scale
+
+    @property
+    def missing_values(self) -> Missing:
+        """What is done with missing values when rows are read; a noisy survey keeps all rows."""
+        return "median" if self.method.surveys_columns else self.data.missing
 
     @property
     def hides_by_secrets(self) -> bool:

@@ -74,6 +74,31 @@ NEIGHBOURS = {
 }
 DROPPED = lacking(ROW), lacking(OTHER)
 
+
+def only_value(row: int) -> list[list[str]]:
+    """Return the table with a column that is empty but for one record."""
+    lines = table()
+    for place, line in enumerate(lines[1:]):
+        line[5] = "7" if place == row else ""
+    return lines
+
+
+SURVEYED = {
+    **NEIGHBOURS,
+    "missing": (table(), lacking(ROW)),
+    "only value": (only_value(ROW), only_value(len(table()))),
+    "outlier": (table(), with_row("1e9", "1e9", "1e9", "red", "1", "well")),
+    "rare word": (table(), with_row("0.5", "0.5", "0.5", "rare", "1", "well")),
+    "text in numbers": (table(), with_row("low", "1.5 mg", "2020-01-31", "12", "-", "well")),
+    "nothing": (table(), with_row("", "", "", "", "", "")),
+}
+"""Pairs for a run whose noisy survey reads raw columns."""
+KNOWN = [
+    {"column": "a", "kind": "number", "low": -1, "high": 1, "missing": ["-99"]},
+    {"column": "word", "kind": "words", "words": ["red", "green"]},
+    {"column": "note", "kind": "ordinal", "words": ["0", "1", "2", "3"]},
+]
+
 # --- scenarios with a claim, from the registry and the schema ---------------------------------------------------------
 
 BASE: dict[str, Any] = {
@@ -264,6 +289,23 @@ def readings() -> Iterator[dict[str, Any]]:
     limits = {"column": "a", "kind": "number", "low": -1, "high": 1}
     yield {"features": ["a", "word"], "codebook": [limits, known]}
     yield {"features": ["a", "word"], "codebook": [limits, {"column": "word", "kind": "words"}]}
+
+
+@pytest.mark.parametrize("codebook", [(), KNOWN], ids=["surveyed", "codebook"])
+@pytest.mark.parametrize("sort", SURVEYED)
+def test_noisy_survey_reveals_only_charged_releases(
+    tmp_path: Path, sort: str, codebook: Sequence[dict[str, Any]]
+) -> None:
+    """Columns, kinds, ranges, words and gaps of raw columns follow from noisy counts alone."""
+    method = {"kind": "private-map", "epsilon": 500.0, "rounds": 1, "iterations": 3, "placing_iterations": 2}
+    content = BASE | {
+        "data": {"label": "label", "codebook": list(codebook)},
+        "method": method,
+        "privacy": {"strict": True, "secure_aggregation": True},
+    }
+    assert differences(content, SURVEYED[sort], tmp_path / "runs") == []
+    ledger = json.loads((tmp_path / "runs" / "0" / "run" / "privacy.json").read_text())
+    assert ledger["epsilon"] == pytest.approx(500.0, rel=1e-6)
 
 
 ON_RECORDS = {"on": "data", "stage": "all", "clip": 6.0, "multiplier": 0.1}

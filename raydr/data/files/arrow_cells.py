@@ -16,6 +16,7 @@ from raydr.data.survey.coding import Coding
 from raydr.data.survey.column_names import days_or_years, named_as_time
 from raydr.data.survey.columns import cells, listing, spell
 from raydr.data.survey.notices import are_blocks
+from raydr.data.survey.raw_cells import read_cells
 from raydr.data.survey.written_numbers import MISSING_WORDS, Writing, has_leading_zero, mark_of, writing_of
 from raydr.errors import DataError
 from raydr.memory import lacking_memory
@@ -28,8 +29,8 @@ class Loaded:
 
     ``default`` are its columns that are not an index. ``locate`` describes the place of a row. ``nulls`` are
     spellings of an empty cell in a column of text. ``first`` is the file's number of the first row, and ``part``
-    is whether other rows of the file are in other tables. ``decimal`` is the file's decimal mark, and ``notices``
-    say what was assumed about it.
+    is whether other rows of the file are in other tables. ``decimal`` is the file's decimal mark, ``commas`` whether
+    its separator lets a comma be one, and ``notices`` say what was assumed about it.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Loaded:
     first: int = 0
     part: bool = False
     decimal: str = "."
+    commas: bool = False
     notices: tuple[str, ...] = ()
 
     def let_go(self) -> Any:
@@ -117,6 +119,17 @@ def numbers_of(loaded: Loaded, column: str, stored: Any, coding: Coding) -> tupl
     numbers = np.where(missing, np.nan, values.astype(np.float64))
     numbers[np.isin(numbers, coding.missing_numbers)] = np.nan
     return numbers, doubts
+
+
+def raw_cells_of(loaded: Loaded, column: str, stored: Any, coding: Coding) -> Float64Array:
+    """Return the numbers and the codes of words of a column (rows, 2), each by its own cell."""
+    if is_number(stored.type) and not coding.words:
+        values, missing = cells_of(loaded.name, column, stored)
+        numbers = values.astype(np.float64)
+        numbers[missing | ~np.isfinite(numbers) | np.isin(numbers, coding.missing_numbers)] = np.nan
+        return np.column_stack([numbers, np.full(len(numbers), np.nan)])
+    texts, missing = texts_of(loaded.name, column, stored, loaded.nulls)
+    return read_cells(np.where(missing, "", texts).tolist(), coding, commas=loaded.commas)
 
 
 def _spelt(

@@ -19,6 +19,7 @@ from raydr.data.files.arrow_cells import (
     nothing,
     numbers_of,
     plain_type,
+    raw_cells_of,
     texts_of,
     with_numbers,
 )
@@ -64,6 +65,7 @@ from raydr.data.survey.columns import (
 )
 from raydr.data.survey.doubtful_words import of_words
 from raydr.data.survey.layout import Layout
+from raydr.data.survey.raw_cells import raw_layout
 from raydr.data.survey.site_names import join_spellings
 from raydr.data.survey.word_lists import counts_of_words, indicators_of, words_of
 from raydr.data.survey.written_numbers import are_padded, mark_of, writing_of
@@ -93,6 +95,8 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
         if layout is None:
             codebook.require_columns(available, name)
         codebook.require_roles(available, choice.named, choice.features)
+    if layout is None and choice.cells:
+        layout = raw_layout(features, codebook)
     if layout is None and choice.surveyed:
         if not table.num_rows:
             raise DataError(f"{name} has column names but no rows. A map needs at least 2 rows.")
@@ -132,7 +136,7 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
     strict = frozenset() if codebook is None or choice.alike is not None else frozenset(codebook.codings)
     tables = [table]
     del table
-    if choice.alike is None:
+    if choice.alike is None and not choice.cells:
         doubts += of_words(words, strict)
         doubts += doubts_of_whole_numbers(tables[0], numbers) if choice.surveyed else []
         doubts += [
@@ -145,7 +149,7 @@ def columns_of(loaded: Loaded, choice: Choice) -> Columns:
             {column: coding for column, coding in layout.codings.items() if column not in strict}
         )
     matrix, strange, doubt = _matrix(loaded, tables, layout, strict)
-    if choice.layout is None:
+    if choice.layout is None and not choice.cells:
         known = dict(words) | {
             column: coding.words for column, coding in layout.codings.items() if coding.kind == "list"
         }
@@ -188,7 +192,7 @@ def survey_of(loaded: Loaded, choice: Choice) -> Survey:
     """Return what the candidate feature columns of a table hold. Listed columns that it does not have are skipped."""
     unfold_lists(loaded, _whole(choice))
     candidates = _candidates(loaded.name, loaded.table, choice, loaded.default)
-    if not choice.surveyed:  # then the rows do not decide which columns are mapped
+    if choice.cells or not choice.surveyed:  # then the rows do not decide which columns are mapped
         return Survey(dict.fromkeys(candidates, "number"))
     if choice.codebook is not None:
         choice.codebook.require_roles(loaded.table.column_names, choice.named, choice.features)
@@ -452,6 +456,8 @@ def _coded(
         If a cell does not fit the coding. If not ``strict``, other words of an ordered column are missing values.
     """
     doubts: list[str] = []
+    if coding.kind == "cell":
+        return raw_cells_of(loaded, column, stored, coding), (), doubts
     if coding.as_text:
         texts, missing = texts_of(loaded.name, column, stored, loaded.nulls)
         missing |= np.isin(texts, coding.missing)

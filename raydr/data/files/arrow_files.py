@@ -63,6 +63,7 @@ def _csv(path: Path, choice: Choice, progress: Progress = unheard) -> Loaded:
         table = read_text_table(path, dialect, progress, codes)
         if (
             choice.layout is None
+            and not choice.cells
             and choice.categories != "error"
             and (late := _late_codes(path, dialect, table))
         ):
@@ -101,6 +102,7 @@ def _csv(path: Path, choice: Choice, progress: Progress = unheard) -> Loaded:
         locate=locate,
         nulls=nulls,
         decimal=dialect.decimal,
+        commas=dialect.separator != ",",
         notices=tuple(notices),
     )
 
@@ -112,12 +114,15 @@ def _name(cell: str) -> str:
 
 def _codes(path: Path, dialect: Dialect, choice: Choice) -> list[int]:
     """Return the columns of digits that can be codes, since some have leading zeros, as in zip codes: they are text."""
-    if not choice.surveyed and choice.layout is None:
+    if not choice.surveyed and not choice.cells and choice.layout is None:
         return []
     try:
         records = [cells for _, cells in dialect.head(path)]
     except csv.Error:
         return []
+    if choice.cells and choice.layout is None:
+        others = set(choice.named.values())
+        return [place for place, cell in enumerate(records[0]) if _name(cell) not in others]
     codebook = {} if choice.codebook is None else choice.codebook.codings
     codings = codebook if choice.layout is None else choice.layout.codings
     spelt = {column for column, coding in codings.items() if coding.as_text}

@@ -14,6 +14,8 @@ from raydr.data.survey.clock import HOURS, days_of, hours_of
 
 Kind: TypeAlias = Literal["number", "words", "ordinal", "circular", "time", "date", "count", "pair", "list"]
 """Kinds of mapped columns."""
+Raw: TypeAlias = Literal["cell"]
+"""Kind of a column whose cells are read one by one (:mod:`raydr.data.survey.raw_cells`)."""
 SECOND = {"circular": ("sine", "cosine"), "time": ("sine", "cosine"), "pair": ("first", "second")}
 """Kinds of columns with two features, and how these are called."""
 
@@ -28,7 +30,8 @@ class Coding:
         ``number`` keeps its numbers. ``words`` becomes zeros and ones. ``ordinal`` becomes the place of its word, from
         0. ``circular`` becomes the sine and cosine of ``2 pi x / period``. ``time``, a time of day such as 08:30, is a
         circle of 24 hours. ``date`` becomes days since 1970. ``count`` becomes ``log(1 + x)``. ``pair``, as in
-        120/80, becomes two numbers. ``list`` becomes zeros and ones, one for each word that a cell can have.
+        120/80, becomes two numbers. ``list`` becomes zeros and ones, one for each word that a cell can have. ``cell``
+        keeps a number, or the code of a word, by cell (:mod:`raydr.data.survey.raw_cells`).
     words : tuple of str
         Words of an ordinal column from low to high, of a circular column in their order, or of lists.
     missing : tuple of str
@@ -42,7 +45,7 @@ class Coding:
         Limits of the numbers. Numbers outside are kept, with a notice.
     """
 
-    kind: Kind
+    kind: Kind | Raw
     words: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     period: float | None = None
@@ -58,6 +61,8 @@ class Coding:
         """
         if self.kind == "list":
             return tuple(f"{column}={word}" for word in self.words)
+        if self.kind == "cell":
+            return (column, f"{column} (word)")
         return tuple(f"{column} ({part})" for part in SECOND.get(self.kind, ())) or (column,)
 
     @property
@@ -82,7 +87,7 @@ class Coding:
     @property
     def as_text(self) -> bool:
         """Whether cells are read as text, even if all are digits."""
-        return self.by_words or self.kind in ("words", "pair", "time", "date", "list")
+        return self.by_words or self.kind in ("words", "pair", "time", "date", "list", "cell")
 
     def read(self, text: str, decimal: str = ".") -> tuple[float, ...] | None:
         """Return the place of a word, hours, days, or the two numbers of a pair; None if the cell is none of these.

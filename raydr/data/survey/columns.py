@@ -79,8 +79,9 @@ class Choice:
     ``categories`` decides what to do with columns of text. ``layout``, if given, lists the columns that are
     features and their form. If ``absent``, columns of the layout can be absent, and are then missing in every
     row. ``matrix`` is the matrix to read from an .h5ad file. ``threshold`` limits the words that sites may
-    reveal. Columns to ``exclude`` are not features. The ``codebook`` decides how its columns are read. If
-    ``join_spellings``, spellings of a site's name are one site.
+    reveal. If ``cells``, each cell is read by itself (:mod:`raydr.data.survey.raw_cells`). Columns to
+    ``exclude`` are not features. The ``codebook`` decides how its columns are read. If ``join_spellings``,
+    spellings of a site's name are one site.
     """
 
     label: str | None = None
@@ -98,6 +99,7 @@ class Choice:
     exclude: tuple[str, ...] = ()
     codebook: Codebook | None = None
     join_spellings: bool = False
+    cells: bool = False
 
     @property
     def surveyed(self) -> bool:

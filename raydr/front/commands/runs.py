@@ -71,6 +71,7 @@ def run(
 @click.command("map")
 @click.argument("data")
 @options.own_data
+@options.private
 @options.policy
 @options.folder_out("The run folder")
 @options.address
@@ -90,6 +91,8 @@ def map_(
     time: str | None,
     codebook: Path | None,
     method: str | None,
+    epsilon: float | None,
+    delta: float | None,
     overrides: Mapping[str, Any],
     policy: str | None,
     out: Path | None,
@@ -125,6 +128,8 @@ def map_(
             time=time,
             codebook=codebook,
             method=method,
+            epsilon=epsilon,
+            delta=delta,
             overrides=overrides,
             progress=progress,
         )
@@ -216,6 +221,7 @@ def check(
 @click.command()
 @click.argument("data")
 @options.own_data
+@options.private
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -228,6 +234,8 @@ def init(
     time: str | None,
     codebook: Path | None,
     method: str | None,
+    epsilon: float | None,
+    delta: float | None,
     overrides: Mapping[str, Any],
     out: Path | None,
 ) -> None:
@@ -241,6 +249,11 @@ def init(
     from raydr.front.progress_bars import reading_on_terminal
 
     new = codebook is not None and not codebook.expanduser().exists()
+    if new and epsilon is not None:
+        raise click.UsageError(
+            f"{codebook} does not exist. A new codebook is written from exact values: write it without --epsilon, check"
+            " that you may publish it, and pass both then"
+        )
     with reading_on_terminal() as progress:
         own, client_data = own_rows(
             data,
@@ -249,6 +262,8 @@ def init(
             time=time,
             codebook=None if new else codebook,
             method=method,
+            epsilon=epsilon,
+            delta=delta,
             overrides=overrides,
             site_needed=False,
             progress=progress,

@@ -23,6 +23,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, shaped
 from raydr.embedding import principal_components
+from raydr.errors import ScenarioError
 from raydr.federation import Federation, Rehearsal
 from raydr.geometry.blocks import in_blocks
 from raydr.geometry.neighbors import nearest_neighbors
@@ -106,8 +107,9 @@ class PrivateMap(PrivateMapSettings):
         """True."""
         return True
 
-    def why_dense(self, rows: int, features: int, *, pooled: bool) -> None:
-        """Return None: noisy sums, and places of wide rows, take one block of rows at a time."""
+    def why_dense(self, rows: int, features: int, *, pooled: bool) -> str | None:
+        """Return None if the extent of rows is given: noisy sums and places take one block of rows at a time."""
+        return "the noisy survey takes dense rows: set clip or bounds" if self.surveys_columns else None
 
     def why_no_key(self) -> str:
         """Return why rows may not be rotated: clip and bounds limit the original features."""
@@ -132,7 +134,7 @@ class PrivateMap(PrivateMapSettings):
 
     def rehearse(self, federation: Rehearsal) -> None:
         """Ask what :func:`serve` asks, for the largest number of cells."""
-        budget = NoiseShares.of(self, federation.context.budget, federation.clients)
+        budget = _budget(self, federation)
         seen, rows = view(federation, self), federation.rows
         noise = budget.noise(budget.first, 1.0)
         with federation.stage("frame"):
@@ -166,11 +168,22 @@ class PrivateMap(PrivateMapSettings):
             federation.guess("all cells were assumed to be in use", CellSums, CellSumsRequest, PlaceRequest)
 
 
+def _budget(settings: PrivateMapSettings, federation: Federation) -> NoiseShares:
+    """Return the noise of all releases, with that of the survey before the method, if there was one."""
+    budget, surveyed = federation.context.budget, bool(federation.surveyed)
+    return NoiseShares.of(settings, budget, federation.clients, surveyed=surveyed)
+
+
 @method(PrivateMap, "Private map")
 def serve(federation: Federation, settings: PrivateMap) -> Outcome:
     """Run the server part."""
     settings.check(federation.rows, federation.features)
-    budget = NoiseShares.of(settings, federation.context.budget, federation.clients)
+    if settings.surveys_columns and federation.surveyed is None:
+        raise ScenarioError(
+            "rows of unlimited length have no sensitivity, and no noisy survey has prepared these: set bounds, the"
+            " least and largest value of any feature, or clip, a norm."
+        )
+    budget = _budget(settings, federation)
     with federation.stage("frame"):
         axes = private_axes(federation, settings, budget)
     with federation.stage("cells"):

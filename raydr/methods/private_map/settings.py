@@ -17,6 +17,7 @@ from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.mechanism import Delta, Relation
 from raydr.privacy.shares import summed_deviation
 from raydr.settings import require_in_order
+from raydr.statistics.noisy_survey import SurveyNoise, sensitivity
 
 COUNT_WEIGHT = 0.5
 """Weight of a cell's count relative to its residuals in units of their clip: one release carries both."""
@@ -49,6 +50,11 @@ FIRST_SHARE, SCATTER_SHARE = 0.04, 0.12
 """Parts of the budget for mean and scatter. *Measured*, MNIST, 60,000 rows, epsilon 1: 20 axes from 0.2 of the budget
 keep 0.978 of the variance that the exact ones keep, from 0.3 of it 0.984. The cells gain more from the rest."""
 
+SURVEY_SHARE = 0.1
+"""Part of the budget for the survey of columns, if there is one; the other parts are parts of the rest."""
+SURVEYED_CLIP = 1.5
+"""Clip norm of surveyed rows, whose mean squared length is about 1."""
+
 _ROWS_OF_A_CELL = 7.0
 """Rows that a cell needs, in noise multipliers of a round: the noise of its centre is then half of its own width."""
 _MOST_CELLS, _LEAST_CELLS = 2000, 4
@@ -77,13 +83,13 @@ class PrivateMapSettings(TSNE, MethodSettings):
     bounds: tuple[float, float] | None = Field(
         None,
         description="least and largest value of any feature, after scaling. Rows are then centred on"
-        " the middle of the bounds, and the bounds limit their length; default: rows are"
-        " centred on 0",
+        " the middle of the bounds, and the bounds limit their length. Without bounds and clip, a noisy survey of the"
+        " columns, which costs a part of epsilon, finds scales, words and the clip norm",
     )
     clip: float | None = Field(
         None,
         gt=0,
-        description="clip norm of rows, measured from the middle of the bounds; default: the longest"
+        description="clip norm of rows, measured from the middle of the bounds, or from 0; default: the longest"
         " row that bounds allow",
     )
     axes: int = Field(
@@ -114,14 +120,20 @@ class PrivateMapSettings(TSNE, MethodSettings):
 
     @model_validator(mode="after")
     def _known_extent(self) -> PrivateMapSettings:
-        if self.bounds is None and self.clip is None:
-            raise ValueError(
-                "rows of unlimited length have no sensitivity, and measuring their length would cost"
-                " privacy budget: set bounds, the least and largest value of any feature, or clip, a"
-                " norm"
-            )
         require_in_order(self.bounds)
         return self
+
+    @property
+    def surveys_columns(self) -> bool:
+        """Whether a noisy survey prepares the rows: their extent is not given."""
+        return self.bounds is None and self.clip is None
+
+    def survey_noise(self, budget: Budget, clients: int, columns: int) -> SurveyNoise:
+        """Return the noise of one of the two releases of a survey, on this many columns."""
+        shares = NoiseShares.of(self, budget, clients, surveyed=True)
+        moved = sensitivity(columns, self.relation)
+        norm = sensitivity(columns, "zero-out")
+        return SurveyNoise(shares.noise(shares.survey, norm), shares.summed * shares.survey * moved)
 
     @property
     def centre(self) -> float:
@@ -132,7 +144,9 @@ class PrivateMapSettings(TSNE, MethodSettings):
         """Return the clip norm of rows with this many features."""
         if self.clip is not None:
             return self.clip
-        low, high = self.bounds or (0.0, 0.0)  # one of the two is given
+        if self.bounds is None:
+            return SURVEYED_CLIP
+        low, high = self.bounds
         return (high - low) / 2.0 * math.sqrt(features) * (1.0 + 1e-9)
 
     def check(self, rows: int, features: int) -> None:
@@ -147,6 +161,8 @@ class NoiseShares:
 
     Attributes
     ----------
+    survey : float
+        For each of the two releases of the survey; infinite without one.
     first, scatter : float
         For the mean, and for the second moments around it.
     rounds : tuple of float
@@ -161,6 +177,7 @@ class NoiseShares:
         Deviation of the noise in a sum, in units of the noise that covers it.
     """
 
+    survey: float
     first: float
     scatter: float
     rounds: tuple[float, ...]
@@ -170,17 +187,22 @@ class NoiseShares:
     summed: float
 
     @classmethod
-    def of(cls, settings: PrivateMapSettings, run: Budget, clients: int) -> NoiseShares:
-        """Divide the budget of the settings, in a run of ``clients`` clients.
+    def of(
+        cls, settings: PrivateMapSettings, run: Budget, clients: int, *, surveyed: bool = False
+    ) -> NoiseShares:
+        """Divide the budget of the settings, in a run of ``clients`` clients, ``surveyed`` or not.
 
         Gaussian releases compose by the sum of their inverse squared multipliers, so parts of the budget are
         parts of that sum. Early rounds have few cells, with many rows each, and need less.
         """
         whole = gaussian_multiplier(settings.epsilon, settings.delta or run.delta)
+        survey = SURVEY_SHARE if surveyed else 0.0
+        whole, alone = whole / math.sqrt(1.0 - survey), whole
         weights = [min(4.0, 1.0 + round) for round in range(settings.rounds)]
         rest = 1.0 - FIRST_SHARE - SCATTER_SHARE - settings.density
         rounds = tuple(whole / math.sqrt(rest * weight / sum(weights)) for weight in weights)
         return cls(
+            survey=alone / math.sqrt(survey / 2.0) if survey else math.inf,
             first=whole / math.sqrt(FIRST_SHARE),
             scatter=whole / math.sqrt(SCATTER_SHARE),
             rounds=rounds,

@@ -17,6 +17,7 @@ SCALINGS = {
     "none": "none: columns are unchanged",
     "standard": "standard: each column, of numbers or words, has mean 0 and variance 1",
     "minmax": "minmax: each column ranges from 0 to 1",
+    "survey": "by a noisy survey: columns with numbers or words that exceed the noise, each with variance 1 / columns",
     "maxabs": "maxabs: the largest absolute value of each column is 1",
 }
 

@@ -488,12 +488,14 @@ def test_distant_groups_stay_apart() -> None:
         assert (labels[dealt][nearest.argmin(axis=1)] == labels[dealt]).mean() > 0.99
 
 
-def test_rows_without_bounds_are_refused() -> None:
-    with pytest.raises(ScenarioError, match="bounds"):
+def test_rows_of_unknown_extent_are_refused() -> None:
+    with pytest.raises(ScenarioError, match="no noisy survey has prepared"):
+        served(federate([digits(300)]), settings_of(bounds=None))
+    with pytest.raises(ScenarioError, match=r"leave data\.scale out"):
         read(
             {
                 "name": "x",
-                "data": {"source": "digits"},
+                "data": {"source": "digits", "scale": "standard"},
                 "clients": {"count": 2},
                 "method": {"kind": "private-map", "epsilon": 1.0},
             }
