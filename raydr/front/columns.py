@@ -170,6 +170,8 @@ def variance_shares(scenario: Scenario, client_data: ClientData) -> dict[str, fl
 
 def shares_of_columns(scenario: Scenario, client_data: ClientData) -> Fact:
     """Return a line on the columns' shares in the variance, the largest first."""
+    if scenario.method.surveys_columns:
+        return Fact("Share of the variance", "equal for all columns that the noisy survey of the run finds")
     shares = sorted(variance_shares(scenario, client_data).items(), key=lambda share: -share[1])
     each = [f"{column} {share:.1%}" for column, share in shares]
     return Fact("Share of the variance", listed(each, FEW_COLUMNS) or "none: all rows are equal")

@@ -154,11 +154,12 @@ def own_rows(
         content["method"]["epsilon"] = epsilon
         content["privacy"] = {"strict": True, "secure_aggregation": True}
         content["privacy"] |= {} if delta is None else {"delta": delta}
-    if method == PRIVATE and not given.keys() & {"method.bounds", "method.clip"}:
-        for key in ("scale", "missing", "categories"):  # a noisy survey prepares the columns
-            del content["data"][key]
     for key, value in given.items():
         reading.override(content, key, value)
+    if content["method"]["kind"] == PRIVATE and not content["method"].keys() & {"bounds", "clip"}:
+        for key in ("scale", "missing", "categories"):  # a noisy survey prepares the columns
+            if f"data.{key}" not in given:
+                content["data"].pop(key, None)
     if (
         "scale" in content["data"]
         and "data.scale" not in given
@@ -355,8 +356,11 @@ def commented(taken: OwnData) -> str:
     # Column names may contain line breaks, which would end a comment.
     notes = "\n".join(f"# {plain(' '.join(f'{fact.name}: {fact.text}'.split()))}" for fact in taken.facts)
     sections = {name: reading.dump_yaml({name: content.pop(name)}) for name in list(content)}
+    surveyed = taken.scenario.method.surveys_columns
     remarks = {
-        "data": "# features: [...] maps only these columns; missing: error, drop, mean or median;\n"
+        "data": "# features: [...] maps only these columns. A noisy survey finds ranges, words and values for gaps.\n"
+        if surveyed
+        else "# features: [...] maps only these columns; missing: error, drop, mean or median;\n"
         "# categories: one-hot or leave-out; scale: none, standard, minmax or maxabs; holdout: 0.2 holds out a fifth;\n"
         "# metric: cosine, correlation, hellinger, hamming or gower;\n"
         "# harmonize: center, scale or combat removes differences between sites, also real ones.\n",
@@ -368,7 +372,8 @@ def commented(taken: OwnData) -> str:
     return (
         f"{notes}\n#\n# Run it with raydr run FILE; raydr plan FILE estimates what it needs. Paths are relative to the"
         f" current folder.\n\n{text}# show: [COLUMN]   # columns that the page shows and colours by; it copies them\n"
-        "# privacy: {secure_aggregation: true}   # protection of the messages: docs/privacy.md\n"
+        + "# privacy: {secure_aggregation: true}   # protection of the messages: docs/privacy.md\n"
+        * ("privacy" not in taken.content)
     )
 
 

@@ -21,7 +21,7 @@ from raydr.federation.transcript import Transcript
 from raydr.journal import Journal
 from raydr.methods import METHODS, MethodSettings
 from raydr.methods.fidelity import Fidelity, estimated_fidelity, keep_rows
-from raydr.methods.outcome import Outcome
+from raydr.methods.outcome import Note, Outcome
 from raydr.methods.references import without_labels
 from raydr.privacy.ledger import Ledger
 from raydr.statistics.dissimilarity import Metric, fit_transformation
@@ -163,6 +163,9 @@ def serve(
         if plan.fidelity_rows:
             with federation.stage("fidelity"):
                 found = estimated_fidelity(federation, outcome.embedding, plan.fidelity_rows)
+    if prepared.cells is not None and plan.cells is not None:
+        note = Note("What the survey found", prepared.cells.described(plan.cells))
+        outcome = replace(outcome, notes=(*outcome.notes, note))
     if prepared.steering is not None:
         outcome = replace(outcome, model=without_labels(outcome.model, len(prepared.steering.centre)))
     if not plan.geometry:

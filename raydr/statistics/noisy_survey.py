@@ -23,6 +23,7 @@ from raydr.data.survey.raw_cells import CODES, RawColumn
 from raydr.errors import DataError
 from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
 from raydr.geometry.points import value_blocks
+from raydr.plain import listed
 from raydr.privacy import Mechanism, Quantity
 from raydr.statistics.scaling import Done
 
@@ -47,6 +48,8 @@ deviation found for heart disease is off by 1.1 times in the median, and 1.3 tim
 of the same cost, 1.2 and 1.5 times."""
 _LEAST_VARIANCE = 1e-3
 """Words whose frequency has a smaller variance p (1 - p) are left out: nearly all rows, or none, have them."""
+_NAMED = 50
+"""Columns that are named in a sentence."""
 _ROUNDING = 1.0 + 1e-9
 
 
@@ -275,17 +278,33 @@ class PreparedCells:
         code = np.where(code == -2.0, np.nan, code)
         return cls(number.astype(np.int64), word.astype(np.int64), code, *others)
 
-    def names(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of the features, from those of the raw rows' features."""
-        return tuple(
-            columns[number] if np.isnan(code) else f"{columns[number]} (word {code:g})"
-            for number, code in zip(self.number, self.code, strict=True)
+    def described(self, columns: Sequence[RawColumn]) -> str:
+        """Return what the survey and the codebook found of the columns, as sentences.
+
+        >>> one = np.zeros(1, np.int64), np.array([-1]), np.array([np.nan]), *np.array([[0], [9], [4], [1]])
+        >>> PreparedCells(*one).described([RawColumn("age", 0), RawColumn("note", 1)])
+        'Numbers, with the range to which they are clipped: age (0 to 9). Of other columns noise hides all: note.'
+        """
+        numbers, words, hidden = list[str](), list[str](), list[str]()
+        for column in columns:
+            found = np.flatnonzero(self.number == column.number)
+            if not len(found):
+                hidden.append(column.name)
+            elif np.isnan(self.code[found[0]]):
+                numbers.append(f"{column.name} ({self.low[found[0]]:.4g} to {self.high[found[0]]:.4g})")
+            else:
+                words.append(f"{column.name} ({len(found)})")
+        parts = (
+            ("Numbers, with the range to which they are clipped", numbers),
+            ("Words, with the number of frequent ones", words),
+            ("Of other columns noise hides all", hidden),
         )
+        return " ".join(f"{title}: {listed(names, _NAMED)}." for title, names in parts if names)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What the survey found of a column.
+    """Findings of the survey about one column.
 
     Attributes
     ----------

@@ -130,7 +130,7 @@ class Sections(Settings):
 
     @property
     def missing_values(self) -> Missing:
-        """What is done with missing values when rows are read; a noisy survey keeps all rows."""
+        """Treatment of missing values when rows are read; a noisy survey keeps all rows."""
         return "median" if self.method.surveys_columns else self.data.missing
 
     @property

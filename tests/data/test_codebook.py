@@ -17,6 +17,7 @@ from resumed import interrupted
 import raydr
 from raydr.data.survey.circles import is_circular
 from raydr.data.survey.codebook import BETWEEN, Codebook, ColumnSettings, codebook_of, read_codebook, written
+from raydr.data.survey.raw_cells import raw_columns
 from raydr.data.survey.scales import in_order
 from raydr.documents import parse_yaml
 from raydr.errors import DataError, ScenarioError
@@ -165,13 +166,19 @@ def test_the_written_codebook_keeps_limits_that_were_given(data: Path, book: Pat
     assert read_codebook(book).by_name["score"].high == 10
 
 
-def test_limits_of_a_codebook_are_no_bounds_of_a_private_map(data: Path, book: Path) -> None:
+def test_limits_of_a_codebook_are_known_ranges_of_a_private_map(data: Path, book: Path) -> None:
     limits = [
         ColumnSettings(column="score", kind="number", low=0, high=1, missing=("-99", "98")).model_dump()
     ]
     private = {"data.codebook": limits, "method": {"kind": "private-map", "epsilon": 2.0}}
-    with pytest.raises(ScenarioError, match="set bounds"):
-        own_data(data, overrides=QUICK | private, site_needed=False)
+    own, rows = own_rows(
+        data, site=None, label=None, codebook=None, method=None, overrides=private, site_needed=False
+    )
+    (score,) = [column for column in raw_columns(rows.layout) if column.name == "score"]
+    assert (score.low, score.high, score.is_known) == (0, 1, True)
+    assert own.scenario.data.scale == "none"
+    with pytest.raises(ScenarioError, match=r"leave data\.scale out"):
+        own_data(data, overrides=private | {"data.scale": "standard"}, site_needed=False)
 
 
 text = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1)

@@ -73,8 +73,9 @@ def facts(data: Provenance) -> list[Fact]:
         found.append(
             Fact("Anchors", f"{wording.plural(anchors.rows - anchors.dropped, 'row')} of {anchors.name}")
         )
-    names = _columns(data.columns) if data.named else "unnamed"
-    found.append(Fact("Columns mapped", f"{len(data.columns):,}: {names}"))
+    columns = _read_columns(data)
+    names = _columns(columns) if data.named else "unnamed"
+    found.append(Fact("Columns mapped", f"{len(columns):,}: {names}"))
     left_out = {
         f"{column} ({why})": None for source in data.sources for column, why in source.left_out.items()
     }
@@ -87,6 +88,12 @@ def facts(data: Provenance) -> list[Fact]:
         found.append(Fact("Metric", METRICS.get(data.metric, data.metric)))
     found += [Fact(NOTICE, notice) for notice in data.notices]
     return found
+
+
+def _read_columns(data: Provenance) -> tuple[str, ...]:
+    """Return the names of the mapped features; of columns of raw cells, without the codes of words."""
+    codes = {coding.names(column)[1] for column, coding in data.codings.items() if coding.kind == "cell"}
+    return tuple(name for name in data.columns if name not in codes)
 
 
 def _columns(names: Sequence[str]) -> str:
@@ -127,7 +134,7 @@ def line(data: Provenance) -> str:
     metric = "" if data.metric == "euclidean" else f"; {data.metric} distances"
     held_out = f"; {wording.plural(data.held_out, 'row')} held out" if data.held_out else ""
     return (
-        f"{part} of {_origin(data)}, {wording.plural(len(data.columns), 'column')},"
+        f"{part} of {_origin(data)}, {wording.plural(len(_read_columns(data)), 'column')},"
         f" {'no' if data.scaling == 'none' else data.scaling} scaling{metric}{held_out}{dropped}."
     )
 
