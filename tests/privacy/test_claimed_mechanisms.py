@@ -9,6 +9,7 @@ import math
 import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from itertools import cycle, product
 from typing import Any, Literal
@@ -21,6 +22,7 @@ from inline_federations import federate
 
 import raydr
 from raydr.arrays import Float64Array, FloatArray
+from raydr.data.survey.raw_cells import RawColumn
 from raydr.errors import DataError, RunError
 from raydr.federation import Client, Federation, Request
 from raydr.methods.fedne.clients import TrainRequest
@@ -44,6 +46,7 @@ from raydr.privacy import Mechanism
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.mechanism import MECHANISMS
 from raydr.privacy.secrets import Secret
+from raydr.statistics.histograms import HistogramsRequest, RangeHistogramsRequest
 from raydr.statistics.second_moments import SecondMomentsRequest
 
 FEATURES = 5
@@ -193,6 +196,13 @@ def counts_request(noise: Mechanism | None, features: int) -> PlaceCountsRequest
     return PlaceCountsRequest(frame(features), landmarks, grid, 5, ROWS, noise)
 
 
+def histograms_request(
+    kind: type[HistogramsRequest] | type[RangeHistogramsRequest], noise: Mechanism | None, features: int
+) -> HistogramsRequest | RangeHistogramsRequest:
+    columns = tuple(RawColumn(str(place), place) for place in range(features))
+    return kind(columns, (np.array([-1.0, 0.0, 0.5, 1e3]),) * features, ROWS, noise)
+
+
 RELEASES: dict[str, Release] = {
     "mean embedding": Release(embedding_request, "embedding"),
     "step": Release(step_request, "gradient", absent=NOWHERE),
@@ -227,6 +237,8 @@ RELEASES: dict[str, Release] = {
     "cell sums": Release(cells_request, "moments", clip=3.0),
     "cell sums of wide rows": Release(lambda noise, d: cells_request(noise, d, True), "moments", clip=3.0),
     "counts of places": Release(counts_request, "moments", clip=3.0),
+    "histograms": Release(partial(histograms_request, HistogramsRequest), "moments", clip=3.0),
+    "histograms of ranges": Release(partial(histograms_request, RangeHistogramsRequest), "moments", clip=3.0),
 }
 
 

@@ -26,16 +26,8 @@ from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.shares import summed_deviation
 from raydr.privacy.statement import statement
 from raydr.scenarios.running.backend import InlineBackend
-from raydr.statistics.noisy_survey import (
-    Grid,
-    HistogramsRequest,
-    PreparedCells,
-    RangeHistogramsRequest,
-    SurveyNoise,
-    fit_survey,
-    prepared_by,
-    sensitivity,
-)
+from raydr.statistics.histograms import HistogramsRequest, RangeHistogramsRequest, sensitivity
+from raydr.statistics.noisy_survey import Grid, PreparedCells, SurveyNoise, fit_survey, prepared_by
 
 NOTHING = np.nan
 CELLS = st.sampled_from([NOTHING, 0.0, 1.0, -3.0, 1e9, -1e300, 1e-30, 2014.0, 5e-324])

@@ -17,7 +17,8 @@ from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.mechanism import Delta, Relation
 from raydr.privacy.shares import summed_deviation
 from raydr.settings import require_in_order
-from raydr.statistics.noisy_survey import SurveyNoise, sensitivity
+from raydr.statistics.histograms import sensitivity
+from raydr.statistics.noisy_survey import SurveyNoise
 
 COUNT_WEIGHT = 0.5
 """Weight of a cell's count relative to its residuals in units of their clip: one release carries both."""
