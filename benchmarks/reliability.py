@@ -1,13 +1,15 @@
 """Reliable, misplaced and structureless places of maps, and what the rows next to them share.
 
-    python -m benchmarks.reliability [--quick] [--sizes] [--data digits ...] [--methods fed-tsne ...] [--json FILE]
+    python -m benchmarks.reliability [--quick] [--sizes | --min-dist] [--data digits ...] [--methods fed-tsne ...]
+        [--json FILE]
 
 Each map is a whole run in this process. ``npa`` is the share of the ten nearest rows in the data that are among the ten
 nearest on the map. ``label`` is the share of the ten nearest on the map with the row's label. Neither decides on a
 verdict. ``moved`` is the share of unreliable places among 5 % of rows that were moved to the places of other rows.
 ``noise`` has 1,000 rows of 20 independent normal columns at 5 sites. Other data are of scikit-learn, or NAME.npz in
 ``$RAYDR_DATA``; MNIST has 2,000 random rows. ``--quick`` uses noise and Fed-UMAP. ``--sizes`` prints the
-share of reliable places and NPA-10 by size of the neighbourhood instead, as means over three seeds.
+share of reliable places and NPA-10 by size of the neighbourhood instead, as means over three seeds. ``--min-dist``
+prints, for Fed-UMAP and at most 1,000 rows, both by ``min_dist``, with the least and largest share of five seeds.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from raydr.tune.neighborhood import FACTORS
 
 DATA = ("digits", "mnist", "heart_disease", "scrna_cell_lines_pc20", "iris", "noise")
 METHODS: dict[str, Callable[..., Any]] = {"fed-tsne": raydr.FedTSNE, "fed-umap": raydr.FedUMAP}
+MIN_DIST = (0.0, 0.1, 0.25, 0.5, 0.99)
 MOVED = 20
 """One row in this many is moved."""
 
@@ -113,6 +116,31 @@ def by_size(name: str, method: str) -> dict[str, float]:
     return line
 
 
+def by_min_dist(name: str, method: str) -> dict[str, float]:
+    """Return the share of reliable places and NPA-10 for each ``min_dist``, over five seeds."""
+    rows, _, sites = table(name)
+    some = np.sort(np.random.default_rng(0).permutation(len(rows))[:1000])
+    line = {}
+    for distance in MIN_DIST:
+        found = [
+            METHODS[method](
+                metrics=("reliable", "npa_10"),
+                scale="none",
+                landmarks=min(128, len(some) // 2),
+                random_state=seed,
+                min_dist=distance,
+            )
+            .fit(rows[some], sites=[f"{site:02d}" for site in sites[some]])
+            .metrics_["federated"]
+            for seed in range(5)
+        ]
+        shares = [each["reliable"] for each in found]
+        line[f"{distance:g}.reliable"] = float(np.mean(shares))
+        line[f"{distance:g}.least"], line[f"{distance:g}.largest"] = min(shares), max(shares)
+        line[f"{distance:g}.npa_10"] = float(np.mean([each["npa_10"] for each in found]))
+    return {key: round(value, 3) for key, value in line.items()}
+
+
 def main() -> None:
     """Print a line of the table for each map."""
     parser = argparse.ArgumentParser(
@@ -120,17 +148,18 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--sizes", action="store_true")
+    parser.add_argument("--min-dist", action="store_true")
     parser.add_argument("--data", nargs="+", choices=DATA, default=DATA)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     data, methods = (("noise",), ["fed-umap"]) if options.quick else (options.data, options.methods)
+    figures = by_min_dist if options.min_dist else by_size if options.sizes else measured
+    methods = ["fed-umap"] if options.min_dist else methods
     found: dict[str, float] = {}
     for name in data:
         for method in methods:
-            line: dict[str, float | None] = {
-                **(by_size(name, method) if options.sizes else measured(name, method))
-            }
+            line: dict[str, float | None] = {**figures(name, method)}
             found |= {f"{name}.{method}.{key}": value for key, value in line.items() if value is not None}
             print(f"| {name} | `{method}` | " + " | ".join(map(str, line.values())) + " |", flush=True)
     if options.json:
