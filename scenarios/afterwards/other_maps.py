@@ -341,7 +341,7 @@ def _named(name: str) -> Iterator[None]:
 
 
 def without(client_data: ClientData, site: int, scenario: Scenario) -> ClientData:
-    """Return the data of all other sites, with the columns and public rows of the run.
+    """Return the data of all other sites, with the columns and public rows of the run, and without periods.
 
     Raises
     ------
@@ -369,4 +369,5 @@ def without(client_data: ClientData, site: int, scenario: Scenario) -> ClientDat
             scenario.data, client_data.layout, present(labels, client_data.label_names)
         ),
         target=target_of(scenario.data, labels, client_data.label_names),
+        times=None,
     )

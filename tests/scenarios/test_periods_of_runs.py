@@ -236,3 +236,16 @@ def test_redrawn_map_has_the_periods_of_the_new_file(file: Path, tmp_path: Path)
         DataError, match=r"west\.csv has no time for some of its rows: add the column 'visit'"
     ):
         raydr.redraw(earlier.folder, untimed, out=tmp_path / "untimed")
+
+
+def test_run_with_periods_can_be_repeated(file: Path, tmp_path: Path) -> None:
+    """With other seeds, and without a site, which alone had the first period."""
+    sections = content(file) | {"compare": [], "metrics": ["npa_10"]}
+    folder = raydr.run(sections, out=tmp_path / "run").folder
+    assert raydr.stability(folder, seeds=1).stability is not None
+    left = raydr.leave(folder, "north", out=tmp_path / "left")
+    assert [(each["period"], each["sites"]) for each in left.periods] == [
+        ("2021", 1),
+        ("2022", 1),
+        ("2023", 1),
+    ]
