@@ -54,7 +54,7 @@ def sentence(run: RunFolder) -> str:
     shares = [f"{_share(period)} of {wording.brief(period.period)}" for period in compared]
     return (
         f"Rows unlike those of the first period, {name}: {listed(shares, _MOST_NAMED)}. Without any change it would be"
-        f" {100.0 * UNLIKE:.0f}{wording.NARROW}% or less."
+        f" about {100.0 * UNLIKE:.0f}{wording.NARROW}%, or less."
     )
 
 
