@@ -63,7 +63,7 @@ from raydr.scenarios.running.environment import environment
 from raydr.scenarios.running.evaluation import Findings, NewRows, Question, examine, load_libraries
 from raydr.scenarios.running.federation_plan import plan_with_data, with_scaling
 from raydr.scenarios.running.pooling import Dealt
-from raydr.scenarios.running.site_policies import policies_of
+from raydr.scenarios.running.site_policies import policies_of, shared_at_sites, with_merged_labels
 from raydr.scenarios.running.start import StartedRun, begin, held_by
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.sparse_rows import SparseRows
@@ -401,15 +401,14 @@ def _write(
     by_row = dict(findings.federated.by_row)
     if findings.islands is not None and findings.islands.found:
         by_row["island"] = findings.islands.of_row
-    write_embedding(folder / records.EMBEDDING, client_data, served.outcome, by_row)
+    write_embedding(folder / records.EMBEDDING, with_merged_labels(client_data), served.outcome, by_row)
     if client_data.held_out is not None and findings.placed is not None:
         write_held_out(folder / records.HELD_OUT, client_data.held_out, findings.placed)
     if findings.pooled is not None and findings.central is not None:
         write_central(folder / records.CENTRAL, client_data, findings.pooled, findings.central.by_row)
     if findings.shown is not None:
-        write_shown(
-            folder / records.SHOWN, client_data, dict(zip(scenario.show, findings.shown.T, strict=True))
-        )
+        values = shared_at_sites(client_data, findings.shown)
+        write_shown(folder / records.SHOWN, client_data, dict(zip(scenario.show, values.T, strict=True)))
     write_json(folder / records.METRICS, _measures(findings, client_data, served.fidelity))
     if findings.along:
         scores = {round: found.scores.values for round, found in findings.along.items()}

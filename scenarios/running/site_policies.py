@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from raydr.arrays import FloatArray
 from raydr.data.site import refusal_of_columns, refusal_of_sites
 from raydr.errors import DataError, RaydrError, ScenarioError
 from raydr.methods.requests import site_policy
+from raydr.privacy.microdata import FEW, merged_labels, shared_values
 from raydr.privacy.policy import Policy, SitePolicy
 from raydr.scenarios.running.client_data import ClientData
 from raydr.scenarios.schema.scenario import Scenario
@@ -121,3 +123,29 @@ def without_hidden_names(client_data: ClientData) -> ClientData:
             notice for notice in client_data.notices if not any(repr(name) in notice for name in hidden)
         ),
     )
+
+
+def shared_at_sites(client_data: ClientData, values: FloatArray) -> FloatArray:
+    """Return values of mapped columns (rows, columns) for display, as the sites' policies allow.
+
+    At a site with a least count, each row then has the values of several; see :mod:`raydr.privacy.microdata`.
+    """
+    shown = np.array(values)
+    for site, policy in enumerate(policies_of(client_data)):
+        if policy.least_count > 1:
+            own = client_data.client_of_row == site
+            shown[own] = shared_values(shown[own], policy.least_count)
+    return shown
+
+
+def with_merged_labels(client_data: ClientData) -> ClientData:
+    """Return the data with one class for the labels that too few records of a site have, for display."""
+    sites = policies_of(client_data)
+    if client_data.labels is None or all(site.least_count < 2 for site in sites):
+        return client_data
+    labels, merged = client_data.labels.copy(), len(client_data.label_names)
+    for site, policy in enumerate(sites):
+        own = client_data.client_of_row == site
+        if policy.least_count > 1 and own.any():
+            labels[own] = merged_labels(labels[own], policy.least_count, merged)
+    return replace(client_data, labels=labels, label_names=(*client_data.label_names, FEW))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from pyarrow.parquet import read_table
 from resumed import content, interrupted, table
 from tiny import tiny, tiny_run, tiny_run_with_report, tiny_scenario
 
@@ -17,7 +19,9 @@ from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status
 from raydr.privacy.policy import PROFILES, Policy, PolicyError
 from raydr.privacy.policy_file import read_policy
+from raydr.report.run.released import write_released
 from raydr.runfolder import read_run
+from raydr.runfolder.records import EMBEDDING, SHOWN
 from raydr.scenarios.planning.plan import plan_of_scenario
 from raydr.scenarios.schema.reading import read
 
@@ -289,6 +293,58 @@ def test_private_run_with_a_site_of_one_row_ends(tmp_path: Path) -> None:
         PolicyError, match=r"site 'b' \(private, changed\) has the rule 'least_rows: 5'.*1 row"
     ):
         raydr.run(scenario, out=tmp_path / "run")
+
+
+# What a run shows of single records.
+
+
+def ward_table(folder: Path) -> Path:
+    """Return a table of two wards of 40 patients, with an oldest patient and a rare diagnosis."""
+    random = np.random.default_rng(6)
+    lines = ["age,bmi,ward,diagnosis"]
+    for row in range(80):
+        age = 103.0 if row == 1 else float(random.integers(30, 80))
+        diagnosis = "rare" if row in (4, 5) else ("flu", "cold")[row % 3 == 0]
+        lines.append(f"{age},{random.normal(25.0, 3.0):.3f},{'ab'[row % 2]},{diagnosis}")
+    path = folder / "wards.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def shown_run(folder: Path, policy: str | None, **more: Any) -> Path:
+    scenario = tiny() | {
+        "data": {"path": str(ward_table(folder)), "label": "diagnosis", "features": ["age", "bmi"]},
+        "clients": {"partition": {"kind": "by-column", "column": "ward"}},
+        "method": PRIVATE | {"bounds": [0.0, 110.0]},
+        "show": ["age", "bmi"],
+        **more,
+    }
+    if policy is not None:
+        scenario["clients"]["policy"] = policy
+    return Path(raydr.run(scenario, out=folder / f"run-{policy}").folder)
+
+
+def test_shown_values_and_labels_are_those_of_several_records(tmp_path: Path) -> None:
+    free, bound = shown_run(tmp_path, None), shown_run(tmp_path, "datashield")
+    owners = read_table(bound / EMBEDDING).column("client").to_pylist()
+    shown = read_table(bound / SHOWN)
+    rows = list(
+        zip(owners, *(shown.column(f"column.{name}").to_pylist() for name in ("age", "bmi")), strict=True)
+    )
+    assert min(Counter(rows).values()) >= 3
+    assert 103.0 in read_table(free / SHOWN).column("column.age").to_pylist()
+    assert b"103" not in (bound / SHOWN).read_bytes()
+    labels = Counter(zip(owners, read_table(bound / EMBEDDING).column("label").to_pylist(), strict=True))
+    assert min(labels.values()) >= 3
+    assert not any(label == "rare" for _, label in labels)
+    assert "rare" in read_table(free / EMBEDDING).column("label").to_pylist()
+
+
+def test_released_folder_has_nothing_of_single_records(tmp_path: Path) -> None:
+    folder = shown_run(tmp_path, "private", privacy={"strict": True})
+    released = write_released(folder, tmp_path / "released").parent
+    for file in released.rglob("*"):
+        assert not (file.is_file() and re.search(rb"\brare\b|\b103\b", file.read_bytes())), file
 
 
 # Resumed runs.
