@@ -96,23 +96,28 @@ class Gate:
             return refusal
         return self._charged(call, request, records, message, state)
 
-    def release(self, reply: Reply, call: Call, request: Request[Any], client: Client) -> None:
-        """Check the numbers of records that a reply tells, and charge it in the site's record of all runs.
+    def release(self, reply: Reply, call: Call, request: Request[Any], client: Client) -> Reply:
+        """Return a reply as it may leave: with a check of the numbers of records that it tells.
+
+        Also charge it in the site's record of all runs.
 
         Raises
         ------
         RefusedByPolicyError
-            If a number is smaller than the policy allows, or the reply costs more than is left for all runs.
+            If a number is smaller than the policy allows and its type cannot merge cells, or if the reply costs more
+            than is left for all runs.
         """
         if self.site.least_count < 2 and not self._budgets:
-            return
+            return reply
         message = message_of(call, request, client.rows.shape[0], client.covered_by)
         if message.stays:
-            return
+            return reply
         if self.site.least_count > 1 and not message.claimed:
+            reply = reply.merged(request, self.site.least_count)
             self._require_counts(reply, request, client, message)
         if self._budgets and message.rows and not message.public:
             self._record(release_of(reply, call, request, client, message), message)
+        return reply
 
     def _require_counts(self, reply: Reply, request: Request[Any], client: Client, message: Message) -> None:
         for place, cells in enumerate(reply.cells(request, client)):
@@ -240,7 +245,7 @@ def message_of(call: Call, request: Request[Any], rows: int, records: Mechanism 
         claimed=claim is not None,
         secure_sites=sites_of(call),
         extreme=kind.extreme,
-        counts=kind.cells is not Reply.cells,
+        counts=kind.cells is not Reply.cells and kind.merged is Reply.merged,
     )
 
 

@@ -285,7 +285,7 @@ class ClientHost:
             boundary.check(reply, round, client.rows.shape[0], request)
             if type(reply).tells in _MEASURES:
                 self._measure_once(client.index, boundary, reply, request)
-            gate.release(reply, call, request, client)
+            reply = gate.release(reply, call, request, client)
         except RefusedByPolicyError as error:
             return Failure(client.index, Kind.POLICY, str(error))
         except RefusedRequestError as error:

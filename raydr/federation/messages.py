@@ -269,6 +269,10 @@ class Reply(ABC):
         """
         return ()
 
+    def merged(self, request: Any, least: int) -> Self:
+        """Return the reply with neighbouring cells merged, so that each has ``least`` records; unchanged by default."""
+        return self
+
     def quantities(self, on: str, request: Any) -> Mapping[str, Quantity]:
         """Return the reply's quantities of ``on``, such as "distances", with units: what a mechanism may change.
 

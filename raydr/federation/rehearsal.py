@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -151,6 +151,9 @@ class RehearsalClients:
         """Note what each site's policy says to a call, as its host will."""
         if not self.policies:
             return
+        if isinstance(call, SumCall) and call.masks is not None:  # a rehearsal makes no keys
+            keys = np.arange(call.masks.keys.shape[0], dtype=np.int64)[:, None].view(np.uint8)
+            call = replace(call, masks=replace(call.masks, keys=keys))
         seen: dict[tuple[Any, ...], tuple[Message, Refusal | None]] = {}
         records = self.everybody.covered_by
         for client in call.clients:

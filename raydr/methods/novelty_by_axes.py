@@ -28,6 +28,7 @@ from raydr.federation import Cells, Client, Federation, Granularity, Range, Repl
 from raydr.geometry.blocks import in_blocks
 from raydr.geometry.points import value_blocks
 from raydr.methods.novelty import AXES, EACH, LEAST_ROWS, MOST_SCORED, SCORED, SCORES, UNITS, compared, ranked
+from raydr.privacy.microdata import merged_counts
 from raydr.sparse_rows import SparseRows
 from raydr.statistics.principal_axes import PrincipalAxes
 
@@ -57,6 +58,10 @@ class ScoreCounts(
     def cells(self, request: ScoreCountsRequest, client: Client) -> tuple[Cells, ...]:
         """Return the number of records in each bin."""
         return (Cells(self.counts),)
+
+    def merged(self, request: ScoreCountsRequest, least: int) -> ScoreCounts:
+        """Return the counts with neighbouring bins merged."""
+        return ScoreCounts(merged_counts(self.counts, least))
 
 
 @dataclass(frozen=True)

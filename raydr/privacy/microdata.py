@@ -2,7 +2,8 @@
 
 Columns are grouped together as in Mondrian (LeFevre et al. 2006): records are halved at the median of the widest column
 while both halves are large enough. Each group then shows its means, as in microaggregation. So the shown values of all
-columns together are k-anonymous, with k the least size of a group. Labels with too few records are merged.
+columns together are k-anonymous, with k the least size of a group. Labels with too few records are merged, and so are
+neighbouring bins of a histogram.
 """
 
 from __future__ import annotations
@@ -72,6 +73,28 @@ def _groups(values: Float64Array, least: int) -> list[Int64Array]:
         else:
             done.append(rows)
     return done
+
+
+def merged_counts(counts: Int64Array, least: int) -> Int64Array:
+    """Return counts of neighbouring bins (bins,), with bins merged until each that is not empty has ``least``.
+
+    A merged count is in the highest of its bins; what is left after the last is added to the one before. Fewer than
+    ``least`` in all stay fewer.
+
+    Examples
+    --------
+    >>> merged_counts(np.array([0, 2, 1, 0, 5, 1]), 3).tolist()
+    [0, 0, 3, 0, 6, 0]
+    """
+    merged = np.zeros_like(counts)
+    waiting, last = 0, None
+    for place in np.flatnonzero(counts).tolist():
+        waiting += int(counts[place])
+        if waiting >= least:
+            merged[place], waiting, last = waiting, 0, place
+    if waiting:
+        merged[np.flatnonzero(counts)[-1] if last is None else last] += waiting
+    return merged
 
 
 def merged_labels(labels: Int64Array, least: int, merged: int) -> Int64Array:

@@ -16,6 +16,7 @@ from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError, FeatureError
 from raydr.federation import Cells, Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.geometry.points import squared_distances
+from raydr.privacy.microdata import merged_counts
 from raydr.sparse_rows import SparseRows
 
 Quantity = Literal["exponent", "maximum", "minimum", "magnitude"]
@@ -269,8 +270,12 @@ class Histogram(
         return {"counts": Range((_OCTAVES * _BINS_PER_OCTAVE + 2,), pairs, "int64")}
 
     def cells(self, request: HistogramRequest, client: Client) -> tuple[Cells, ...]:
-        """Return the counts of pairs, each of one record and a public point."""
-        return (Cells(self.counts),)
+        """Return the least number of records behind the pairs of each bin: one record has a pair with each point."""
+        return (Cells(self.counts / len(request.references)),)
+
+    def merged(self, request: HistogramRequest, least: int) -> Histogram:
+        """Return the counts with neighbouring bins merged."""
+        return Histogram(merged_counts(self.counts, least * len(request.references)))
 
 
 @dataclass(frozen=True)

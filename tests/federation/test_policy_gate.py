@@ -33,6 +33,8 @@ from raydr.federation.failures import Decision, Failure, Kind
 from raydr.federation.masks import bits_of
 from raydr.federation.secure import SecureSums
 from raydr.federation.wire import Answer, Call, PartialSum, SumCall
+from raydr.methods.fedne.clients import PrototypeRequest
+from raydr.methods.landmarks.kmeans import GroupRequest
 from raydr.methods.landmarks.maps import DistanceRequest
 from raydr.methods.private_map.messages import CellSumsRequest
 from raydr.methods.private_map.settings import PrivateMapSettings
@@ -404,13 +406,25 @@ def test_extreme_of_a_column_is_refused_where_the_policy_says_so() -> None:
     assert not isinstance(asked(host_of(ROWS, profile="datashield"), request), Failure)
 
 
-def test_cell_with_few_records_is_refused() -> None:
-    def histogram(rows: FloatArray) -> Answer:
-        host = host_of(rows, least_count=3)
-        return asked(host, HistogramRequest(np.zeros((1, FEATURES)), 100.0, 100))
+def test_bins_with_few_records_are_merged() -> None:
+    """A record has a pair with each point, so a bin of three records has at least three times the points."""
+    points = np.random.default_rng(1).normal(size=(4, FEATURES))
+    request = HistogramRequest(points, 100.0, 100)
+    plain, bound = asked(host_of(ROWS), request), asked(host_of(ROWS, least_count=3), request)
+    assert not isinstance(plain, Failure)
+    assert not isinstance(bound, Failure)
+    before, after = plain.reply.counts, bound.reply.counts  # type: ignore[attr-defined]
+    assert before[before > 0].min() < 12 <= after[after > 0].min()
+    assert before.sum() == after.sum()
+    refusal(asked(host_of(ROWS[:4], least_count=5), request), "least_count: 5")
 
-    refusal(histogram(ROWS), "least_count: 3")
-    assert not isinstance(histogram(np.repeat(ROWS[:1], 3, axis=0)), Failure)
+
+def test_group_with_few_records_is_refused() -> None:
+    refusal(asked(host_of(ROWS, least_count=3), PrototypeRequest(2, FEATURES)), "least_count: 3")
+    assert not isinstance(asked(host_of(ROWS, least_count=3), PrototypeRequest(3, FEATURES)), Failure)
+    groups = GroupRequest(ROWS[:2].copy(), np.zeros(FEATURES), np.full(FEATURES, 8.0), 100)
+    single = np.concatenate([np.repeat(ROWS[:1], 9, axis=0), ROWS[1:2]])
+    refusal(asked(host_of(single, least_count=3), groups), "least_count: 3")
 
 
 # The end of the run.

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raydr.privacy.microdata import merged_labels, shared_values
+from raydr.privacy.microdata import merged_counts, merged_labels, shared_values
 
 
 def rows_of(values: np.ndarray) -> list[tuple[str, ...]]:
@@ -56,3 +56,16 @@ def test_each_label_is_shared_by_enough_or_all_are_merged(labels: list[int], lea
     enough = Counter(labels)
     if labels and min(enough.values()) >= least:
         assert (shown == before).all()
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=40), st.integers(2, 9))
+@settings(max_examples=80)
+def test_bins_are_merged_until_each_has_enough(bins: list[int], least: int) -> None:
+    counts = np.array(bins, np.int64)
+    merged = merged_counts(counts, least)
+    assert merged.sum() == counts.sum()
+    there = merged[merged > 0]
+    assert there.size == 0 or there.min() >= least or there.size == 1
+    assert (merged[counts == 0] == 0).all()
+    if (counts[counts > 0] >= least).all():
+        assert (merged == counts).all()
