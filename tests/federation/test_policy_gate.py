@@ -48,6 +48,7 @@ from raydr.privacy.secrets import Secret, client_secret
 from raydr.privacy.site_budget import SiteBudget
 from raydr.statistics.filling import BelowRequest
 from raydr.statistics.moments import HistogramRequest, MomentRequest, WithinRequest, ordered
+from raydr.statistics.scaling import ScaleRows
 
 FEATURES = 3
 ROOT = Secret(bytes(range(32)))
@@ -139,6 +140,12 @@ def everything(client: Client, request: EverythingRequest) -> Everything:
 
 def test_request_that_no_installed_package_defines_is_refused() -> None:
     assert not isinstance(asked(host_of(ROWS), EverythingRequest()), Failure)
+    refusal(asked(host_of(ROWS, profile="datashield"), EverythingRequest()), "profile: datashield")
+
+
+def test_request_that_names_a_module_of_raydr_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in (Everything, EverythingRequest):
+        monkeypatch.setattr(kind, "__module__", "raydr.statistics.moments")
     refusal(asked(host_of(ROWS, profile="datashield"), EverythingRequest()), "profile: datashield")
 
 
@@ -327,7 +334,6 @@ def test_repeated_requests_cannot_average_the_noise_away(private: Run) -> None:
         label = replace(call.masks.label, batch=replace(call.masks.label.batch, number=number + 100))
         again = replace(
             call,
-            number=number + 100,
             masks=replace(call.masks, label=label),
             sharing=replace(call.sharing, among=str(number)),
         )
@@ -339,6 +345,18 @@ def test_repeated_requests_cannot_average_the_noise_away(private: Run) -> None:
     total = 1.0 / math.sqrt(number)  # of releases with the same multiplier
     assert total < 1.0
     refusal(host.sum(replace(again, number=5000)), "epsilon: 8.0")
+
+
+def test_rows_that_changed_in_between_cost_again(private: Run) -> None:
+    """The same call after another scaling has other noise."""
+    host, call = fresh(private), private.last(CellSumsRequest)
+    for number in range(1, 1000):
+        scaled = asked(host, ScaleRows(np.zeros(FEATURES), np.full(FEATURES, 1.0 + 1e-3)), number=number)
+        assert not isinstance(scaled, Failure)
+        answer = host.sum(call)
+        if not answer.clients:
+            break
+    refusal(answer, "epsilon: 8.0")
 
 
 def test_same_noise_again_costs_nothing(private: Run) -> None:
