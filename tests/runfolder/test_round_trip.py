@@ -127,7 +127,7 @@ COMPANIONS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 """Keys that another key needs."""
 
-REFUSED = {("method.learning.landmarks", "value")}
+REFUSED = {("method.learning.landmarks", "value"), ("clients.joined.node", "value")}
 """Values that no scenario can have."""
 
 
