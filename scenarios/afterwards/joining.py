@@ -27,8 +27,10 @@ from raydr.federation.client import HostSecrets
 from raydr.journal import Journal, Listener, unheard
 from raydr.methods.joining import MEMBER, ScaledBy, admit, require_admissible
 from raydr.methods.outcome import Placed
+from raydr.methods.requests import site_policy
 from raydr.methods.serving import Plan
 from raydr.privacy.ledger import Ledger
+from raydr.privacy.policy import SitePolicy
 from raydr.privacy.secrets import FOUNDER, client_secret
 from raydr.privacy.statement import statement
 from raydr.runfolder import records
@@ -41,6 +43,7 @@ from raydr.runfolder.writing import write_data, write_json, write_placed
 from raydr.scenarios.afterwards.showing import shown
 from raydr.scenarios.afterwards.transforming import Placing, placing_of, require_positions
 from raydr.scenarios.running.federation_plan import plan_of
+from raydr.scenarios.running.general_policies import general_policies
 from raydr.statistics.dissimilarity import CELLS, EUCLIDEAN
 from raydr.statistics.preparing import COMMON
 from raydr.statistics.steering import STEERING
@@ -84,7 +87,8 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
     sealed = placing.sealed
     rooted = None if sealed is None else placing.rooted
     plan = replace(plan, run=run.environment.run if rooted is None else rooted.name)
-    hosts = [_host(0, table.rows, plan)]
+    policy = site_policy(general_policies(placing.scenario), name)
+    hosts = [_host(0, table.rows, plan, policy=policy)]
     if rooted is not None:
         # One of the run's clients gives the shared secret to the site; its rows are not requested.
         hosts.append(
@@ -130,10 +134,16 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
     return shown(folder, listener)
 
 
-def _host(client: int, rows: FloatArray, plan: Plan, host_secrets: HostSecrets | None = None) -> ClientHost:
+def _host(
+    client: int,
+    rows: FloatArray,
+    plan: Plan,
+    host_secrets: HostSecrets | None = None,
+    policy: SitePolicy | None = None,
+) -> ClientHost:
     """Return the host of one client; its secret is drawn unless ``host_secrets`` has one."""
     return ClientHost(
-        hosted=[HostedClient(client, rows, fingerprint(rows))],
+        hosted=[HostedClient(client, rows, fingerprint(rows), policy or SitePolicy())],
         seed=plan.seed,
         faults=FaultPlan(),
         run=plan.run,

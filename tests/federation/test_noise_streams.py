@@ -576,7 +576,15 @@ def alternatives(annotation: Any, value: Any, folder: Path) -> Iterator[Any]:
         parts = ((value or 1.0) * 0.6, (value or 1.0) * 1.5, 0.05, 0.2, 0.5, 2.0, 30.0)
         yield from (each for each in parts if each != value)
     elif annotation is str:
-        yield from ("number", "site", "f1", str(folder / "other.csv"), str(folder / "other"), "client-0", "open")
+        yield from (
+            "number",
+            "site",
+            "f1",
+            str(folder / "other.csv"),
+            str(folder / "other"),
+            "client-0",
+            "open",
+        )
     elif origin is tuple:
         yield [f"f{column}" for column in range(FEATURES - 1)]
         yield [-30.0, 30.0]

@@ -22,6 +22,7 @@ from raydr.privacy.policy_file import read_policy
 from raydr.report.run.released import write_released
 from raydr.runfolder import read_run
 from raydr.runfolder.records import EMBEDDING, SHOWN
+from raydr.scenarios.afterwards.joining import join
 from raydr.scenarios.planning.plan import plan_of_scenario
 from raydr.scenarios.schema.reading import read
 
@@ -362,6 +363,23 @@ def test_policy_that_became_stricter_holds_when_a_run_resumes(tmp_path: Path) ->
         raydr.resume(kept)
     policy_file(tmp_path, "least_rows: 3")
     assert raydr.resume(kept).folder.exists()
+
+
+def test_site_that_joins_later_applies_the_policy_for_all_sites(tmp_path: Path) -> None:
+    scenario = content(table(tmp_path)) | {"method": PCA}
+    scenario["clients"]["policy"] = policy_file(tmp_path, "least_rows: 2")
+    folder = Path(raydr.run(scenario, out=tmp_path / "run").folder)
+    site = tmp_path / "south.csv"
+    site.write_text(
+        "\n".join(["a,b,c,diagnosis", *(f"{row},{row % 3},{row % 5},no" for row in range(9))]) + "\n"
+    )
+    policy_file(tmp_path, "per_record: never")
+    with pytest.raises(PolicyError, match=r"site 'south' \(open, changed\) has the rule 'per_record: never'"):
+        join(folder, site)
+    assert not (folder / "joined").exists()
+    policy_file(tmp_path, "least_rows: 9")
+    assert join(folder, site).exists()
+    assert (folder / "joined" / "1").is_dir()
 
 
 @pytest.mark.slow
