@@ -209,6 +209,12 @@ def load(
         )
     if join_spellings:
         columns = with_joined_sites(columns)
+    cells_read = columns.matrix
+    if cells and isinstance(cells_read, np.ndarray) and cells_read.dtype.kind == "f":
+        # An infinite number is no value, as in text.
+        columns = replace(
+            columns, matrix=np.where(np.isinf(cells_read), np.nan, cells_read).astype(cells_read.dtype)
+        )
     gaps = missing in FILLINGS or cells
     if gaps:
         columns = with_names_for_none(columns)

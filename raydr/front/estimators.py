@@ -34,6 +34,7 @@ from raydr.front.parameters import (
     as_setting,
     default_of,
     documented,
+    protected,
 )
 from raydr.front.result import Result
 from raydr.front.table_inputs import (
@@ -257,6 +258,11 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             raise ScenarioError(
                 f"n_clients is {self.n_clients}, but sites already assigns each row to a client: leave one of them out."
             )
+        privacy = dict(self.privacy or {})
+        if self._surveys and self.privacy is None:
+            count = clients.get("count") or len(table.client_names)
+            more, privacy = protected(count)
+            method |= more
         return {
             "name": self._kind,
             "seed": seed,
@@ -279,7 +285,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             "method": {"kind": self._kind}
             | {name: value for name, value in method.items() if value is not UNSAID},
             "metrics": self.metrics if isinstance(self.metrics, str) else list(self.metrics),
-            "privacy": dict(self.privacy or {}),
+            "privacy": privacy,
             # A run on rows in memory cannot be resumed.
             "runtime": {"federation": self.federation, "checkpoint_every": 0},
         }

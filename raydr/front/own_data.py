@@ -22,6 +22,7 @@ from raydr.data.survey.columns import Choice, listing
 from raydr.data.survey.raw_cells import raw_columns
 from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.extras import require_packages
+from raydr.front.parameters import protected
 from raydr.geometry.points import Progress, unheard
 from raydr.journal import Listener
 from raydr.plain import listed, plain
@@ -152,8 +153,6 @@ def own_rows(
         content["clients"]["sites"] = [{"path": str(file)} for file in files]
     if epsilon is not None:
         content["method"]["epsilon"] = epsilon
-        content["privacy"] = {"strict": True, "secure_aggregation": True}
-        content["privacy"] |= {} if delta is None else {"delta": delta}
     for key, value in given.items():
         reading.override(content, key, value)
     if content["method"]["kind"] == PRIVATE and not content["method"].keys() & {"bounds", "clip"}:
@@ -189,6 +188,11 @@ def own_rows(
         client_data = held(_read_all(content), progress=progress)
     if "data.missing" not in given and not _lacks(client_data):
         content["data"].pop("missing", None)
+    if epsilon is not None:
+        more, privacy = protected(len(client_data.names))
+        content["method"] = more | content["method"]
+        own = content.get("privacy", {})
+        content["privacy"] = privacy | ({} if delta is None else {"delta": delta}) | own
     scenario = reading.read(content)
     scenario.method.check(client_data.rows, client_data.features)
     client_data = replace(client_data, filling=scenario.data.filling)

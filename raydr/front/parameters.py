@@ -73,7 +73,8 @@ COMMON: Mapping[str, tuple[Any, str, str]] = types.MappingProxyType(
         "privacy": (
             None,
             "mapping, optional",
-            "section ``privacy`` of a scenario: noise, secure aggregation",
+            "section ``privacy`` of a scenario: noise, secure aggregation; default: none, or strict with secure sums"
+            " for a private map that surveys its columns",
         ),
         "scenario": (
             None,
@@ -121,6 +122,17 @@ MEANT: Mapping[str, str] = types.MappingProxyType(
     }
 )
 """Names that these and other packages have for parameters of estimators, for errors."""
+
+
+def protected(clients: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the method's and the privacy settings under which a private map has its epsilon against everybody.
+
+    Sums are secret. With fewer than three clients a sum would show single uploads, so each has the whole noise.
+    """
+    if clients < 3:
+        return {"per": "client"}, {"strict": True}
+    return {}, {"strict": True, "secure_aggregation": True}
+
 
 UNSAID = object()
 """Marks a parameter that is left out of the scenario."""

@@ -154,12 +154,25 @@ def test_estimator_maps_raw_columns_with_an_epsilon(shape: str) -> None:
     if shape == "array":
         rows = np.column_stack([frame["age"].fillna(50.0), 1000.0 * (frame["outcome"] == "ill")])
     quick = {key.removeprefix("method."): value for key, value in QUICK.items() if key.startswith("method.")}
-    estimator = raydr.PrivateMap(epsilon=6.0, privacy={"secure_aggregation": True, "strict": True}, **quick)
+    estimator = raydr.PrivateMap(epsilon=6.0, **quick)
     places = estimator.fit_transform(rows, frame["outcome"], sites=frame["hospital"])
     assert places.shape == (600, 2)
     assert estimator.privacy_["epsilon"] == pytest.approx(6.0, rel=1e-6)
     assert estimator.metrics_["federated"]["ca_10"] > 0.9
     assert estimator.transform(rows[:5]).shape == (5, 2)
+
+
+def test_few_sites_add_the_whole_noise_to_each_upload(tmp_path: Path) -> None:
+    """Of two sites, one would read the other's upload from the sum."""
+    table = tmp_path / "two.csv"
+    patients().query("hospital != 'west'").to_csv(table, index=False)
+    result = raydr.map(
+        table, label="outcome", epsilon=9.0, delta=1e-6, out=tmp_path / "run", metrics=[],
+        **{key.replace(".", "__"): value for key, value in QUICK.items()},
+    )  # fmt: skip
+    assert result.privacy["epsilon"] == pytest.approx(9.0, rel=1e-6)
+    assert result.privacy["delta"] == 1e-6
+    assert all(against["epsilon"] <= 9.00001 for against in result.privacy["epsilon_by_adversary"].values())
 
 
 def test_estimator_without_usable_columns_is_refused() -> None:

@@ -114,6 +114,14 @@ def test_one_record_changes_neither_columns_nor_other_rows(tmp_path: Path, line:
     assert one.rows.dtype == other.rows.dtype
 
 
+def test_infinite_numbers_of_an_array_are_cells_without_a_value(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(30, 2))
+    rows[3, 1] = np.inf
+    np.save(tmp_path / "rows.npy", rows)
+    table = load(path=tmp_path / "rows.npy", cells=True)
+    assert np.argwhere(np.isnan(table.rows)).tolist() == [[3, 1]]
+
+
 def test_words_leave_as_hash_codes_that_ignore_case_and_blanks() -> None:
     plain = Coding(kind="cell")
     assert (

@@ -52,7 +52,9 @@ FIRST_SHARE, SCATTER_SHARE = 0.04, 0.12
 keep 0.978 of the variance that the exact ones keep, from 0.3 of it 0.984. The cells gain more from the rest."""
 
 SURVEY_SHARE = 0.1
-"""Part of the budget for the survey of columns, if there is one; the other parts are parts of the rest."""
+"""Part of the budget for the two releases of the survey, if there is one; the other parts are parts of the rest.
+*Measured*, epsilon 1, means of six seeds, trustworthiness with 0.05, 0.1 and 0.15: heart disease 0.850, 0.858, 0.877;
+German credit 0.762, 0.768 and 0.766, 5,000 rows of Beijing air 0.935, 0.943 and 0.943. Accuracy shows no difference."""
 SURVEYED_CLIP = 1.5
 """Clip norm of surveyed rows, whose mean squared length is about 1."""
 
