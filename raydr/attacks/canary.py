@@ -343,7 +343,10 @@ def _candidates(replay: Replay) -> FloatArray:
     rows = np.concatenate(
         [replay.rows(client)[:_SOME].astype(np.float64) for client in range(len(replay.sizes))]
     )
-    mean = np.nanmean(rows, axis=0)
+    known = ~np.isnan(rows)
+    mean = np.where(known, rows, 0.0).sum(axis=0) / np.maximum(
+        known.sum(axis=0), 1
+    )  # 0 for a column without values
     seen = np.where(np.isnan(rows), mean, rows) - mean
     lengths = np.linalg.norm(seen, axis=1)
     _, _, directions = np.linalg.svd(seen[:: max(1, len(seen) // 1000)], full_matrices=False)

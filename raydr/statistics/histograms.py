@@ -39,7 +39,7 @@ def bins(rows: FloatArray, column: RawColumn, edges: Float64Array) -> Int64Array
     found = np.where(missing, 0, 1 + np.searchsorted(edges, numbers, side="right"))
     if column.word is not None:
         codes = np.asarray(rows[:, column.word], np.float64)
-        word = missing & ~np.isnan(codes)
+        word = missing & (codes >= 0) & (codes < CODES)
         found = np.where(word, len(edges) + 2 + np.nan_to_num(codes).astype(np.int64), found)
     return np.asarray(found, np.int64)
 

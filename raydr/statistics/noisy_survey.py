@@ -161,6 +161,13 @@ class PreparedCells:
         code = np.where(code == -2.0, np.nan, code)
         return cls(number.astype(np.int64), word.astype(np.int64), code, *others)
 
+    def names(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the features, from those of the raw rows' features."""
+        return tuple(
+            columns[number] if np.isnan(code) else f"{columns[number]} (word {code:g})"
+            for number, code in zip(self.number, self.code, strict=True)
+        )
+
     def described(self, columns: Sequence[RawColumn]) -> str:
         """Return what the survey and the codebook found of the columns, as sentences.
 

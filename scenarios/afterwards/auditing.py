@@ -217,7 +217,8 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
 def _columns(repetition: Repetition) -> tuple[str, ...]:
     """Return the names of the features of prepared rows, and of the label's block if it has one."""
     client_data = repetition.client_data
-    names = repetition.served.prepared.transformation.names(client_data.feature_names)
+    prepared, names = repetition.served.prepared, client_data.feature_names
+    names = prepared.transformation.names(names) if prepared.cells is None else prepared.cells.names(names)
     label = repetition.scenario.data.label or "label"
     return names if client_data.target is None else (*names, *client_data.target.names(label))
 

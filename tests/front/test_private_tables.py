@@ -162,6 +162,20 @@ def test_estimator_maps_raw_columns_with_an_epsilon(shape: str) -> None:
     assert estimator.transform(rows[:5]).shape == (5, 2)
 
 
+def test_canaries_of_every_release_stay_below_the_claim(table: Path, tmp_path: Path) -> None:
+    quick = {key.replace(".", "__"): value for key, value in QUICK.items()}
+    audit = {"attacks": ["canary"]}
+    result = raydr.map(
+        table, label="outcome", epsilon=6.0, out=tmp_path / "run", metrics=[], audit=audit, **quick
+    )
+    verdicts = json.loads((result.folder / "audit.json").read_text())["verdicts"]
+    bounds = {each["variant"]: each["bound"] for each in verdicts if each["bound"]}
+    survey = {"Histograms", "RangeHistograms"}
+    assert set(bounds) == {"the whole run", *survey, "FirstMoments", "Scatter", "CellSums"}
+    for bound in bounds.values():
+        assert 0.0 < bound["epsilon"] <= bound["measured"] == bound["claimed"]
+
+
 def test_few_sites_add_the_whole_noise_to_each_upload(tmp_path: Path) -> None:
     """Of two sites, one would read the other's upload from the sum."""
     table = tmp_path / "two.csv"

@@ -189,6 +189,7 @@ def test_frequent_words_become_features_with_the_variance_of_one_column() -> Non
     described = cells.described((RawColumn("w", 0, 1), RawColumn("x", 2)))
     assert "w (3)" in described
     assert "x (" in described
+    assert cells.names(["w", "w (word)", "x"]) == ("w (word 3)", "w (word 40)", "w (word 200)", "x")
     variances = cells.applied(rows).var(axis=0)
     assert variances[:3].sum() == pytest.approx(0.5, rel=0.05)
     assert variances.sum() == pytest.approx(1.0, rel=0.1)
