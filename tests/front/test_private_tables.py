@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,10 @@ def test_plan_states_a_finite_epsilon_and_its_parts(table: Path, tmp_path: Path)
     privacy = json.loads((tmp_path / "plan.json").read_text())["privacy"]
     assert privacy["epsilon"] == pytest.approx(2.0, rel=1e-6)
     assert "Histograms" in plan.output
+    few = " ".join(plan.output.split())
+    assert re.search(r"expect about 1\d landmarks, a sketch of the largest groups", few)
+    many = ran("plan", "private.yaml", "--rows", "60000", "--set", "runtime.federation=inline")
+    assert re.search(r"expect about 1,\d{3} landmarks\.", " ".join(many.output.split()))
 
 
 @pytest.mark.parametrize(
