@@ -14,6 +14,9 @@ by UMAP, and place the real rows among them as the private map places rows among
   and pandas: install it in an environment of its own and name its Python with ``--dpmm``. Without it, these lines are
   left out. They are also left out above 32 columns, which is the most that dpmm is meant for.
 
+``noise`` is the control: as many rows of a standard normal distribution, without any data. Its scores are what the
+known scale of the columns and the clients' own neighbours give by themselves.
+
 All methods see rows standardised by exact moments, so none spends budget on ranges. Ten IID clients hold them and place
 their rows with the same help of their own neighbours. The private map's epsilon is that against an adversary who sees
 sums. Scores are those of the real rows' places: accuracy of ten neighbours (``ca_10``) and trustworthiness. Noise is
@@ -177,6 +180,9 @@ def measured(name: str, seed: int, options: argparse.Namespace) -> Iterator[tupl
 
     if len(rows) == count:
         yield f"{name}.pooled.tsne.{seed}", scores(map_among(rows, rows, embedders["tsne"], seed))
+    control = np.random.default_rng().standard_normal((count, rows.shape[1]))
+    for form, embedder in embedders.items():
+        yield f"{name}.noise.{form}.{seed}", scores(map_among(rows, control, embedder, seed))
     makers: dict[str, Callable[..., Float64Array]] = {"merf": merf}
     if options.dpmm and rows.shape[1] <= MOST_COLUMNS:
         makers |= {kind: marginals(kind, options.dpmm) for kind in ("mst", "aim")}
