@@ -123,7 +123,9 @@ def measured(name: str, epsilon: float, seed: int) -> dict[str, float]:
     free: Any = served(rows, without, seed).outcome.model
     return {
         "squares": distance(np.asarray(model["density"], np.float64)),
-        "tree": distance(tree(Grid(low, high, power).counts(places), budget.density_deviation, rng)),
+        "tree": distance(
+            tree(Grid(low, high, power).counts(places), budget.count_deviation(budget.density), rng)
+        ),
         "kernels": distance(kernels(np.asarray(model["places"], np.float64), landmarks, fine)),
         "side": float(side),
         "landmarks": float(len(model["counts"])),

@@ -238,6 +238,7 @@ def test_an_actor_computes_on_its_device_once_it_is_settled(monkeypatch: pytest.
 
     from raydr.actors import client
     from raydr.federation import FaultPlan, fingerprint
+    from raydr.privacy.policy import SitePolicy
 
     rows = np.zeros((3, 2))
     monkeypatch.setattr(ray, "get", lambda host_secrets: host_secrets)
@@ -253,7 +254,7 @@ def test_an_actor_computes_on_its_device_once_it_is_settled(monkeypatch: pytest.
         0,
         FaultPlan(),
         "run",
-        (HostSecrets({0: Secret.drawn()}), None, (fingerprint(rows),)),
+        (HostSecrets({0: Secret.drawn()}), None, ((fingerprint(rows), SitePolicy()),)),
         (),
         "cuda",
     )

@@ -41,6 +41,7 @@ from raydr.methods.private_map.messages import (
     ScatterRequest,
     View,
 )
+from raydr.methods.private_map.novelty import ScoreCountsRequest, edges_of
 from raydr.methods.private_map.placing import Landmarks
 from raydr.privacy import Mechanism
 from raydr.privacy.gaussian import GaussianNoise
@@ -236,6 +237,13 @@ RELEASES: dict[str, Release] = {
     ),
     "cell sums": Release(cells_request, "moments", clip=3.0),
     "cell sums of wide rows": Release(lambda noise, d: cells_request(noise, d, True), "moments", clip=3.0),
+    "counts by distance": Release(
+        lambda noise, d: ScoreCountsRequest(
+            frame(d), drawn(9).normal(size=(6, 2)), edges_of(1.0), ROWS, noise
+        ),
+        "moments",
+        clip=3.0,
+    ),
     "counts of places": Release(counts_request, "moments", clip=3.0),
     "histograms": Release(partial(histograms_request, HistogramsRequest), "moments", clip=3.0),
     "histograms of ranges": Release(partial(histograms_request, RangeHistogramsRequest), "moments", clip=3.0),

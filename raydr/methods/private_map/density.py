@@ -28,7 +28,7 @@ from raydr.arrays import Float64Array
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.methods.private_map.messages import Frame, coordinates
 from raydr.methods.private_map.placing import Landmarks, place
-from raydr.methods.private_map.settings import DENSITY_SENSITIVITY
+from raydr.methods.private_map.settings import COUNT_SENSITIVITY
 from raydr.privacy import Mechanism, Quantity
 
 _ROWS_OF_A_SQUARE = 2.0
@@ -105,11 +105,11 @@ class PlaceCountsRequest(Request[PlaceCounts], what="the frame, the landmarks, t
 
     def sensitivity(self, rows: int) -> float:
         """Return the sensitivity of the sum: a record counts in one square."""
-        return DENSITY_SENSITIVITY["zero-out"]
+        return COUNT_SENSITIVITY["zero-out"]
 
     def replace_sensitivity(self, rows: int) -> float:
         """Return the sensitivity under replacement: a record leaves one square and enters another."""
-        return DENSITY_SENSITIVITY["replace-one"]
+        return COUNT_SENSITIVITY["replace-one"]
 
 
 @answers(PlaceCountsRequest)

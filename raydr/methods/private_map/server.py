@@ -6,9 +6,10 @@
 4. The server maps the cells by t-SNE. All clients receive these landmarks and their map.
 5. With ``density``, clients count their records by squares of that map, each placed by the landmarks alone
    (:mod:`...density`).
-6. Each client places its own rows among them, locally, using its own rows too (:mod:`...placing`).
+6. With ``novelty_share``, clients count their records by their distance to the nearest landmark (:mod:`...novelty`).
+7. Each client places its own rows among them, locally, using its own rows too (:mod:`...placing`).
 
-Data leave a client in steps 1 to 3 and 5 alone, under Gaussian noise whose multipliers together cost
+Data leave a client in steps 1 to 3, 5 and 6 alone, under Gaussian noise whose multipliers together cost
 ``method.epsilon``. The server's work on them is post-processing. Positions stay at the clients: only the
 simulation's evaluation sees them.
 """
@@ -29,6 +30,7 @@ from raydr.geometry.blocks import in_blocks
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points
 from raydr.methods.method import method
+from raydr.methods.novelty import compared, ranked
 from raydr.methods.outcome import Note, Outcome
 from raydr.methods.private_map.cells import private_cells
 from raydr.methods.private_map.density import Grid, PlaceCountsRequest, density_of
@@ -43,6 +45,7 @@ from raydr.methods.private_map.messages import (
     View,
     placed_rows,
 )
+from raydr.methods.private_map.novelty import ScoreCountsRequest, calibration_of, edges_of, scores_of
 from raydr.methods.private_map.placing import Landmarks, place
 from raydr.methods.private_map.settings import NoiseShares, PrivateMapSettings
 from raydr.threads import cores
@@ -101,7 +104,9 @@ class PrivateMap(PrivateMapSettings):
     noise_of_its_own: ClassVar[bool] = True
     draws_all_rows: ClassVar[bool] = False
     no_novelty: ClassVar[str] = (
-        "the noisy cells do not say how far the mapped rows lie from them, and to measure it would cost privacy budget"
+        "the noisy landmarks do not say how far the mapped rows lie from them: method.novelty_share"
+        " spends a part of the privacy budget on it. If it is set, its noise hides them: that takes a larger part, a"
+        " larger epsilon or more rows"
     )
 
     @property
@@ -124,6 +129,14 @@ class PrivateMap(PrivateMapSettings):
         """Return positions of new rows, each against the landmarks alone."""
         frame, landmarks = _released(model)
         return place(in_blocks(frame.coordinates, rows), landmarks, iterations=self.placing_iterations)
+
+    def novelty(self, model: Mapping[str, FloatArray], rows: FloatArray) -> Float64Array | None:
+        """Return the p-value (rows,) of new rows by their distance to landmarks; None without ``novelty_share``."""
+        known = compared(model)
+        if known is None:
+            return None
+        frame, landmarks = _released(model)
+        return ranked(known, scores_of(rows, frame, landmarks.centres))
 
     def redraw_layout(
         self, model: Mapping[str, FloatArray], parts: Sequence[FloatArray], seed: int
@@ -159,11 +172,16 @@ class PrivateMap(PrivateMapSettings):
         if self.density:
             with federation.stage("density"):
                 noise = budget.noise(budget.density, 1.0)
-                grid = Grid.over(landmarks.places, rows, budget.density_deviation)
+                grid = Grid.over(landmarks.places, rows, budget.count_deviation(budget.density))
                 federation.sum(
                     PlaceCountsRequest(frame, landmarks, grid, self.placing_iterations, rows, noise)
                 )
                 federation.add_operations(at_clients=10.0 * self.placing_iterations * rows * len(centres))
+        if self.novelty_share:
+            with federation.stage("novelty"):
+                noise = budget.noise(budget.novelty, 1.0)
+                federation.sum(ScoreCountsRequest(frame, centres, edges_of(1.0), rows, noise))
+                federation.add_operations(at_clients=2.0 * rows * (centres.size + seen.sums * axes))
         with federation.stage("places"):
             federation.ask(PlaceRequest(frame, landmarks, self.own, self.placing_iterations))
             federation.add_operations(at_clients=10.0 * self.placing_iterations * rows * len(centres))
@@ -210,10 +228,15 @@ def serve(federation: Federation, settings: PrivateMap) -> Outcome:
     model = _model_of(axes.frame, landmarks)
     if settings.density:
         with federation.stage("density"):
-            noise, deviation = budget.noise(budget.density, 1.0), budget.density_deviation
+            noise, deviation = budget.noise(budget.density, 1.0), budget.count_deviation(budget.density)
             model |= density_of(
                 federation, axes.frame, landmarks, settings.placing_iterations, noise, deviation
             )
+    if settings.novelty_share:
+        with federation.stage("novelty"):
+            spread, noise = float(np.sqrt(axes.variances.sum())), budget.noise(budget.novelty, 1.0)
+            deviation = budget.count_deviation(budget.novelty)
+            model |= calibration_of(federation, axes.frame, centres, spread, noise, deviation)
     with federation.stage("places"):
         request = PlaceRequest(axes.frame, landmarks, settings.own, settings.placing_iterations)
         places = [reply.places for reply in federation.ask(request)]

@@ -41,7 +41,7 @@ SCATTER_SENSITIVITY: Mapping[Relation, float] = {
 }
 """One record adds x x^T with |x| <= 1; the norm of its upper triangle is at most that of the whole. Two
 matrices are at most sqrt(2) apart, because their inner product (x . y)^2 is not negative."""
-DENSITY_SENSITIVITY: Mapping[Relation, float] = {
+COUNT_SENSITIVITY: Mapping[Relation, float] = {
     "zero-out": _ROUNDING,
     "replace-one": math.sqrt(2.0) * _ROUNDING,
 }
@@ -119,6 +119,13 @@ class PrivateMapSettings(TSNE, MethodSettings):
         description="part of the budget for a picture of the density of all records on the map, which"
         " `raydr report --released` draws: 0.1 is enough; 0: no picture",
     )
+    novelty_share: float = Field(
+        0.0,
+        ge=0,
+        le=0.5,
+        description="part of the budget for distances of mapped rows from the landmarks, by which `raydr transform`"
+        " tells how novel new rows are: 0.05 is enough for tens of thousands of rows; 0: novelty is unknown",
+    )
     placing_iterations: int = Field(100, ge=0, description="iterations in which clients place their rows")
 
     @model_validator(mode="after")
@@ -172,6 +179,8 @@ class NoiseShares:
         For each round on cells.
     density : float
         For the density; infinite without it.
+    novelty : float
+        For the novelty of new rows; infinite without it.
     per : {"client", "sum"}
         What the noise covers.
     relation : {"zero-out", "replace-one"}
@@ -185,6 +194,7 @@ class NoiseShares:
     scatter: float
     rounds: tuple[float, ...]
     density: float
+    novelty: float
     per: Literal["client", "sum"]
     relation: Relation
     summed: float
@@ -202,7 +212,7 @@ class NoiseShares:
         survey = SURVEY_SHARE if surveyed else 0.0
         whole, alone = whole / math.sqrt(1.0 - survey), whole
         weights = [min(4.0, 1.0 + round) for round in range(settings.rounds)]
-        rest = 1.0 - FIRST_SHARE - SCATTER_SHARE - settings.density
+        rest = 1.0 - FIRST_SHARE - SCATTER_SHARE - settings.density - settings.novelty_share
         rounds = tuple(whole / math.sqrt(rest * weight / sum(weights)) for weight in weights)
         return cls(
             survey=alone / math.sqrt(survey / 2.0) if survey else math.inf,
@@ -210,6 +220,7 @@ class NoiseShares:
             scatter=whole / math.sqrt(SCATTER_SHARE),
             rounds=rounds,
             density=whole / math.sqrt(settings.density) if settings.density else math.inf,
+            novelty=whole / math.sqrt(settings.novelty_share) if settings.novelty_share else math.inf,
             per=settings.per,
             relation=settings.relation,
             summed=summed_deviation(settings.per == "sum", clients, run.colluding),
@@ -230,10 +241,9 @@ class NoiseShares:
         """Return the standard deviation of the noise on a sum of cells in a round, from 0 on, in units of the clip."""
         return self.summed * self.rounds[round] * CELL_SENSITIVITY[self.relation]
 
-    @property
-    def density_deviation(self) -> float:
-        """Standard deviation of the noise on a square's count."""
-        return self.summed * self.density * DENSITY_SENSITIVITY[self.relation]
+    def count_deviation(self, multiplier: float) -> float:
+        """Return the standard deviation of the noise on a count of records, of a release with this multiplier."""
+        return self.summed * multiplier * COUNT_SENSITIVITY[self.relation]
 
     def cells(self, settings: PrivateMapSettings, rows: int) -> tuple[int, ...]:
         """Return the number of cells in each round, independent of the data, by the noise on a centre.

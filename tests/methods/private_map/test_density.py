@@ -103,14 +103,16 @@ def test_the_server_assumes_the_noise_that_is_in_the_counts(
     low, high = found.model["density_corners"]
     grid = Grid(low, high, len(found.model["density"]))
     noise = found.model["density"] - grid.counts(settings.transform(found.model, ROWS))
-    assumed = NoiseShares.of(settings, Budget(), 4).density_deviation
+    budget = NoiseShares.of(settings, Budget(), 4)
+    assumed = budget.count_deviation(budget.density)
     assert noise.size > 1000
     assert noise.std() == pytest.approx(assumed, rel=0.1)
 
 
 def test_counts_within_their_noise_are_left_out() -> None:
     found, settings, _ = outcome()
-    deviation = NoiseShares.of(settings, Budget(), 4).density_deviation
+    budget = NoiseShares.of(settings, Budget(), 4)
+    deviation = budget.count_deviation(budget.density)
     density = found.model["density"]
     assert density.max() > 2.0 * deviation
     assert not density[density < 2.0 * deviation].any()
