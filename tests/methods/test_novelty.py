@@ -369,8 +369,14 @@ def test_estimators_return_novelty_on_request(patients: FloatArray) -> None:
     np.testing.assert_array_equal(places, mapped.transform(patients[300:400]))
     assert ((novelty > 0.0) & (novelty <= 1.0)).all()
     private = raydr.PrivateMap(epsilon=9.0, clip=200.0, early_iterations=5, iterations=5)
-    with pytest.raises(ScenarioError, match="PrivateMap cannot tell how novel rows are: the noisy cells do"):
+    with pytest.raises(
+        ScenarioError, match="PrivateMap cannot tell how novel rows are: the noisy landmarks do"
+    ):
         private.fit(patients[:300], sites=np.arange(300) % 3).transform(patients, return_novelty=True)
+    paid = raydr.PrivateMap(epsilon=100.0, clip=200.0, novelty_share=0.2, early_iterations=5, iterations=5)
+    placed = paid.fit(patients[:300], sites=np.arange(300) % 3)
+    _, far = placed.transform(10.0 * patients[:50], return_novelty=True)
+    assert (far <= 0.05).mean() > 0.9
 
 
 def test_a_label_that_steers_leaves_nothing_to_compare_with(patients: FloatArray, tmp_path: Path) -> None:
