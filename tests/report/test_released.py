@@ -29,7 +29,7 @@ def private(tmp_path_factory: pytest.TempPathFactory) -> raydr.Result:
             "clip": 10.0,
             "per": "client",
             "iterations": 10,
-            "density": 0.2,
+            "density": 0.4,
         },
         "privacy": {"strict": True},
         "compare": ["central"],
