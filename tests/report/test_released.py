@@ -14,6 +14,7 @@ import raydr
 from raydr.errors import OutputError
 from raydr.front.cli import app
 from raydr.report import write_released
+from raydr.report.run.released_map import released_map
 from raydr.runfolder import records
 
 
@@ -134,3 +135,24 @@ def test_released_page_draws_the_noisy_map(private: raydr.Result, tmp_path: Path
     assert page.count("<rect") == squares > 0
     assert f"about {heaviest} records" in page
     assert 'fill-opacity="0.85"' in page
+
+
+def test_landmarks_lie_in_the_squares_that_count_their_records(tmp_path: Path) -> None:
+    """Both follow the map: the second coordinate grows upwards, and pictures count from the top."""
+    density = np.zeros((2, 2))
+    density[0, 1] = 40.0  # left, above
+    np.savez(
+        tmp_path / "arrays.npz",
+        places=np.array([[0.5, 3.5], [1.8, 0.2]]),
+        counts=np.array([40.0, 10.0]),
+        density=density,
+        density_corners=np.array([[0.0, 0.0], [2.0, 4.0]]),
+    )
+    drawn = released_map(tmp_path / "arrays.npz")
+    assert drawn is not None
+    (square,), (heavy, light) = drawn.squares, drawn.circles
+    assert square.x < heavy.x < square.x + square.width
+    assert square.y < heavy.y < square.y + square.height
+    assert light.x > square.x + square.width
+    assert light.y > square.y + square.height
+    assert heavy.radius == pytest.approx(2.0 * light.radius, abs=0.01)
