@@ -1,6 +1,6 @@
 """Rows near a fracture of maps: by perplexity, and what they keep of their neighbours.
 
-    python -m benchmarks.fractures [--quick] [--data digits ...] [--json FILE]
+    python -m benchmarks.fractures [--quick] [--data digits ...] [--rows N ...] [--json FILE]
 
 The first table is t-SNE of 500 rows of a mixture of five normal clusters in the plane, as in LOO-map. Centres are drawn
 from a square of side 12, for five mixtures. ``share`` is the mean share of rows near a fracture, ``largest`` the mean
@@ -8,6 +8,10 @@ of the 5 % largest singularities, in units of the median. The second table has m
 defaults. ``npa`` is ``npa_10``, and ``again`` the share of ten neighbours on the map that a map from a random start
 keeps. Neither decides which rows are near a fracture. MNIST has 2,000 random rows, and noise 600 rows of 10 normal
 columns. ``--quick`` has one mixture, and noise alone.
+
+With ``--rows``, the only table compares a sample of 5,000 rows with all: of MNIST, or of normal clusters in 50 columns
+if there are more than 70,000 rows. ``scores`` is the correlation of the inverse scores of the sampled rows. Above
+100,000 rows, only the sample is used.
 """
 
 from __future__ import annotations
@@ -15,18 +19,24 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import time
 from pathlib import Path
 
 import numpy as np
 
 from raydr.arrays import Float64Array
 from raydr.embedding import TSNE, UMAP, principal_components
+from raydr.geometry.cells import find_neighbors
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points
+from raydr.metrics import Evidence, evaluate
+from raydr.metrics.evidence import Examination
 from raydr.metrics.neighborhood import shared_neighbors
 from raydr.metrics.singularity import NEAR, singularities
+from raydr.threads import cores
 
 DATA = ("digits", "mnist", "heart_disease", "scrna_cell_lines_pc20", "noise")
+MNIST_ROWS, ALL_ROWS = 70_000, 100_000
 PERPLEXITIES = (5, 15, 30, 50, 75)
 
 
@@ -67,16 +77,63 @@ def kept(one: Float64Array, other: Float64Array) -> Float64Array:
     return shared_neighbors(near, found) / 10
 
 
+def sampled(rows: int, embedder: TSNE | UMAP) -> dict[str, float]:
+    """Compare a sample of a map's rows with all of them."""
+    if rows <= MNIST_ROWS:
+        with np.load(Path(os.environ["RAYDR_DATA"]) / "mnist.npz", allow_pickle=False) as arrays:
+            every = arrays["X"]
+        some = np.random.default_rng(0).choice(len(every), rows, replace=False)
+        data = every[some].astype(np.float32) / 255.0
+    else:
+        random = np.random.default_rng(0)
+        centres = 2.0 * random.normal(size=(50, 50))[random.integers(50, size=rows)]
+        data = (centres + random.normal(size=(rows, 50))).astype(np.float32)
+    graph = find_neighbors(Points(data), embedder.neighbors_needed(rows), recall=0.98).graph
+    start = principal_components(data)
+    places = np.asarray(embedder.embed(graph, start, seed=0, threads=cores()), np.float64)
+    del graph
+    evidence = Evidence(rows=data, embedding=places, drawn_by=embedder)
+    began = time.perf_counter()
+    scores = evaluate(["fracture"], evidence, exact_rows=0)
+    line = {
+        "sampled share": scores.values["fracture"],
+        "error": scores.standard_errors["fracture"],
+        "sampled, s": time.perf_counter() - began,
+    }
+    if rows <= ALL_ROWS:
+        began = time.perf_counter()
+        exact = singularities(Points(data), places, embedder)
+        line |= {"share": float((exact >= NEAR).mean()), "all, s": time.perf_counter() - began}
+        own = Examination(evidence=evidence, exact_rows=0).sampled
+        found = singularities(Points(data), places, embedder, own)
+        line["scores"] = float(np.corrcoef(1.0 / found, 1.0 / exact[own])[0, 1])
+    return line
+
+
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--data", nargs="+", choices=DATA, default=DATA)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--rows", type=int, nargs="+")
     options = parser.parse_args()
     figures: dict[str, float] = {}
+    for rows in options.rows or ():
+        for embedder in (TSNE(), UMAP()):
+            line = sampled(rows, embedder)
+            figures |= {f"{rows}.{embedder.kind}.{key}": round(value, 4) for key, value in line.items()}
+            print(rows, embedder.kind, line, flush=True)
+    if not options.rows:
+        compare(options, figures)
+    if options.json:
+        options.json.write_text(json.dumps({"figures": figures, "ratios": {}}, indent=1) + "\n")
+
+
+def compare(options: argparse.Namespace, figures: dict[str, float]) -> None:
+    """Print the tables of all rows, and add their figures."""
     print("| perplexity | share | largest |\n| --- | --- | --- |")
     for perplexity in PERPLEXITIES:
         shares, largest = [], []
@@ -109,8 +166,6 @@ def main() -> None:
                 + " |",
                 flush=True,
             )
-    if options.json:
-        options.json.write_text(json.dumps({"figures": figures, "ratios": {}}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -27,9 +27,12 @@ import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array, IntArray
 from raydr.geometry.points import map_threaded, row_blocks
+from raydr.threads import cores
 
 Derivatives: TypeAlias = Callable[[Float64Array], tuple[Float64Array, Float64Array, Float64Array]]
 """From squared distances to a function of them, and its first and second derivative."""
+Sums: TypeAlias = Callable[[Float64Array, Float64Array, Float64Array], None]
+"""A loop over all rows: see :mod:`raydr.metrics.kernels.repulsion`."""
 
 EPSILON = 0.1
 """Bounds UMAP's repulsion. Without it, the nearest row decides the curvature, and many places are no minimum of their
@@ -37,8 +40,32 @@ loss: *measured* 23 to 46 % with the bound of UMAP's descent, 0.001 in squared d
 alike."""
 _LEAST = 1e-6
 """Least squared distance on the map of UMAP's attraction, whose derivative is infinite at 0."""
-_VALUES = 2**21
-"""Pairs per block: 16 MB for each array of a thread."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pulls:
+    """Rows of a symmetric sparse matrix: the i-th has ``tails[ends[i]:ends[i + 1]]``, with their ``weights``.
+
+    ``ends`` (some + 1,) int64, ``tails`` (entries,) int, ``weights`` (entries,) float64.
+    """
+
+    ends: Int64Array
+    tails: IntArray
+    weights: Float64Array
+
+    @classmethod
+    def of(cls, own: Int64Array, ends: Any, tails: Any, weights: Any) -> Pulls:
+        """Return the rows ``own`` of a matrix of all rows, in the same form."""
+        sizes = np.asarray(ends[own + 1] - ends[own], np.int64)
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        entries = np.arange(starts[-1]) + np.repeat(ends[own] - starts[:-1], sizes)
+        return cls(starts, tails[entries], weights[entries].astype(np.float64))
+
+    def totals(self) -> Float64Array:
+        """Return the sum of each row's weights (some,)."""
+        some = len(self.ends) - 1
+        heads = np.repeat(np.arange(some), np.diff(self.ends))
+        return np.asarray(np.bincount(heads, self.weights, some), np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,73 +93,102 @@ class Terms:
         )
 
 
-def over_pairs(places: Float64Array, derivatives: Derivatives, threads: int | None = None) -> Terms:
-    """Return the sums over all pairs of different rows, of places (rows, dimensions)."""
-    rows = len(places)
-
-    def summed(block: tuple[int, int]) -> Terms:
-        own = np.arange(*block)
-        apart = places[own, None] - places
-        of_pairs = derivatives((apart**2).sum(axis=2))
-        for values in of_pairs:
-            values[np.arange(len(own)), own] = 0.0
-        value, first, second = of_pairs
-        return _terms(value.sum(axis=1), apart, first, second)
-
-    parts = list(map_threaded(summed, row_blocks(rows, max(1, _VALUES // rows)), threads))
-    return Terms(
-        np.concatenate([part.values for part in parts]),
-        np.concatenate([part.gradients for part in parts]),
-        np.concatenate([part.hessians for part in parts]),
-    )
-
-
-def _terms(values: Float64Array, apart: Float64Array, first: Float64Array, second: Float64Array) -> Terms:
-    """Return sums over the second axis of pairs ``apart`` (rows, others, dimensions) by their derivatives."""
-    gradients = 2.0 * np.einsum("ij,ija->ia", first, apart)
-    hessians = 4.0 * np.einsum("ija,ijb->iab", second[:, :, None] * apart, apart)
-    hessians += 2.0 * first.sum(axis=1)[:, None, None] * np.eye(apart.shape[2])
-    return Terms(values, gradients, hessians)
-
-
-def over_entries(
-    places: Float64Array, ends: Int64Array, tails: IntArray, weights: Any, derivatives: Derivatives
+def over_rows(
+    places: Float64Array,
+    own: Int64Array,
+    at: Float64Array,
+    sums: Sums,
+    derivatives: Derivatives,
+    threads: int | None = None,
 ) -> Terms:
-    """Return the weighted sums over the entries of a sparse matrix: row i has ``tails[ends[i]:ends[i + 1]]``."""
-    rows, dimensions = places.shape
-    heads = np.repeat(np.arange(rows), np.diff(ends))
-    apart = places[heads] - places[tails]
-    value, first, second = (
-        np.asarray(weights, np.float64) * part for part in derivatives((apart**2).sum(axis=1))
-    )
+    """Return the sums of a function over all rows but one.
+
+    Parameters
+    ----------
+    places : (rows, dimensions) float64
+        The map.
+    own : (some,) int64
+        The row that each sum leaves out.
+    at : (some, dimensions) float64
+        A place of each of them.
+    sums : Sums
+        The loop over all rows.
+    derivatives : Derivatives
+        The same function.
+    threads : int, optional
+        Number of threads. The result does not depend on it.
+    """
+    from raydr.metrics.kernels.repulsion import ROWS, SUMS
+
+    dimensions = places.shape[1]
+    every = _by_axis(places)
+
+    def summed(block: tuple[int, int]) -> Float64Array:
+        found = np.zeros((SUMS, block[1] - block[0]))
+        sums(_by_axis(at[slice(*block)]), every, found)
+        return found
+
+    found = np.concatenate(list(map_threaded(summed, row_blocks(len(own), ROWS), threads)), axis=1)
+    upper = np.array([[4, 5, 6], [5, 7, 8], [6, 8, 9]])[:dimensions, :dimensions]
+    whole = Terms(found[0], found[1 : 1 + dimensions].T, np.moveaxis(found[upper], 2, 0))
+    return whole.plus(_of_pairs(at - places[own], derivatives), np.full(len(own), -1.0))
+
+
+def _by_axis(places: Float64Array) -> Float64Array:
+    """Return places (3, rows), with a third coordinate of 0 on a plane."""
+    found = np.zeros((3, len(places)))
+    found[: places.shape[1]] = places.T
+    return found
+
+
+def _of_pairs(apart: Float64Array, derivatives: Derivatives) -> Terms:
+    """Return the terms of pairs ``apart`` (pairs, dimensions)."""
+    value, first, second = derivatives((apart**2).sum(axis=1))
+    hessians = 4.0 * second[:, None, None] * apart[:, :, None] * apart[:, None, :]
+    hessians += 2.0 * first[:, None, None] * np.eye(apart.shape[1])
+    return Terms(value, 2.0 * first[:, None] * apart, hessians)
+
+
+def over_entries(places: Float64Array, at: Float64Array, pulls: Pulls, derivatives: Derivatives) -> Terms:
+    """Return the weighted sums over the entries of each row of a sparse matrix, at places ``at`` (some, dimensions)."""
+    some, dimensions = at.shape
+    heads = np.repeat(np.arange(some), np.diff(pulls.ends))
+    pairs = _of_pairs(at[heads] - places[pulls.tails], derivatives)
 
     def summed(each: Float64Array) -> Float64Array:
-        return np.asarray(np.bincount(heads, each, rows), np.float64)
+        return np.asarray(np.bincount(heads, pulls.weights * each, some), np.float64)
 
-    gradients, hessians = np.empty((rows, dimensions)), np.empty((rows, dimensions, dimensions))
+    gradients, hessians = np.empty((some, dimensions)), np.empty((some, dimensions, dimensions))
     for one in range(dimensions):
-        gradients[:, one] = summed(2.0 * first * apart[:, one])
+        gradients[:, one] = summed(pairs.gradients[:, one])
         for other in range(dimensions):
-            hessians[:, one, other] = summed(
-                4.0 * second * apart[:, one] * apart[:, other] + (2.0 * first if one == other else 0.0)
-            )
-    return Terms(summed(value), gradients, hessians)
+            hessians[:, one, other] = summed(pairs.hessians[:, one, other])
+    return Terms(summed(pairs.values), gradients, hessians)
 
 
 def tsne_terms(
-    places: Float64Array, ends: Int64Array, tails: IntArray, affinities: Any, threads: int | None = None
+    places: Float64Array,
+    own: Int64Array,
+    affinities: Pulls,
+    threads: int | None = None,
 ) -> Terms:
-    """Return each row's loss of t-SNE, up to a constant, with gradient and Hessian.
+    """Return the loss of t-SNE of some rows, up to a constant, with gradient and Hessian.
+
+    For some of very many rows, the sum over all pairs is interpolated as in the embedder.
 
     Parameters
     ----------
     places : (rows, 2) or (rows, 3) float64
         The map.
-    ends, tails, affinities
-        The symmetric affinities: see :class:`raydr.embedding.kernels.affinities.Affinities`.
+    own : (some,) int64
+        Rows: all, or a sample.
+    affinities : Pulls
+        Symmetric affinities of these rows.
     threads : int, optional
         Number of threads. The result does not depend on it.
     """
+    from raydr.embedding.kernels.descent import repulsion
+    from raydr.metrics.kernels.repulsion import student_sums
 
     def attraction(u: Float64Array) -> tuple[Float64Array, Float64Array, Float64Array]:
         w = 1.0 / (1.0 + u)
@@ -142,38 +198,43 @@ def tsne_terms(
         w = 1.0 / (1.0 + u)
         return w, -(w**2), 2.0 * w**3
 
-    pulled = over_entries(places, ends, tails, 2.0 * np.asarray(affinities, np.float64), attraction)
-    similar = over_pairs(places, similarity, threads)
-    total = float(similar.values.sum())
+    at = places[own]
+    pulled = over_entries(places, at, affinities, attraction)
+    similar = over_rows(places, own, at, student_sums, similarity, threads)
+    if len(own) == len(places):
+        total = float(similar.values.sum())
+    else:
+        total = repulsion(places, threads or cores(), np.empty_like(places))
     # A row's place is in two of the ordered pairs.
     slopes = 2.0 * similar.gradients / total
     bends = 2.0 * similar.hessians / total - slopes[:, :, None] * slopes[:, None]
     return Terms(
-        pulled.values + np.log(total),
-        pulled.gradients + slopes,
-        pulled.hessians + bends,
+        2.0 * pulled.values + np.log(total),
+        2.0 * pulled.gradients + slopes,
+        2.0 * pulled.hessians + bends,
     )
 
 
 def umap_terms(
     places: Float64Array,
-    ends: Int64Array,
-    tails: IntArray,
-    similarities: Any,
+    own: Int64Array,
+    similarities: Pulls,
     *,
     a: float,
     b: float,
     negative_samples: int,
     threads: int | None = None,
 ) -> Terms:
-    """Return each row's loss of UMAP with gradient and Hessian.
+    """Return the loss of UMAP of some rows with gradient and Hessian.
 
     Parameters
     ----------
     places : (rows, 2) or (rows, 3) float64
         The map.
-    ends, tails, similarities
-        The symmetric fuzzy set, as `ends`, `tails` and weights of :func:`over_entries`.
+    own : (some,) int64
+        Rows.
+    similarities : Pulls
+        The symmetric fuzzy set of these rows.
     a, b : float
         Parameters of the similarity curve on the map.
     negative_samples : int
@@ -181,6 +242,7 @@ def umap_terms(
     threads : int, optional
         Number of threads. The result does not depend on it.
     """
+    from raydr.metrics.kernels.repulsion import fuzzy_sums
 
     def attraction(u: Float64Array) -> tuple[Float64Array, Float64Array, Float64Array]:
         u = np.maximum(u, _LEAST)
@@ -198,11 +260,13 @@ def umap_terms(
             (first**2 - second) * w / (1.0 - w + EPSILON) + slope**2,
         )
 
-    rows = len(places)
-    pulled = over_entries(places, ends, tails, similarities, attraction)
-    heads = np.repeat(np.arange(rows), np.diff(ends))
-    degrees = np.bincount(heads, np.asarray(similarities, np.float64), rows)
-    return pulled.plus(over_pairs(places, repulsion, threads), negative_samples * degrees / (2.0 * rows))
+    def summed(at: Float64Array, every: Float64Array, into: Float64Array) -> None:
+        fuzzy_sums(at, every, a, b, EPSILON, _LEAST, into)
+
+    at = places[own]
+    pushed = over_rows(places, own, at, summed, repulsion, threads)
+    pulled = over_entries(places, at, similarities, attraction)
+    return pulled.plus(pushed, negative_samples * similarities.totals() / (2.0 * len(places)))
 
 
 def least_curvatures(terms: Terms) -> Float64Array:

@@ -24,14 +24,17 @@ def near_fractures(examination: Examination) -> Fractures:
     embedder = examination.evidence.drawn_by
     if not isinstance(embedder, TSNE | UMAP):
         raise UnmeasurableError("neither t-SNE nor UMAP drew the map from all rows")
-    if examination.sample is not None:
-        raise UnmeasurableError(
-            f"fractures are found on maps of up to {examination.exact_rows:,} rows, but there are"
-            f" {examination.count:,}"
-        )
+    sample = examination.sample
     try:
-        found = singularities(examination.truth, examination.embedding, embedder, examination.threads)
+        found = singularities(
+            examination.truth,
+            examination.embedding,
+            embedder,
+            None if sample is None else sample.rows,
+            examination.threads,
+        )
     except (DataError, ScenarioError) as reason:
         raise UnmeasurableError(str(reason)) from reason
     near = (found >= NEAR).astype(np.float64)
-    return Fractures(float(near.mean()), near, singularities=found)
+    value = float(near.mean()) if sample is None else sample.mean(near)
+    return Fractures(value, near, singularities=found)

@@ -191,8 +191,8 @@ class Scores:
     is empty without such a metric, or if rows were sampled. In that case ``sampled_rows`` is their number,
     and ``standard_errors`` are the standard errors of the values from sampling. ``sites`` has the neighbour
     preservation and trustworthiness of each site's rows. It is empty without these metrics, or if one site holds all
-    rows. ``periods`` has the same of each period's rows. ``reliability`` has the verdict on each row, if the metric
-    ``reliable`` was computed for all rows, and ``singularities`` (rows,) the scores of the metric ``fracture``.
+    rows. ``periods`` has the same of each period's rows. ``reliability`` has the verdict on each row, and
+    ``singularities`` (rows,) the scores, if the metric ``reliable`` or ``fracture`` was computed for all rows.
     """
 
     values: dict[str, float]
@@ -282,10 +282,11 @@ def evaluate(
             found = metric.measure(examination)
             if isinstance(found, MeanOverRows):
                 by_row[metric.name] = found.by_row
-                if isinstance(found, Reliability) and examination.sample is None:
-                    scores = replace(scores, reliability=found)
-                elif isinstance(found, Fractures):
-                    scores = replace(scores, singularities=found.singularities)
+                if examination.sample is None:
+                    if isinstance(found, Reliability):
+                        scores = replace(scores, reliability=found)
+                    elif isinstance(found, Fractures):
+                        scores = replace(scores, singularities=found.singularities)
                 found = found.value
             if isinstance(found, SampledValue):
                 scores.standard_errors[metric.name] = found.standard_error

@@ -87,6 +87,11 @@ def estimated(value: float | None, error: float | None) -> str:
     return f"{value:.{digits}f} ± {error:.{digits}f}".replace("-", "−")
 
 
+def estimated_share(share: float, error: float, of: str) -> str:
+    """Write a share of ``of`` and its standard error: ``About 4.8 % (± 0.3 %) of 70,000 rows``."""
+    return f"About {percent(share)} (± {percent(error)}) of {of}"
+
+
 def of_sample(run: RunFolder) -> str:
     """Explain the standard errors; return an empty text if every value is computed on all rows."""
     rows = run.measures.sampled_rows

@@ -17,8 +17,10 @@ from raydr.embedding import CNE, TSNE, UMAP, principal_components
 from raydr.front.terminal import print_result
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points
-from raydr.metrics import Evidence, curvature, evaluate
-from raydr.metrics.curvature import EPSILON, Terms, least_curvatures, tsne_terms, umap_terms
+from raydr.metrics import Evidence, evaluate
+from raydr.metrics.curvature import EPSILON, Pulls, Terms, least_curvatures, tsne_terms, umap_terms
+from raydr.metrics.kernels import repulsion
+from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS
 from raydr.metrics.singularity import NEAR, singularities
 from raydr.report.colouring import fracture_colouring
 from raydr.report.run import fracture_rows
@@ -53,10 +55,11 @@ def umap_loss(places: Float64Array, weights: Float64Array, row: int) -> float:
 
 
 def terms_of(loss: Callable[..., float], places: Float64Array, weights: csr_matrix) -> Terms:
-    parts = weights.indptr.astype(np.int64), weights.indices, weights.data
+    rows = np.arange(len(places))
+    pulls = Pulls.of(rows, weights.indptr, weights.indices, weights.data)
     if loss is tsne_loss:
-        return tsne_terms(places, *parts)
-    return umap_terms(places, *parts, a=A, b=B, negative_samples=NEGATIVE)
+        return tsne_terms(places, rows, pulls)
+    return umap_terms(places, rows, pulls, a=A, b=B, negative_samples=NEGATIVE)
 
 
 @pytest.mark.parametrize("loss", [tsne_loss, umap_loss])
@@ -142,7 +145,7 @@ def test_singularities_do_not_depend_on_threads_blocks_or_the_place_of_the_map(
     first = singularities(Points(rows), places, embedder, threads=1)
     np.testing.assert_array_equal(singularities(Points(rows), places, embedder, threads=3), first)
     np.testing.assert_allclose(singularities(Points(rows), 1000.0 - places, embedder), first, rtol=1e-8)
-    monkeypatch.setattr(curvature, "_VALUES", 1000)
+    monkeypatch.setattr(repulsion, "ROWS", 7)
     np.testing.assert_allclose(singularities(Points(rows), places, embedder), first, rtol=1e-9)
 
 
@@ -163,6 +166,52 @@ def test_equal_rows_count_once() -> None:
     repeated = np.append(np.arange(100), [3, 3, 50])
     found = singularities(Points(rows[repeated]), places[repeated], embedder)
     np.testing.assert_array_equal(found, once[repeated])
+
+
+@pytest.mark.parametrize("embedder", [TSNE(), UMAP(), TSNE(iterations=100)], ids=["tsne", "umap", "copies"])
+def test_sampled_scores_are_near_those_of_all_rows(
+    embedder: TSNE | UMAP, request: pytest.FixtureRequest
+) -> None:
+    """Only the median comes from the sample. Copies count once."""
+    rows = np.random.default_rng(0).normal(size=(500, 6))
+    if request.node.callspec.id == "copies":
+        rows[400:] = rows[:10].repeat(10, axis=0)
+    first, group = np.unique(rows, axis=0, return_inverse=True)
+    places = drawn(first, embedder)[group]
+    geometry, own = Points(rows), np.arange(1, 500, 3)
+    exact = singularities(geometry, places, embedder)
+    np.testing.assert_array_equal(singularities(geometry, places, embedder, np.arange(500)), exact)
+    ratio = (1.0 / singularities(geometry, places, embedder, own)) / (1.0 / exact[own])
+    ratio = ratio[np.isfinite(exact[own])]
+    assert len(ratio) > 150
+    assert np.median(ratio) == pytest.approx(1.0, abs=0.1)
+    np.testing.assert_allclose(ratio, np.median(ratio), rtol=1e-8)
+
+
+def test_sampled_scores_with_an_interpolated_sum_of_pairs_are_near_those_of_all_rows() -> None:
+    """As for more rows than t-SNE sums over all pairs. Cells would need more than 50,000."""
+    rows = np.random.default_rng(2).normal(size=(4_100, 4))
+    places = drawn(rows, tsne := TSNE(early_iterations=60, iterations=60))
+    exact = singularities(Points(rows), places, tsne)
+    own = np.flatnonzero(np.isfinite(exact))[::5]
+    np.testing.assert_allclose(singularities(Points(rows), places, tsne, own), exact[own], rtol=0.05)
+
+
+def test_sampled_share_is_estimated_with_its_standard_error() -> None:
+    rows = np.random.default_rng(1).normal(size=(600, 6))
+    evidence = Evidence(rows=rows, embedding=drawn(rows, TSNE()), drawn_by=TSNE())
+    exact = evaluate(["fracture"], evidence).values["fracture"]
+    samples = [
+        evaluate(["fracture"], replace(evidence, seed=seed), exact_rows=100, sampled_rows=200)
+        for seed in range(20)
+    ]
+    values = np.array([scores.values["fracture"] for scores in samples])
+    errors = np.array([scores.standard_errors["fracture"] for scores in samples])
+    assert (np.abs(values - exact) < 4.0 * errors.mean()).all()
+    assert abs(values.mean() - exact) < errors.mean()
+    assert 1 / 1.6 < values.std(ddof=1) / errors.mean() < 1.6
+    assert samples[0].by_row == {}
+    assert samples[0].sampled_rows == 200
 
 
 def test_maps_without_a_known_loss_or_minimum_have_no_fractures() -> None:
@@ -201,6 +250,43 @@ def test_run_reports_rows_near_a_fracture(tmp_path: Path, capsys: pytest.Capture
     assert fracture_colouring(run.singularities).counts == (150 - near, near)
     print_result(folder)
     assert told in " ".join(capsys.readouterr().err.split())
+    errors = {which: {"fracture": 0.0123} for which in ("federated", "central")}
+    sampled = replace(
+        run, singularities=None, measures=replace(run.measures, standard_errors=errors, sampled_rows=50)
+    )
+    assert "(± 1.2\u202f%) of 150 rows are near a fracture" in fracture_rows.sentence(sampled)
     private = {"kind": "private-map", "epsilon": 8.0, "clip": 5.0, "cells": 8}
     apart = raydr.run(scenario | {"method": private, "compare": []}, out=tmp_path / "private").folder
     assert "neither t-SNE nor UMAP" in read_run(apart).measures.not_computed["fracture"]
+
+
+@pytest.mark.slow
+def test_large_run_estimates_both_shares_and_writes_no_columns(tmp_path: Path) -> None:
+    rows = np.random.default_rng(7).normal(size=(EXACT_ROWS + 1, 3)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    result = raydr.run(
+        {
+            "name": "many",
+            "data": {"path": str(tmp_path / "rows.npy")},
+            "clients": {"count": 4},
+            "method": {"kind": "fed-umap", "landmarks": 50, "rounds": 1, "epochs": 30},
+            "compare": ["central"],
+            "metrics": ["reliable", "fracture"],
+            "runtime": {"federation": "inline", "checkpoint_every": 0},
+        },
+        out=tmp_path / "run",
+    )
+    run = read_run(result.folder)
+    assert result.sampled_rows == SAMPLED_ROWS
+    for which in ("federated", "central"):
+        assert set(result.standard_errors[which]) == {"reliable", "fracture"}
+        assert 0.0 < result.metrics[which]["fracture"] < 0.5
+    assert run.singularities is None
+    assert run.verdicts is None
+    told = fracture_rows.sentence(run)
+    assert told.startswith("About ")
+    assert "of 50,001 rows are near a fracture" in told
+    page = (result.folder / "report.html").read_text()
+    assert told in page
+    assert "of 50,001 places are unreliable" in page
+    assert "singularity" not in result.to_frame().columns

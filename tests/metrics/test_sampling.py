@@ -67,7 +67,7 @@ def of_sample(evidence: Evidence, rows: int, names: Any = DEFAULT_METRICS, threa
 def test_full_sample_gives_the_exact_values(kind: str) -> None:
     evidence = evidence_of(kind)
     # Metrics without sampling are computed for one kind only: they are the same for every kind.
-    # Metrics of groups take a sample of their own, and fractures have no value on a sample.
+    # Metrics of groups take a sample of their own, and fractures need a map of a known embedder.
     names = sorted(ESTIMATED)
     if kind == "clouds":
         names = [name for name in DEFAULT_METRICS if name not in ("steadiness", "cohesiveness", "fracture")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,21 @@ def test_names_are_in_the_order_of_the_numbers() -> None:
         "misplaced",
         "no structure",
     )
+
+
+def test_sentence_estimates_the_share_of_a_sample(whole: Path) -> None:
+    run = read_run(whole)
+    errors = {which: {"reliable": 0.0123} for which in ("federated", "central")}
+    values = {"reliable": 0.75}
+    measures = replace(
+        run.measures, federated=values, central=values, standard_errors=errors, sampled_rows=50
+    )
+    told = sentence(replace(run, verdicts=None, measures=measures))
+    assert told.replace("\u202f", "").startswith(
+        f"About 25.0% (± 1.2%) of {len(run.clients)} places are unreliable"
+    )
+    assert told.replace("\u202f", "").endswith("On the pooled-data map 25.0% are unreliable.")
+    assert sentence(replace(run, verdicts=None)) == ""
 
 
 def test_sentence_counts_unreliable_places(tmp_path: Path) -> None:

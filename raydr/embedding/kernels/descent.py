@@ -35,11 +35,9 @@ def gradient(
 ) -> float:
     """Fill ``into`` (rows, dimensions) with the gradient at ``layout``, scaled as in openTSNE, and return Z.
 
-    Attraction is multiplied by ``exaggeration``. A grid has two dimensions, so in three all pairs are summed.
+    Attraction is multiplied by ``exaggeration``.
     """
-    rows, dimensions = layout.shape
-    by_pairs = rows <= PAIRS_ROWS or dimensions != 2
-    total = (repulsion_by_pairs if by_pairs else repulsion_by_interpolation)(layout, threads, into)
+    total = repulsion(layout, threads, into)
 
     def attract(block: tuple[int, int]) -> None:
         add_attraction(
@@ -53,8 +51,18 @@ def gradient(
             into,
         )
 
-    run_threaded(attract, row_blocks(rows, BLOCK_ROWS), threads)
+    run_threaded(attract, row_blocks(len(layout), BLOCK_ROWS), threads)
     return total
+
+
+def repulsion(layout: Float64Array, threads: int, into: Float64Array) -> float:
+    """Fill ``into`` (rows, dimensions) with the sum of K(y_i - y_j) (y_i - y_j) over all j, and return Z.
+
+    A grid has two dimensions, so in three all pairs are summed.
+    """
+    rows, dimensions = layout.shape
+    by_pairs = rows <= PAIRS_ROWS or dimensions != 2
+    return (repulsion_by_pairs if by_pairs else repulsion_by_interpolation)(layout, threads, into)
 
 
 @dataclass(frozen=True)

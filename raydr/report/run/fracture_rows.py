@@ -11,9 +11,16 @@ from raydr.runfolder.reading import RunFolder
 
 def sentence(run: RunFolder) -> str:
     """Tell how many rows are near a fracture, next to those of the pooled-data map; "" if it was not computed."""
+    rows, share = len(run.clients), run.measures.central.get("fracture")
     if run.singularities is None:
-        return ""
-    rows = len(run.singularities)
+        value, error = run.measures.federated.get("fracture"), run.measures.error("federated", "fracture")
+        if value is None or error is None:
+            return ""
+        some = wording.estimated_share(value, error, f"{rows:,} rows")
+        text = f"{some} are near a fracture of the map: other places are almost as good for them."
+        if share is not None:
+            text += f" On the pooled-data map {wording.percent(share)} are."
+        return text
     near = int(np.count_nonzero(run.singularities >= NEAR))
     if not near:
         text = f"None of {wording.plural(rows, 'row')} is near a fracture of the map."
@@ -22,7 +29,6 @@ def sentence(run: RunFolder) -> str:
             f"{near:,} of {wording.plural(rows, 'row')} {_are(near)} near a fracture of the map: other places are"
             " almost as good for them."
         )
-    share = run.measures.central.get("fracture")
     if share is not None:
         count = round(share * rows)
         text += f" On the pooled-data map {count:,} {_are(count)}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from raydr.report import wording
 from raydr.runfolder.reading import RunFolder
 from raydr.runfolder.records import VERDICTS
 
@@ -11,7 +12,7 @@ from raydr.runfolder.records import VERDICTS
 def sentence(run: RunFolder) -> str:
     """Tell how many places are unreliable and why, next to those of the pooled-data map; "" without verdicts."""
     if run.verdicts is None:
-        return ""
+        return _of_sample(run)
     _, misplaced, without = np.bincount(run.verdicts, minlength=len(VERDICTS)).tolist()
     unreliable, rows = misplaced + without, len(run.verdicts)
     if not unreliable:
@@ -27,6 +28,20 @@ def sentence(run: RunFolder) -> str:
     if run.central_verdicts is not None:
         count = int(np.count_nonzero(run.central_verdicts))
         text += f" On the pooled-data map {count:,} {_are(count)} unreliable."
+    return text
+
+
+def _of_sample(run: RunFolder) -> str:
+    value, error = run.measures.federated.get("reliable"), run.measures.error("federated", "reliable")
+    if value is None or error is None:
+        return ""
+    unreliable = wording.estimated_share(1.0 - value, error, f"{len(run.clients):,} places")
+    text = (
+        f"{unreliable} are unreliable: the rows next to them are no nearer in the data than in a table with shuffled"
+        " columns."
+    )
+    if (share := run.measures.central.get("reliable")) is not None:
+        text += f" On the pooled-data map {wording.percent(1.0 - share)} are unreliable."
     return text
 
 
