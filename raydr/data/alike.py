@@ -89,7 +89,7 @@ def load_alike(
     if columns.time is not None and (columns.time.codes < 0).any():
         columns = replace(columns, time=None)
     _warn_of_absent(path, alike, columns)
-    for sentence in (*columns.doubts, *strange_words(columns)):
+    for sentence in (*columns.doubts, *strange_words(columns, alike.names_words)):
         _LOGGER.warning(sentence)
     kept = complete_rows(columns, missing, remedy=_REMEDY)
     table = table_of(columns, kept, source_of(columns, kept, path), gaps=missing in FILLINGS)
@@ -110,7 +110,7 @@ def blocks_alike(
     warned: set[str] = set()
     seen = _Seen()
     for columns in read_parquet_blocks(path, replace(choice, **_named(first, id_column, None, client))):
-        for sentence in strange_words(columns):
+        for sentence in strange_words(columns, alike.names_words):
             if sentence not in warned:
                 _LOGGER.warning(sentence)
                 warned.add(sentence)
@@ -146,10 +146,11 @@ def _warn_of_absent(path: Path, alike: Alike, columns: Columns) -> None:
         )
 
 
-def strange_words(columns: Columns) -> list[str]:
+def strange_words(columns: Columns, names_words: bool) -> list[str]:
     """Return a sentence for each column with words that the map does not have, for the owner of the new rows."""
     return [
-        f"{columns.name}: the column {column!r} holds {listing(others, 5)}, which the map does not have. Such a"
+        f"{columns.name}: the column {column!r} holds"
+        f" {f'{listing(others, 5)}, which' if names_words else 'words that'} the map does not have. Such a"
         f" {_without(columns, column)}"
         for column, others in columns.strange.items()
     ]

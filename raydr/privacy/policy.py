@@ -330,6 +330,7 @@ class Policy(Settings):
 
 
 _FREE = Policy()
+_LEAST_COUNT = "least_count: "
 _NO_RULES = ("profile", "delta", "releases", "readers")
 _DESCRIBES = {
     Granularity.PER_RECORD: "it describes single records",
@@ -346,11 +347,21 @@ def _rule(key: str, value: Any) -> str:
 
 @dataclass(frozen=True)
 class AppliedPolicy:
-    """The policy that a site applied in a run: its name and the rules that restrict something."""
+    """The policy that a site applied in a run: its name and the rules that restrict something.
+
+    >>> AppliedPolicy("north", "open, changed", ("least_rows: 9", "least_count: 4")).least_count
+    4
+    """
 
     site: str
     policy: str
     rules: tuple[str, ...]
+
+    @property
+    def least_count(self) -> int:
+        """Value of the rule about counts of records; 1 without one."""
+        found = [rule.removeprefix(_LEAST_COUNT) for rule in self.rules if rule.startswith(_LEAST_COUNT)]
+        return max((int(value) for value in found if value.isdecimal()), default=1)
 
 
 @dataclass(frozen=True)
@@ -422,6 +433,11 @@ class SitePolicy:
     def least_count(self) -> int:
         """Least number of records in a cell or with a word."""
         return max((policy.least_count for policy in self.policies), default=1)
+
+    @property
+    def least_shown(self) -> int:
+        """Least number of records behind a figure about this site that a run folder shows."""
+        return max((max(policy.least_rows, policy.least_count) for policy in self.policies), default=1)
 
     @property
     def least_sites(self) -> int:

@@ -32,6 +32,7 @@ from raydr.runfolder.manifest import seal
 from raydr.runfolder.records import is_incomplete
 from raydr.scenarios.afterwards.repetition import Repetition, repeated
 from raydr.scenarios.running.client_data import ClientData, read_table
+from raydr.scenarios.running.site_policies import policies_of
 from raydr.scenarios.schema.audit import AuditSettings
 from raydr.scenarios.schema.reading import read
 from raydr.scenarios.schema.scenario import Scenario
@@ -143,11 +144,14 @@ def audited(repetition: Repetition, case: Case, settings: AuditSettings, journal
     for name in settings.attacks if settings.attacks is not None else tuple(ATTACKS):
         with journal.stage(f"audit: {name}"), one_blas_thread():
             verdicts += judged(ATTACKS[name], case.view, case.side, case.truth, counts.__getitem__)
+    hidden = any(site.least_count > 1 for site in policies_of(repetition.client_data))
+    if hidden:  # an example is a single record
+        verdicts = [replace(verdict, examples=()) for verdict in verdicts]
     return Audit(
         raydr=version("raydr"),
         scenario=sha256_of_file(repetition.run.path / records.SCENARIO),
         public=case.side.origin or "none",
-        shown=() if image else tuple(columns[column] for column in case.truth.shown),
+        shown=() if image or hidden else tuple(columns[column] for column in case.truth.shown),
         image=image,
         verdicts=tuple(verdicts),
     )

@@ -16,6 +16,8 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
+
 from raydr.arrays import FloatArray
 from raydr.data import Layout, Provenance, Table
 from raydr.data.provenance import sha256_of_file
@@ -30,6 +32,7 @@ from raydr.methods.outcome import Placed
 from raydr.methods.requests import site_policy
 from raydr.methods.serving import Plan
 from raydr.privacy.ledger import Ledger
+from raydr.privacy.microdata import FEW, merged_labels
 from raydr.privacy.policy import SitePolicy
 from raydr.privacy.secrets import FOUNDER, client_secret
 from raydr.privacy.statement import statement
@@ -44,6 +47,7 @@ from raydr.scenarios.afterwards.showing import shown
 from raydr.scenarios.afterwards.transforming import Placing, placing_of, require_positions
 from raydr.scenarios.running.federation_plan import plan_of
 from raydr.scenarios.running.general_policies import general_policies
+from raydr.scenarios.running.withheld import filled_of_many
 from raydr.statistics.dissimilarity import CELLS, EUCLIDEAN
 from raydr.statistics.preparing import COMMON
 from raydr.statistics.steering import STEERING
@@ -84,10 +88,11 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
     with journal.stage("data"):
         table = placing.read(data, label=placing.scenario.data.label)
         table = table.made_dense("a site that joins is placed dense")
+    policy = site_policy(general_policies(placing.scenario), name)
+    table = _shown(table, placing, policy)
     sealed = placing.sealed
     rooted = None if sealed is None else placing.rooted
     plan = replace(plan, run=run.environment.run if rooted is None else rooted.name)
-    policy = site_policy(general_policies(placing.scenario), name)
     hosts = [_host(0, table.rows, plan, policy=policy)]
     if rooted is not None:
         # One of the run's clients gives the shared secret to the site; its rows are not requested.
@@ -130,7 +135,7 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
         seconds=round(time.perf_counter() - clock, 4),
     )
     with journal.stage("run folder"), _extended(folder) as place:
-        _write(place, placing, table, placed, ledger, joining)
+        _write(place, placing, table, placed, ledger, joining, policy)
     return shown(folder, listener)
 
 
@@ -149,6 +154,18 @@ def _host(
         run=plan.run,
         host_secrets=host_secrets,
     )
+
+
+def _shown(table: Table, placing: Placing, policy: SitePolicy) -> Table:
+    """Return a table with the labels and names of rows that the run folder may show by a site's policy."""
+    if policy.least_count < 2:
+        return table
+    if placing.scenario.data.id is not None:
+        table = replace(table, ids=np.arange(len(table.rows)))
+    if table.labels is None:
+        return table
+    labels = merged_labels(table.labels, policy.least_count, len(table.label_names))
+    return replace(table, labels=labels, label_names=(*table.label_names, FEW))
 
 
 def require_free_name(name: str, run: RunFolder, joined: list[str], *, alike: bool) -> None:
@@ -192,7 +209,13 @@ def _extended(folder: Path) -> Iterator[Path]:
 
 
 def _write(
-    folder: Path, placing: Placing, table: Table, placed: Placed, ledger: Ledger, joining: Joining
+    folder: Path,
+    placing: Placing,
+    table: Table,
+    placed: Placed,
+    ledger: Ledger,
+    joining: Joining,
+    policy: SitePolicy,
 ) -> None:
     scenario, card = placing.scenario, placing.model.card
     more = {"cluster": placed.clusters, "novelty": placed.novelty}
@@ -212,7 +235,7 @@ def _write(
         sources=(replace(table.read_from, client=joining.site),),
         mapped=joining.rows,
         filling=scenario.data.filling,
-        filled={joining.site: filled} if filled else {},
+        filled=filled_of_many({joining.site: filled}, [joining.site], [policy]),
         words=dict(card.words),
         units=dict(card.units),
         codings=dict(card.codings),

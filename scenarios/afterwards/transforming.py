@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,12 @@ from raydr.methods.novelty import compared
 from raydr.methods.outcome import Placed
 from raydr.plain import as_cell
 from raydr.privacy.secrets import RootedRun
+from raydr.privacy.statement import Statement
 from raydr.runfolder.manifest import require_unchanged
 from raydr.runfolder.maps import FARTHEST
 from raydr.runfolder.model import KEYED, Model, preparation_of, read_model
-from raydr.runfolder.reading import read_run
-from raydr.runfolder.records import ARRAYS, CARD, ENCODER, MODEL, SCENARIO
+from raydr.runfolder.reading import parsed, read_run
+from raydr.runfolder.records import ARRAYS, CARD, ENCODER, MODEL, PRIVACY, SCENARIO
 from raydr.runfolder.writing import axes
 from raydr.scenarios.afterwards.unlike import Unlike
 from raydr.scenarios.running.identity import origin_of
@@ -78,7 +80,9 @@ def transform(
         _Written(unfinished, out.suffix) as written,
     ):
         for file in files:
+            first = done
             for table in placing.blocks(file, site=site):
+                table = placing.without_ids(table, done - first)
                 written.add(table, placing.found(table, unlike), file.stem if several else None)
                 done += len(table.rows)
                 if total:
@@ -96,7 +100,7 @@ def place(folder: Path, table: Table) -> Placed:
     """
     placing = placing_of(folder, table.name)
     unlike = placing.unlike()
-    found = placing.found(table, unlike)
+    found = placing.found(placing.without_ids(table), unlike)
     if unlike is not None:
         unlike.warn(table.name)
     return found
@@ -160,7 +164,8 @@ class Placing:
         """Columns that new rows must have."""
         card = self.model.card
         layout = Layout.of(card.columns, card.words, card.units, card.codings)
-        return Alike(f"the run in {self.folder}", layout.columns, card.named, layout)
+        what, named = f"the run in {self.folder}", self.least_count < 2
+        return Alike(what, layout.columns, card.named, layout, names_words=named)
 
     def _client_column(self, site: str | None) -> str | None:
         """Return the column that names the site of a row; None if it is not needed or ``site`` names a site."""
@@ -262,7 +267,24 @@ class Placing:
         mean, above = (
             np.zeros((2, 0)) if known.moments is None else self._undone(known.moments.cumsum(axis=0))
         )
-        return Unlike(self.model.card.columns[: len(mean)], known.scored, mean, above - mean)
+        return Unlike(
+            self.model.card.columns[: len(mean)], known.scored, mean, above - mean, least=self.least_count
+        )
+
+    @cached_property
+    def least_count(self) -> int:
+        """Largest ``least_count`` of the policies of the run's sites."""
+        if not (self.folder / PRIVACY).is_file():
+            return 1
+        require_unchanged(self.folder, PRIVACY)
+        applied = parsed(self.folder, PRIVACY, Statement).policies
+        return max((policy.least_count for policy in applied), default=1)
+
+    def without_ids(self, table: Table, first: int = 0) -> Table:
+        """Return a table with numbers from ``first`` in place of values of ``data.id``, if a policy counts records."""
+        if self.scenario.data.id is None or self.least_count < 2:
+            return table
+        return replace(table, ids=np.arange(first, first + len(table.rows)))
 
     def in_columns(self, table: Table) -> Float64Array:
         """Return the rows of a table (rows, features), NaN where unknown; (rows, 0) if columns cannot be compared."""

@@ -43,12 +43,15 @@ class Unlike:
         Mapped rows that the new rows are compared with.
     mean, deviation : (features,) float64
         Of the mapped rows. Empty if columns cannot be compared.
+    least : int
+        Least number of rows behind a figure, by the policy of the run.
     """
 
     columns: Sequence[str]
     scored: int
     mean: Float64Array
     deviation: Float64Array
+    least: int = 1
     rows: int = 0
     novel: int = 0
     _sums: Float64Array = field(init=False, repr=False)
@@ -88,6 +91,8 @@ class Unlike:
                 f"The map has {self.scored} rows to compare with, too few to call a row novel at {NOVEL:g}: that takes"
                 f" {_least_scored()}."
             )
+        if 0 < self.novel < self.least:
+            return f"Fewer than {self.least} of {self.rows} rows are novel (p at most {NOVEL:g})."
         found = f"{self.novel} of {self.rows} rows {'is' if self.novel == 1 else 'are'} novel (p at most {NOVEL:g})"
         if not self.unlike:
             return f"{found}. About {round(NOVEL * self.rows)} would be by chance."
@@ -124,7 +129,7 @@ class Unlike:
         much &= self.unlike
         factors = np.divide(here, there, out=np.zeros_like(here), where=there != 0.0)
         unit = sure & _one_factor(factors, wider, np.where(much, _UNIT, _LARGE_UNIT))
-        told = (self._sums[0] >= _LEAST_ROWS) & (unit | much)
+        told = self._compared & (unit | much)
         alike: dict[int, list[int]] = {}  # columns with one factor, by the number of their sentence
         sentences: list[str] = []
         for column in worst[told[worst]].tolist():
@@ -146,11 +151,14 @@ class Unlike:
                     f" {self.deviation[column]:.3g}."
                 )
         for number, columns in alike.items():
-            everywhere = len(columns) > 1 and len(columns) == int(
-                (known & (self._sums[0] >= _LEAST_ROWS)).sum()
-            )
+            everywhere = len(columns) > 1 and len(columns) == int((known & self._compared).sum())
             sentences[number] = self._in_another_unit(columns, float(wider[columns[0]]), everywhere)
         return tuple(sentences)
+
+    @property
+    def _compared(self) -> BoolArray:
+        """Whether a column (features,) has enough known values."""
+        return np.asarray(self._sums[0] >= max(_LEAST_ROWS, self.least))
 
     def _in_another_unit(self, columns: Sequence[int], times: float, everywhere: bool) -> str:
         """Return a sentence on columns that differ by one factor; ``everywhere`` if these are all that vary."""

@@ -43,7 +43,7 @@ from raydr.data.survey.spelling import Agreement
 from raydr.errors import DataError, FeatureError, ScenarioError
 from raydr.geometry.points import Progress, unheard
 from raydr.privacy.ledger import Entry, Granularity
-from raydr.privacy.policy import Policy
+from raydr.privacy.policy import Policy, SitePolicy
 from raydr.privacy.policy_file import read_policy
 from raydr.scenarios.running.column_survey import agreement_on
 from raydr.scenarios.running.general_policies import general_policies, stricter_threshold
@@ -371,7 +371,9 @@ def with_joined_files(scenario: Scenario, client_data: ClientData) -> ClientData
             f"clients.joined names {taken[0]!r}, which is a client of the table: give it another name."
         )
     layout = client_data.layout
-    alike = Alike("the table", layout.columns, all(source.named for source in client_data.sources), layout)
+    named = all(source.named for source in client_data.sources)
+    names_words = SitePolicy(general).least_count < 2
+    alike = Alike("the table", layout.columns, named, layout, names_words=names_words)
     tables = [
         load_alike(
             Path(site.path).expanduser(),

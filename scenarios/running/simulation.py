@@ -65,6 +65,7 @@ from raydr.scenarios.running.federation_plan import plan_with_data, with_scaling
 from raydr.scenarios.running.pooling import Dealt
 from raydr.scenarios.running.site_policies import policies_of, shared_at_sites, with_merged_labels
 from raydr.scenarios.running.start import StartedRun, begin, held_by
+from raydr.scenarios.running.withheld import filled_of_many, without_few
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.sparse_rows import SparseRows
 from raydr.statistics.keying import keyed_metric, keyed_rows
@@ -250,6 +251,7 @@ def new_rows(client_data: ClientData, served: Served, run: RootedRun, scenario: 
 def _mapped(scenario: Scenario, client_data: ClientData, served: Served, findings: Findings) -> Provenance:
     """Return the provenance of the mapped data with the findings of the run."""
     data = client_data.provenance(scenario.scaling, scenario.data.metric)
+    data = replace(data, filled=filled_of_many(data.filled, client_data.names, policies_of(client_data)))
     if data.harmonized is not None and served.prepared.harmonization is not None:
         adjusted = served.prepared.harmonization.common.adjusted
         unchanged = tuple(name for name, changed in zip(data.columns, adjusted, strict=True) if not changed)
@@ -321,6 +323,7 @@ def _measures(findings: Findings, client_data: ClientData, queried: Fidelity | N
         fidelity=_estimates(findings, queried, client_data.rows),
         periods=_periods(findings, client_data),
     )
+    measures = without_few(measures, client_data.names, policies_of(client_data))
     content = asdict(measures)
     if measures.sampled_rows is None:
         del content["standard_errors"], content["sampled_rows"]
@@ -401,9 +404,10 @@ def _write(
     by_row = dict(findings.federated.by_row)
     if findings.islands is not None and findings.islands.found:
         by_row["island"] = findings.islands.of_row
-    write_embedding(folder / records.EMBEDDING, with_merged_labels(client_data), served.outcome, by_row)
-    if client_data.held_out is not None and findings.placed is not None:
-        write_held_out(folder / records.HELD_OUT, client_data.held_out, findings.placed)
+    shown = with_merged_labels(client_data)
+    write_embedding(folder / records.EMBEDDING, shown, served.outcome, by_row)
+    if shown.held_out is not None and findings.placed is not None:
+        write_held_out(folder / records.HELD_OUT, shown.held_out, findings.placed)
     if findings.pooled is not None and findings.central is not None:
         write_central(folder / records.CENTRAL, client_data, findings.pooled, findings.central.by_row)
     if findings.shown is not None:

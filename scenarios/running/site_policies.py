@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from raydr.arrays import FloatArray
+from raydr.arrays import FloatArray, Int64Array
+from raydr.data import Table
 from raydr.data.site import refusal_of_columns, refusal_of_sites
 from raydr.errors import DataError, RaydrError, ScenarioError
 from raydr.methods.requests import site_policy
@@ -31,7 +32,7 @@ def policies_of(client_data: ClientData) -> tuple[SitePolicy, ...]:
 
 
 def with_policies(scenario: Scenario, client_data: ClientData) -> ClientData:
-    """Return the data as the sites' policies allow: method and columns checked, names hidden.
+    """Return the data as the sites' policies allow: method and columns checked, names hidden, times coarsened.
 
     Raises
     ------
@@ -41,7 +42,7 @@ def with_policies(scenario: Scenario, client_data: ClientData) -> ClientData:
     shown = without_hidden_names(client_data)
     for _, error in refusals_of_data(scenario, shown):
         raise error
-    return shown
+    return with_shared_periods(with_numbered_rows(scenario, shown))
 
 
 def refusals_of_data(scenario: Scenario, client_data: ClientData) -> Iterator[tuple[str, RaydrError]]:
@@ -139,13 +140,88 @@ def shared_at_sites(client_data: ClientData, values: FloatArray) -> FloatArray:
 
 
 def with_merged_labels(client_data: ClientData) -> ClientData:
-    """Return the data with one class for the labels that too few records of a site have, for display."""
+    """Return the data with one class for the labels that too few records of a site have, for display.
+
+    Held-out records are counted by site too, or together if they have none.
+    """
     sites = policies_of(client_data)
     if client_data.labels is None or all(site.least_count < 2 for site in sites):
         return client_data
-    labels, merged = client_data.labels.copy(), len(client_data.label_names)
+    labels, names = _merged(client_data.labels, client_data.label_names, client_data.client_of_row, sites)
+    held_out = client_data.held_out
+    if held_out is not None and held_out.labels is not None:
+        owners, own_sites = _owners_of(held_out, client_data, sites)
+        new, new_names = _merged(held_out.labels, held_out.label_names, owners, own_sites)
+        held_out = replace(held_out, labels=new, label_names=new_names)
+    return replace(client_data, labels=labels, label_names=names, held_out=held_out)
+
+
+def with_shared_periods(client_data: ClientData) -> ClientData:
+    """Return the data with one period for the rows whose period too few records of their site have.
+
+    Periods without rows are left out. If one period is left, the data have none.
+    """
+    sites, times = policies_of(client_data), client_data.times
+    if times is None or all(site.least_count < 2 for site in sites):
+        return client_data
+    merged, names = _merged(times.period_of_row, times.period_names, client_data.client_of_row, sites)
+    there, places = np.unique(merged, return_inverse=True)
+    if len(there) > 1:
+        left = tuple(names[number] for number in there)
+        return replace(
+            client_data, times=replace(times, period_of_row=places.astype(np.int64), period_names=left)
+        )
+    notice = (
+        f"The map shows no periods: with the least_count of the sites' policies, one period of {times.column!r} would"
+        " be left."
+    )
+    return replace(client_data, times=None, notices=(*client_data.notices, notice))
+
+
+def with_numbered_rows(scenario: Scenario, client_data: ClientData) -> ClientData:
+    """Return the data with numbers from 0 at each site in place of the values of ``data.id``, if a policy counts."""
+    sites = policies_of(client_data)
+    if scenario.data.id is None or all(site.least_count < 2 for site in sites):
+        return client_data
+    held_out = client_data.held_out
+    if held_out is not None:
+        held_out = replace(held_out, ids=np.arange(len(held_out.ids)))
+    return replace(
+        client_data, ids=_places_at_sites(client_data.client_of_row, len(sites)), held_out=held_out
+    )
+
+
+def _places_at_sites(client_of_row: Int64Array, sites: int) -> Int64Array:
+    """Return the place of each row among those of its site, from 0.
+
+    >>> _places_at_sites(np.array([0, 1, 0, 1, 1]), 2).tolist()
+    [0, 0, 1, 1, 2]
+    """
+    places = np.empty(len(client_of_row), np.int64)
+    for site in range(sites):
+        own = client_of_row == site
+        places[own] = np.arange(own.sum())
+    return places
+
+
+def _merged(
+    values: Int64Array, names: tuple[str, ...], owners: Int64Array, sites: Sequence[SitePolicy]
+) -> tuple[Int64Array, tuple[str, ...]]:
+    """Return values (rows,), indices of ``names``, with one more for those that few records of a site have."""
+    values, few = values.copy(), len(names)
     for site, policy in enumerate(sites):
-        own = client_data.client_of_row == site
+        own = owners == site
         if policy.least_count > 1 and own.any():
-            labels[own] = merged_labels(labels[own], policy.least_count, merged)
-    return replace(client_data, labels=labels, label_names=(*client_data.label_names, FEW))
+            values[own] = merged_labels(values[own], policy.least_count, few)
+    return values, (*names, FEW)
+
+
+def _owners_of(
+    table: Table, client_data: ClientData, sites: tuple[SitePolicy, ...]
+) -> tuple[Int64Array, tuple[SitePolicy, ...]]:
+    """Return the site of each row of a table, and the sites' policies; all rows are of one site if they have none."""
+    places = {name: number for number, name in enumerate(client_data.names)}
+    if table.client_keys is not None and all(name in places for name in table.client_names):
+        return np.array([places[name] for name in table.client_names], np.int64)[table.client_keys], sites
+    together = tuple(dict.fromkeys(policy for site in sites for policy in site.policies))
+    return np.zeros(len(table.rows), np.int64), (SitePolicy(together),)

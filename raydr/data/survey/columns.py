@@ -30,7 +30,8 @@ class Alike:
     """The features of another file, ``what``: their names in order, and whether the file names or numbers them.
 
     With a ``layout``, some of its columns are more than one feature. If columns are ``filled``, some can be
-    absent. They are then missing in every row.
+    absent. They are then missing in every row. A warning names words that only the new rows have unless ``names_words``
+    is False.
     """
 
     what: str
@@ -38,6 +39,7 @@ class Alike:
     named: bool
     layout: Layout | None = None
     filled: bool = False
+    names_words: bool = True
 
     def pick(self, name: str, available: Sequence[str], named: bool) -> list[str]:
         """Return the available columns that are the features, in the order of the other file.
