@@ -60,6 +60,7 @@ class Family:
     higher_is_better: bool
     needs: frozenset[Need]
     measure: Callable[[Examination, int], Measured]
+    by_default: bool = True
 
     def member(self, k: int, name: str = "") -> Metric:
         """Return the metric of ``k`` neighbours, with the name ``FAMILY_K`` unless another is given."""
@@ -72,6 +73,7 @@ class Family:
             needs=self.needs,
             measure=lambda examination: self.measure(examination, k),
             k=k,
+            by_default=self.by_default,
         )
 
 
@@ -147,12 +149,13 @@ def metric_by_k(
     k: int | tuple[int, ...],
     needs: Set[Need],
     higher_is_better: bool = True,
+    by_default: bool = True,
 ) -> Callable[[MeasureByK], MeasureByK]:
     """Register a function of an :class:`Examination` and a number ``k`` of neighbours as metrics ``NAME_K``.
 
     Parameters
     ----------
-    name, title, description, needs, higher_is_better
+    name, title, description, needs, higher_is_better, by_default
         As in :func:`metric`. The number replaces ``{k}`` in the description.
     k : int or tuple of int
         The number for the metric ``NAME``, or the numbers for the listed metrics ``NAME_K``. Scenarios can
@@ -173,6 +176,7 @@ def metric_by_k(
             higher_is_better=higher_is_better,
             needs=frozenset(needs),
             measure=measure,
+            by_default=by_default,
         )
         FAMILIES.add(name, family)
         for listed in (family.member(k, name),) if isinstance(k, int) else map(family.member, k):

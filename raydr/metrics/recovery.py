@@ -81,12 +81,38 @@ def f_score(examination: Examination, k: int) -> float | SampledValue:
     score is the share of recovered neighbours. For equally near rows, see `raydr.metrics.ties`. Of many rows,
     a sample is searched exactly in both geometries, even if there is a graph of the recovered one.
     """
+    counts = _recovered_neighbors(examination, k)
+    return share(counts, k) if examination.sample is None else examination.sample.mean(counts / k)
+
+
+@metric_by_k(
+    "f_score_published",
+    "Neighbour F-score, as the authors of SENSE compute it",
+    "2c / (c + k), where c of {k} nearest neighbours are recovered; P3's printed numbers",
+    k=F_SCORE_NEIGHBORS,
+    needs={"rows", "recovered"},
+    by_default=False,
+)
+def f_score_published(examination: Examination, k: int) -> float | SampledValue:
+    """Return the mean over rows of 2c / (c + k), where c of a row's ``k`` true neighbours are recovered: 0 to 1.
+
+    P3 (4.1) defines 2tp / (2tp + fp + fn), which is c / k (`f_score`). The function ``check_score`` in its authors'
+    public code returns 2c / (c + k): it counts the k - c missed neighbours once and not twice. The value of a row is at
+    least that of `f_score`, and equal to it if c is 0 or k. P3's printed numbers are compared with this metric. For
+    equally near rows, c is the expected number (`raydr.metrics.ties`).
+    """
+    counts = _recovered_neighbors(examination, k)
+    scores = 2.0 * counts / (counts + k)
+    return share(scores, 1) if examination.sample is None else examination.sample.mean(scores)
+
+
+def _recovered_neighbors(examination: Examination, k: int) -> Float64Array:
+    """Count the ``k`` nearest true neighbours that are recovered, for each row (rows,) or sampled row (sampled,)."""
     recovered = examination.recovered
     if examination.sample is not None:
         examination.require_neighbors(k)
         neighbors, near = examination.sample_row_neighbors, examination.sample_neighbors(recovered)
-        counts = kept_by_sample(neighbors, examination.truth, near, recovered, k, examination.threads)
-        return examination.sample.mean(counts / k)
+        return kept_by_sample(neighbors, examination.truth, near, recovered, k, examination.threads)
     true, found = examination.true_neighbors(k), examination.evidence.recovered_neighbors
     wanted = min(k + 1, examination.count - 1)  # one more shows whether the last is tied
     if found is None or found.k < wanted:
@@ -94,7 +120,7 @@ def f_score(examination: Examination, k: int) -> float | SampledValue:
             recovered, wanted, threads=examination.threads, progress=examination.progress
         )
     geometry = Rounded(lambda: recovered)
-    return share(kept_neighbors(true, examination.rounded_truth, found, geometry, k, examination.threads), k)
+    return kept_neighbors(true, examination.rounded_truth, found, geometry, k, examination.threads)
 
 
 @metric(

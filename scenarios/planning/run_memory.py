@@ -30,7 +30,9 @@ OTHER_LIBRARY = 40 * MEGABYTE
 SCIKIT_LEARN = 60 * MEGABYTE
 """Needed by most metrics."""
 TORCH = 220 * MEGABYTE
-LIGHT_METRICS = frozenset({"npa", "trustworthiness", "continuity", "distance_error", "f_score"})
+LIGHT_METRICS = frozenset(
+    {"npa", "trustworthiness", "continuity", "distance_error", "f_score", "f_score_published"}
+)
 """Metrics that need neither scikit-learn nor blocks of distances, for any number of neighbours."""
 BYTES_OF_A_NEIGHBOUR, BYTES_IN_TSNE = 56, 30
 """Bytes for each neighbour of a row, in the graph and in the embedder. The second is for t-SNE, where 25 were

@@ -25,7 +25,7 @@ from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS, drawn, drawn_by_gro
 
 ESTIMATED = {
     "ca_1", "ca_10", "ca_50", "npa_1", "npa_10", "npa_50", "sc", "trustworthiness", "continuity", "distance_error",
-    "f_score", "pearson", "site_silhouette", "site_mixing", "reliable",
+    "f_score", "f_score_published", "pearson", "site_silhouette", "site_mixing", "reliable",
 }  # fmt: skip
 NEVER = 0
 """Largest table of which all rows are used: none, so that a sample is drawn."""
