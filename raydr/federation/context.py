@@ -64,6 +64,8 @@ class Context:
         Number of public rows that the server does not see. Clients send them under the key.
     prior : Prior or None
         State of an earlier run to start from, at the server.
+    declared : tuple
+        Cost of the whole run for each client, if it is known: see :class:`raydr.federation.enrolment.Enrol`.
     """
 
     seed: int
@@ -81,6 +83,7 @@ class Context:
     hidden: int = 0
     secure: SecureSums | None = None
     prior: Prior | None = None
+    declared: tuple[tuple[float, float], ...] = ()
 
     def mechanism(self, on: str) -> Mechanism | None:
         """Return the clients' mechanism on this quantity, such as "gradient"; None without one."""

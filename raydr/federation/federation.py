@@ -110,7 +110,7 @@ class Federation:
         self.deviation: Float64Array | None = None
         self.surveyed: int | None = None
         transport.reset()
-        enrolments = self.ask(Enrol())
+        enrolments = self.ask(Enrol(context.declared))
         self._exchange.sizes = tuple(enrolment.rows for enrolment in enrolments)
         widths = sorted({enrolment.features for enrolment in enrolments})
         if len(widths) > 1:

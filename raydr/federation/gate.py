@@ -14,6 +14,7 @@ import math
 import os
 import socket
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -23,15 +24,16 @@ import numpy as np
 from raydr.errors import RaydrError
 from raydr.federation.accounts import claim_of
 from raydr.federation.client import Client
+from raydr.federation.enrolment import Enrol
 from raydr.federation.masks import named
 from raydr.federation.messages import Cells, RefusedRequestError, Reply, Request
 from raydr.federation.noise_streams import digest
 from raydr.federation.wire import Call, SumCall
 from raydr.privacy.accounting import BudgetError, Charge, epsilon_of
 from raydr.privacy.ledger import RECORDS, Granularity, Public
-from raydr.privacy.mechanism import MECHANISMS, Claim, Mechanism
+from raydr.privacy.mechanism import MECHANISMS, Claim, Mechanism, Relation
 from raydr.privacy.policy import Message, Policy, Refusal, SitePolicy
-from raydr.privacy.site_budget import SiteBudget, SiteRelease
+from raydr.privacy.site_budget import RELATIONS, SiteBudget, SiteRelease, squares_of_charges
 from raydr.registry import extension_packages
 
 _METHODS = "raydr.methods."
@@ -83,6 +85,8 @@ class Gate:
         """
         if self.is_open:
             return
+        if isinstance(request, Enrol) and request.declared:
+            self._require_affordable(dict(zip(RELATIONS, request.declared[0], strict=True)), client.run)
         rows, records = client.rows.shape[0], client.covered_by
         message = message_of(call, request, rows, records)
         self._require(self.asked(message, call, request, records, state), message)
@@ -135,6 +139,24 @@ class Gate:
                 self._require(refusal, message)
             except RaydrError as error:
                 raise RefusedByPolicyError(str(error)) from error
+
+    @property
+    def cost(self) -> tuple[float, float]:
+        """Cost of all that the gate let through, as :class:`raydr.federation.enrolment.Enrol` declares it."""
+        squares = squares_of_charges(self._charges)
+        return squares.get("zero-out", 0.0), squares.get("replace-one", 0.0)
+
+    def _require_affordable(self, declared: Mapping[Relation, float], run: str) -> None:
+        """Refuse a run whose declared cost is more than is left for all runs, before anything leaves."""
+        for policy, budget in self._budgets:
+            limit = policy.epsilon_in_all
+            if limit is None:
+                continue
+            spent, after = budget.spent_with(run, declared)
+            if after > limit * (1.0 + 1e-9):
+                why = f"its runs so far cost epsilon {spent:.4g}, and with the declared total of this one {after:.4g}"
+                refusal = replace(policy.refusal_of_all_runs(why), policy=policy.name)
+                raise RefusedByPolicyError(self.site.sentence(refusal, "this run"))
 
     def refusal_of_all_runs(self, site: SitePolicy) -> Refusal | None:
         """Return why what the gate let through so far does not fit the budget of a site; it is not charged."""

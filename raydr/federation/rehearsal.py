@@ -174,6 +174,14 @@ class RehearsalClients:
                     sentence = site.sentence(refusal, "this run")
                     self.asked.setdefault(site.site, Asked()).refused.setdefault(refusal.rule, sentence)
 
+    @property
+    def cost(self) -> tuple[tuple[float, float], ...]:
+        """Cost of the run so far for each client whose site has a policy, as the site's host will charge it."""
+        return tuple(
+            max((self._gate(site, rows, covered=covered).cost for covered in (True, False)), key=sum)
+            for site, rows in zip(self.policies, self.sizes, strict=bool(self.policies))
+        )
+
     def _gate(self, site: SitePolicy, rows: int, *, covered: bool) -> Gate:
         """Return the gate of all sites that are alike and have noise, or none."""
         return self._gates.setdefault((site.policies, site.modules, rows, covered), Gate(site))

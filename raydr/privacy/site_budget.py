@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 _WAIT = 60.0
 """Seconds to wait for another run that is charging the same budget."""
 
+RELATIONS: tuple[Relation, ...] = ("zero-out", "replace-one")
+"""Relations of neighbouring data, in the order in which a run declares its cost."""
+
 _TABLES = """
 CREATE TABLE IF NOT EXISTS site (name TEXT NOT NULL, key TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS releases (number INTEGER PRIMARY KEY, content TEXT NOT NULL, signature TEXT NOT NULL);
@@ -226,10 +229,27 @@ class SiteBudget:
 
     def spent(self, more: Charges | None = None) -> float:
         """Return the epsilon of all releases so far, and of ``more``; infinite if one has no guarantee."""
-        squares = squares_of(stored.release for stored in self.releases())
-        for charge, count in (more or {}).items():
-            squares = _with(squares, charge, count)
-        return self.allowance.spent(squares)
+        squares, added = (
+            squares_of(stored.release for stored in self.releases()),
+            squares_of_charges(more or {}),
+        )
+        return self.allowance.spent(
+            {each: squares.get(each, 0.0) + added.get(each, 0.0) for each in RELATIONS}
+        )
+
+    def spent_with(self, run: str, declared: Mapping[Relation, float]) -> tuple[float, float]:
+        """Return the epsilon so far, and with a run whose releases add up to ``declared``, by relation.
+
+        A run that has released something before is not added, because it may send the same releases again.
+        """
+        known = _Known()
+        runs = set[str]()
+        if self.path.exists():
+            with self._opened() as database:
+                runs = {stored.release.run for stored in self._newer(database, known)}
+        more = {} if run in runs else declared
+        after = {each: known.squares.get(each, 0.0) + more.get(each, 0.0) for each in RELATIONS}
+        return self.allowance.spent(known.squares), self.allowance.spent(after)
 
     def _require_affordable(self, before: Mapping[Relation, float], release: SiteRelease) -> None:
         limit = self.allowance.epsilon
@@ -341,6 +361,14 @@ class SiteBudget:
 
         known = database.execute("SELECT key FROM site").fetchone()
         return Ed25519PublicKey.from_public_bytes(bytes.fromhex(known[0] if known else "00" * 32))
+
+
+def squares_of_charges(charges: Charges) -> dict[Relation, float]:
+    """Return the sum of 1 / multiplier^2 of charges, by relation."""
+    squares: dict[Relation, float] = {}
+    for charge, count in charges.items():
+        squares = _with(squares, charge, count)
+    return squares
 
 
 def squares_of(releases: Iterable[SiteRelease]) -> dict[Relation, float]:

@@ -26,6 +26,7 @@ from raydr.runfolder import RunFolder, read_run
 from raydr.runfolder.records import FINGERPRINTS, SCENARIO
 from raydr.scenarios.running.backend import InlineBackend
 from raydr.scenarios.running.client_data import ClientData, dealt_out, with_public_file
+from raydr.scenarios.running.declared_cost import declared_cost
 from raydr.scenarios.running.environment import versions
 from raydr.scenarios.running.federation_plan import plan_with_data, with_scaling
 from raydr.scenarios.running.identity import Identity, origin_of
@@ -96,7 +97,12 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
     backend = InlineBackend(transcript=transcript)
     served = backend.serve(
         client_data.parts,
-        replace(plan, run=rooted.name, checkpoint_every=0),
+        replace(
+            plan,
+            run=rooted.name,
+            checkpoint_every=0,
+            declared=declared_cost(plan, client_data, reserve),
+        ),
         listener=lambda event: _passed_on(event, listener),
         host_secrets=HostSecrets.derived(
             rooted.root,

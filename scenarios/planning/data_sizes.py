@@ -18,6 +18,7 @@ from raydr.privacy.ledger import Entry
 from raydr.privacy.policy import SitePolicy
 from raydr.scenarios.running.client_data import dealt_out, present, with_public_file
 from raydr.scenarios.running.column_survey import agreement_on
+from raydr.scenarios.running.declared_cost import SAMPLED_NUMBERS, sampled
 from raydr.scenarios.running.federation_plan import cells_of
 from raydr.scenarios.running.general_policies import general_policies
 from raydr.scenarios.running.harmony import harmonizing_of
@@ -36,9 +37,6 @@ from raydr.sparse_rows import SparseRows, stacked
 from raydr.statistics.harmonizing import Harmonizing
 from raydr.statistics.scaling import NOTHING_JOINT
 from raydr.statistics.steering import Target
-
-SAMPLED_NUMBERS = 4_000_000
-"""Maximum count of numbers in a table that is used completely; larger tables are sampled to this size."""
 
 
 @dataclass(kw_only=True, frozen=True)
@@ -196,23 +194,6 @@ def resized(data: DataSizes, rows: int) -> DataSizes:
         read=round(data.read * larger),
         held_out=round(data.held_out * larger),
     )
-
-
-def sampled(rows: FloatArray, seed: int) -> FloatArray:
-    """Return all rows of a small table; of a large one a sample and two rows with each feature's extremes.
-
-    The two rows keep the ranges that messages declare. Their effect on means of thousands of rows is negligible.
-    """
-    if rows.size <= SAMPLED_NUMBERS:
-        return np.asarray(rows)
-    chosen = np.random.default_rng(seed).choice(
-        len(rows), SAMPLED_NUMBERS // rows.shape[1] + 1, replace=False
-    )
-    if isinstance(rows, SparseRows):
-        extremes = rows.min(), rows.max()
-    else:
-        extremes = np.fmin.reduce(rows), np.fmax.reduce(rows)
-    return np.concatenate([rows[np.sort(chosen)], *(each[None] for each in extremes)])
 
 
 def _of_sites(scenario: Scenario) -> DataSizes:

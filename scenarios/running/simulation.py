@@ -59,6 +59,7 @@ from raydr.runfolder.writing import (
 from raydr.scenarios.running.backend import Backend
 from raydr.scenarios.running.checkpoints import Checkpoints
 from raydr.scenarios.running.client_data import ClientData
+from raydr.scenarios.running.declared_cost import declared_cost
 from raydr.scenarios.running.environment import environment
 from raydr.scenarios.running.evaluation import Findings, NewRows, Question, examine, load_libraries
 from raydr.scenarios.running.federation_plan import plan_with_data, with_scaling
@@ -137,6 +138,7 @@ def _served(
         journal.tell(event)
 
     plan, reserve = plan_with_data(scenario, client_data)
+    plan = replace(plan, declared=declared_cost(plan, client_data, reserve))
     if scenario.compare or scenario.metrics:
         backend.prepare_evaluation(load_libraries, client_data.rows * client_data.features)
     with _features_named(scenario, client_data):

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tiny import tiny
 
@@ -15,7 +16,10 @@ from raydr.front.cli import status
 from raydr.front.site_budgets import SiteSpending, spending_of
 from raydr.privacy.policy import PolicyError
 from raydr.privacy.policy_file import read_policy
+from raydr.privacy.site_budget import squares_of
 from raydr.runfolder import read_run
+from raydr.scenarios.running import simulation
+from raydr.scenarios.running.declared_cost import declared_cost
 
 PRIVATE: dict[str, Any] = {
     "kind": "private-map",
@@ -63,21 +67,85 @@ def test_runs_of_a_site_compose(tmp_path: Path) -> None:
     assert kinds.count("CellSums") == 10
 
 
-def test_a_run_beyond_the_budget_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_beyond_the_budget_is_refused_before_anything_leaves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     policy = policy_of(tmp_path, "epsilon_in_all: 2.5\n")
     raydr.run(scenario(policy), out=tmp_path / "first")
     before = [site.spent for site in spent(policy)]
     again = scenario(policy, seed=1)
-    why = r"rule 'epsilon_in_all: 2\.5'.*so far cost epsilon .*and with this one 2\.[5-9]"
+    why = r"rule 'epsilon_in_all: 2\.5'.*not allow this run.*so far cost epsilon .*declared total of this one 2\.[5-9]"
     with pytest.raises(PolicyError, match=why):
         raydr.run(again, out=tmp_path / "second")
-    after = [site.spent for site in spent(policy)]
-    assert before[0] < after[0] <= 2.5, "what left before the refusal is charged"
+    assert [site.spent for site in spent(policy)] == before
     (tmp_path / "again.yaml").write_text(json.dumps(again))
     assert status(["plan", str(tmp_path / "again.yaml")]) == 0
     said = capsys.readouterr()
     assert "epsilon_in_all: 2.5" in said.out + said.err
     assert "its runs so far cost epsilon" in said.out + said.err
+
+
+@pytest.mark.parametrize("declared", [(), ((0.01, 0.0),) * SITES], ids=["nothing", "too little"])
+def test_a_server_that_declares_less_is_stopped_by_the_first_release_beyond(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, declared: tuple[tuple[float, float], ...]
+) -> None:
+    policy = policy_of(tmp_path, "epsilon_in_all: 2.5\n")
+    raydr.run(scenario(policy), out=tmp_path / "first")
+    before = [site.spent for site in spent(policy)]
+    monkeypatch.setattr(simulation, "declared_cost", lambda *_: declared)
+    why = r"rule 'epsilon_in_all: 2\.5'.*so far cost epsilon .*and with this one 2\.[5-9]"
+    with pytest.raises(PolicyError, match=why):
+        raydr.run(scenario(policy, seed=1), out=tmp_path / "second")
+    after = [site.spent for site in spent(policy)]
+    assert before[0] < after[0] <= 2.5, "what left before the refusal is charged"
+
+
+@pytest.mark.parametrize("survey", [False, True])
+@pytest.mark.parametrize("per", ["client", "sum"])
+def test_the_declared_total_is_what_the_run_costs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survey: bool, per: str
+) -> None:
+    """Also with a noisy survey, whose second release depends on what the first one found."""
+    policy = policy_of(tmp_path, "epsilon_in_all: 9\n")
+    content = scenario(policy) | {"method": PRIVATE | {"per": per}}
+    if per == "sum":
+        content["privacy"] = {"secure_aggregation": True}
+    if survey:
+        del content["method"]["bounds"]
+        content["data"] = {"path": str(numbers(tmp_path / "numbers.csv"))}
+    declared: list[tuple[tuple[float, float], ...]] = []
+
+    def noted(*arguments: Any) -> tuple[tuple[float, float], ...]:
+        declared.append(declared_cost(*arguments))
+        return declared[-1]
+
+    monkeypatch.setattr(simulation, "declared_cost", noted)
+    raydr.run(content, out=tmp_path / "run")
+    assert len(declared[0]) == SITES
+    for site, cost in zip(spent(policy), declared[0], strict=True):
+        charged = squares_of(stored.release for stored in site.releases)
+        assert sum(cost) == pytest.approx(sum(charged.values()), rel=1e-6)
+
+
+def numbers(path: Path) -> Path:
+    random = np.random.default_rng(2)
+    rows = [f"{a:.3f},{b:.3f},{c:.3f}" for a, b, c in random.normal(40.0, 9.0, (1500, 3))]
+    path.write_text("\n".join(["x,y,z", *rows]) + "\n")
+    return path
+
+
+def test_a_repeated_run_fits_although_its_total_does_not_fit_twice(tmp_path: Path) -> None:
+    """With a secret file, the same run sends the same bytes, which cost nothing more."""
+    policy = policy_of(tmp_path, "epsilon_in_all: 2.5\n")
+    secret = tmp_path / "secret"
+    secret.write_bytes(bytes(range(64)))
+    secret.chmod(0o600)
+    content = scenario(policy, privacy={"secret": str(secret)})
+    for name in ("first", "second"):
+        raydr.run(content, out=tmp_path / name)
+    raydr.audit(tmp_path / "first", ["canary"], public_rows=30)
+    with pytest.raises(PolicyError, match="declared total"):
+        raydr.run(content | {"seed": 5}, out=tmp_path / "third")
 
 
 def test_a_plan_allows_what_fits_and_charges_nothing(

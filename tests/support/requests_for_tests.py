@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from raydr.federation import (
     answers,
     answers_jointly,
 )
+from raydr.federation.simulated.faults import Crash, CrashMoment
 from raydr.privacy import Mechanism, Quantity
 
 
@@ -359,3 +361,21 @@ class LengthRequest(Request[Lengths], what="a question about lengths"):
 def lengths(client: Client, request: LengthRequest) -> Lengths:
     client.memory["calls"] = client.memory.get("calls", 0) + 1
     return Lengths(np.linalg.norm(client.rows, axis=1), client.memory["calls"])
+
+
+class DiesAfterCharge(FaultPlan):
+    """The process of the first client ends in a round, when its reply is charged and before it is sent."""
+
+    crashes: tuple[Crash, ...] = (Crash(client=0, round=10_000),)
+    round: int = 0
+
+    def crash(self, client: int, round: int) -> CrashMoment | None:
+        if client == 0 and round == self.round:
+            # A host asks before it computes, before it charges, and when it is about to send.
+            _ASKED[round] += 1
+            if _ASKED[round] == 3:
+                os._exit(1)
+        return None
+
+
+_ASKED: Counter[int] = Counter()
