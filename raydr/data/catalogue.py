@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from raydr.array_files import ArrayArchive
 from raydr.data.bundled import read_bundled
 from raydr.data.datasets import Dataset
 from raydr.data.fetching import kept, public_copy
 from raydr.data.files.numpy_files import from_arrays, read_npz
+from raydr.data.german_credit import with_attributes
 from raydr.data.survey.columns import Choice, Columns
 from raydr.errors import DataError, did_you_mean
 
@@ -115,6 +117,16 @@ _ENTRIES = (
         classes=2,
         published=f"{_UCI}144",
         licence=_CC_BY,
+    ),
+    Dataset(
+        name="german_credit_20",
+        description="credit applicants by 20 attributes, categories as numbers",
+        rows=1000,
+        features=20,
+        classes=2,
+        published=f"{_UCI}144",
+        licence=_CC_BY,
+        file="german_credit",
     ),
     Dataset(
         name="seeds",
@@ -302,6 +314,10 @@ def find(name: str) -> Dataset:
     return DATASETS[name]
 
 
+_DERIVED = {"german_credit_20": with_attributes}
+"""Functions of the arrays of a file to those of a data set, by name."""
+
+
 def read_builtin(dataset: Dataset, choice: Choice, data_dir: Path | None) -> Columns:
     """Read a built-in data set from scikit-learn, the data folder or its public copy, in that order.
 
@@ -313,15 +329,19 @@ def read_builtin(dataset: Dataset, choice: Choice, data_dir: Path | None) -> Col
     if dataset.origin == "bundled":
         return from_arrays(dataset.name, read_bundled(dataset.name), choice)
     folder = _data_folder(data_dir)
-    file = None if folder is None else folder / f"{dataset.name}.npz"
-    if file is not None and file.is_file():
+    file = None if folder is None else folder / f"{dataset.file or dataset.name}.npz"
+    if file is not None and file.is_file() and dataset.name in _DERIVED:
+        with ArrayArchive(file) as archive:
+            columns = from_arrays(dataset.name, _DERIVED[dataset.name](dict(archive)), choice)
+    elif file is not None and file.is_file():
         columns = read_npz(file, choice, name=dataset.name)
     elif dataset.origin in FETCHED:
         columns = from_arrays(dataset.name, public_copy(dataset, _remedy(dataset, folder)), choice)
     else:
         raise DataError(
             f"{dataset.name} is read from a data folder, but {_lack(dataset, folder)}. The data are published at "
-            f"{dataset.published}. Save them as {dataset.name}.npz with X ({dataset.rows}, {dataset.features}) and "
+            f"{dataset.published}. Save them as {dataset.file or dataset.name}.npz with "
+            f"{'X_onehot (1000, 61)' if dataset.file else f'X ({dataset.rows}, {dataset.features})'} and "
             f"y ({dataset.rows},) whole numbers from 0"
             f"{''.join(f', {key} ({dataset.rows},)' for key in dataset.client_keys)}, and name the folder with "
             f"--data-dir or the environment variable {DATA_VARIABLE}."
@@ -338,14 +358,16 @@ def read_builtin(dataset: Dataset, choice: Choice, data_dir: Path | None) -> Col
 def file_of(dataset: Dataset, data_dir: Path | None) -> Path | None:
     """Return the local file of a built-in data set, or None."""
     folder = _data_folder(data_dir)
-    candidates = [] if folder is None else [folder / f"{dataset.name}.npz"]
+    candidates = [] if folder is None else [folder / f"{dataset.file or dataset.name}.npz"]
     if dataset.origin in FETCHED:
         candidates.append(kept(dataset))
     return next((path for path in candidates if path.is_file()), None)
 
 
 def _lack(dataset: Dataset, folder: Path | None) -> str:
-    return "no data folder is set" if folder is None else f"{folder} has no {dataset.name}.npz"
+    return (
+        "no data folder is set" if folder is None else f"{folder} has no {dataset.file or dataset.name}.npz"
+    )
 
 
 def _remedy(dataset: Dataset, folder: Path | None) -> str:

@@ -13,7 +13,7 @@ class Dataset:
     Attributes
     ----------
     name : str
-        Its name in ``data.source``, and of NAME.npz in a data folder.
+        Its name in ``data.source``, and of NAME.npz in a data folder, unless ``file`` is given.
     description : str
         One line for ``raydr list datasets``.
     rows, features, classes : int
@@ -27,6 +27,8 @@ class Dataset:
         has them. "folder" is read only from the data folder.
     client_keys : tuple of str
         Columns that name a natural owner of the rows, for ``clients.partition.column``.
+    file : str
+        Name of the .npz that it is made from, if not its own.
     """
 
     name: str
@@ -38,3 +40,4 @@ class Dataset:
     licence: str
     origin: Literal["bundled", "openml", "zenodo", "folder"] = "folder"
     client_keys: tuple[str, ...] = ()
+    file: str = ""

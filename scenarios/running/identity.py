@@ -82,6 +82,8 @@ class Identity:
         ]
         if scenario.method.kind in ("fed-tsne", "fed-umap"):
             newer.append(("method", "dimensions", 2))
+        if scenario.method.kind in ("fed-tsne", "fed-umap", "fed-spectral", "sense"):
+            newer.append(("method", "preset", None))
         for section, key, default in newer:
             if settings[section][key] == default:
                 del settings[section][key]

@@ -16,6 +16,7 @@ import pytest
 import sklearn.datasets
 
 from raydr.data import DATASETS, Dataset, fetching, load
+from raydr.data.german_credit import CATEGORIES
 from raydr.errors import DataError
 
 BUNDLED = [dataset for dataset in DATASETS.values() if dataset.origin == "bundled"]
@@ -46,7 +47,7 @@ def test_bundled_tables_equal_scikit_learns(dataset: Dataset) -> None:
 
 @pytest.mark.parametrize("dataset", OTHERS, ids=named)
 def test_folder_tables_are_what_the_catalogue_says(dataset: Dataset, data_dir: Path) -> None:
-    path = data_dir / f"{dataset.name}.npz"
+    path = data_dir / f"{dataset.file or dataset.name}.npz"
     if not path.is_file():
         pytest.skip(f"RAYDR_DATA has no {path.name}")
     table = load(source=dataset.name)
@@ -56,9 +57,27 @@ def test_folder_tables_are_what_the_catalogue_says(dataset: Dataset, data_dir: P
     assert len(np.unique(table.labels)) == len(table.label_names) == dataset.classes
     with np.load(path, allow_pickle=False) as archive:
         np.testing.assert_array_equal(table.labels, archive["y"])
-        np.testing.assert_array_equal(table.rows[::97], archive["X"][::97])
+        if not dataset.file:
+            np.testing.assert_array_equal(table.rows[::97], archive["X"][::97])
     for key in dataset.client_keys:
         assert load(source=dataset.name, client=key).client_keys is not None
+
+
+def test_attributes_of_german_credit_have_the_columns_that_they_are_made_from(data_dir: Path) -> None:
+    """Numbers are equal, and one-hot columns of the places give the columns of the file back."""
+    with np.load(data_dir / "german_credit.npz", allow_pickle=False) as archive:
+        columns, names = archive["X_onehot"], archive["onehot_names"].tolist()
+    table = load(source="german_credit_20").rows
+    at = 0
+    for number, (feature, categories) in enumerate(zip(table.T, CATEGORIES, strict=True), start=1):
+        own = columns[:, at : at + categories]
+        assert all(code.startswith(f"A{number}") for code in names[at : at + categories])
+        if categories == 1:
+            np.testing.assert_array_equal(feature, own[:, 0])
+        else:
+            np.testing.assert_array_equal(np.eye(categories)[feature.astype(int)], own)
+        at += categories
+    assert at == columns.shape[1]
 
 
 @pytest.mark.usefixtures("data_dir")

@@ -67,7 +67,15 @@ OF_NEW_ROWS = [
     "new_cohesiveness_all",
 ]
 OF_ALL = ["steadiness_all", "cohesiveness_all"]
-NAMED = [*OF_ALL, "f_score_published", *ANCHORED, "new_steadiness_all", "new_cohesiveness_all", "reliable", "fracture"]
+NAMED = [
+    *OF_ALL,
+    "f_score_published",
+    *ANCHORED,
+    "new_steadiness_all",
+    "new_cohesiveness_all",
+    "reliable",
+    "fracture",
+]
 
 GROUPS = ("steadiness", "cohesiveness")
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from raydr.methods.method import MethodSettings
+from raydr.methods.preset import Preset
 from raydr.robust import Aggregation, Mean
 from raydr.settings import require_in_order
 
@@ -146,20 +147,15 @@ class ContrastiveEncoder(MethodSettings):
         return stepped_rate(round, self.rounds, self.learning_rate, self.decay)
 
 
-class PresetSettings(ContrastiveEncoder):
+class PresetSettings(Preset, ContrastiveEncoder):
     """Settings with a preset of P2's values."""
+
+    published: ClassVar[Mapping[str, Any]] = PUBLISHED
 
     preset: Literal["published"] | None = Field(
         None,
         description="published: all keys that are not given take P2's values (docs/fedne.md)",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _defaults_of_preset(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping) or given.get("preset") != "published":
-            return given
-        return {name: value for name, value in PUBLISHED.items() if name in cls.model_fields} | dict(given)
 
 
 class AveragedEncoder(PresetSettings):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import ClassVar, Literal
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from raydr.errors import ScenarioError
+from raydr.methods.preset import Preset
 from raydr.privacy import Mechanism
 from raydr.robust import Aggregation, Mean
 from raydr.settings import Settings, require_in_order
@@ -22,6 +24,24 @@ ON = {"gradient": "gradient", "landmarks": "variable", "embedding": "embedding"}
 """Target of noise for each kind of upload: P1 5.2 adds it to the gradient or to the optimisation variable."""
 
 _MOST_IN_A_FRAME = 500
+
+PUBLISHED: Mapping[str, Any] = MappingProxyType(
+    {
+        "landmarks_from": "learnt",
+        "rounds": 500,
+        "local_steps": 1,
+        "share": "gradient",
+        "weights": "clients",
+        "momentum": 0.0,
+        "aggregation": Mean(),
+        "estimator": "nystrom",
+        "affinity": "rbf",
+        "ridge": 0.0,
+        "rank": None,
+    }
+)
+"""P1's values of these keys. P1 does not say gamma, the step and the first landmarks, so these stay raydr's. n_Y = 500
+is for 40,000 rows, so ``landmarks`` stays too."""
 
 LEAST_GROUP = 5
 """Least number of rows per k-means landmark."""
@@ -191,9 +211,15 @@ class DistributionLearning(Settings):
         return features if self.frequencies_in == "full" else min(self.frequency_axes or 50, features)
 
 
-class LandmarkSettings(DistributionLearning):
+class LandmarkSettings(Preset, DistributionLearning):
     """Settings of landmarks that are learnt or form a frame."""
 
+    published: ClassVar[Mapping[str, Any]] = PUBLISHED
+
+    preset: Literal["published"] | None = Field(
+        None,
+        description="published: all keys that are not given take P1's values (docs/landmarks.md)",
+    )
     landmarks_from: Origin | None = Field(
         None,
         description="where landmarks come from. learnt: Algorithm 1; principal: along the principal"

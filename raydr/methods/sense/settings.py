@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from raydr.embedding import COSNE, TSNE
 from raydr.methods.embedders import AnyEmbedder
 from raydr.methods.method import MethodSettings
+from raydr.methods.preset import Preset
 from raydr.methods.sense.algorithm_2 import MOST_POINTS
 from raydr.methods.sense.anchors import AnchorSettings
 from raydr.methods.sense.observations import Regime
 from raydr.methods.sense.spaces import EuclideanSpace, HyperbolicSpace, Space
 
+PUBLISHED: Mapping[str, Any] = MappingProxyType(
+    {
+        "anchors": None,
+        "anchor_source": "sample",
+        "anchor_rank": None,
+        "alignment": "none",
+        "solver": "smacof",
+        "start": "random",
+        "tolerance": 0.0,
+        "iterations": 2000,
+    }
+)
+"""P3's values of these keys. The number of iterations is not in the paper and comes from its authors' code. Their
+tolerance is absolute (algorithm 2) and so depends on the scale of the data; with 0, only rounding stops earlier.
+Scaling is a key of ``data``: the authors' code scales features to 0 to 1 (``scale: minmax``)."""
 
-class SenseSettings(AnchorSettings, MethodSettings):
+
+class SenseSettings(Preset, AnchorSettings, MethodSettings):
     """Keys of :class:`raydr.methods.sense.server.SENSE`."""
 
+    published: ClassVar[Mapping[str, Any]] = PUBLISHED
+
     kind: Literal["sense"] = "sense"
+    preset: Literal["published"] | None = Field(
+        None,
+        description="published: all keys that are not given take P3's values (docs/sense.md)",
+    )
     regime: Regime = Field(
         "multisite",
         description="multisite: clients also send distances between their own records; pointwise:"
