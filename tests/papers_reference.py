@@ -32,7 +32,6 @@ CHANGED = {
         f"{CAPPED}; BreastMNIST had 702 rows and 78 anchors, German credit 24 standardised features",
     ),
     "p3-table-9": ("2026-11-28", CAPPED),
-    "p3-table-17": ("2026-11-28", f"{CAPPED}; noise had other strengths"),
 }
 """By table, the day since which it runs other scenarios, and what was different before."""
 
