@@ -267,6 +267,7 @@ def message_of(call: Call, request: Request[Any], rows: int, records: Mechanism 
         claimed=claim is not None,
         secure_sites=sites_of(call),
         extreme=kind.extreme,
+        splits=kind.splits,
         counts=kind.cells is not Reply.cells and kind.merged is Reply.merged,
     )
 

@@ -190,6 +190,8 @@ class Reply(ABC):
         What a per-record reply reveals about each record; the report uses this to state what the server knows.
     extreme : bool
         Whether it bounds the values of single records, such as a column's largest value.
+    splits : bool
+        Whether it divides single records between cells, so that cells have fractions of records.
     """
 
     granularity: ClassVar[Granularity]
@@ -200,6 +202,7 @@ class Reply(ABC):
     stays: ClassVar[bool]
     tells: ClassVar[RecordContent | None]
     extreme: ClassVar[bool]
+    splits: ClassVar[bool]
 
     def __init_subclass__(
         cls,
@@ -212,6 +215,7 @@ class Reply(ABC):
         stays: bool = False,
         tells: RecordContent | None = None,
         extreme: bool = False,
+        splits: bool = False,
     ) -> None:
         super().__init_subclass__()
         cls.granularity = granularity
@@ -222,6 +226,7 @@ class Reply(ABC):
         cls.stays = stays
         cls.tells = tells
         cls.extreme = extreme
+        cls.splits = splits
 
     @staticmethod
     @abstractmethod

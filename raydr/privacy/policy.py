@@ -97,6 +97,8 @@ class Message:
         Sites in its secure sum; 0 if it is not part of one.
     extreme : bool
         Whether it bounds the values of single records.
+    splits : bool
+        Whether it divides single records between cells.
     counts : bool
         Whether it counts records, so that a run also checks :attr:`Policy.least_count`.
     """
@@ -113,6 +115,7 @@ class Message:
     claimed: bool = False
     secure_sites: int = 0
     extreme: bool = False
+    splits: bool = False
     counts: bool = False
 
     @property
@@ -260,6 +263,10 @@ class Policy(Settings):
             return None
         if message.extreme and self.extremes == "never" and not message.claimed:
             return Refusal(_rule("extremes", self.extremes), "it bounds the values of single records")
+        if message.splits and self.least_count > 1 and not message.claimed:
+            return Refusal(
+                _rule("least_count", self.least_count), "its cells have fractions of single records"
+            )
         return self._refusal_of_granularity(message)
 
     def _refusal_of_granularity(self, message: Message) -> Refusal | None:

@@ -144,6 +144,7 @@ class Constant(
     Reply,
     granularity=Granularity.AGGREGATE,
     what="for each feature, whether all rows of a client with several rows have the same value (0 or 1)",
+    extreme=True,
 ):
     """Votes of one client; their sum is a number of clients."""
 

@@ -48,6 +48,10 @@ _DRIFT = 1.5
 """Deviations of noise that each further bin of an interval must exceed on average. *Measured*, columns of heart
 disease, German credit, Beijing air and breast cancer at epsilon 1: with 1, the ratio of true and found deviations is up
 to 30 times larger for 1 in 10 columns, since an interval goes on through empty bins."""
+_CHANCE, _TESTS = 0.005, (300, 450)
+"""Probability that noise alone passes for a column in a survey without any, and the independent counts to which bins
+and intervals of a column amount: the first number, and the second for each bin of a power of two. *Simulated*, 100,000
+columns of noise: 560, 1,040 and 1,630 with 1, 2 and 4 bins."""
 _FEWEST, _MOST, _HEAVY = 16, 128, 1.5
 """Bins of the second release, and deviations of noise by which one must exceed 0. *Measured*, as above, epsilon 1: the
 deviation found for heart disease is off by 1.1 times in the median, and 1.3 times for 1 in 10 columns; with one release
@@ -269,6 +273,27 @@ def found_by_size(counts: Float64Array, grid: Grid, noise: float) -> Finding | N
     return _of_numbers(weights, middles, np.minimum(near, far), np.maximum(near, far))
 
 
+def evidence(counts: Float64Array, grid: Grid, noise: float) -> float:
+    """Return by how many deviations of its noise the strongest word or interval of a column exceeds 0."""
+    sizes, numbers = grid.sizes, counts[1:]
+    signs = (numbers[:sizes][::-1], numbers[sizes + 1 : 2 * sizes + 1])
+    intervals = [_interval(sign, noise)[1] for sign in signs]
+    strongest = [float(weights.sum()) / math.sqrt(len(weights)) for weights in intervals]
+    return max(*strongest, float(numbers[sizes]), float(numbers[2 * sizes + 1 :].max(initial=0.0))) / noise
+
+
+def least_evidence(columns: int, grid: Grid) -> float:
+    """Return the evidence that noise alone exceeds in one of this many surveyed columns with a probability of 0.5 %.
+
+    >>> round(least_evidence(13, Grid(1)), 2)
+    4.89
+    """
+    from scipy.special import ndtri
+
+    first, more = _TESTS
+    return float(-ndtri(_CHANCE / (columns * (first + more * grid.per_power))))
+
+
 def found_in_range(counts: Float64Array, edges: Float64Array, before: Finding, noise: float) -> Finding:
     """Return what a noisy histogram over the range of a column of numbers adds; ``before`` if noise hides it."""
     ends = np.concatenate([[before.low], edges, [before.high]])
@@ -384,8 +409,11 @@ def fit_survey(
         grid = Grid.of(noise.deviation, federation.rows)
         some, edges = tuple(columns[place] for place in asked), (grid.edges,) * len(asked)
         reply = federation.sum(HistogramsRequest(some, edges, federation.rows, noise.mechanism))
-        for place, counts in zip(asked, by_column(reply.counts, some, edges), strict=True):
-            found[place] = found_by_size(counts, grid, noise.deviation)
+        counted = by_column(reply.counts, some, edges)
+        strongest = max(evidence(counts, grid, noise.deviation) for counts in counted)
+        if strongest > least_evidence(len(asked), grid):  # else all may be noise
+            for place, counts in zip(asked, counted, strict=True):
+                found[place] = found_by_size(counts, grid, noise.deviation)
         if isinstance(federation, Rehearsal):  # nobody knows the counts
             found = [each or _ASSUMED for each in found]
             why = "each column that the codebook does not describe was assumed to hold numbers"

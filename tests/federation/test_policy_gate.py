@@ -30,10 +30,12 @@ from raydr.federation import (
 from raydr.federation.client import HostSecrets
 from raydr.federation.enrolment import Enrol
 from raydr.federation.failures import Decision, Failure, Kind
+from raydr.federation.gate import message_of
 from raydr.federation.masks import bits_of
 from raydr.federation.secure import SecureSums
 from raydr.federation.wire import Answer, Call, PartialSum, SumCall
 from raydr.methods.fedne.clients import PrototypeRequest
+from raydr.methods.fedne.surrogates import DensityRequest
 from raydr.methods.landmarks.kmeans import GroupRequest
 from raydr.methods.landmarks.maps import DistanceRequest
 from raydr.methods.private_map.messages import CellSumsRequest
@@ -47,6 +49,7 @@ from raydr.privacy.policy import Policy, PolicyError
 from raydr.privacy.secrets import Secret, client_secret
 from raydr.privacy.site_budget import SiteBudget
 from raydr.statistics.filling import BelowRequest
+from raydr.statistics.harmonizing import ConstantRequest
 from raydr.statistics.moments import HistogramRequest, MomentRequest, WithinRequest, ordered
 from raydr.statistics.scaling import ScaleRows
 
@@ -422,6 +425,17 @@ def test_extreme_of_a_column_is_refused_where_the_policy_says_so() -> None:
     request = WithinRequest(np.zeros(FEATURES, np.int64), "maximum", np.zeros(FEATURES))
     refusal(asked(host_of(ROWS, extremes="never"), request), "extremes: never")
     assert not isinstance(asked(host_of(ROWS, profile="datashield"), request), Failure)
+
+
+def test_extent_of_a_map_and_constant_columns_are_extremes() -> None:
+    policy, call = Policy(extremes="never"), sum_of(ConstantRequest(2))
+    density = DensityRequest(weights=np.zeros(4, np.float32), hidden=(), reach=1.0, nodes=4)
+    for request in (ConstantRequest(2), density):
+        message = message_of(replace(call, request=request), request, 90, None)
+        found = policy.refusal(message)
+        assert found is not None
+        assert found.rule == "extremes: never"
+        assert Policy().refusal(message) is None
 
 
 def test_bins_with_few_records_are_merged() -> None:

@@ -15,16 +15,19 @@ from resumed import content, interrupted, table
 from tiny import tiny, tiny_run, tiny_run_with_report, tiny_scenario
 
 import raydr
+from raydr.data.survey.raw_cells import hash_code
 from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status
 from raydr.privacy.policy import PROFILES, Policy, PolicyError
 from raydr.privacy.policy_file import read_policy
 from raydr.report.run.released import write_released
 from raydr.runfolder import read_run
+from raydr.runfolder.model import read_model
 from raydr.runfolder.records import EMBEDDING, SHOWN
 from raydr.scenarios.afterwards.joining import join
 from raydr.scenarios.planning.plan import plan_of_scenario
 from raydr.scenarios.schema.reading import read
+from raydr.statistics.noisy_survey import SURVEY
 
 PCA: dict[str, Any] = {"kind": "fed-pca"}
 """A method that can keep the places of records at their sites."""
@@ -241,6 +244,19 @@ def test_names_of_sites_are_not_told(tmp_path: Path) -> None:
     assert {each.site for each in read_run(folder).privacy.policies} == {"site 1", "site 2", "site 3"}
 
 
+def test_plan_and_run_refuse_cells_with_fractions_of_records(tmp_path: Path) -> None:
+    chosen = {
+        "method": {"kind": "fedne", "publish": "local", "rounds": 4, "hidden": [8], "local_steps": 2},
+        "clients__policy": "datashield",
+        "data__scale": "standard",
+    }
+    planned = plan_of_scenario(tiny_scenario(**chosen)).policies
+    assert not any(each.allowed for each in planned)
+    assert all("'least_count: 3'" in sentence for each in planned for sentence in each.refusals)
+    with pytest.raises(PolicyError, match=r"'least_count: 3'.* Density .*fractions of single records"):
+        tiny_run(tmp_path / "run", **chosen)
+
+
 # The default of private runs.
 
 
@@ -278,6 +294,51 @@ def test_median_of_few_records_is_refused_with_their_count(tmp_path: Path) -> No
     content["data"] = {"features": ["age", "bmi"], "missing": "median"}
     content["method"], content["clients"]["policy"] = PRIVATE, "datashield"
     with pytest.raises(PolicyError, match=r"'least_count: 3', which does not allow the message Below"):
+        raydr.run(content, out=tmp_path / "run")
+
+
+STRICT = {"strict": True, "epsilon_max": 100.0}
+"""A private run whose sites name no policy."""
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"features": ["age", "bmi"], "missing": "median"}, "this message has none: .* at most as large"),
+        (
+            {"categories": "one-hot", "words": {"rows": 1, "sites": 1}},
+            "a single row can decide which columns",
+        ),
+    ],
+    ids=["a median where two records differ", "rare words"],
+)
+def test_strict_run_refuses_medians_and_words_without_noise(
+    tmp_path: Path, data: dict[str, Any], message: str
+) -> None:
+    content = site_files(tmp_path) | {"method": PRIVATE, "data": data, "privacy": STRICT}
+    with pytest.raises(ScenarioError, match=message):
+        raydr.run(content, out=tmp_path / "run")
+
+
+def test_rare_word_is_no_feature_of_a_strict_run(tmp_path: Path) -> None:
+    """With a noisy survey, words are hash codes in noisy counts; two rows of 90 do not exceed the noise."""
+    method = {key: value for key, value in PRIVATE.items() if key != "bounds"} | {"epsilon": 20.0}
+    content = site_files(tmp_path) | {"method": method, "data": {}, "privacy": STRICT, "metrics": []}
+    folder = Path(raydr.run(content, out=tmp_path / "run").folder)
+    model = read_model(folder)
+    codes = np.asarray(model.arrays[SURVEY])[2]
+    assert hash_code("chews") not in codes
+    assert not any(b"chews" in file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+def test_column_of_one_site_is_refused_by_default(tmp_path: Path) -> None:
+    content = site_files(tmp_path)
+    path = Path(content["clients"]["sites"][0]["path"])
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0] + ",viral_load", *(line + ",1.5" for line in lines[1:])]) + "\n")
+    method = {key: value for key, value in PRIVATE.items() if key != "bounds"}
+    content |= {"method": method, "data": {}, "privacy": STRICT}
+    with pytest.raises(DataError, match=r"'least_sites: 2'.*'viral_load': 1 of 3 sites has a value"):
         raydr.run(content, out=tmp_path / "run")
 
 
@@ -350,6 +411,15 @@ def test_released_folder_has_nothing_of_single_records(tmp_path: Path) -> None:
     released = write_released(folder, tmp_path / "released").parent
     for file in released.rglob("*"):
         assert not (file.is_file() and re.search(rb"\brare\b|\b103\b", file.read_bytes())), file
+
+
+def test_released_folder_says_that_periods_are_not_in_it(tmp_path: Path) -> None:
+    data = {"path": str(ward_table(tmp_path)), "time": "diagnosis", "features": ["age", "bmi"]}
+    folder = shown_run(tmp_path, "private", privacy={"strict": True}, data=data)
+    released = write_released(folder, tmp_path / "released")
+    assert "Neither are the periods of diagnosis" in released.read_text()
+    for file in released.parent.rglob("*"):
+        assert not (file.is_file() and re.search(rb"\bflu\b|\bcold\b", file.read_bytes())), file
 
 
 # Resumed runs.

@@ -27,7 +27,16 @@ from raydr.privacy.shares import summed_deviation
 from raydr.privacy.statement import statement
 from raydr.scenarios.running.backend import InlineBackend
 from raydr.statistics.histograms import HistogramsRequest, RangeHistogramsRequest, sensitivity
-from raydr.statistics.noisy_survey import Grid, PreparedCells, SurveyNoise, fit_survey, prepared_by
+from raydr.statistics.noisy_survey import (
+    Grid,
+    PreparedCells,
+    SurveyNoise,
+    evidence,
+    fit_survey,
+    found_by_size,
+    least_evidence,
+    prepared_by,
+)
 
 NOTHING = np.nan
 CELLS = st.sampled_from([NOTHING, 0.0, 1.0, -3.0, 1e9, -1e300, 1e-30, 2014.0, 5e-324])
@@ -255,3 +264,29 @@ def test_prepared_features_need_one_finding() -> None:
     with pytest.raises(DataError, match="no column"):
         prepared_by((RawColumn("a", 0),), [None])
     assert raw_columns(Layout(("a",))) == (RawColumn("a", 0),)
+
+
+@pytest.mark.parametrize(("columns", "per_power"), [(1, 1), (13, 1), (13, 2), (13, 4), (40, 1)])
+def test_noise_alone_passes_for_a_column_in_fewer_than_1_of_100_surveys(columns: int, per_power: int) -> None:
+    """The law of the threshold, by simulated surveys of empty columns; each column alone is found far more often."""
+    random, grid, surveys = np.random.default_rng(per_power), Grid(per_power), 6000 // columns
+    bins = 2 * grid.sizes + 2 + CODES
+    passed = alone = 0
+    for _ in range(surveys):
+        counts = random.normal(size=(columns, bins)) * 30.0
+        strongest = max(evidence(each, grid, 30.0) for each in counts)
+        passed += strongest > least_evidence(columns, grid)
+        alone += any(found_by_size(each, grid, 30.0) is not None for each in counts)
+    assert passed <= max(1, surveys // 100)
+    if columns > 1:
+        assert alone > surveys // 20
+
+
+def test_a_survey_of_noise_alone_ends_the_run() -> None:
+    """Noise of 10,000 rows hides 60 rows. With a column of the codebook, the others are left out."""
+    rows = np.random.default_rng(1).uniform(10.0, 20.0, (60, 3))
+    columns = tuple(RawColumn(name, place) for place, name in enumerate("abc"))
+    with pytest.raises(DataError, match=r"found no column.*Raise method\.epsilon"):
+        surveyed(rows, columns, deviation=1e4)
+    known = (RawColumn("a", 0, low=0.0, high=30.0), *columns[1:])
+    assert surveyed(rows, known, deviation=1e4).number.tolist() == [0]

@@ -31,6 +31,8 @@ class Density(
     granularity=Granularity.AGGREGATE,
     what="the share of a client's rows in each cell of the map's grid, and the extent of its part of the map",
     covers=("share",),
+    extreme=True,
+    splits=True,
 ):
     """Density of a client's part of the map.
 
