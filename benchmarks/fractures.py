@@ -1,4 +1,4 @@
-"""Rows near a fracture of maps: by perplexity, and what they keep of their neighbours.
+"""Rows near a fracture of maps, and rows that would jump: by perplexity, and what they keep of their neighbours.
 
     python -m benchmarks.fractures [--quick] [--data digits ...] [--rows N ...] [--json FILE]
 
@@ -7,7 +7,12 @@ from a square of side 12, for five mixtures. ``share`` is the mean share of rows
 of the 5 % largest singularities, in units of the median. The second table has maps by t-SNE and UMAP with raydr's
 defaults. ``npa`` is ``npa_10``, and ``again`` the share of ten neighbours on the map that a map from a random start
 keeps. Neither decides which rows are near a fracture. MNIST has 2,000 random rows, and noise 600 rows of 10 normal
-columns. ``--quick`` has one mixture, and noise alone.
+columns. ``jumps`` and ``jump`` are of rows that would jump on maps of t-SNE. ``beyond`` are those of them that are
+reliable and not near a fracture, among such rows. ``--quick`` has one mixture, and noise alone.
+
+The third table is of 300 rows of the mixture of three normal clusters of LOO-map's package, with perplexity 75 and
+moves by 0.5. ``margin`` is how much farther the second nearest mean is than the nearest. The fourth table is of t-SNE
+of 600 digits 0 to 4 and 25 digits 5 to 9.
 
 With ``--rows``, the only table compares a sample of 5,000 rows with all: of MNIST, or of normal clusters in 50 columns
 if there are more than 70,000 rows. ``scores`` is the correlation of the inverse scores of the sampled rows. Above
@@ -24,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from raydr.arrays import Float64Array
+from raydr.arrays import BoolArray, Float64Array
 from raydr.embedding import TSNE, UMAP, principal_components
 from raydr.geometry.cells import find_neighbors
 from raydr.geometry.neighbors import nearest_neighbors
@@ -32,7 +37,9 @@ from raydr.geometry.points import Points
 from raydr.metrics import Evidence, evaluate
 from raydr.metrics.evidence import Examination
 from raydr.metrics.neighborhood import shared_neighbors
+from raydr.metrics.perturbation import JUMP, perturbations
 from raydr.metrics.singularity import NEAR, singularities
+from raydr.metrics.verdicts import RELIABLE
 from raydr.threads import cores
 
 DATA = ("digits", "mnist", "heart_disease", "scrna_cell_lines_pc20", "noise")
@@ -69,6 +76,55 @@ def drawn(rows: Float64Array, embedder: TSNE | UMAP, start: Float64Array, seed: 
     """Return the map of rows from a start."""
     graph = nearest_neighbors(Points(rows), embedder.neighbors_needed(len(rows)))
     return np.asarray(embedder.embed(graph, start, seed=seed), np.float64)
+
+
+def means(values: Float64Array, some: BoolArray) -> tuple[float, float]:
+    """Return the means of some rows and of the others, not a number where there are none."""
+    one, other = (float(values[rows].mean()) if rows.any() else float("nan") for rows in (some, ~some))
+    return one, other
+
+
+def between(seed: int) -> dict[str, float]:
+    """Return how far rows are from the border between clusters: those that would jump, near a fracture, and all."""
+    random, centres = np.random.default_rng(seed), np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, -4.0]])
+    rows, tsne = centres[random.integers(3, size=300)] + random.normal(size=(300, 2)), TSNE(perplexity=75)
+    places = drawn(rows, tsne, principal_components(rows), 0)
+    apart = np.sort(np.linalg.norm(rows[:, None] - centres, axis=2), axis=1)
+    margin = apart[:, 1] - apart[:, 0]
+    jump = perturbations(Points(rows), places, tsne, length=0.5) >= JUMP
+    scores = singularities(Points(rows), places, tsne)
+    singular = scores >= np.quantile(scores, 0.95)
+    return {
+        "share": float(jump.mean()),
+        "margin, jump": means(margin, jump)[0],
+        "margin, largest 5 % singularities": means(margin, singular)[0],
+        "margin, all": float(margin.mean()),
+    }
+
+
+def strangers(seed: int) -> dict[str, float]:
+    """Return what tells a few rows of other classes from the rest: shares that jump, and areas under the curve."""
+    from sklearn.datasets import load_digits
+    from sklearn.metrics import roc_auc_score
+
+    rows, labels = load_digits(return_X_y=True)
+    random, tsne = np.random.default_rng(seed), TSNE()
+    known = random.choice(np.flatnonzero(labels < 5), 600, replace=False)
+    others = random.choice(np.flatnonzero(labels >= 5), 25, replace=False)
+    data = rows[np.concatenate([known, others])]
+    places = drawn(data, tsne, principal_components(data), 0)
+    scores = evaluate(
+        ["perturbation", "fracture", "reliable"], Evidence(rows=data, embedding=places, drawn_by=tsne)
+    )
+    strange, by_row = np.arange(len(data)) >= 600, scores.by_row
+    there, elsewhere = means((by_row["perturbation"] >= JUMP).astype(np.float64), strange)
+    return {
+        "jump, other classes": there,
+        "jump, the rest": elsewhere,
+        "area, perturbation": float(roc_auc_score(strange, by_row["perturbation"])),
+        "area, singularity": float(roc_auc_score(strange, np.minimum(by_row["singularity"], 1e9))),
+        "area, reliability": float(roc_auc_score(strange, -by_row["reliability"])),
+    }
 
 
 def kept(one: Float64Array, other: Float64Array) -> Float64Array:
@@ -134,18 +190,24 @@ def main() -> None:
 
 def compare(options: argparse.Namespace, figures: dict[str, float]) -> None:
     """Print the tables of all rows, and add their figures."""
-    print("| perplexity | share | largest |\n| --- | --- | --- |")
+    print("| perplexity | share | largest | jumps |\n| --- | --- | --- | --- |")
     for perplexity in PERPLEXITIES:
-        shares, largest = [], []
+        shares, largest, jumps = [], [], []
         for seed in range(1 if options.quick else 5):
             rows, tsne = mixture(seed), TSNE(perplexity=perplexity)
-            found = singularities(Points(rows), drawn(rows, tsne, principal_components(rows), 0), tsne)
+            places = drawn(rows, tsne, principal_components(rows), 0)
+            found = singularities(Points(rows), places, tsne)
+            jumps.append((perturbations(Points(rows), places, tsne) >= JUMP).mean())
             shares.append((found >= NEAR).mean())
             largest.append(np.sort(found)[-len(found) // 20 :].mean())
-        line = {"share": float(np.mean(shares)), "largest": float(np.mean(largest))}
+        line = {
+            "share": float(np.mean(shares)),
+            "largest": float(np.mean(largest)),
+            "jumps": float(np.mean(jumps)),
+        }
         figures |= {f"mixture.{perplexity}.{key}": round(value, 3) for key, value in line.items()}
-        print(f"| {perplexity} | {line['share']:.3f} | {line['largest']:.3f} |", flush=True)
-    print("\n| data | embedder | share | npa, near | npa, others | again, near | again, others |")
+        print(f"| {perplexity} | " + " | ".join(f"{value:.3f}" for value in line.values()) + " |", flush=True)
+    print("\n| data | embedder | figures |")
     for name in ("noise",) if options.quick else options.data:
         rows = table(name)
         for embedder in (TSNE(), UMAP()):
@@ -153,19 +215,40 @@ def compare(options: argparse.Namespace, figures: dict[str, float]) -> None:
             random = np.random.default_rng(1).normal(size=(len(rows), 2))
             near = singularities(Points(rows), places, embedder) >= NEAR
             line = {"share": float(near.mean())}
-            for title, values in (
-                ("npa", kept(rows, places)),
-                ("again", kept(places, drawn(rows, embedder, random, 1))),
-            ):
-                line[f"{title}, near"] = float(values[near].mean()) if near.any() else float("nan")
-                line[f"{title}, others"] = float(values[~near].mean())
-            figures |= {f"{name}.{embedder.kind}.{key}": round(value, 3) for key, value in line.items()}
+            measured = {
+                "npa": kept(rows, places),
+                "again": kept(places, drawn(rows, embedder, random, 1)),
+            }
+            for title, values in measured.items():
+                line[f"{title}, near"], line[f"{title}, others"] = means(values, near)
+            if isinstance(embedder, TSNE):
+                began = time.perf_counter()
+                jump = perturbations(Points(rows), places, embedder) >= JUMP
+                line |= {"jump, s": time.perf_counter() - began, "jump share": float(jump.mean())}
+                for title, values in measured.items():
+                    line[f"{title}, jump"], line[f"{title}, no jump"] = means(values, jump)
+                judged = evaluate(["reliable"], Evidence(rows=rows, embedding=places)).reliability
+                sound = ~near if judged is None else ~near & (judged.verdicts == RELIABLE)
+                line["beyond"] = means(jump.astype(np.float64), sound)[0]
+                line["npa, beyond"] = means(measured["npa"], sound & jump)[0]
+                line["npa, sound"] = means(measured["npa"], sound & ~jump)[0]
+            figures |= {
+                f"{name}.{embedder.kind}.{key}": round(value, 3)
+                for key, value in line.items()
+                if not np.isnan(value)
+            }
             print(
                 f"| {name} | {embedder.kind} | "
-                + " | ".join(f"{value:.3f}" for value in line.values())
+                + ", ".join(f"{key} {value:.3f}" for key, value in line.items())
                 + " |",
                 flush=True,
             )
+    for title, example in (("clusters", between), ("strangers", strangers)):
+        lines = [example(seed) for seed in range(1 if options.quick else 5)]
+        for key in lines[0]:
+            value = float(np.nanmean([each[key] for each in lines]))
+            figures[f"{title}.{key}"] = round(value, 3)
+            print(f"| {title} | {key} | {value:.3f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -123,6 +123,7 @@ def _print_metrics(console: Console, run: RunFolder, verbose: bool) -> None:
                 site_rows.unlike(run),
                 verdict_rows.sentence(run),
                 fracture_rows.sentence(run),
+                fracture_rows.jumps(run),
                 fidelity_rows.sentence(run),
                 island_rows.sentence(run),
                 period_rows.sentence(run),

@@ -166,13 +166,8 @@ def over_entries(places: Float64Array, at: Float64Array, pulls: Pulls, derivativ
     return Terms(summed(pairs.values), gradients, hessians)
 
 
-def tsne_terms(
-    places: Float64Array,
-    own: Int64Array,
-    affinities: Pulls,
-    threads: int | None = None,
-) -> Terms:
-    """Return the loss of t-SNE of some rows, up to a constant, with gradient and Hessian.
+def tsne_terms(places: Float64Array, own: Int64Array, affinities: Pulls, threads: int | None = None) -> Terms:
+    """Return the loss of t-SNE of some rows at their places, up to a constant, with gradient and Hessian.
 
     For some of very many rows, the sum over all pairs is interpolated as in the embedder.
 
@@ -188,28 +183,50 @@ def tsne_terms(
         Number of threads. The result does not depend on it.
     """
     from raydr.embedding.kernels.descent import repulsion
-    from raydr.metrics.kernels.repulsion import student_sums
 
-    def attraction(u: Float64Array) -> tuple[Float64Array, Float64Array, Float64Array]:
-        w = 1.0 / (1.0 + u)
-        return np.log1p(u), w, -(w**2)
+    at = places[own]
+    similar = tsne_similarities(places, own, at, threads)
+    if len(own) == len(places):
+        total = float(similar.values.sum())
+    else:
+        total = repulsion(places, threads or cores(), np.empty_like(places))
+    return tsne_loss(places, at, affinities, similar, np.full(len(own), total))
+
+
+def tsne_similarities(
+    places: Float64Array, own: Int64Array, at: Float64Array, threads: int | None = None
+) -> Terms:
+    """Return the sum of t-SNE's similarities on the map between rows ``own``, if they were ``at``, and all others.
+
+    See :func:`over_rows` for shapes.
+    """
+    from raydr.metrics.kernels.repulsion import student_sums
 
     def similarity(u: Float64Array) -> tuple[Float64Array, Float64Array, Float64Array]:
         w = 1.0 / (1.0 + u)
         return w, -(w**2), 2.0 * w**3
 
-    at = places[own]
+    return over_rows(places, own, at, student_sums, similarity, threads)
+
+
+def tsne_loss(
+    places: Float64Array, at: Float64Array, affinities: Pulls, similar: Terms, totals: Float64Array
+) -> Terms:
+    """Return the loss of t-SNE of rows ``at`` (some, dimensions), up to a constant, with gradient and Hessian.
+
+    ``similar`` are their similarities, and ``totals`` (some,) the sums over all pairs with the rows at these places.
+    """
+
+    def attraction(u: Float64Array) -> tuple[Float64Array, Float64Array, Float64Array]:
+        w = 1.0 / (1.0 + u)
+        return np.log1p(u), w, -(w**2)
+
     pulled = over_entries(places, at, affinities, attraction)
-    similar = over_rows(places, own, at, student_sums, similarity, threads)
-    if len(own) == len(places):
-        total = float(similar.values.sum())
-    else:
-        total = repulsion(places, threads or cores(), np.empty_like(places))
     # A row's place is in two of the ordered pairs.
-    slopes = 2.0 * similar.gradients / total
-    bends = 2.0 * similar.hessians / total - slopes[:, :, None] * slopes[:, None]
+    slopes = 2.0 * similar.gradients / totals[:, None]
+    bends = 2.0 * similar.hessians / totals[:, None, None] - slopes[:, :, None] * slopes[:, None]
     return Terms(
-        2.0 * pulled.values + np.log(total),
+        2.0 * pulled.values + np.log(totals),
         2.0 * pulled.gradients + slopes,
         2.0 * pulled.hessians + bends,
     )

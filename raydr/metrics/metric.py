@@ -11,8 +11,7 @@ from raydr.arrays import Float64Array, Int64Array
 from raydr.errors import ScenarioError, did_you_mean
 from raydr.geometry.points import Progress, unheard
 from raydr.metrics.evidence import LARGEST_K, Evidence, Examination, UnmeasurableError
-from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS, MeanOverRows, SampledValue
-from raydr.metrics.singularity import Fractures
+from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS, MeanOverRows, SampledValue, ScoredRows
 from raydr.metrics.site_scores import SiteScore, scores_by_site
 from raydr.metrics.verdicts import Reliability
 from raydr.registry import Registry
@@ -196,7 +195,7 @@ class Scores:
     and ``standard_errors`` are the standard errors of the values from sampling. ``sites`` has the neighbour
     preservation and trustworthiness of each site's rows. It is empty without these metrics, or if one site holds all
     rows. ``periods`` has the same of each period's rows. ``reliability`` has the verdict on each row, and
-    ``singularities`` (rows,) the scores, if the metric ``reliable`` or ``fracture`` was computed for all rows.
+    ``row_scores`` (rows,) the scores of ``fracture`` and ``perturbation`` by column, if computed for all rows.
     """
 
     values: dict[str, float]
@@ -207,18 +206,16 @@ class Scores:
     sites: tuple[SiteScore, ...] = field(default=(), compare=False)
     periods: tuple[SiteScore, ...] = field(default=(), compare=False)
     reliability: Reliability | None = field(default=None, compare=False)
-    singularities: Float64Array | None = field(default=None, compare=False)
+    row_scores: dict[str, Float64Array] = field(default_factory=dict, compare=False)
 
     @property
     def by_row(self) -> dict[str, Float64Array | Int64Array]:
-        """Columns (rows,) for the map's file, if computed: ``npa_K``, ``reliability``, ``verdict``, ``singularity``."""
+        """Columns (rows,) for the map's file: ``npa_K``, ``reliability``, ``verdict``, and scores, if computed."""
         columns: dict[str, Float64Array | Int64Array] = dict(self.faithfulness)
         if self.reliability is not None:
             columns["reliability"] = 1.0 - self.reliability.on_map
             columns["verdict"] = self.reliability.verdicts
-        if self.singularities is not None:
-            columns["singularity"] = self.singularities
-        return columns
+        return columns | self.row_scores
 
 
 def evaluate(
@@ -289,8 +286,8 @@ def evaluate(
                 if examination.sample is None:
                     if isinstance(found, Reliability):
                         scores = replace(scores, reliability=found)
-                    elif isinstance(found, Fractures):
-                        scores = replace(scores, singularities=found.singularities)
+                    elif isinstance(found, ScoredRows):
+                        scores.row_scores[found.column] = found.scores
                 found = found.value
             if isinstance(found, SampledValue):
                 scores.standard_errors[metric.name] = found.standard_error

@@ -50,6 +50,22 @@ class MeanOverRows:
 
 
 @dataclass(frozen=True, eq=False)
+class ScoredRows(MeanOverRows):
+    """A share of rows whose score is high, and the scores.
+
+    Attributes
+    ----------
+    column : str
+        Name of the scores in the map's files.
+    scores : (rows,) or (sampled,) float64
+        The scores.
+    """
+
+    column: str
+    scores: Float64Array
+
+
+@dataclass(frozen=True, eq=False)
 class Sample:
     """Rows drawn from all rows, each with the same probability.
 

@@ -6,8 +6,6 @@ The singularity score of a row is the inverse of the smallest curvature of its l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array
@@ -18,24 +16,10 @@ from raydr.geometry.equal_rows import equal_rows
 from raydr.geometry.points import Geometry, Points
 from raydr.metrics.curvature import Pulls, least_curvatures, tsne_terms, umap_terms
 from raydr.metrics.evidence import UnmeasurableError
-from raydr.metrics.sampling import MeanOverRows
 from raydr.threads import cores
 
 NEAR = 3.0
 """Singularity, in medians of the map, from which a row counts as near a fracture."""
-
-
-@dataclass(frozen=True, eq=False)
-class Fractures(MeanOverRows):
-    """The share of rows near a fracture.
-
-    Attributes
-    ----------
-    singularities : (rows,) or (sampled,) float64
-        Singularity scores, in units of their median. Infinite if the place is no minimum of the row's loss.
-    """
-
-    singularities: Float64Array
 
 
 def singularities(
@@ -46,6 +30,8 @@ def singularities(
     threads: int | None = None,
 ) -> Float64Array:
     """Return singularity scores (rows,) or (own,) of a map, in units of their median.
+
+    A score is infinite if the place is no minimum of the row's loss.
 
     Parameters
     ----------

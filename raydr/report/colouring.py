@@ -10,6 +10,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array
 from raydr.data.loading import NO_LABEL as NO_CLASS
+from raydr.metrics.perturbation import JUMP
 from raydr.metrics.singularity import NEAR
 from raydr.plain import natural_order, number_in
 from raydr.runfolder.maps import NO_LABEL
@@ -17,7 +18,9 @@ from raydr.runfolder.reading import RunFolder
 from raydr.runfolder.records import STABILITIES, VERDICTS
 from raydr.runfolder.stability import NOT_COMPARED
 
-By: TypeAlias = Literal["label", "cluster", "period", "client", "verdict", "fracture", "island", "stability"]
+By: TypeAlias = Literal[
+    "label", "cluster", "period", "client", "verdict", "fracture", "perturbation", "island", "stability"
+]
 """Property of the rows that a colour shows."""
 CATEGORIES = (
     "#065afc", "#d87800", "#18783c", "#d81200", "#0096c0", "#b406cc", "#fc3cb4", "#7e84fc", "#9c4e84", "#fc3066",
@@ -52,7 +55,7 @@ class Colouring:
 
     Attributes
     ----------
-    by : {"label", "cluster", "period", "client", "verdict", "fracture", "island", "stability"}
+    by : {"label", "cluster", "period", "client", "verdict", "fracture", "perturbation", "island", "stability"}
         What the colour shows.
     kind : {"categories", "order", "values"}
         One colour per name, a ramp by the order of many names, or a ramp by numeric value.
@@ -164,6 +167,12 @@ def fracture_colouring(singularities: Float64Array) -> Colouring:
     """Return the colours of rows (rows,): near a fracture of the map, or not."""
     near = (singularities >= NEAR).astype(np.int64)
     return Colouring("fracture", "categories", ("elsewhere", "near a fracture"), VERDICT_COLOURS[:2], near)
+
+
+def jump_colouring(perturbations: Float64Array) -> Colouring:
+    """Return the colours of rows (rows,): those that would jump on the map, or not."""
+    jumps = (perturbations >= JUMP).astype(np.int64)
+    return Colouring("perturbation", "categories", ("stays", "would jump"), VERDICT_COLOURS[:2], jumps)
 
 
 def with_grey(way: Colouring, later: int) -> Colouring:

@@ -31,7 +31,7 @@ LONGEST_NAME = 100_000
 FARTHEST = 1e30
 """Largest coordinate: maps are drawn in float32, which ends at 3e38."""
 
-OPTIONAL = ("z", "cluster", "label", "period", "novelty", "verdict", "singularity", "island")
+OPTIONAL = ("z", "cluster", "label", "period", "novelty", "verdict", "singularity", "perturbation", "island")
 """Columns that a map may lack."""
 
 KEPT = re.compile(r"npa_([1-9][0-9]{0,3})")
@@ -167,13 +167,13 @@ def _verdicts(folder: Path, file: str, columns: Mapping[str, Any]) -> Int64Array
     return np.array([places[str(name)] for name in names], dtype=np.int64)
 
 
-def _singularities(folder: Path, file: str, columns: Mapping[str, Any]) -> Float64Array | None:
-    """Return the singularities (rows,), which can be infinite, or None if there are none."""
-    if "singularity" not in columns:
+def _scores(folder: Path, file: str, name: str, columns: Mapping[str, Any]) -> Float64Array | None:
+    """Return scores (rows,) of at least 0, which can be infinite, or None if there are none."""
+    if name not in columns:
         return None
-    found = np.asarray(columns["singularity"], np.float64)
-    if not (found > 0.0).all():
-        raise not_whole(folder, file, "has a singularity that is not above 0")
+    found = np.asarray(columns[name], np.float64)
+    if not (found >= 0.0).all():
+        raise not_whole(folder, file, f"has a {name} that is not at least 0")
     return found
 
 
@@ -181,7 +181,8 @@ def _singularities(folder: Path, file: str, columns: Mapping[str, Any]) -> Float
 class MapFile:
     """Rows of a federated map: their names and clients, the map (rows, 2 or 3), and optional columns.
 
-    ``verdicts`` (rows,) are places in `records.VERDICTS`. ``singularities`` (rows,) are in units of their median.
+    ``verdicts`` (rows,) are places in `records.VERDICTS`. ``singularities`` (rows,) are in units of their median,
+    and ``perturbations`` (rows,) in radii of the map.
     """
 
     rows: Int64Array | tuple[str, ...]
@@ -194,6 +195,7 @@ class MapFile:
     faithfulness: Faithfulness | None
     verdicts: Int64Array | None
     singularities: Float64Array | None
+    perturbations: Float64Array | None
 
 
 def read_embedding(folder: Path) -> MapFile:
@@ -217,7 +219,8 @@ def read_embedding(folder: Path) -> MapFile:
         periods=periods,
         faithfulness=_faithfulness(folder, file, columns),
         verdicts=_verdicts(folder, file, columns),
-        singularities=_singularities(folder, file, columns),
+        singularities=_scores(folder, file, "singularity", columns),
+        perturbations=_scores(folder, file, "perturbation", columns),
     )
 
 

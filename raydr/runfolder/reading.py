@@ -89,6 +89,8 @@ class RunFolder:
         ``reliable``.
     singularities : Float64Array, (rows,), or None
         Singularity of each row on the federated map, in units of their median; None without the metric ``fracture``.
+    perturbations : Float64Array, (rows,), or None
+        Perturbation score of each row on the federated map, in radii of the map; None without that metric.
     shown : mapping of str to Float64Array, (rows,)
         Mapped columns as they were read, by name, with NaN for missing values; empty if the scenario asks for none.
     stability : Stability or None
@@ -125,6 +127,7 @@ class RunFolder:
     verdicts: Int64Array | None = None
     central_verdicts: Int64Array | None = None
     singularities: Float64Array | None = None
+    perturbations: Float64Array | None = None
     shown: Mapping[str, Float64Array] = field(default_factory=dict)
     stability: Stability | None = None
     edited: tuple[str, ...] = ()
@@ -222,6 +225,7 @@ def read_run(folder: Path) -> RunFolder:
         verdicts=found.verdicts,
         central_verdicts=central_verdicts,
         singularities=found.singularities,
+        perturbations=found.perturbations,
         shown=read_shown(folder, rows),
         stability=read_stability(folder, rows),
     )

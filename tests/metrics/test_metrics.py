@@ -75,6 +75,7 @@ NAMED = [
     "new_cohesiveness_all",
     "reliable",
     "fracture",
+    "perturbation",
 ]
 
 GROUPS = ("steadiness", "cohesiveness")
@@ -129,6 +130,7 @@ def test_metric_names_are_the_documented_ones():
         "anchored_frobenius",
         "site_silhouette",
         "fracture",
+        "perturbation",
     ]
 
 

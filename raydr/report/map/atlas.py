@@ -19,6 +19,7 @@ from raydr.report.colouring import (
     colouring,
     drawing_order,
     fracture_colouring,
+    jump_colouring,
     point_alpha,
     point_size,
     stability_colouring,
@@ -167,6 +168,9 @@ def map_of_run(run: RunFolder, later: Later | None = None) -> Atlas:
     if run.singularities is not None:
         by.append(Way("fracture", (len(columns), None)))
         columns.append(MapColumn("fracture", with_grey(fracture_colouring(run.singularities), more)))
+    if run.perturbations is not None:
+        by.append(Way("perturbation", (len(columns), None)))
+        columns.append(MapColumn("perturbation", with_grey(jump_colouring(run.perturbations), more)))
     if run.islands is not None:
         by.append(Way("island", (len(columns), None)))
         columns.append(MapColumn("island", with_grey(colouring("island", run.islands), more)))

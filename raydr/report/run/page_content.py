@@ -78,6 +78,7 @@ def _faithful(run: RunFolder) -> dict[str, Any]:
         "unlike_site": site_rows.unlike(run),
         "verdicts": verdict_rows.sentence(run),
         "fractures": fracture_rows.sentence(run),
+        "jumps": fracture_rows.jumps(run),
         "site_table": site_rows.site_table(run),
         "moved": period_rows.sentence(run),
         "period_table": period_rows.table(run),

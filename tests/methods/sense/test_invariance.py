@@ -56,10 +56,11 @@ They are not in `metrics: default`."""
 INVARIANT = tuple(
     name
     for name in METRICS
-    if name not in ANCHORED and not name.endswith(("steadiness_all", "cohesiveness_all", "fracture"))
+    if name not in ANCHORED
+    and not name.endswith(("steadiness_all", "cohesiveness_all", "fracture", "perturbation"))
 )
-"""Metrics under test. Those of groups of all rows are the ones of a sample with another sample. Fractures need a map of
-t-SNE or UMAP, and have a test of their own."""
+"""Metrics under test. Those of groups of all rows are the ones of a sample with another sample. Fractures and jumps
+need a map of t-SNE or UMAP, and have tests of their own."""
 
 
 @pytest.fixture(scope="module")
