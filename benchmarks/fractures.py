@@ -1,6 +1,6 @@
 """Rows near a fracture of maps, and rows that would jump: by perplexity, and what they keep of their neighbours.
 
-    python -m benchmarks.fractures [--quick] [--data digits ...] [--rows N ...] [--json FILE]
+    python -m benchmarks.fractures [--quick] [--data digits ...] [--rows N ...] [--published FOLDER] [--json FILE]
 
 The first table is t-SNE of 500 rows of a mixture of five normal clusters in the plane, as in LOO-map. Centres are drawn
 from a square of side 12, for five mixtures. ``share`` is the mean share of rows near a fracture, ``largest`` the mean
@@ -14,6 +14,10 @@ The third table is of 300 rows of the mixture of three normal clusters of LOO-ma
 moves by 0.5. ``margin`` is how much farther the second nearest mean is than the nearest. The fourth table is of t-SNE
 of 600 digits 0 to 4 and 25 digits 5 to 9.
 
+With ``--published``, the only figures are correlations with LOO-map's published perturbation scores, of its own map of
+500 rows with perplexity 50, by the length of moves. FOLDER is ``Code and data/data/2GMM`` of
+https://github.com/zhexuandliu/MapContinuity-NE-Reliability.
+
 With ``--rows``, the only table compares a sample of 5,000 rows with all: of MNIST, or of normal clusters in 50 columns
 if there are more than 70,000 rows. ``scores`` is the correlation of the inverse scores of the sampled rows. Above
 100,000 rows, only the sample is used.
@@ -22,8 +26,10 @@ if there are more than 70,000 rows. ``scores`` is the correlation of the inverse
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
+import re
 import time
 from pathlib import Path
 
@@ -127,6 +133,33 @@ def strangers(seed: int) -> dict[str, float]:
     }
 
 
+def numbers(file: Path) -> list[Float64Array]:
+    """Return the vectors of at least 100 numbers in a file that R saved."""
+    content, found = gzip.decompress(file.read_bytes()), []
+    for start in re.finditer(
+        rb"\x00\x00[\x00\x02]\x0e", content
+    ):  # a vector of doubles, and its length follows
+        count = int.from_bytes(content[start.end() : start.end() + 4], "big")
+        if count >= 100 and start.end() + 4 + 8 * count <= len(content):
+            found.append(np.frombuffer(content, ">f8", count, start.end() + 4).astype(np.float64))
+    return found
+
+
+def published(folder: Path) -> dict[str, float]:
+    """Compare perturbation scores with the published ones."""
+    rows, places = (
+        each.reshape(2, -1).T.copy() for each in numbers(folder / "2d_2GMM_perplexity50.RData")[:2]
+    )
+    scores = numbers(folder / "perturbation_score_perplexity50.RData")[0]
+    tsne = TSNE(perplexity=50)
+    return {
+        f"published.{length}": round(
+            float(np.corrcoef(scores, perturbations(Points(rows), places, tsne, length=length))[0, 1]), 3
+        )
+        for length in (0.5, 1.0, 2.0)
+    }
+
+
 def kept(one: Float64Array, other: Float64Array) -> Float64Array:
     """Return the share of each row's ten nearest in one table that are among its ten nearest in the other."""
     near, found = (nearest_neighbors(Points(each), 10).indices for each in (one, other))
@@ -175,6 +208,7 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", choices=DATA, default=DATA)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rows", type=int, nargs="+")
+    parser.add_argument("--published", type=Path)
     options = parser.parse_args()
     figures: dict[str, float] = {}
     for rows in options.rows or ():
@@ -182,7 +216,10 @@ def main() -> None:
             line = sampled(rows, embedder)
             figures |= {f"{rows}.{embedder.kind}.{key}": round(value, 4) for key, value in line.items()}
             print(rows, embedder.kind, line, flush=True)
-    if not options.rows:
+    if options.published:
+        figures |= published(options.published)
+        print(figures)
+    elif not options.rows:
         compare(options, figures)
     if options.json:
         options.json.write_text(json.dumps({"figures": figures, "ratios": {}}, indent=1) + "\n")

@@ -39,10 +39,10 @@ def near_fractures(examination: Examination) -> ScoredRows:
 @metric(
     "perturbation",
     "Jumps",
-    "share of rows whose place on a map of t-SNE would jump if they moved by the distance of neighbours",
+    "share of rows whose place on a map of t-SNE would jump if they moved by the distance of near rows",
     needs={"rows"},
     higher_is_better=False,
-    by_default=False,  # it takes a hundred times as long as `fracture`, and only t-SNE has it
+    by_default=False,  # it takes much longer than `fracture`, and only t-SNE has it
 )
 def jumping_rows(examination: Examination) -> ScoredRows:
     """Return the share of rows that would jump, from 0 to 1, and the perturbation score of each."""

@@ -30,6 +30,8 @@ from raydr.threads import cores
 
 JUMP = 0.25
 """Displacement, in radii of the map, from which a place jumps."""
+NEIGHBORS = 10
+"""Nearest rows whose median distance along an axis is the length of a move, as in ``npa_10``."""
 AXES = 3
 """Principal axes along which rows are moved, as in LOO-map."""
 STARTS = 3
@@ -113,7 +115,7 @@ def perturbations(
     own : (own,) int64, optional
         Rows of a sample. None for all.
     length : float, optional
-        How far rows are moved. None for the median distance of neighbours along each axis.
+        How far rows are moved. None for the median distance of the ten nearest along each axis.
     threads : int, optional
         Number of threads. The result does not depend on it.
 
@@ -133,7 +135,7 @@ def perturbations(
     rows = points.rows
     needed, perplexity = embedder.neighbors_needed(rows), embedder.effective_perplexity(rows)
     graph = find_neighbors(points, needed, recall=embedder.neighbor_recall, threads=threads).graph
-    moves = principal_moves(points, graph.indices, length)
+    moves = principal_moves(points, graph.indices[:, :NEIGHBORS], length)
     bandwidths = _Bandwidths.of(graph, perplexity)
     total = repulsion(embedding, threads or cores(), np.empty_like(embedding))
     all_moved = _Moved(points, embedding, bandwidths, needed, perplexity, embedder.exaggeration, moves, total)

@@ -26,7 +26,7 @@ def jumps(run: RunFolder) -> str:
     if found is None:
         return ""
     some, pooled = found
-    return f"{some} jump on the map if their values changed by as much as those of neighbours differ.{pooled}"
+    return f"{some} jump on the map if their values changed by as much as those of near rows differ.{pooled}"
 
 
 def _counted(
