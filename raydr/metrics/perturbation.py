@@ -151,7 +151,7 @@ def perturbations(
 def principal_moves(points: Points, neighbors: Int64Array, length: float | None) -> Float64Array:
     """Return moves (2 axes, features) along the first principal axes, in both directions.
 
-    Without a length, a row moves as far as its ``neighbors`` (rows, k) typically are from it along the axis.
+    Without a length, a row moves by the median distance of its ``neighbors`` (rows, k) along the axis.
     """
     features = points.coordinates.shape[1]
     scores = principal_components(points.coordinates, min(AXES, features))
