@@ -12,8 +12,9 @@ A table that was run in several ways, few cells in full and many with fewer rows
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from raydr.report.sweep.papers import MARKS, cell_text
 from raydr.runfolder.paper_table import CellResult, PaperTable, read_paper_table
@@ -67,7 +68,8 @@ def _outcome(name: str, found: Sequence[PaperTable]) -> str:
     said = []
     for table in found:
         changed = f" (with {table.changed})" if table.changed else ""
-        said.append(f"{table.heading['date']}{changed}: {table.summary}")
+        since = " (before its scenarios were changed)" if _before(table.heading) else ""
+        said.append(f"{table.heading['date']}{changed}{since}: {table.summary}")
     return "; ".join(said)
 
 
@@ -81,8 +83,7 @@ def _section(found: PaperTable, *, again: bool) -> Iterator[str]:
     yield f"{heading['paper']}, {heading['where']}. {heading['date']}, raydr {heading['raydr']}{at_commit}, {seeds}."
     if found.changed:
         yield f"**Not the whole table**: run with {found.changed}."
-    day, before = CHANGED.get(heading["name"], ("", ""))
-    if str(heading["date"]) < day:
+    if before := _before(heading):
         yield f"**Run before the table's scenarios were changed**: {before}."
     now = {(cell.group, cell.row, cell.column): cell.measure for cell in cells(table)}
     since = dict.fromkeys(
@@ -110,6 +111,12 @@ def _section(found: PaperTable, *, again: bool) -> Iterator[str]:
     reasons = dict.fromkeys(cell.why for cell in found.cells if cell.why)
     if reasons:
         yield "\nNot run: " + "; ".join(reasons) + "."
+
+
+def _before(heading: Mapping[str, Any]) -> str:
+    """Say what was different if the table's scenarios were changed after this run, or ""."""
+    day, before = CHANGED.get(heading["name"], ("", ""))
+    return before if str(heading["date"]) < day else ""
 
 
 def _metric(measure: str) -> str:
