@@ -323,7 +323,11 @@ def test_strict_run_refuses_medians_and_words_without_noise(
 def test_rare_word_is_no_feature_of_a_strict_run(tmp_path: Path) -> None:
     """With a noisy survey, words are hash codes in noisy counts; two rows of 90 do not exceed the noise."""
     method = {key: value for key, value in PRIVATE.items() if key != "bounds"} | {"epsilon": 20.0}
-    content = site_files(tmp_path) | {"method": method, "data": {}, "privacy": STRICT, "metrics": []}
+    secret = tmp_path / "secret"  # so that the noise is always the same
+    secret.write_bytes(bytes(range(64)))
+    secret.chmod(0o600)
+    content = site_files(tmp_path) | {"method": method, "data": {}, "metrics": []}
+    content["privacy"] = STRICT | {"secret": str(secret)}
     folder = Path(raydr.run(content, out=tmp_path / "run").folder)
     model = read_model(folder)
     codes = np.asarray(model.arrays[SURVEY])[2]
