@@ -28,7 +28,7 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,12 @@ def sampled_trustworthiness(rows: Any, embedding: Any, count: int, seed: int, k:
     return 1.0 - penalty * 2.0 / (len(drawn) * k * (2.0 * whole - 3.0 * k - 1.0))
 
 
+def landmarks_of(model: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers of landmarks of a private map, and of cells, which are the landmarks if none are drawn."""
+    landmarks = len(model["counts"])
+    return {"landmarks": float(landmarks), "cells": float(np.ravel(model.get("cells", landmarks))[0])}
+
+
 def measured(dataset: str, seed: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield the pooled map's line if wanted, then a line for each partition, epsilon and weight of own rows."""
     table = load(source=dataset, rows=options.rows, seed=seed)
@@ -123,7 +129,7 @@ def measured(dataset: str, seed: int, options: argparse.Namespace) -> Iterator[d
                 yield {
                     "name": f"{dataset}.{kind}.{epsilon:g}.{own:g}.{seed}",
                     **scores(served.outcome.embedding[order]),
-                    "landmarks": float(len(served.outcome.model["counts"])),
+                    **landmarks_of(served.outcome.model),
                     "axes": float(served.outcome.model["axes"].shape[1]),
                     "s": seconds,
                 }
@@ -183,7 +189,7 @@ def surveyed(dataset: str, seed: int, epsilons: list[float]) -> Iterator[dict[st
             yield {
                 "name": f"{dataset}.{way}.{epsilon:g}",
                 **scores(served.outcome.embedding[order]),
-                "landmarks": float(len(served.outcome.model["counts"])),
+                **landmarks_of(served.outcome.model),
                 "axes": float(served.outcome.model["axes"].shape[1]),
             }
 
@@ -227,7 +233,7 @@ def main() -> None:
     elif options.rows is None and "digits" not in options.datasets:
         options.rows = 60_000
     figures: dict[str, float] = surveyed_means(options) if options.surveyed else {}
-    heads = (*NAMES, "landmarks", "axes", "s")
+    heads = (*NAMES, "landmarks", "cells", "axes", "s")
     print(f"{'dataset.partition.epsilon.own.seed':<40}" + "".join(f"{head[:9]:>11}" for head in heads))
     for dataset in () if options.surveyed else options.datasets:
         for seed in options.seeds:

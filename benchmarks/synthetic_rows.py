@@ -17,6 +17,8 @@ by UMAP, and place the real rows among them as the private map places rows among
 ``noise`` is the control: as many rows of a standard normal distribution, without any data. Its scores are what the
 known scale of the columns and the clients' own neighbours give by themselves.
 
+``cells`` is the private map with its cells as landmarks, without drawn ones.
+
 All methods see rows standardised by exact moments, so none spends budget on ranges. Ten IID clients hold them and place
 their rows with the same help of their own neighbours. The private map's epsilon is that against an adversary who sees
 sums. Scores are those of the real rows' places: accuracy of ten neighbours (``ca_10``) and trustworthiness. Noise is
@@ -36,6 +38,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.private_map import landmarks_of
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.data import load
 from raydr.embedding import TSNE, UMAP, principal_components
@@ -43,9 +46,10 @@ from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points, squared_distances
 from raydr.methods.private_map.placing import Landmarks, own_rows, place
 from raydr.methods.private_map.server import PrivateMap
+from raydr.methods.private_map.settings import NoiseShares
 from raydr.methods.serving import Plan
 from raydr.metrics import Evidence, evaluate
-from raydr.privacy.accounting import gaussian_multiplier
+from raydr.privacy.accounting import Budget, gaussian_multiplier
 from raydr.scenarios.running.backend import InlineBackend
 from raydr.threads import cores
 
@@ -150,14 +154,22 @@ def map_among(rows: Float64Array, synthetic: Float64Array, embedder: TSNE | UMAP
     landmarks = Landmarks(synthetic, np.ones(len(synthetic)), np.asarray(places, np.float64))
     found = np.empty((len(rows), 2))
     for part in clients_of(rows, seed):
-        found[part] = place(rows[part], landmarks, own_rows(rows[part], OWN), iterations=100)
+        found[part] = place(rows[part], landmarks, own_rows(rows[part], OWN, drawn=True), iterations=100)
     return found
 
 
-def private_map(rows: Float64Array, epsilon: float, seed: int) -> tuple[FloatArray, float]:
-    """Return the places of ``rows`` on the private map of ten clients, and its number of landmarks."""
+def private_map(
+    rows: Float64Array, epsilon: float, seed: int, *, draws: bool = True
+) -> tuple[FloatArray, dict[str, float]]:
+    """Return the places of ``rows`` on the private map of ten clients, and its numbers of landmarks and cells.
+
+    Without ``draws``, the cells are the landmarks, however few there are.
+    """
     parts = clients_of(rows, seed)
     settings = PrivateMap(epsilon=epsilon, delta=DELTA, clip=math.sqrt(rows.shape[1]), own=OWN)
+    if not draws:
+        cells = NoiseShares.of(settings, Budget(), CLIENTS).cells(settings, len(rows))[-1]
+        settings = settings.model_copy(update={"cells": cells})
     served = InlineBackend().serve(
         [rows[part] for part in parts],
         Plan(method="private-map", settings=settings, scale="none", seed=seed),
@@ -165,7 +177,7 @@ def private_map(rows: Float64Array, epsilon: float, seed: int) -> tuple[FloatArr
     )
     places = np.empty((len(rows), 2))
     places[np.concatenate(parts)] = served.outcome.embedding
-    return places, float(len(served.outcome.model["counts"]))
+    return places, landmarks_of(served.outcome.model)
 
 
 def measured(name: str, seed: int, options: argparse.Namespace) -> Iterator[tuple[str, dict[str, float]]]:
@@ -187,11 +199,11 @@ def measured(name: str, seed: int, options: argparse.Namespace) -> Iterator[tupl
     if options.dpmm and rows.shape[1] <= MOST_COLUMNS:
         makers |= {kind: marginals(kind, options.dpmm) for kind in ("mst", "aim")}
     for epsilon in options.epsilons:
-        started = time.perf_counter()
-        places, landmarks = private_map(rows, epsilon, seed)
-        seconds = time.perf_counter() - started
-        line = scores(places) | {"landmarks": landmarks, "s": seconds}
-        yield f"{name}.private-map.tsne.{epsilon:g}.{seed}", line
+        for kind, draws in (("private-map", True), ("cells", False)):
+            started = time.perf_counter()
+            places, landmarks = private_map(rows, epsilon, seed, draws=draws)
+            seconds = time.perf_counter() - started
+            yield f"{name}.{kind}.tsne.{epsilon:g}.{seed}", scores(places) | landmarks | {"s": seconds}
         for kind, maker in makers.items():
             started = time.perf_counter()
             synthetic = maker(rows, count, epsilon, np.random.default_rng())
@@ -218,7 +230,7 @@ def main() -> None:
     if options.quick:
         options.datasets, options.epsilons, options.seeds, options.dpmm = ["heart_disease"], [8.0], [0], None
     figures: dict[str, float] = {}
-    heads = (*SCORES, "landmarks", "s")
+    heads = (*SCORES, "landmarks", "cells", "s")
     print(f"{'dataset.method.map.epsilon.seed':<40}" + "".join(f"{head[:9]:>11}" for head in heads))
     for dataset in options.datasets:
         for seed in options.seeds:

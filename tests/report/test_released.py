@@ -132,6 +132,8 @@ def test_released_page_draws_the_noisy_map(private: raydr.Result, tmp_path: Path
         landmarks, squares = len(arrays["counts"]), int((arrays["density"] > 0).sum())
         heaviest = round(float(arrays["density"].max()))
     assert page.count("<circle") == landmarks
+    assert "drawn at random from a mixture of" in page
+    assert "landmark of about" not in page
     assert page.count("<rect") == squares > 0
     assert f"about {heaviest} records" in page
     assert 'fill-opacity="0.85"' in page
@@ -156,3 +158,16 @@ def test_landmarks_lie_in_the_squares_that_count_their_records(tmp_path: Path) -
     assert light.x > square.x + square.width
     assert light.y > square.y + square.height
     assert heavy.radius == pytest.approx(2.0 * light.radius, abs=0.01)
+
+
+def test_drawn_landmarks_are_small_circles_without_a_count_of_records(tmp_path: Path) -> None:
+    arrays = {"places": np.array([[0.0, 0.0], [1.0, 2.0], [2.0, 1.0]]), "counts": np.full(3, 40.0)}
+    found = []
+    for name, more in (("cells", {}), ("draws", {"cells": np.array([12])})):
+        np.savez(tmp_path / f"{name}.npz", **arrays, **more)  # type: ignore[arg-type]
+        found.append(released_map(tmp_path / f"{name}.npz"))
+    cells, draws = found
+    assert cells is not None
+    assert draws is not None
+    assert (cells.cells, draws.cells) == (0, 12)
+    assert draws.circles[0].radius < cells.circles[0].radius / 3.0

@@ -25,10 +25,11 @@ _LEAST_VARIANCE = 1e-6
 
 @dataclass(frozen=True)
 class FrameAxes:
-    """A frame, and the variances (axes,) along its axes, noise included; never ascending."""
+    """A frame, the variances (axes,) along its axes, noise included, never ascending, and the variance of all axes."""
 
     frame: Frame
     variances: Float64Array
+    total: float
 
 
 def view(federation: Federation, settings: PrivateMapSettings) -> View:
@@ -56,7 +57,7 @@ def private_axes(federation: Federation, settings: PrivateMapSettings, budget: N
     deviation = width**2 * budget.scatter_deviation / rows
     with one_blas_thread():
         axes, variances = leading_axes(triangle, seen.sums, deviation, settings.axes)
-    return FrameAxes(Frame(seen, mean, axes), variances)
+    return FrameAxes(Frame(seen, mean, axes), variances, width**2)
 
 
 def leading_axes(

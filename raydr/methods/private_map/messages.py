@@ -291,12 +291,13 @@ class Places(
 
 @dataclass(frozen=True)
 class PlaceRequest(Request[Places], what="the frame, the landmarks, and the map of the landmarks"):
-    """Request to place a client's rows; ``own`` and ``iterations`` as in the settings."""
+    """Request to place a client's rows; ``own`` and ``iterations`` as in the settings; whether landmarks are drawn."""
 
     frame: Frame
     landmarks: Landmarks
     own: float
     iterations: int
+    drawn: bool = False
 
 
 @answers(PlaceRequest)
@@ -310,7 +311,7 @@ def placed_rows(rows: FloatArray, points: Float64Array, request: PlaceRequest) -
     own: OwnRows | None = None
     if request.own and len(rows):
         seen = np.concatenate([request.frame.view.of(block) for block in blocks_of(rows)])
-        own = own_rows(seen, request.own)
+        own = own_rows(seen, request.own, drawn=request.drawn)
     return place(points, request.landmarks, own, iterations=request.iterations)
 
 

@@ -3,7 +3,8 @@
 1. Clients sum their records, and the server receives the noisy mean and mean length (:mod:`...frame`).
 2. They sum second moments, relative to that mean and clipped to that length: noisy principal axes, the frame.
 3. In a few rounds they sum residuals and counts by cell of the frame: noisy Lloyd (:mod:`...cells`).
-4. The server maps the cells by t-SNE. All clients receive these landmarks and their map.
+4. The server maps the cells by t-SNE. For few rows among many clients, it maps rows drawn from the mixture of the cells
+   instead (:mod:`...drawn`). All clients receive these landmarks and their map.
 5. With ``density``, clients count their records by squares of that map, each placed by the landmarks alone
    (:mod:`...density`).
 6. With ``novelty_share``, clients count their records by their distance to the nearest landmark (:mod:`...novelty`).
@@ -34,6 +35,7 @@ from raydr.methods.novelty import compared, ranked
 from raydr.methods.outcome import Note, Outcome
 from raydr.methods.private_map.cells import private_cells
 from raydr.methods.private_map.density import Grid, PlaceCountsRequest, density_of
+from raydr.methods.private_map.drawn import drawn_landmarks, draws_around
 from raydr.methods.private_map.frame import FrameAxes, private_axes, view
 from raydr.methods.private_map.messages import (
     CellSums,
@@ -52,12 +54,14 @@ from raydr.threads import cores
 
 _SKETCH = 50
 """Number of landmarks below which a map is a sketch."""
+_CELLS = "cells"
+"""Array of a model with drawn landmarks: the number of cells from which they were drawn."""
 _FEWEST_DRAWN = 8
-"""Least number of cells for t-SNE; fewer are drawn along their first two principal axes."""
+"""Least number of landmarks for t-SNE; fewer are drawn along their first two principal axes."""
 
 
 def draw(settings: PrivateMapSettings, centres: Float64Array, seed: int) -> Float64Array:
-    """Return a map (cells, 2) of the cells' centres (cells, axes), centred on 0."""
+    """Return a map (landmarks, 2) of landmarks (landmarks, axes), centred on 0."""
     start = principal_components(centres, 2)
     if len(centres) < _FEWEST_DRAWN:
         return start
@@ -141,10 +145,10 @@ class PrivateMap(PrivateMapSettings):
     def redraw_layout(
         self, model: Mapping[str, FloatArray], parts: Sequence[FloatArray], seed: int
     ) -> FloatArray:
-        """Map the run's noisy cells with another seed, and place each client's rows among them."""
+        """Map the run's landmarks with another seed, and place each client's rows among them."""
         frame, landmarks = _released(model)
-        drawn = replace(landmarks, places=draw(self, landmarks.centres, seed))
-        request = PlaceRequest(frame, drawn, self.own, self.placing_iterations)
+        redrawn = replace(landmarks, places=draw(self, landmarks.centres, seed))
+        request = PlaceRequest(frame, redrawn, self.own, self.placing_iterations, _CELLS in model)
         return np.concatenate([placed_rows(rows, frame.coordinates(rows), request) for rows in parts])
 
     def rehearse(self, federation: Rehearsal) -> None:
@@ -166,8 +170,13 @@ class PrivateMap(PrivateMapSettings):
                 noise = budget.noise(budget.rounds[round - 1], 1.0)
                 federation.sum(CellSumsRequest(frame, centres, 1.0, rows, noise))
                 federation.add_operations(at_clients=2.0 * rows * centres.size)
+        drawn = drawn_landmarks(self, sizes[-1], rows, federation.clients)
+        if drawn:
+            frame, centres = Frame(seen, mean, shaped((seen.sums, seen.sums))), shaped((drawn, seen.sums))
         with federation.stage("map"):
-            federation.add_operations(at_server=1e3 * (self.early_iterations + self.iterations) * sizes[-1])
+            federation.add_operations(
+                at_server=1e3 * (self.early_iterations + self.iterations) * len(centres)
+            )
         landmarks = Landmarks(centres, shaped((len(centres),)), shaped((len(centres), 2)))
         if self.density:
             with federation.stage("density"):
@@ -181,24 +190,25 @@ class PrivateMap(PrivateMapSettings):
             with federation.stage("novelty"):
                 noise = budget.noise(budget.novelty, 1.0)
                 federation.sum(ScoreCountsRequest(frame, centres, edges_of(1.0), rows, noise))
-                federation.add_operations(at_clients=2.0 * rows * (centres.size + seen.sums * axes))
+                federation.add_operations(at_clients=2.0 * rows * (centres.size + frame.axes.size))
         with federation.stage("places"):
-            federation.ask(PlaceRequest(frame, landmarks, self.own, self.placing_iterations))
+            federation.ask(PlaceRequest(frame, landmarks, self.own, self.placing_iterations, bool(drawn)))
             federation.add_operations(at_clients=10.0 * self.placing_iterations * rows * len(centres))
             federation.guess("all cells were assumed to be in use", CellSums, CellSumsRequest)
-            federation.guess(_expected(sizes[-1]), PlaceRequest)
+            federation.guess(_expected(sizes[-1], drawn), PlaceRequest)
 
 
-def _expected(landmarks: int) -> str:
-    """Return how many landmarks to expect of a run, as a clause.
+def _expected(cells: int, drawn: int) -> str:
+    """Return how many landmarks to expect of a run of this many cells, as a clause.
 
-    *Measured*, benchmarks/figures/private_survey.json, with a survey: maps of fewer than 50 landmarks have a
+    *Measured*, benchmarks/figures/private_survey.json, with a survey: maps of fewer than 50 cells have a
     trustworthiness of 0.75 to 0.94, those of 70 and more 0.88 to 0.97.
     """
-    text = f"expect about {landmarks:,} landmarks"
+    text = f"expect about {cells:,} landmarks"
+    if drawn:
+        text = f"expect {drawn:,} landmarks drawn from about {cells:,} cells"
     return (
-        f"{text}, a sketch of the largest groups: more rows or a larger epsilon give more"
-        * (landmarks < _SKETCH)
+        f"{text}, a sketch of the largest groups: more rows or a larger epsilon give more" * (cells < _SKETCH)
         or text
     )
 
@@ -223,40 +233,48 @@ def serve(federation: Federation, settings: PrivateMap) -> Outcome:
         axes = private_axes(federation, settings, budget)
     with federation.stage("cells"):
         centres, counts = private_cells(federation, settings, budget, axes)
+    frame, cells, rows = axes.frame, len(centres), federation.rows
     with federation.stage("map"):
+        drawn = drawn_landmarks(settings, budget.cells(settings, rows)[-1], rows, federation.clients)
+        if drawn:
+            stream = federation.stream("drawn landmarks")
+            frame, centres, counts = draws_around(axes, centres, counts, drawn, stream)
         landmarks = Landmarks(centres, counts, draw(settings, centres, federation.seed))
-    model = _model_of(axes.frame, landmarks)
+    model = _model_of(frame, landmarks) | ({_CELLS: np.array([cells])} if drawn else {})
     if settings.density:
         with federation.stage("density"):
             noise, deviation = budget.noise(budget.density, 1.0), budget.count_deviation(budget.density)
-            model |= density_of(
-                federation, axes.frame, landmarks, settings.placing_iterations, noise, deviation
-            )
+            model |= density_of(federation, frame, landmarks, settings.placing_iterations, noise, deviation)
     if settings.novelty_share:
         with federation.stage("novelty"):
             spread, noise = float(np.sqrt(axes.variances.sum())), budget.noise(budget.novelty, 1.0)
             deviation = budget.count_deviation(budget.novelty)
-            model |= calibration_of(federation, axes.frame, centres, spread, noise, deviation)
+            model |= calibration_of(federation, frame, centres, spread, noise, deviation)
     with federation.stage("places"):
-        request = PlaceRequest(axes.frame, landmarks, settings.own, settings.placing_iterations)
+        request = PlaceRequest(frame, landmarks, settings.own, settings.placing_iterations, bool(drawn))
         places = [reply.places for reply in federation.ask(request)]
     return Outcome(
         embedding=np.concatenate(places),
         geometry=None,
         model=model,
-        notes=(_note(settings, axes, landmarks),),
+        notes=(_note(settings, axes, landmarks, cells if drawn else 0),),
         published=False,
     )
 
 
-def _note(settings: PrivateMap, axes: FrameAxes, landmarks: Landmarks) -> Note:
-    """Return a note on what the server learnt."""
+def _note(settings: PrivateMap, axes: FrameAxes, landmarks: Landmarks, cells: int) -> Note:
+    """Return a note on what the server learnt; ``cells`` is 0 if landmarks are not drawn."""
     covered = "sums" if settings.per == "sum" else "each client's uploads"
+    count = f"{len(landmarks.counts)} landmarks"
+    if cells:
+        count += (
+            f", drawn from a mixture of {cells} noisy cells so that none is a record or a mean of records"
+        )
     return Note(
         "What the server learnt",
         f"Noise on {covered} was divided so that all uploads together cost epsilon"
         f" {settings.epsilon:g}. From them the server has {len(axes.variances)} axes and"
-        f" {len(landmarks.counts)} landmarks, and a map of the landmarks. The position of each record"
+        f" {count}, and a map of the landmarks. The position of each record"
         " on this map is known to its client alone. Only this simulation can score and picture all"
         " records.",
     )

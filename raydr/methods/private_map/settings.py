@@ -102,7 +102,11 @@ class PrivateMapSettings(TSNE, MethodSettings):
         description="largest number of axes of the frame; axes hidden by their noise are left out",
     )
     cells: int | None = Field(
-        None, ge=2, le=20_000, description="largest number of cells; default: as many as noise and rows allow"
+        None,
+        ge=2,
+        le=20_000,
+        description="largest number of cells, which are the landmarks; default: as many as noise and rows allow, and if"
+        " these are under 40 and clients have under 200 rows on average, landmarks are drawn from them",
     )
     rounds: int = Field(5, ge=1, le=100, description="rounds in which the centres of the cells move")
     own: float = Field(

@@ -16,6 +16,8 @@ WIDTH = 640.0
 _MARGIN = 0.1
 _LARGEST = 0.02
 """Radius of the largest landmark, as a part of the width."""
+_DRAWN = 0.004
+"""Radius of a drawn landmark."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,13 @@ class Circle:
 
 @dataclass(frozen=True)
 class ReleasedMap:
-    """Shapes of the picture; ``squares`` is empty without a density."""
+    """Shapes of the picture.
+
+    ``squares`` is empty without a density. ``cells`` is the number of cells from which landmarks were drawn, or 0.
+    """
 
     height: float
+    cells: int
     squares: tuple[Square, ...]
     circles: tuple[Circle, ...]
 
@@ -56,7 +62,7 @@ def released_map(arrays_file: Path) -> ReleasedMap | None:
     with ArrayArchive(arrays_file) as arrays:
         if not {"places", "counts"} <= set(arrays):
             return None
-        names = {"places", "counts", "density", "density_corners"} & set(arrays)
+        names = {"places", "counts", "cells", "density", "density_corners"} & set(arrays)
         return _drawn({name: arrays[name] for name in names})
 
 
@@ -91,11 +97,12 @@ def _drawn(arrays: Mapping[str, FloatArray]) -> ReleasedMap:
             )
             for column, row in np.argwhere(density > 0.0)
         )
-    radii = _LARGEST * WIDTH * np.sqrt(counts / counts.max())
+    cells = int(arrays["cells"].item()) if "cells" in arrays else 0
+    radii = (_DRAWN if cells else _LARGEST) * WIDTH * np.sqrt(counts / counts.max())
     circles = tuple(
         Circle(
             round(float(x), 2), round(float(y), 2), round(float(radius), 2), short_number(round(float(count)))
         )
         for (x, y), radius, count in zip(picture(places), radii, counts, strict=True)
     )
-    return ReleasedMap(round(height, 2), squares, circles)
+    return ReleasedMap(round(height, 2), cells, squares, circles)

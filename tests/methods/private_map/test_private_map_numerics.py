@@ -373,7 +373,7 @@ class TestCells:
         method = settings_of(rounds=3, cells=64)
         budget = budget_of(method)
         sight = view(federate([rows]), method)
-        axes = FrameAxes(Frame(sight, np.zeros(3), np.eye(3)[:, :2]), np.array([2.25, 1.0]))
+        axes = FrameAxes(Frame(sight, np.zeros(3), np.eye(3)[:, :2]), np.array([2.25, 1.0]), 3.25)
         clip = 0.55 * np.sqrt(3.25)
         halved: list[tuple[Any, ...]] = []
         shrunk: list[tuple[Any, ...]] = []
@@ -434,7 +434,9 @@ class TestCells:
         rows = np.zeros((4000, 3)) + 6.0
         method = settings_of(rounds=1, cells=2000)
         federation, transcript = federation_seen([rows])
-        axes = FrameAxes(Frame(view(federation, method), np.zeros(3), np.eye(3)[:, :2]), np.array([4.0, 1.0]))
+        axes = FrameAxes(
+            Frame(view(federation, method), np.zeros(3), np.eye(3)[:, :2]), np.array([4.0, 1.0]), 5.0
+        )
         private_cells(federation, method, budget_of(method), axes)
         (centres,) = [
             seen.request.centres
