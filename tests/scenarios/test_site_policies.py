@@ -413,8 +413,10 @@ def test_shown_values_and_labels_are_those_of_several_records(tmp_path: Path) ->
 def test_released_folder_has_nothing_of_single_records(tmp_path: Path) -> None:
     folder = shown_run(tmp_path, "private", privacy={"strict": True})
     released = write_released(folder, tmp_path / "released").parent
-    for file in released.rglob("*"):
-        assert not (file.is_file() and re.search(rb"\brare\b|\b103\b", file.read_bytes())), file
+    for file in filter(Path.is_file, released.rglob("*")):
+        # Places of landmarks in the picture are any numbers.
+        text = re.sub(rb"<circle [^>]*>", b"", file.read_bytes())
+        assert not re.search(rb"\brare\b|\b103\b", text), file
 
 
 def test_released_folder_says_that_periods_are_not_in_it(tmp_path: Path) -> None:
