@@ -12,10 +12,13 @@ from raydr.errors import DataError, ScenarioError
 from raydr.scenarios.planning.plan import RunPlan, plan_of_scenario
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.tune.schema import Sweep, TrialSettings
-from raydr.tune.search import search_of
+from raydr.tune.search import Search, search_of
+from raydr.tune.space import digest, points_of_cells
+from raydr.tune.tables import TableSearch
 
 MOST_POINTS = 40
-"""Largest number of points that are planned, evenly spread; the others are assumed to be alike."""
+"""Largest number of points of a part that are planned, evenly spread; the others are assumed to be alike."""
+DEFAULT, AS_PUBLISHED = "by default", "as published"
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,15 @@ class PointPlan:
     values: Mapping[str, Any]
     plan: RunPlan | None
     refused: str | None
+
+
+@dataclass(frozen=True)
+class PlannedPart:
+    """A part of a sweep: its trials, and a rough duration of them alone, ``at_once`` at a time."""
+
+    name: str
+    trials: int
+    seconds: float
 
 
 @dataclass(kw_only=True, frozen=True)
@@ -47,7 +59,9 @@ class SweepPlan:
     seconds : float
         Rough duration of all trials, with ``at_once`` at a time.
     planned : tuple of PointPlan
-        Plans of points that are known beforehand, at most :data:`MOST_POINTS`.
+        Plans of points that are known beforehand, at most :data:`MOST_POINTS` of each part.
+    parts : tuple of PlannedPart
+        For a published table, its runs by default and those as published; otherwise empty.
     """
 
     name: str
@@ -60,6 +74,7 @@ class SweepPlan:
     bytes_down: int
     seconds: float
     planned: tuple[PointPlan, ...]
+    parts: tuple[PlannedPart, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -68,12 +83,12 @@ class SweepPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        known = {name: value for name, value in vars(self).items() if name != "planned"}
+        known = {name: value for name, value in vars(self).items() if name not in ("planned", "parts")}
         planned = [
             {**vars(each), "plan": each.plan.to_json() if each.plan is not None else None}
             for each in self.planned
         ]
-        return {**known, "fits": self.fits, "planned": planned}
+        return {**known, "fits": self.fits, "planned": planned, "parts": [vars(part) for part in self.parts]}
 
 
 def plan_of_sweep(sweep: Sweep, *, capacity: Capacity, data_dir: Path | None) -> SweepPlan:
@@ -95,32 +110,62 @@ def plan_of_sweep(sweep: Sweep, *, capacity: Capacity, data_dir: Path | None) ->
     """
     search = search_of(sweep)
     room = _room_of(sweep.trial, capacity)
-    step = max(1, -(-search.count // MOST_POINTS))
-    known = [search.point(number, {}) for number in range(0, search.count, step)]
-    planned = tuple(
-        _planned(point.number, point.values, point.scenario(0), room, data_dir)
-        for point in known
-        if point is not None
-    )
-    plans = [each.plan for each in planned if each.plan is not None]
     trials = search.count * sweep.repeats
-    trials = min(trials, sweep.max_trials) if sweep.max_trials is not None else trials
+    kept = min(1.0, sweep.max_trials / trials) if sweep.max_trials is not None and trials else 1.0
     at_once = sum(_fitting(sweep.trial, machine) for machine in capacity.machines)
-    share = trials / max(1, len(planned))
+    planned: list[PointPlan] = []
+    parts: list[PlannedPart] = []
+    up = down = 0.0
+    for name, points in _parts(sweep, search).items():
+        known = [search.point(number, {}) for number in points[:: max(1, -(-len(points) // MOST_POINTS))]]
+        own = [
+            _planned(point.number, point.values, point.scenario(0), room, data_dir)
+            for point in known
+            if point is not None
+        ]
+        plans = [each.plan for each in own if each.plan is not None]
+        share = kept * len(points) * sweep.repeats / max(1, len(own))
+        up += share * sum(plan.bytes_up for plan in plans)
+        down += share * sum(plan.bytes_down for plan in plans)
+        own_trials = round(kept * len(points) * sweep.repeats)
+        seconds = share * sum(plan.seconds for plan in plans) / max(1, min(at_once, own_trials))
+        parts.append(PlannedPart(name, own_trials, seconds))
+        planned += own
     return SweepPlan(
         name=sweep.name,
         points=search.count,
-        trials=trials,
+        trials=round(kept * trials),
         at_once=at_once,
         memory_bytes=max(
-            (sum(process.count * process.bytes for process in plan.memory) for plan in plans), default=0
+            (
+                sum(process.count * process.bytes for process in each.plan.memory)
+                for each in planned
+                if each.plan is not None
+            ),
+            default=0,
         ),
         room_bytes=room.memory_bytes,
-        bytes_up=round(share * sum(plan.bytes_up for plan in plans)),
-        bytes_down=round(share * sum(plan.bytes_down for plan in plans)),
-        seconds=share * sum(plan.seconds for plan in plans) / max(1, min(at_once, trials)),
-        planned=planned,
+        bytes_up=round(up),
+        bytes_down=round(down),
+        seconds=sum(part.seconds for part in parts),
+        planned=tuple(planned),
+        parts=tuple(parts) if isinstance(sweep.search, TableSearch) else (),
     )
+
+
+def _parts(sweep: Sweep, search: Search) -> dict[str, list[int]]:
+    """Return the numbers of the points of each part: all points, or a table's by default and as published."""
+    if not isinstance(sweep.search, TableSearch):
+        return {"": list(range(search.count))}
+    defaults = {
+        digest(point.scenario(0)) for point in points_of_cells(sweep.scenario, sweep.search.of_defaults)
+    }
+    parts: dict[str, list[int]] = {DEFAULT: [], AS_PUBLISHED: []}
+    for number in range(search.count):
+        point = search.point(number, {})
+        is_default = point is not None and digest(point.scenario(0)) in defaults
+        parts[DEFAULT if is_default else AS_PUBLISHED].append(number)
+    return {name: numbers for name, numbers in parts.items() if numbers}
 
 
 def _planned(

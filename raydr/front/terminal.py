@@ -375,9 +375,16 @@ def print_sweep_plan(plan: SweepPlan) -> None:
         console.print(_line("fits with a larger trial.cpus or trial.memory_gib, on machines that have them"))
     sent = f"{wording.size(plan.bytes_up)} to servers, {wording.size(plan.bytes_down)} to clients"
     console.print(_line(f"total: {sent}; about {_roughly(plan.seconds)}"))
+    for part in plan.parts:
+        trials = wording.plural(part.trials, "trial")
+        console.print(_line(f"{part.name}: {trials}, about {_roughly(part.seconds)}"))
+    refused: dict[str, list[str]] = {}
     for each in plan.planned:
         if each.refused is not None:
-            console.print(_line(f"point {each.point} will fail: {each.refused}"), style="bold")
+            refused.setdefault(each.refused, []).append(str(each.point))
+    for reason, points_refused in refused.items():
+        which = "point" if len(points_refused) == 1 else "points"
+        console.print(_line(f"{which} {', '.join(points_refused)} will fail: {reason}"), style="bold")
     if len(plan.planned) < plan.points:
         console.print(_line(f"estimated from {wording.plural(len(plan.planned), 'point')} of {points}"))
 

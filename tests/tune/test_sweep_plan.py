@@ -17,6 +17,7 @@ from raydr.front.cli import status
 from raydr.scenarios.planning.plan import plan_of_scenario
 from raydr.tune import planning
 from raydr.tune.planning import SweepPlan, plan_of_sweep
+from raydr.tune.reproducing import read_table
 from raydr.tune.schema import Sweep
 from raydr.tune.search import search_of
 from raydr.tune.sweeping import sweep
@@ -124,7 +125,7 @@ def test_the_command_plans_a_sweep(tmp_path: Path, capsys: pytest.CaptureFixture
     assert status(["plan", str(file), "--json", str(tmp_path / "plan.json")]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "swept: 8 trials of 4 points" in printed
-    assert all(f"point {point} will fail: " in printed for point in (1, 3))
+    assert "points 1, 3 will fail: " in printed
     assert "150 rows cannot give 200 clients" in printed
     content = json.loads((tmp_path / "plan.json").read_text())
     assert content["fits"]
@@ -141,3 +142,39 @@ def test_a_sweep_that_cannot_be_run_is_refused(tmp_path: Path, capsys: pytest.Ca
     assert "method.landmarks" in capsys.readouterr().err
     with pytest.raises(ScenarioError, match=r"method\.landmarks"):
         planned(tiny_sweep(space={"method.landmarks": ["many"]}))
+
+
+def test_a_table_has_a_plan_of_its_defaults_and_of_its_runs_as_published() -> None:
+    base = {key: value for key, value in tiny().items() if key not in ("metrics", "name")}
+    base["method"] |= {"rounds": 3}
+    search = {
+        "kind": "table",
+        "paper": "P0",
+        "where": "table 1",
+        "title": "costs",
+        "published": {"method.rounds": 20_000},
+        "columns": [{"name": "pooled", "side": "central"}, {"name": "IID"}],
+        "groups": [
+            {
+                "name": f"{count} clients",
+                "set": {"clients.count": count},
+                "rows": [{"name": "NPA", "metric": "npa_10"}],
+            }
+            for count in range(2, 8)
+        ],
+    }
+    plan = planned(read_table({"name": "p0", "base": base, "search": search, "repeats": 2}))
+    assert [(part.name, part.trials) for part in plan.parts] == [("by default", 12), ("as published", 12)]
+    default, published = (part.seconds for part in plan.parts)
+    assert published > 2 * default > 0
+    assert plan.seconds == pytest.approx(default + published)
+    one = planned(read_table({"name": "p0", "base": base, "search": search, "repeats": 2}, published=False))
+    assert [part.name for part in one.parts] == ["by default"]
+    assert one.seconds == pytest.approx(default)
+
+
+def test_the_command_plans_a_shipped_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["plan", "p3-table-14"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "p3-table-14: " in printed
+    assert "by default: " in printed

@@ -303,8 +303,8 @@ def plan(
 ) -> None:
     """Estimate what a run of FILE needs: processes, memory, messages, epsilon and time. Start nothing.
 
-    FILE is a scenario as for `raydr run`, or a sweep as for `raydr sweep`. The plan also says what does not fit. The
-    exit status is 0 even if the run does not fit.
+    FILE is a scenario as for `raydr run`, a sweep as for `raydr sweep`, or a table as for `raydr reproduce`. The plan
+    also says what does not fit. The exit status is 0 even if the run does not fit.
     """
     from raydr.actors.capacity import capacity_at, imagined
     from raydr.front.console import logged_on_terminal
@@ -312,7 +312,8 @@ def plan(
     from raydr.scenarios.planning.plan import RunPlan, plan_of_scenario
     from raydr.scenarios.schema.reading import read
     from raydr.tune.planning import SweepPlan, plan_of_sweep
-    from raydr.tune.reading import names_sweep, read_sweep
+    from raydr.tune.reading import PAPERS, names_sweep, read_sweep
+    from raydr.tune.reproducing import read_table
 
     if machines is not None and address is not None:
         raise click.UsageError(
@@ -326,6 +327,8 @@ def plan(
             if rows is not None:
                 raise click.UsageError("--rows needs a scenario, and FILE is a sweep: plan its base instead.")
             planned = plan_of_sweep(read_sweep(scenario, overrides), capacity=capacity, data_dir=data_dir)
+        elif scenario in PAPERS.names() and not Path(scenario).exists():
+            planned = plan_of_sweep(read_table(scenario, overrides), capacity=capacity, data_dir=data_dir)
         else:
             checked = read(scenario, overrides)
             planned = plan_of_scenario(checked, capacity=capacity, data_dir=data_dir, rows=rows)

@@ -11,22 +11,23 @@ from raydr.methods.fedne.settings import ContrastiveEncoder
 
 _STEP = 2e7
 """Cost of a step of Adam besides its products, as operations: a millisecond of calls to torch."""
+_PRODUCT = 1.0 / 8.0
+"""Cost of an operation in torch's products of layers, compared with others."""
 
 
 def step_operations(settings: ContrastiveEncoder, features: int, rows: int | None = None) -> float:
-    """Return the operations of one batch: two rows per edge, and negatives from all rows, forward and backward.
+    """Return the operations of one batch: heads and tails of edges, and negatives from all rows, forward and backward.
 
-    A row of several edges is encoded once: ``rows`` is the number of rows that edges are drawn from (None: no
-    limit).
+    A row that is drawn several times is encoded once: ``rows`` is the number of rows that edges are drawn from
+    (None: no limit). If negatives are drawn from all rows, heads are encoded apart from tails and negatives.
     """
     widths = (features, *settings.hidden, 2)
     weights = sum(before * after for before, after in pairwise(widths))
-    encoded = 2.0 * settings.batch
-    if rows:
-        encoded = rows * -math.expm1(-encoded / rows)
+    drawn = [2.0 * settings.batch]
     if settings.negatives_from == "rows":
-        encoded += settings.negatives * settings.batch
-    return _STEP + 6.0 * encoded * weights
+        drawn = [1.0 * settings.batch, (1.0 + settings.negatives) * settings.batch]
+    encoded = sum(rows * -math.expm1(-count / rows) if rows else count for count in drawn)
+    return _STEP + 6.0 * _PRODUCT * encoded * weights
 
 
 def training_operations(settings: ContrastiveEncoder, sizes: Iterable[int], features: int) -> float:
