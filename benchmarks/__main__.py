@@ -62,6 +62,7 @@ SUITE: Mapping[str, str | None] = {
     "page": None,
     "periods": None,
     "placing": "",
+    "pointwise": None,
     "private_map": None,
     "reliability": None,
     "redraw": None,

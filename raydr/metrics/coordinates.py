@@ -19,7 +19,8 @@ from math import fsum, sqrt
 import numpy as np
 
 from raydr.arrays import Float64Array
-from raydr.geometry.points import Points, map_threaded, row_blocks
+from raydr.geometry.expected_points import ExpectedPoints
+from raydr.geometry.points import Geometry, Points, map_threaded, row_blocks
 from raydr.geometry.procrustes import factors
 from raydr.geometry.sparse_points import SparsePoints
 from raydr.metrics.evidence import Examination, UnmeasurableError
@@ -77,9 +78,16 @@ def frobenius(examination: Examination) -> float:
     return sqrt(agreement.error / agreement.total)
 
 
+def _placed(recovered: Geometry) -> Points | None:
+    """Return the Euclidean coordinates of a recovered geometry; None if it has none."""
+    if isinstance(recovered, ExpectedPoints):
+        return recovered.points
+    return recovered if isinstance(recovered, Points) else None
+
+
 def _aligned(examination: Examination) -> _Agreement:
-    truth, recovered = examination.truth, examination.recovered
-    if not isinstance(recovered, Points):
+    truth, recovered = examination.truth, _placed(examination.recovered)
+    if recovered is None:
         raise UnmeasurableError("the recovered geometry has no Euclidean coordinates")
     if not isinstance(truth, Points | SparsePoints):
         raise UnmeasurableError(
@@ -182,8 +190,8 @@ def anchored_frobenius(examination: Examination) -> float:
 
 def _anchored(examination: Examination) -> _Agreement:
     """Compare rows as features, a block at a time, so that there is no second table of them."""
-    evidence, recovered = examination.evidence, examination.recovered
-    if evidence.lift is None or not isinstance(recovered, Points):
+    evidence, recovered = examination.evidence, _placed(examination.recovered)
+    if evidence.lift is None or recovered is None:
         raise UnmeasurableError("the server cannot convert the recovered positions into feature values")
     parts = []
     with one_blas_thread():

@@ -23,6 +23,7 @@ from raydr.federation import Federation, Rehearsal
 from raydr.federation.context import Prior
 from raydr.geometry.blocks import in_blocks
 from raydr.geometry.cells import Nodes
+from raydr.geometry.expected_points import ExpectedPoints
 from raydr.geometry.hyperbolic import Hyperboloid, from_ball
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Geometry, Progress, unheard
@@ -38,10 +39,11 @@ from raydr.methods.sense.algorithm_2 import require_small
 from raydr.methods.sense.alignment import aligning_operations
 from raydr.methods.sense.anchors import Anchors, chosen_anchors
 from raydr.methods.sense.clients import AnchorRequest, AnchorRequests
-from raydr.methods.sense.completion import multisite_points, notes, pointwise_points
+from raydr.methods.sense.completion import multisite_points, pointwise_points
 from raydr.methods.sense.frames import AffineFrame
 from raydr.methods.sense.lorentz_geometry import ExpectedHyperboloid
 from raydr.methods.sense.new_rows import map_scale, place
+from raydr.methods.sense.notes import notes
 from raydr.methods.sense.observations import Observations
 from raydr.methods.sense.reduced_basis import Lift, Narrow
 from raydr.methods.sense.settings import SenseSettings
@@ -68,7 +70,7 @@ class Completed:
     narrow : Narrow
         Coordinate system of the points.
     geometry : Geometry
-        Distances between them.
+        Distances between them, or those expected.
     notes : tuple of Note
         What the server could find out.
     stress : (iterations + 1,) float64 or None
@@ -82,6 +84,15 @@ class Completed:
     geometry: Geometry
     notes: tuple[Note, ...]
     stress: Float64Array | None = None
+
+    @property
+    def drawn_from(self) -> Geometry:
+        """Distances that the map is drawn from: of points with residuals in one direction, not those expected.
+
+        Expected distances are nearer to the true ones, but maps of them keep fewer of ten neighbours: up to 0.025 by
+        t-SNE and UMAP on 1,000 rows of six data sets, with 5 to 50 anchors.
+        """
+        return self.geometry.points if isinstance(self.geometry, ExpectedPoints) else self.geometry
 
     @property
     def lift(self) -> Lift | None:
@@ -111,7 +122,7 @@ def completed(federation: Federation, settings: SenseSettings) -> Completed:
             points, known = multisite_points(federation, settings, space, anchors, squared, factors, levels)
     source = settings.source(federation.public)
     server_notes = notes(settings, observations, known, source, federation.context.coverage)
-    geometry = space.geometry(points, known.heights)
+    geometry = known.geometry or space.geometry(points)
     return Completed(
         anchors=anchors,
         space=space,
@@ -431,7 +442,7 @@ class SENSE(SenseSettings):
     def coordinate_bytes(self, rows: int, features: int) -> int:
         """Return the bytes of four copies of each feature, or of the anchors' span and one more direction."""
         common, local = self.per_client(features, rows)
-        alike = self.regime == "pointwise" and not local
+        alike = self.regime == "pointwise" and not local and self.solver == "closed-form"
         return 4 * 8 * rows * (min(features, common + 1) if alike else features)
 
     def server_bytes(self, rows: int, features: int, clients: int) -> int:
@@ -454,7 +465,7 @@ def serve(federation: Federation, settings: SENSE) -> Outcome:
     known = completed(federation, settings)
     chart = known.space.chart(known.points)
     drawn = draw(
-        known.geometry,
+        known.drawn_from,
         chart,
         settings,
         federation.seed,

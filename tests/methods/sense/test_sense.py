@@ -103,8 +103,8 @@ def test_later_client_does_not_move_the_others() -> None:
     for regime, parts in (("pointwise", pointwise()), ("multisite", multisite())):
         settings = SENSE(regime=regime, anchors=8 if regime == "multisite" else 5, embedder=QUICK)
         newcomer = rows(1, seed=9) if regime == "pointwise" else rows(20, seed=9)
-        before = serve(federated(parts), settings).geometry.coordinates
-        after = serve(federated([*parts, newcomer]), settings).geometry.coordinates
+        before = completed(federated(parts), settings).points
+        after = completed(federated([*parts, newcomer]), settings).points
         np.testing.assert_allclose(after[: len(before)], before, atol=1e-5)
 
 
