@@ -227,12 +227,14 @@ class Finding:
 def known(column: RawColumn) -> Finding:
     """Return the features of a column that the codebook describes, as if words were equally frequent.
 
-    Of numbers, as if they were spread evenly over half of the range.
+    Of numbers, as if they were spread evenly over half of the range; of a circle, over all of it.
     """
     if column.words:
         share = 1.0 / column.words
         width = math.sqrt(1.0 - share) or 1.0
         return Finding(tuple(map(float, range(column.words))), (share,) * column.words, width)
+    if column.is_circle:
+        return Finding((math.nan,), (0.0,), math.sqrt(0.5), -1.0, 1.0)
     low, high = float(column.low or 0.0), float(column.high or 0.0)
     return Finding((math.nan,), ((low + high) / 2.0,), (high - low) / math.sqrt(48.0) or 1.0, low, high)
 

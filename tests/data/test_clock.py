@@ -193,7 +193,11 @@ def test_dates_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the unit of a date is 'days'"):
         ColumnSettings(column="day", kind="date", unit="days")
     with pytest.raises(ValueError, match="low and high are for numbers"):
-        ColumnSettings(column="day", kind="date", low=0.0)
+        ColumnSettings(column="day", kind="time", low=0.0)
+    limits = ColumnSettings(column="day", kind="date", low="1970-02-01", high="20000")
+    assert (limits.low, limits.high) == (31.0, 20_000.0)
+    with pytest.raises(ValueError, match="valid number"):
+        ColumnSettings(column="day", kind="number", low="1970-02-01")
     assert days_of("45000") is None
     assert days_of("2021-03-05T01:00+01:00") == days_of("2021-03-05")
     assert kind_of_clock(["36:10"]) == "duration"

@@ -122,7 +122,7 @@ def test_codebook_takes_the_place_of_the_survey(table: Path, tmp_path: Path) -> 
     book = tmp_path / "book.csv"
     book.write_text(
         "column,role,kind,low,high,words\nage,mapped,number,18,100,\nsex,mapped,words,,,f | m\n"
-        "pain,mapped,ordinal,,,none | mild | severe\nvisit,left out,,,,\nempty,left out,,,,\n"
+        "pain,mapped,ordinal,,,none | mild | severe\nvisit,mapped,date,2010-01-01,2019-12-31,\nempty,left out,,,,\n"
     )
     quick = {key.replace(".", "__"): value for key, value in QUICK.items()}
     result = raydr.map(table, label="outcome", codebook=book, epsilon=4.0, out=tmp_path / "run", **quick)

@@ -16,7 +16,15 @@ from raydr.data import load
 from raydr.data.survey.codebook import Codebook, ColumnSettings
 from raydr.data.survey.coding import Coding
 from raydr.data.survey.layout import Layout
-from raydr.data.survey.raw_cells import CODES, RawColumn, hash_code, raw_columns, raw_layout, read_cell
+from raydr.data.survey.raw_cells import (
+    CODES,
+    RawColumn,
+    hash_code,
+    raw_columns,
+    raw_layout,
+    read_cell,
+    read_cells,
+)
 from raydr.errors import DataError
 from raydr.federation import Client, Reply, Request
 from raydr.methods.private_map.server import PrivateMap
@@ -34,6 +42,7 @@ from raydr.statistics.noisy_survey import (
     evidence,
     fit_survey,
     found_by_size,
+    known,
     least_evidence,
     prepared_by,
 )
@@ -161,8 +170,54 @@ def test_codebook_decides_how_cells_are_read() -> None:
     ]
     expected = [(61.0, NOTHING), (NOTHING, NOTHING), (1.0, NOTHING), (NOTHING, NOTHING), (NOTHING, -1.0)]
     np.testing.assert_array_equal(read, expected)
-    with pytest.raises(DataError, match=r"row 2 of data\.codebook gives 'hour' the kind circular"):
-        raw_layout(["hour"], Codebook((ColumnSettings(column="hour", kind="circular", period=24),)))
+    with pytest.raises(DataError, match=r"row 2 of data\.codebook gives 'blood' the kind pair"):
+        raw_layout(["blood"], Codebook((ColumnSettings(column="blood", kind="pair"),)))
+
+
+def test_dates_counts_and_circles_of_a_codebook_are_read_by_cell() -> None:
+    """Their features are those of a table that is not surveyed, and a wrong cell is a missing one."""
+    book = Codebook(
+        (
+            ColumnSettings(column="visit", kind="date", unit="%d.%m.%Y", low="2020-01-01", high="2020-12-31"),
+            ColumnSettings(column="stays", kind="count", low=0, high=99),
+            ColumnSettings(column="woken", kind="time"),
+            ColumnSettings(column="wind", kind="circular", period=360, missing=("999",)),
+            ColumnSettings(column="month", kind="circular", words=("Jan", "May", "Sep")),
+        )
+    )
+    layout = raw_layout(["visit", "stays", "woken", "wind", "month"], book)
+    columns = raw_columns(layout)
+    assert [column.name for column in columns] == [
+        *("visit", "stays", "woken (sine)", "woken (cosine)"),
+        *("wind (sine)", "wind (cosine)", "month (sine)", "month (cosine)"),
+    ]
+    assert all(column.is_known for column in columns)
+    assert [column.number for column in columns] == [0, 2, 4, 5, 6, 7, 8, 9]
+    assert columns[1].high == pytest.approx(np.log(100.0))
+
+    def read(column: str, *texts: str) -> Any:
+        return read_cells(texts, layout.codings[column], commas=False)
+
+    days = (np.datetime64("2020-03-05") - np.datetime64("1970-01-01")).astype(float)
+    np.testing.assert_array_equal(
+        read("visit", "05.03.2020", "2020-03-05", "soon")[:, 0], [days, NOTHING, NOTHING]
+    )
+    np.testing.assert_array_equal(read("stays", "3", "-1", "many")[:, 0], [np.log(4.0), NOTHING, NOTHING])
+    np.testing.assert_allclose(read("woken", "06:00", "18:00"), [[1, 0], [-1, 0]], atol=1e-12)
+    assert np.isnan(read("woken", "late", "")).all()
+    np.testing.assert_allclose(read("wind", "90", "450"), [[1, 0], [1, 0]], atol=1e-12)
+    assert np.isnan(read("wind", "999", "north")).all()
+    third = 2 * np.pi / 3
+    np.testing.assert_allclose(read("month", " may"), [[np.sin(third), np.cos(third)]])
+    assert np.isnan(read("month", "Jun")).all()
+
+
+def test_a_circle_has_the_weight_of_its_standardised_features() -> None:
+    angles = np.random.default_rng(0).uniform(0, 2 * np.pi, 5000)
+    rows = np.column_stack([np.sin(angles), np.cos(angles)])
+    columns = tuple(RawColumn(name, at, low=-1.0, high=1.0, is_circle=True) for at, name in enumerate("sc"))
+    made = prepared_by(columns, [known(column) for column in columns]).applied(rows)
+    np.testing.assert_allclose(made.var(axis=0), 0.5, rtol=0.05)
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def numbers_of(loaded: Loaded, column: str, stored: Any, coding: Coding) -> tupl
 
 def raw_cells_of(loaded: Loaded, column: str, stored: Any, coding: Coding) -> Float64Array:
     """Return the numbers and the codes of words of a column (rows, 2), each by its own cell."""
-    if is_number(stored.type) and not coding.words:
+    if is_number(stored.type) and not coding.words and coding.cells is None:
         values, missing = cells_of(loaded.name, column, stored)
         numbers = values.astype(np.float64)
         numbers[missing | ~np.isfinite(numbers) | np.isin(numbers, coding.missing_numbers)] = np.nan

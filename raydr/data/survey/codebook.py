@@ -19,11 +19,13 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     ValidationError,
+    ValidationInfo,
+    field_validator,
     model_serializer,
     model_validator,
 )
 
-from raydr.data.survey.clock import DIGITS, SPREADSHEET
+from raydr.data.survey.clock import DIGITS, SPREADSHEET, days_of
 from raydr.data.survey.coding import Coding, Kind
 from raydr.data.survey.word_lists import COMMA
 from raydr.errors import DataError, did_you_mean
@@ -60,8 +62,13 @@ class ColumnSettings(Settings):
         " for the days of a spreadsheet, or a format such as %d.%m.%Y. Of times without a colon, such as 0430: hhmm."
         " Of lists such as fever, cough: a comma",
     )
-    low: float | None = Field(None, description="least number that is possible; known to everybody")
-    high: float | None = Field(None, description="largest number that is possible; known to everybody")
+    low: float | None = Field(
+        None,
+        description="least number that is possible; known to everybody. Of dates: an ISO date, or days since 1970",
+    )
+    high: float | None = Field(
+        None, description="largest number that is possible, as low; known to everybody"
+    )
     words: tuple[str, ...] = Field(
         (), description="words of the column; of an ordinal column from low to high"
     )
@@ -69,6 +76,12 @@ class ColumnSettings(Settings):
     period: float | None = Field(
         None, gt=0, description="period of a circular column: 24 for hours, 360 for degrees"
     )
+
+    @field_validator("low", "high", mode="before")
+    @classmethod
+    def _days(cls, limit: Any, read: ValidationInfo) -> Any:
+        days = days_of(limit) if isinstance(limit, str) and read.data.get("kind") == "date" else None
+        return limit if days is None else days
 
     @model_validator(mode="after")
     def _consistent(self) -> ColumnSettings:
@@ -108,11 +121,10 @@ class ColumnSettings(Settings):
             "circular",
             "pair",
             "time",
-            "date",
             "list",
         ):
             raise ValueError(
-                f"low and high are for numbers and counts: empty them, or change the kind {self.kind}"
+                f"low and high are for numbers, counts and dates: empty them, or change the kind {self.kind}"
             )
         return self
 

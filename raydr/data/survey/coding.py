@@ -43,6 +43,8 @@ class Coding:
         :func:`raydr.data.survey.clock.hours_of`); of lists, a comma if it separates the words.
     low, high : float or None
         Limits of the numbers. Numbers outside are kept, with a notice.
+    cells : str or None
+        Kind in the codebook of a column of kind ``cell``, if its cells are not read as numbers or words.
     """
 
     kind: Kind | Raw
@@ -52,6 +54,7 @@ class Coding:
     unit: str = ""
     low: float | None = None
     high: float | None = None
+    cells: Kind | None = None
 
     def names(self, column: str) -> tuple[str, ...]:
         """Return the names of the column's features.
@@ -61,9 +64,10 @@ class Coding:
         """
         if self.kind == "list":
             return tuple(f"{column}={word}" for word in self.words)
-        if self.kind == "cell":
+        if self.kind == "cell" and not self.is_circle:
             return (column, f"{column} (word)")
-        return tuple(f"{column} ({part})" for part in SECOND.get(self.kind, ())) or (column,)
+        kind = self.kind if self.kind != "cell" else self.cells or "number"
+        return tuple(f"{column} ({part})" for part in SECOND.get(kind, ())) or (column,)
 
     @property
     def missing_numbers(self) -> list[float]:
@@ -77,7 +81,7 @@ class Coding:
     @property
     def is_circle(self) -> bool:
         """Whether the features are sine and cosine."""
-        return self.kind in ("circular", "time")
+        return "circular" in (self.kind, self.cells) or "time" in (self.kind, self.cells)
 
     @property
     def by_words(self) -> bool:
@@ -127,7 +131,7 @@ class Coding:
         [[1.0, 0.0], [0.0, -1.0]]
         """
         if self.is_circle:
-            period = HOURS if self.kind == "time" else self.period or len(self.words)
+            period = HOURS if "time" in (self.kind, self.cells) else self.period or len(self.words)
             angles = 2 * np.pi * values.ravel() / period
             return np.stack([np.sin(angles), np.cos(angles)], axis=1)
         if self.kind == "count":

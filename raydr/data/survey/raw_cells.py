@@ -4,6 +4,9 @@ Each column has two features: the number of a cell, and the code of its word. At
 cell without either is missing. The features of a table follow from the names of its columns and from the codebook
 alone. The noisy survey (:mod:`raydr.statistics.noisy_survey`) then finds which columns hold numbers, and which words
 are frequent. Words of the codebook have their place as code. Other words have a hash, and never leave their client.
+
+By a codebook, dates are numbers of days, counts are ``log(1 + x)``, and times of day, angles and other circles have a
+sine and a cosine, whose limits are known.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ CODES = 256
 OTHER = -1.0
 """Code of a word that the codebook does not have."""
 _COMMA = re.compile(r"[-+]?\d+,\d+")
-_KINDS = ("number", "words", "ordinal")
+_PLAIN = ("number", "words", "ordinal")
+_KINDS = (*_PLAIN, "count", "date", "time", "circular")
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class RawColumn:
         Number of words in the codebook; 0 if words have hashes.
     low, high : float or None
         Limits of its numbers in the codebook.
+    is_circle : bool
+        Whether its numbers are sines or cosines of a circle.
     """
 
     name: str
@@ -53,6 +59,7 @@ class RawColumn:
     words: int = 0
     low: float | None = None
     high: float | None = None
+    is_circle: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -79,13 +86,18 @@ def raw_layout(columns: Sequence[str], codebook: Codebook | None) -> Layout:
             )
         words = codebook.by_name[column].words if codebook is not None and column in known else ()
         ordered = found.kind == "ordinal"
+        low, high = (0.0, len(words) - 1.0) if ordered else (found.low, found.high)
+        if found.kind == "count":
+            low, high = (None if limit is None else float(np.log1p(max(limit, 0.0))) for limit in (low, high))
         codings[column] = Coding(
             kind="cell",
             words=words,
             missing=found.missing,
+            period=found.period,
             unit=found.unit,
-            low=0.0 if ordered else found.low,
-            high=len(words) - 1.0 if ordered else found.high,
+            low=low,
+            high=high,
+            cells=None if found.kind == "cell" or found.kind in _PLAIN else found.kind,
         )
     return Layout(tuple(columns), codings=codings)
 
@@ -94,7 +106,7 @@ def raw_columns(layout: Layout) -> tuple[RawColumn, ...]:
     """Return the columns of a layout: raw cells, or features of arrays, which are numbers.
 
     >>> raw_columns(Layout(("age", "sex"), codings={"sex": Coding(kind="cell", words=("f", "m"))}))[1]
-    RawColumn(name='sex', number=1, word=2, words=2, low=None, high=None)
+    RawColumn(name='sex', number=1, word=2, words=2, low=None, high=None, is_circle=False)
     """
     found = []
     for column, place in layout.places.items():
@@ -102,17 +114,15 @@ def raw_columns(layout: Layout) -> tuple[RawColumn, ...]:
         if coding is None:
             found.append(RawColumn(column, place.start))
             continue
+        if coding.is_circle:
+            found += [
+                RawColumn(name, place.start + part, low=-1.0, high=1.0, is_circle=True)
+                for part, name in enumerate(coding.names(column))
+            ]
+            continue
         ordered = coding.low is not None and bool(coding.words)
-        found.append(
-            RawColumn(
-                column,
-                place.start,
-                place.start + 1,
-                0 if ordered else len(coding.words),
-                coding.low,
-                coding.high,
-            )
-        )
+        words = 0 if ordered else len(coding.words)
+        found.append(RawColumn(column, place.start, place.start + 1, words, coding.low, coding.high))
     return tuple(found)
 
 
@@ -126,8 +136,18 @@ def read_cell(text: str, coding: Coding, *, commas: bool = False) -> tuple[float
     ((1.5, nan), (1.5, nan), nan)
     >>> read_cell("M", Coding(kind="cell", words=("f", "m"))), read_cell("Inf", plain)
     ((nan, 1.0), (nan, nan))
+    >>> read_cell("1970-02-01", Coding(kind="cell", cells="date"))
+    (31.0, nan)
+    >>> read_cell("18:00", Coding(kind="cell", cells="time"))[0]
+    -1.0
     """
+    if coding.cells in ("date", "time"):
+        days = Coding(kind=coding.cells, unit=coding.unit).read(text)
+        return _features(days[0] if days is not None else None, coding)
     word = " ".join(text.split()).casefold()
+    if coding.cells == "circular" and coding.words:
+        turn = [" ".join(each.split()).casefold() for each in coding.words]
+        return _features(float(turn.index(word)) if word in turn else None, coding)
     if coding.words:
         words = [" ".join(each.split()).casefold() for each in coding.words]
         code = float(words.index(word)) if word in words else OTHER
@@ -142,9 +162,19 @@ def read_cell(text: str, coding: Coding, *, commas: bool = False) -> tuple[float
     except ValueError:
         number = None
     if number is None:
-        return np.nan, hash_code(word)
+        return (np.nan, hash_code(word)) if coding.cells is None else (np.nan, np.nan)
     known = np.isfinite(number) and number not in coding.missing_numbers
-    return (number, np.nan) if known else (np.nan, np.nan)
+    return _features(number if known else None, coding)
+
+
+def _features(number: float | None, coding: Coding) -> tuple[float, float]:
+    """Return the two features of a cell with this number; both NaN if it has none, or a count is negative."""
+    if number is None or (coding.cells == "count" and number < 0.0):
+        return np.nan, np.nan
+    if coding.is_circle:
+        sine, cosine = coding.features(np.array([number]))[0].tolist()
+        return sine, cosine
+    return (float(np.log1p(number)) if coding.cells == "count" else number), np.nan
 
 
 def hash_code(word: str) -> float:
