@@ -1,12 +1,15 @@
 """Pointwise SENSE with few anchors: expected distances, one common direction, and P3's iteration.
 
-    python -m benchmarks.pointwise [--quick] [--data digits ...] [--sources sample random] [--seeds N] [--json FILE]
+    python -m benchmarks.pointwise [--quick] [--data digits ...] [--sources sample random] [--anchors N ...]
+                                   [--seeds N] [--json FILE]
 
 Up to 1,000 rows, one to a client, with full visibility. German credit, mice protein and heart disease are standardised.
 ``expected`` is raydr's closed form, with the cosine between residuals expected from left-out anchors. ``common`` has
 the same points, with all residuals in one direction. ``smacof`` is P3's iteration (11) from random points, up to 300
 steps. Each prints the F-score of the ten nearest neighbours, and the relative error of distances, as means over seeds,
-which draw the rows, the anchors and the start. ``--quick`` has the digits alone, with sampled anchors and one seed.
+which draw the rows, the anchors and the start. Source ``spanning`` chooses anchors among four times as many rows.
+``--anchors`` is 5, 10, 20, 50 and one less than the features by default. ``--quick`` has the digits alone, with sampled
+anchors and one seed.
 """
 
 from __future__ import annotations
@@ -21,8 +24,10 @@ import numpy as np
 
 from benchmarks.sense import completed_geometry
 from raydr.arrays import Float64Array
+from raydr.methods.sense.anchors import CANDIDATES
 
 ROWS = 1_000
+SOURCES = ("sample", "random", "spanning")
 DATA = ("digits", "mnist", "breastmnist", "german_credit", "mice_protein", "heart_disease")
 STANDARDISED = ("german_credit", "mice_protein", "heart_disease")
 
@@ -71,7 +76,8 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--data", nargs="+", choices=DATA, default=DATA)
-    parser.add_argument("--sources", nargs="+", choices=("sample", "random"), default=("sample", "random"))
+    parser.add_argument("--sources", nargs="+", choices=SOURCES, default=SOURCES[:2])
+    parser.add_argument("--anchors", nargs="+", type=int)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -82,14 +88,15 @@ def main() -> None:
     for name in options.data:
         everything = table(name)
         features = everything.shape[1]
-        for anchors in sorted({5, 10, 20, 50, features - 1}):
+        for anchors in sorted(options.anchors or {5, 10, 20, 50, features - 1}):
             if anchors >= features or anchors > len(everything) // 3:
                 continue
             for source in options.sources:
                 found: dict[str, list[tuple[float, float]]] = {}
                 for seed in range(options.seeds):
                     chosen = everything[np.random.default_rng(seed).permutation(len(everything))]
-                    rows, public = chosen[anchors : anchors + ROWS], chosen[:anchors]
+                    apart = anchors * (CANDIDATES if source == "spanning" else 1)
+                    rows, public = chosen[apart : apart + ROWS], chosen[:apart]
                     for way, geometry in solved(rows, public, anchors, source).items():
                         found.setdefault(way, []).append(measured(rows, geometry))
                 cells = []

@@ -18,7 +18,11 @@ from raydr.methods.sense.observations import Visibility
 from raydr.settings import LocalPath, Settings
 from raydr.statistics.moments import spread
 
-AnchorSource: TypeAlias = Literal["sample", "random", "learnt", "file"]
+AnchorSource: TypeAlias = Literal["sample", "spanning", "random", "learnt", "file"]
+SET_APART = ("sample", "spanning")
+"""Sources that set rows of the data apart."""
+CANDIDATES = 4
+"""Rows set apart for each anchor that is chosen among them."""
 
 
 class AnchorSettings(Settings):
@@ -43,7 +47,8 @@ class AnchorSettings(Settings):
     anchor_source: AnchorSource | None = Field(
         None,
         description="where anchors come from. sample: rows of the data that are set apart and not"
-        " mapped; random: Gaussian, as wide as the data; learnt: landmarks of federated"
+        f" mapped; spanning: those of {CANDIDATES} times as many rows set apart that span their largest spread;"
+        " random: Gaussian, as wide as the data; learnt: landmarks of federated"
         " distribution learning; file: the file at anchor_path; default: sample if at"
         " least half of the rows, and one per client, are left to map, else random",
     )
@@ -63,6 +68,11 @@ class AnchorSettings(Settings):
             raise ValueError(
                 "local_anchors need visibility: partial, because each is seen by one client alone: set"
                 " visibility: partial, or leave local_anchors out"
+            )
+        if self.visibility == "partial" and self.anchor_source == "spanning":
+            raise ValueError(
+                "anchor_source: spanning chooses anchors for all clients together: set visibility: full, or"
+                " anchor_source: sample"
             )
         if self.learning.landmarks is not None:
             raise ValueError("the number of learnt landmarks is set by anchors: leave learning.landmarks out")
@@ -113,19 +123,26 @@ class AnchorSettings(Settings):
         DataError
             If the data have too few rows.
         """
-        if self.anchor_source not in (None, "sample"):
+        if self.anchor_source not in (None, *SET_APART):
             return 0
         common, local = self.per_client(features, rows)
         if clients is None:
             clients = mapped if mapped is not None else (rows - common) // (1 + local)
         wanted = common + local * clients
+        if self.anchor_source == "spanning":
+            wanted = max(wanted, min(CANDIDATES * wanted, rows // 2))
         left = rows - (mapped if mapped is not None else max(2, clients))
         if self.anchor_source is None and wanted > min(left, max(2, rows // 2)):
             return 0
         if wanted > left:
             each = f" and {local} for each of {clients} clients" if local else ""
+            whose = (
+                f"{common} for all{each}"
+                if self.anchor_source != "spanning"
+                else f"to choose {common} anchors"
+            )
             raise DataError(
-                f"method.anchor_source: sample sets {wanted} rows apart ({common} for all{each}), but"
+                f"method.anchor_source: {self.anchor_source or 'sample'} sets {wanted} rows apart ({whose}), but"
                 f" only {max(left, 0)} of {rows} rows are left over from the map. Lower method.anchors,"
                 " method.local_anchors or data.rows, or choose method.anchor_source: random."
             )
@@ -137,10 +154,10 @@ class AnchorSettings(Settings):
 
     def needs_table(self) -> str | None:
         """Return why sites cannot keep their own files; None if they can."""
-        if self.anchor_source != "sample":
+        if self.anchor_source not in SET_APART:
             return None
         return (
-            "method.anchor_source: sample sets rows of one table apart, which is not possible with"
+            f"method.anchor_source: {self.anchor_source} sets rows of one table apart, which is not possible with"
             " sites that keep their own files: choose random, learnt or file"
         )
 
@@ -193,7 +210,7 @@ def chosen_anchors(
     features, clients = federation.features, federation.clients
     public = federation.public
     source = settings.source(public)
-    if source in ("sample", "file") and public is None:
+    if source in (*SET_APART, "file") and public is None:
         raise DataError(
             f"method.anchor_source: {source} needs rows that are set apart, and there are none. If"
             " sites hold their own files, choose random, learnt or file."
@@ -202,7 +219,7 @@ def chosen_anchors(
     common, local = settings.per_client(features, known)
     if source == "file" and settings.anchors is None and public is not None:
         common, local = (len(public), 0) if settings.visibility == "full" else (common, local)
-    if source == "sample" and settings.anchors is None and not local and public is not None:
+    if source in SET_APART and settings.anchors is None and not local and public is not None:
         common = min(
             common, len(public)
         )  # rows set apart for the ranges of all rows, and not of the clients' rows
@@ -210,6 +227,8 @@ def chosen_anchors(
     match source:
         case "sample" | "file":
             rows = _public(public, features, wanted)
+        case "spanning":
+            rows = spanning(_public(public, features, len(public) if public is not None else wanted), wanted)
         case "random":
             moments = spread(federation)
             noise = federation.stream("anchors").standard_normal((wanted, features))
@@ -219,6 +238,28 @@ def chosen_anchors(
     if settings.anchor_rank is not None:
         rows = flattened(rows, settings.anchor_rank)
     return Anchors(rows[:common], rows[common:].reshape(clients if local else 0, local, features))
+
+
+def spanning(rows: Float64Array, count: int) -> Float64Array:
+    """Choose ``count`` of some rows (rows, features) that span the directions of their largest spread.
+
+    The first is the row nearest to their mean. The others come from a QR decomposition with column pivoting of the
+    rows along their first ``count`` - 1 principal axes. Pivoting on all axes chooses outliers.
+
+    >>> spanning(np.array([[0.0, 0.1], [9.0, 0.0], [1.0, 0.0], [-1.0, 0.0]]), 2).tolist()
+    [[1.0, 0.0], [9.0, 0.0]]
+    """
+    from scipy.linalg import qr
+
+    if len(rows) <= count:
+        return rows
+    centred = rows - rows.mean(axis=0)
+    basis = np.linalg.svd(centred, full_matrices=False)[2][: count - 1]
+    order = qr((centred @ basis.T).T, mode="economic", pivoting=True)[2]
+    chosen = order[: count - 1]
+    others = np.setdiff1d(np.arange(len(rows)), chosen)
+    nearest = others[np.einsum("ij,ij->i", centred[others], centred[others]).argmin()]
+    return np.asarray(rows[[nearest, *chosen]])
 
 
 def flattened(rows: Float64Array, rank: int) -> Float64Array:

@@ -14,6 +14,7 @@ from raydr.privacy.mechanism import Coverage
 
 _SOURCES: dict[AnchorSource, str] = {
     "sample": "rows of the data that were set apart",
+    "spanning": "rows of the data that were set apart and chosen to span most of them",
     "random": "drawn at random, as wide as the data",
     "learnt": "learnt from all clients' rows",
     "file": "from a file",

@@ -19,7 +19,8 @@ from raydr.geometry.points import Points
 from raydr.journal import Journal
 from raydr.methods.novelty import LEAST_GROUP
 from raydr.methods.outcome import Drawn
-from raydr.methods.sense.anchors import Anchors, AnchorSettings, chosen_anchors, flattened
+from raydr.methods.sense.anchors import Anchors, AnchorSettings, chosen_anchors, flattened, spanning
+from raydr.methods.sense.frames import AffineFrame
 from raydr.methods.sense.reduced_basis import Narrow
 from raydr.methods.sense.server import SENSE, Completed, completed, new_rows_model, serve
 from raydr.methods.sense.spaces import EuclideanSpace
@@ -308,6 +309,32 @@ class TestAnchors:
         assert partial.public_rows(rows=100, mapped=None, features=20, clients=3) == 5 + 5 * 3
         assert partial.public_rows(rows=100, mapped=None, features=20, clients=None) == 0
         assert (full.source(None), full.source(np.zeros((1, 20)))) == ("random", "sample")
+
+    def test_spanning_anchors_are_chosen_rows_of_many(self) -> None:
+        settings = AnchorSettings(anchor_source="spanning", anchors=10)
+        assert settings.public_rows(rows=100, mapped=50, features=20, clients=3) == 40
+        assert settings.public_rows(rows=60, mapped=None, features=20, clients=3) == 30
+        with pytest.raises(DataError, match=r"spanning sets 30 rows apart \(to choose 10 anchors\)"):
+            settings.public_rows(rows=60, mapped=50, features=20, clients=3)
+        with pytest.raises(ValidationError, match="set visibility: full"):
+            AnchorSettings(anchor_source="spanning", visibility="partial")
+        public = rows(40, seed=7)
+        chosen = chosen_anchors(
+            federate(multisite(), public=public), settings.model_copy(update={"anchors": 5})
+        )
+        kept = [np.flatnonzero((public == anchor).all(axis=1)) for anchor in chosen.common]
+        assert sorted(map(len, kept)) == [1] * 5
+        assert len({int(at[0]) for at in kept}) == 5
+
+    def test_spanning_anchors_leave_less_open(self) -> None:
+        """Rows of three latent directions and noise: four anchors can span the directions."""
+        left = []
+        for seed in range(8):
+            pool, others = rows(40, features=30, seed=seed + 100), rows(200, features=30, seed=seed + 200)
+            chosen = (spanning(pool, 4), pool[:4])
+            left.append([AffineFrame(anchors).squared_heights(others).mean() for anchors in chosen])
+        spanned, sampled = np.mean(left, axis=0)
+        assert spanned < 0.5 * sampled
 
     def test_random_anchors_follow_the_data_in_any_packing(self) -> None:
         parts = [part * 3.0 + 10.0 for part in multisite()]
