@@ -170,8 +170,8 @@ def test_codebook_decides_how_cells_are_read() -> None:
     ]
     expected = [(61.0, NOTHING), (NOTHING, NOTHING), (1.0, NOTHING), (NOTHING, NOTHING), (NOTHING, -1.0)]
     np.testing.assert_array_equal(read, expected)
-    with pytest.raises(DataError, match=r"row 2 of data\.codebook gives 'blood' the kind pair"):
-        raw_layout(["blood"], Codebook((ColumnSettings(column="blood", kind="pair"),)))
+    with pytest.raises(DataError, match=r"row 2 of data\.codebook gives 'signs' the kind list"):
+        raw_layout(["signs"], Codebook((ColumnSettings(column="signs", kind="list", words=("a", "b")),)))
 
 
 def test_dates_counts_and_circles_of_a_codebook_are_read_by_cell() -> None:
@@ -210,6 +210,15 @@ def test_dates_counts_and_circles_of_a_codebook_are_read_by_cell() -> None:
     third = 2 * np.pi / 3
     np.testing.assert_allclose(read("month", " may"), [[np.sin(third), np.cos(third)]])
     assert np.isnan(read("month", "Jun")).all()
+
+
+def test_pairs_of_a_codebook_are_two_numbers() -> None:
+    layout = raw_layout(["blood"], Codebook((ColumnSettings(column="blood", kind="pair", missing=("0/0",)),)))
+    first, second = raw_columns(layout)
+    assert (first.name, second.name) == ("blood (first)", "blood (second)")
+    assert (first.number, second.number, first.word, first.is_known) == (0, 1, None, False)
+    found = read_cells(["120/80", "120", "high", "0/0", "inf/80"], layout.codings["blood"], commas=False)
+    np.testing.assert_array_equal(found, [[120.0, 80.0]] + 4 * [[NOTHING, NOTHING]])
 
 
 def test_a_circle_has_the_weight_of_its_standardised_features() -> None:

@@ -64,7 +64,7 @@ class Coding:
         """
         if self.kind == "list":
             return tuple(f"{column}={word}" for word in self.words)
-        if self.kind == "cell" and not self.is_circle:
+        if self.has_code:
             return (column, f"{column} (word)")
         kind = self.kind if self.kind != "cell" else self.cells or "number"
         return tuple(f"{column} ({part})" for part in SECOND.get(kind, ())) or (column,)
@@ -77,6 +77,11 @@ class Coding:
             with suppress(ValueError):
                 numbers.append(float(code))
         return numbers
+
+    @property
+    def has_code(self) -> bool:
+        """Whether the second of two features is the code of a word."""
+        return self.kind == "cell" and self.cells not in SECOND
 
     @property
     def is_circle(self) -> bool:

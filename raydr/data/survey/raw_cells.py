@@ -5,8 +5,8 @@ cell without either is missing. The features of a table follow from the names of
 alone. The noisy survey (:mod:`raydr.statistics.noisy_survey`) then finds which columns hold numbers, and which words
 are frequent. Words of the codebook have their place as code. Other words have a hash, and never leave their client.
 
-By a codebook, dates are numbers of days, counts are ``log(1 + x)``, and times of day, angles and other circles have a
-sine and a cosine, whose limits are known.
+By a codebook, dates are numbers of days, counts are ``log(1 + x)``, pairs are two numbers, and times of day, angles and
+other circles have a sine and a cosine, whose limits are known.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OTHER = -1.0
 """Code of a word that the codebook does not have."""
 _COMMA = re.compile(r"[-+]?\d+,\d+")
 _PLAIN = ("number", "words", "ordinal")
-_KINDS = (*_PLAIN, "count", "date", "time", "circular")
+_KINDS = (*_PLAIN, "count", "date", "pair", "time", "circular")
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,11 @@ def raw_columns(layout: Layout) -> tuple[RawColumn, ...]:
         if coding is None:
             found.append(RawColumn(column, place.start))
             continue
-        if coding.is_circle:
+        if not coding.has_code:
             found += [
                 RawColumn(name, place.start + part, low=-1.0, high=1.0, is_circle=True)
+                if coding.is_circle
+                else RawColumn(name, place.start + part)
                 for part, name in enumerate(coding.names(column))
             ]
             continue
@@ -141,9 +143,11 @@ def read_cell(text: str, coding: Coding, *, commas: bool = False) -> tuple[float
     >>> read_cell("18:00", Coding(kind="cell", cells="time"))[0]
     -1.0
     """
-    if coding.cells in ("date", "time"):
-        days = Coding(kind=coding.cells, unit=coding.unit).read(text)
-        return _features(days[0] if days is not None else None, coding)
+    if coding.cells in ("date", "time", "pair"):
+        numbers = Coding(kind=coding.cells, unit=coding.unit).read(text) or (None,)
+        if len(numbers) > 1:
+            return (numbers[0], numbers[1]) if np.isfinite(numbers).all() else (np.nan, np.nan)
+        return _features(numbers[0], coding)
     word = " ".join(text.split()).casefold()
     if coding.cells == "circular" and coding.words:
         turn = [" ".join(each.split()).casefold() for each in coding.words]

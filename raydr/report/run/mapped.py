@@ -92,8 +92,7 @@ def facts(data: Provenance) -> list[Fact]:
 
 def _read_columns(data: Provenance) -> tuple[str, ...]:
     """Return the names of the mapped features; of columns of raw cells, without the codes of words."""
-    cells = {column: coding for column, coding in data.codings.items() if coding.kind == "cell"}
-    codes = {coding.names(column)[1] for column, coding in cells.items() if not coding.is_circle}
+    codes = {coding.names(column)[1] for column, coding in data.codings.items() if coding.has_code}
     return tuple(name for name in data.columns if name not in codes)
 
 
