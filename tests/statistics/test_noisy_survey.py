@@ -194,6 +194,8 @@ def test_dates_counts_and_circles_of_a_codebook_are_read_by_cell() -> None:
     assert all(column.is_known for column in columns)
     assert [column.number for column in columns] == [0, 2, 4, 5, 6, 7, 8, 9]
     assert columns[1].high == pytest.approx(np.log(100.0))
+    assert {(column.low, column.high) for column in columns[2:]} == {(-1.0, 1.0)}
+    assert {(each.low, each.high) for each in map(known, columns[2:])} == {(-1.0, 1.0)}
 
     def read(column: str, *texts: str) -> Any:
         return read_cells(texts, layout.codings[column], commas=False)

@@ -6,7 +6,8 @@ from released sums alone, so they cost no privacy. No drawn landmark is a record
 
 A draw is a cell's centre plus normal noise, with ``_SHRUNK`` of the variance within cells along the axes of the frame,
 and of the mean variance of the other directions. Cells are drawn in proportion to their noisy counts. *Measured*,
-change of kNN accuracy and trustworthiness by draws and close own neighbours (:mod:`...placing`), epsilon 1, the same
+change of kNN accuracy and trustworthiness by draws and close own neighbours
+(:mod:`raydr.methods.private_map.placing`), epsilon 1, the same
 noisy sums, means of three seeds:
 
     data, clients        rows of a client   part 1            part 0.2

@@ -14,6 +14,7 @@ from raydr.geometry.points import Geometry, Points
 from raydr.geometry.trilateration import Trilateration, trilateration
 from raydr.journal import Journal
 from raydr.methods.sense import residual_cosines
+from raydr.methods.sense.frames import AffineFrame
 from raydr.methods.sense.residual_cosines import fitted_curve
 from raydr.methods.sense.server import SENSE, completed, draw, serve
 
@@ -104,6 +105,26 @@ def test_the_map_is_drawn_with_residuals_in_one_direction() -> None:
     drawn = draw(Points(known.points.astype(np.float32)), known.points, settings, 0, Journal())
     np.testing.assert_array_equal(outcome.embedding, drawn.embedding)
     assert isinstance(outcome.geometry, ExpectedPoints)
+
+
+def test_with_two_open_dimensions_residuals_have_one_direction() -> None:
+    table = np.random.default_rng(6).normal(size=(60, 8))
+    for anchors, expects in ((7, False), (6, True)):
+        settings = SENSE(regime="pointwise", anchors=anchors)
+        known = completed(federate(list(table[10:, None]), public=table[:10]), settings)
+        assert isinstance(known.geometry, ExpectedPoints) == expects
+
+
+def test_the_iteration_starts_in_all_open_directions() -> None:
+    """On a wide table the closed form needs one open direction, and the server keeps no others."""
+    table = np.random.default_rng(7).normal(size=(30, 40))
+    for solver, directions in (("closed-form", 1), ("smacof", 25)):
+        settings = SENSE(regime="pointwise", anchors=5, solver=solver, iterations=3)
+        known = completed(federate(list(table[5:, None]), public=table[:5]), settings)
+        anchors = known.narrow.of_anchors(known.space.points(known.anchors.common))
+        hull = AffineFrame(anchors)
+        outside = known.points - hull.solver.points(hull.projected(known.points))
+        assert np.linalg.matrix_rank(outside, tol=1e-6) == directions
 
 
 DIGITS = load_digits().data[:, load_digits().data.std(axis=0) > 0]

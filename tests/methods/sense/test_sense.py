@@ -326,6 +326,13 @@ class TestAnchors:
         assert sorted(map(len, kept)) == [1] * 5
         assert len({int(at[0]) for at in kept}) == 5
 
+    def test_an_outlier_along_a_minor_axis_is_no_spanning_anchor(self) -> None:
+        pool = np.zeros((40, 4))
+        pool[:, :3] = 10.0 * np.random.default_rng(0).uniform(-1.7, 1.7, (40, 3))
+        pool[0] = [0.1, 0.1, 0.1, 40.0]
+        assert (spanning(pool, 4)[:, 3] == 0.0).all()
+        assert (spanning(pool, 5)[:, 3] == 40.0).any()
+
     def test_spanning_anchors_leave_less_open(self) -> None:
         """Rows of three latent directions and noise: four anchors can span the directions."""
         left = []
