@@ -18,6 +18,7 @@ from tiny import tiny_file, tiny_run, tiny_scenario
 
 import raydr
 from raydr.data import load
+from raydr.data.files import watching
 from raydr.embedding import EMBEDDERS
 from raydr.errors import DataError
 from raydr.front import progress_bars
@@ -315,12 +316,21 @@ def test_reading_a_large_file_reports_progress(
     path = tmp_path / ("rows.csv.gz" if packed else "rows.csv")
     path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
     received: list[tuple[float, int]] = []
-    threads = set()
+    threads, told = set(), threading.Event()
+    read = watching._Counted.read
+
+    def waiting_read(file: watching._Counted, size: int | None = -1, /) -> bytes:
+        """Read in a thread of its own once progress was reported, so that reading cannot end before."""
+        if threading.current_thread() is not threading.main_thread():
+            assert told.wait(60.0)
+        return read(file, size)
 
     def progress(done: float, total: int) -> None:
         threads.add(threading.current_thread())
         received.append((done, total))
+        told.set()
 
+    monkeypatch.setattr(watching._Counted, "read", waiting_read)
     watched = load(path=path, progress=progress)
     plain = load(path=path)
     np.testing.assert_array_equal(watched.rows, plain.rows)
