@@ -63,6 +63,9 @@ class Trials(Protocol):
     def exhausted(self) -> bool:
         """Whether there will be no further trials."""
 
+    def require_time(self) -> None:
+        """Raise if all running trials have to end now."""
+
     def again(self, trial: Trial) -> None:
         """Handle the restart of a trial whose process or node was lost, before it starts."""
 
@@ -153,7 +156,7 @@ def execute(
                     callbacks=[_Progress(runs)],
                 ),
             )
-            _watched(tuner.fit)
+            _watched(tuner.fit, trials.require_time)
     except RunError:  # Ray itself is gone and would not answer
         raise
     except BaseException:
@@ -331,8 +334,8 @@ def _scheduler(stopping: ASHA | MedianStopping | None) -> TrialScheduler | None:
             return None
 
 
-def _watched(work: Callable[[], object]) -> None:
-    """Call ``work`` in a thread, and raise RunError if a part of Ray ends meanwhile.
+def _watched(work: Callable[[], object], require_time: Callable[[], None]) -> None:
+    """Call ``work`` in a thread, and raise RunError if a part of Ray ends meanwhile, or what ``require_time`` raises.
 
     Many requests to Ray's control service never return if it is gone. The thread that waits for one cannot be
     interrupted, and Ray ends this process after 60 s. So this thread only watches.
@@ -351,6 +354,7 @@ def _watched(work: Callable[[], object]) -> None:
         thread.start()
         while thread.is_alive():
             vitals.look()
+            require_time()
             thread.join(LOOK_S)
     except BaseException:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(

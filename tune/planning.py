@@ -33,11 +33,12 @@ class PointPlan:
 
 @dataclass(frozen=True)
 class PlannedPart:
-    """A part of a sweep: its trials, and a rough duration of them alone, ``at_once`` at a time."""
+    """A part of a sweep: its trials, a rough duration of them alone, ``at_once`` at a time, and of the longest one."""
 
     name: str
     trials: int
     seconds: float
+    longest_s: float
 
 
 @dataclass(kw_only=True, frozen=True)
@@ -129,7 +130,8 @@ def plan_of_sweep(sweep: Sweep, *, capacity: Capacity, data_dir: Path | None) ->
         down += share * sum(plan.bytes_down for plan in plans)
         own_trials = round(kept * len(points) * sweep.repeats)
         seconds = share * sum(plan.seconds for plan in plans) / max(1, min(at_once, own_trials))
-        parts.append(PlannedPart(name, own_trials, seconds))
+        longest = max((plan.seconds for plan in plans), default=0.0)
+        parts.append(PlannedPart(name, own_trials, seconds, longest))
         planned += own
     return SweepPlan(
         name=sweep.name,

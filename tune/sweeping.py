@@ -31,6 +31,10 @@ from raydr.tune.trackers import Tracker
 from raydr.tune.trials import Trial, digest_of_run, row_of, row_of_run
 
 
+class OutOfTimeError(RaydrError):
+    """The time for a sweep was used up. Its folder keeps all ended trials, under an incomplete name."""
+
+
 def sweep(
     sweep: Sweep,
     *,
@@ -39,11 +43,21 @@ def sweep(
     data_dir: Path | None = None,
     listener: Listener = unheard,
     trackers: Sequence[Tracker] = (),
+    deadline: float | None = None,
 ) -> Path:
-    """Run a sweep and write its folder; arguments are as for :func:`raydr.sweep`.
+    """Run a sweep and write its folder.
+
+    Parameters
+    ----------
+    sweep, out, address, data_dir, listener, trackers
+        As for :func:`raydr.sweep`.
+    deadline : float, optional
+        Time in seconds, by ``time.monotonic()``, at which the sweep is interrupted. It can be resumed.
 
     Raises
     ------
+    OutOfTimeError
+        If the deadline came first.
     ScenarioError, OutputError
         If the sweep, a point that is known beforehand, or the output folder cannot be used.
     RunError, DataError
@@ -58,7 +72,12 @@ def sweep(
         with unwritable(target):
             (folder / records.SWEEP).write_text(stored(sweep), encoding="utf-8")
         _RunningSweep(
-            sweep=sweep, search=search, work=SweepWork(folder), listener=listener, trackers=trackers
+            sweep=sweep,
+            search=search,
+            work=SweepWork(folder),
+            listener=listener,
+            trackers=trackers,
+            deadline=deadline,
         ).on(address, data_dir)
     return _shown(target.expanduser().absolute(), listener)
 
@@ -71,11 +90,14 @@ def resume(
     listener: Listener = unheard,
     retry_failed: bool = False,
     trackers: Sequence[Tracker] = (),
+    deadline: float | None = None,
 ) -> Path:
     """Resume an interrupted sweep: trials that ended are kept, the others run.
 
     Raises
     ------
+    OutOfTimeError
+        If the deadline came first.
     OutputError
         If the folder is not an incomplete sweep folder, or its trials do not match its ``sweep.yaml``.
     """
@@ -85,7 +107,12 @@ def resume(
     _require_portable(sweep)
     with taken_up(folder, _work_of(sweep)):
         running = _RunningSweep(
-            sweep=sweep, search=search_of(sweep), work=SweepWork(folder), listener=listener, trackers=trackers
+            sweep=sweep,
+            search=search_of(sweep),
+            work=SweepWork(folder),
+            listener=listener,
+            trackers=trackers,
+            deadline=deadline,
         )
         running.take_up(retry_failed=retry_failed)
         running.on(address, data_dir)
@@ -126,6 +153,7 @@ class _RunningSweep:
     work: SweepWork
     listener: Listener
     trackers: Sequence[Tracker] = ()
+    deadline: float | None = None
     began: float = field(default_factory=time.monotonic)
     _next: int = 0
     _failure: RaydrError | None = None
@@ -319,6 +347,13 @@ class _RunningSweep:
                 " files as the sweep wrote them."
             )
         return trial
+
+    def require_time(self) -> None:
+        """Raise OutOfTimeError after the deadline."""
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            raise OutOfTimeError(
+                f"The time for {self.sweep.name} is used up: {len(self.ledger.rows)} of {self.total} trials ended."
+            )
 
     def again(self, trial: Trial) -> None:
         """Record the restart of a trial whose process or node was lost."""

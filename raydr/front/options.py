@@ -5,6 +5,7 @@ Command parameters have the names of their options, such as ``out`` and ``data_d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import reduce
@@ -90,6 +91,25 @@ class Machines(click.ParamType):  # type: ignore[type-arg]
                 f"expected three numbers above 0, such as 4x16x64 for 4 machines of 16 cores and 64 GiB, got {value!r}."
             )
         return machines
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg]
+    """Parameter type for a time in seconds, written as ``8h``, ``1h30m`` or ``45s``."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number of seconds."""
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", str(value))
+        seconds = sum(
+            int(count or 0) * unit
+            for count, unit in zip(found.groups() if found else (), (3600, 60, 1), strict=False)
+        )
+        if seconds <= 0:
+            self.fail(f"expected a time such as 8h, 1h30m or 45s, got {value!r}.")
+        return float(seconds)
 
 
 def quiet(what: str = "the report's path") -> Option[Any]:

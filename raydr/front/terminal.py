@@ -20,7 +20,7 @@ from raydr.front.console import table_of as _table
 from raydr.front.policy_answers import answers_of_policies
 from raydr.front.streams import BestEffortStream
 from raydr.front.sweeps import paper_table, sweep_table
-from raydr.plain import short_number
+from raydr.plain import short, short_number
 from raydr.report import RunComparison, wording
 from raydr.report.run import (
     audited,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from raydr.scenarios.planning.plan import PlannedPrivacy, RunPlan
     from raydr.scenarios.schema.scenario import Scenario
     from raydr.tune.planning import SweepPlan
+    from raydr.tune.queue import QueuedTable
 
 _FOUND_OUT = {mapped.NOTICE, "Sites harmonized"}
 """Facts about data that a result always has: some are known only after the run."""
@@ -243,6 +244,20 @@ def print_paper_table(folder: Path) -> None:
     for part in paper_table(folder):
         console.print(part)
     console.print()
+
+
+def print_queue(tables: Sequence[QueuedTable]) -> None:
+    """Print how the tables of a queue came out, and how many in each way, to standard error."""
+    console = _console(BestEffortStream(sys.stderr))
+    titles = ("table", "", "took", "result")
+    shown = Table(*(Column(_line(title)) for title in titles), box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    counts: dict[str, int] = {}
+    for table in tables:
+        counts[table.status] = counts.get(table.status, 0) + 1
+        took = wording.duration(table.seconds) if table.seconds else ""
+        shown.add_row(*map(_line, (table.name, table.status, took, short(table.detail, 150))))
+    console.print(shown)
+    console.print(_line(", ".join(f"{count} {status}" for status, count in counts.items())))
 
 
 def print_comparison(comparison: RunComparison) -> None:

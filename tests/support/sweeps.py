@@ -48,7 +48,7 @@ def inline(
     def execute(
         trials: Any, work: SweepWork, size: Any, stopping: Any, *, retries: int, data_dir: Path | None
     ) -> None:
-        while (trial := trials.next()) is not None:
+        while trials.require_time() or (trial := trials.next()) is not None:
             ran.append(trial.name)
             trials.started(trial)
             report = run_trial(

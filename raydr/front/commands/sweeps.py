@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,9 @@ from raydr.front.streams import note_on_error
 if TYPE_CHECKING:
     from raydr.tune.schema import Sweep
     from raydr.tune.trackers import Tracker
+
+LOWEST_PRIORITY = 19
+"""Change of the priority of a queue of tables, which runs next to other work."""
 
 
 @click.command()
@@ -63,13 +67,22 @@ def sweep(
 
 
 @click.command()
-@click.argument("table", metavar="TABLE")
+@click.argument("table", metavar="TABLE", required=False)
+@click.option(
+    "--all",
+    "all_",
+    is_flag=True,
+    help="Run every table, the most useful first, at low priority. Repeat the command to continue.",
+)
+@click.option("--budget", type=options.Duration(), help="With --all: end after this time, such as 8h.")
 @click.option("--only", multiple=True, metavar="ROW", help="Run only this row or group of rows. Repeatable.")
 @click.option("--seeds", type=click.IntRange(min=1), help="Number of seeds. Default: the table's, mostly 3.")
 @click.option("--no-published", is_flag=True, help="Run cells only with raydr's defaults, not as published.")
 @options.swept
 def reproduce(
-    table: str,
+    table: str | None,
+    all_: bool,
+    budget: float | None,
     only: tuple[str, ...],
     seeds: int | None,
     no_published: bool,
@@ -85,10 +98,30 @@ def reproduce(
     """Run a paper's TABLE and compare the results with the paper's numbers.
 
     Each cell runs as published and with raydr's defaults. TABLE is a name from `raydr list papers`, or a YAML file of
-    the same form.
+    the same form. --all runs every table instead: then --out has a folder for each, in runs by default.
     """
     from raydr.tune.reproducing import read_table
 
+    if all_:
+        refused = {"a TABLE": table, "--only": only, "--resume": resume, "--retry-failed": retry_failed}
+        if found := [name for name, value in refused.items() if value]:
+            raise click.UsageError(f"--all runs every table and resumes what it finds: leave out {found[0]}")
+        _all_tables(
+            out or Path("runs"),
+            quiet,
+            budget_s=budget,
+            overrides=overrides,
+            quick=quick,
+            seeds=seeds,
+            published=not no_published,
+            address=address,
+            data_dir=data_dir,
+        )
+        return
+    if table is None:
+        raise click.UsageError("Missing argument 'TABLE': name a table of `raydr list papers`, or pass --all")
+    if budget is not None:
+        raise click.UsageError("--budget ends a queue of tables: pass --all, or leave it out")
     given = {"--set": overrides, "--only": only, "--seeds": seeds, "--no-published": no_published}
     _whether_as_it_was(resume, retry_failed, {**given, "--out": out is not None, "--quick": quick})
     with suggesting_command(table, "reproduce"):
@@ -106,6 +139,36 @@ def reproduce(
         retry_failed=retry_failed,
         quiet=quiet,
     )
+
+
+def _all_tables(out: Path, quiet: bool, **options: Any) -> None:
+    """Run all published tables, print how each came out, and print the folder.
+
+    Raises
+    ------
+    RunError
+        If a table failed.
+    """
+    from raydr.errors import RunError
+    from raydr.front.progress_bars import heard_on_terminal
+    from raydr.front.terminal import print_queue
+    from raydr.tune.queue import QueuedTable, by_usefulness, run_queue
+
+    os.nice(LOWEST_PRIORITY)
+    ended: list[QueuedTable] = []
+    try:
+        for table in run_queue(by_usefulness(), out, heard=lambda: heard_on_terminal(quiet=quiet), **options):
+            ended.append(table)
+    except KeyboardInterrupt as error:
+        error.add_note(f"Complete tables are in {out}. Repeat the command to continue with the others.")
+        raise
+    finally:
+        if ended and not quiet:
+            print_queue(ended)
+    failed = [table.name for table in ended if table.status == "failed"]
+    click.echo(out)
+    if failed:
+        raise RunError(f"{len(failed)} of {len(ended)} tables failed: {', '.join(failed)}.")
 
 
 def _whether_as_it_was(resume: bool, retry_failed: bool, changed: Mapping[str, object]) -> None:
