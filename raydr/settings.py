@@ -12,6 +12,8 @@ from typing import Annotated, Any, ClassVar, Self, TypeAlias, get_args
 from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 
+from raydr.wire_types import travels
+
 
 @dataclass(frozen=True)
 class PathMark:
@@ -54,6 +56,11 @@ class Settings(BaseModel):
 
     package: ClassVar[str | None] = None
     """Optional package that a run with these settings needs: see :mod:`raydr.extras`."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        super().__pydantic_init_subclass__(**options)
+        travels(cls)
 
     def resolved(self) -> Self:
         """Return a copy with every file path absolute. A second call changes nothing.

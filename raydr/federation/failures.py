@@ -12,8 +12,10 @@ from enum import StrEnum
 
 from raydr.errors import RunError
 from raydr.settings import share_of
+from raydr.wire_types import travels
 
 
+@travels
 class Kind(StrEnum):
     """Where a failure occurred."""
 
@@ -35,6 +37,7 @@ class Decision(StrEnum):
     GIVE_UP = "give up"
 
 
+@travels
 @dataclass(frozen=True)
 class Failure:
     """One client that did not answer one call.

@@ -13,8 +13,10 @@ from raydr.federation.agreement import PublicKey, agreement_key
 from raydr.federation.client import Client
 from raydr.federation.messages import Request
 from raydr.privacy import masking
+from raydr.wire_types import travels
 
 
+@travels
 @dataclass(frozen=True)
 class Circle:
     """The participants of secure sums.
@@ -74,6 +76,7 @@ def named(bits: UInt8Array) -> tuple[int, ...]:
     return tuple(np.flatnonzero(np.unpackbits(bits)).tolist())
 
 
+@travels
 @dataclass(frozen=True)
 class Masks:
     """The data that clients need to mask their summands of one call; it is sent with the call.

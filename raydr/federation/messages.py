@@ -37,6 +37,7 @@ from raydr.errors import RunError
 from raydr.privacy.ledger import DeterminedRecords, Granularity, Public, RecordContent
 from raydr.privacy.mechanism import Bound, Mechanism, Quantity
 from raydr.settings import Settings
+from raydr.wire_types import travels
 
 if TYPE_CHECKING:
     from raydr.federation.client import Client
@@ -218,6 +219,7 @@ class Reply(ABC):
         splits: bool = False,
     ) -> None:
         super().__init_subclass__()
+        travels(cls)
         cls.granularity = granularity
         cls.what = what
         cls.public = public
@@ -331,6 +333,7 @@ class Request(Generic[R]):
 
     def __init_subclass__(cls, *, what: str, sets_state: bool = False, padded: bool = False) -> None:
         super().__init_subclass__()
+        travels(cls)
         cls.what = what
         cls.sets_state = sets_state
         cls.padded = padded

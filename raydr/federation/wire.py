@@ -13,11 +13,13 @@ from raydr.federation.failures import Failure
 from raydr.federation.masks import Masks
 from raydr.federation.messages import Reply, Request
 from raydr.privacy.mechanism import Mechanism
+from raydr.wire_types import travels
 
 Weighting: TypeAlias = Literal["sum", "clients", "rows"]
 """Weight of a client's summand: 1 each, 1 for each client that has rows, or its number of rows."""
 
 
+@travels
 @dataclass(kw_only=True, frozen=True)
 class Call:
     """A request on its way to clients.
@@ -61,6 +63,7 @@ class Call:
         return self.parts[client] if self.parts else self.request.addressed_to(client)
 
 
+@travels
 @dataclass(frozen=True)
 class Sharing:
     """How clients share noise that covers a sum.
@@ -83,6 +86,7 @@ class Sharing:
     among: str = ""
 
 
+@travels
 @dataclass(kw_only=True, frozen=True)
 class SumCall(Call):
     """A call whose replies are added up.
@@ -105,6 +109,7 @@ class SumCall(Call):
     masks: Masks | None = None
 
 
+@travels
 @dataclass(frozen=True)
 class Answered:
     """A reply, the call and round that it answers according to the client, and its mechanism."""
@@ -119,6 +124,7 @@ class Answered:
 Answer: TypeAlias = Answered | Failure
 
 
+@travels
 @dataclass(frozen=True)
 class Sent:
     """The replies of some clients of a host under one mechanism: their number and total payload."""
@@ -128,6 +134,7 @@ class Sent:
     bytes: int
 
 
+@travels
 @dataclass(kw_only=True, frozen=True)
 class PartialSum:
     """Ring sum over the clients of one host that were asked.

@@ -30,6 +30,7 @@ from raydr.federation import Cells, Client, Federation, Granularity, Range, Repl
 from raydr.geometry.points import row_blocks, squared_distances
 from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
 from raydr.statistics.scaling import Done
+from raydr.wire_types import travels
 
 R = TypeVar("R", bound=Reply)
 
@@ -75,6 +76,7 @@ def keep_own_rows(client: Client, request: KeepRows) -> Done:
     return Done()
 
 
+@travels
 @dataclass(frozen=True)
 class Own:
     """The server's part of a request to one client.

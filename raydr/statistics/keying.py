@@ -37,6 +37,7 @@ from raydr.statistics.scaling import (
     inverse,
     scale_rows,
 )
+from raydr.wire_types import travels
 
 KeyedScale: TypeAlias = Literal["none", "standard"]
 
@@ -62,6 +63,7 @@ class Moments(
         return {"digits": Range((_DIGITS, request.features), np.repeat(_TOPS, request.features, 1))}
 
 
+@travels
 @dataclass(frozen=True)
 class Blind:
     """A sum that the server cannot read.

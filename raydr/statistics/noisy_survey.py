@@ -32,6 +32,7 @@ from raydr.statistics.histograms import (
     by_column,
 )
 from raydr.statistics.scaling import Done
+from raydr.wire_types import travels
 
 SURVEY = "survey"
 """Name of a model's array with the prepared features."""
@@ -103,6 +104,7 @@ class Grid:
         return np.concatenate([-inner[::-1], inner])
 
 
+@travels
 @dataclass(frozen=True)
 class PreparedCells:
     """Features made of raw cells. A cell that a feature lacks counts as its centre, and becomes 0.

@@ -18,6 +18,7 @@ import numpy as np
 from raydr.arrays import BoolArray, Float64Array, FloatArray, Int64Array
 from raydr.geometry.points import value_blocks
 from raydr.statistics.moments import beyond_rounding
+from raydr.wire_types import travels
 
 Kind: TypeAlias = Literal["center", "scale", "combat"]
 
@@ -25,6 +26,7 @@ _CHANGE, _MOST_STEPS = 1e-4, 10_000
 """Stopping rule of empirical Bayes, as in sva and neuroCombat. It makes digits from the fifth on equal to theirs."""
 
 
+@travels
 @dataclass(frozen=True)
 class Covariates:
     """Differences between sites that must be kept: columns of the rows, and classes.
@@ -56,6 +58,7 @@ class Covariates:
         return np.hstack([values, classes[:, None] == np.arange(1, self.classes)])
 
 
+@travels
 @dataclass(kw_only=True, frozen=True)
 class Common:
     """The common part of a harmonization, which all sites receive.

@@ -29,6 +29,7 @@ from raydr.federation import Cells, Client, Federation, Granularity, Range, Repl
 from raydr.sparse_rows import SparseRows
 from raydr.statistics.moments import wide_spread
 from raydr.statistics.scaling import Done
+from raydr.wire_types import travels
 
 STEERING = "target"
 """Name of a model's array with the centre and the factor of the label's block."""
@@ -91,6 +92,7 @@ def _block(targets: Float64Array, width: int, low: float, high: float) -> Float6
     return np.where(np.isnan(values), np.nan, values == np.arange(width))
 
 
+@travels
 @dataclass(frozen=True)
 class Steering:
     """The label's block.

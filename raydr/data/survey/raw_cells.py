@@ -23,6 +23,7 @@ from raydr.data.survey.codebook import Codebook
 from raydr.data.survey.coding import Coding
 from raydr.data.survey.layout import Layout
 from raydr.errors import DataError
+from raydr.wire_types import travels
 
 CODES = 256
 """Number of hash codes of words. Two words of ten frequent ones share a code in 16 of 100 columns."""
@@ -33,6 +34,7 @@ _PLAIN = ("number", "words", "ordinal")
 _KINDS = (*_PLAIN, "count", "date", "pair", "time", "circular")
 
 
+@travels
 @dataclass(frozen=True)
 class RawColumn:
     """The features of a column whose cells are read one by one, and what the codebook says about it.

@@ -12,6 +12,7 @@ from raydr.errors import RunError
 from raydr.federation import Client, Granularity, Public, Range, RecordContent, Reply, Request, answers
 from raydr.methods.dsne.forces import Moving, affinities, forces
 from raydr.methods.dsne.settings import DsneSettings
+from raydr.wire_types import travels
 
 _JITTER = 1e-6
 """Separates rows that start at one point."""
@@ -33,6 +34,7 @@ class Ready(
         return {}
 
 
+@travels
 @dataclass(frozen=True)
 class Reference:
     """Data that all sites know.

@@ -27,6 +27,7 @@ from raydr.methods.fedne.settings import FLOOR, SOFTENING
 from raydr.privacy import Mechanism, Quantity
 from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
 from raydr.statistics.scaling import Unshifted
+from raydr.wire_types import travels
 
 if TYPE_CHECKING:
     from raydr.methods.fedne.field import Grid
@@ -129,6 +130,7 @@ class Change(
         return {"weights": Quantity(self.weights.astype(np.float64))}
 
 
+@travels
 @dataclass(kw_only=True, frozen=True)
 class Training:
     """Settings of local training that all rounds share.

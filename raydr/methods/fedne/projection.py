@@ -26,6 +26,7 @@ from raydr.geometry.points import value_blocks
 from raydr.methods.fedne.clients import neighbors_of
 from raydr.methods.fedne.settings import AveragedEncoder
 from raydr.statistics.scaling import Done, Unshifted
+from raydr.wire_types import travels
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -36,6 +37,7 @@ _PARTS = 8
 _ROUNDING = 1.0 + 1e-5
 
 
+@travels
 @dataclass(frozen=True)
 class Projection:
     """A projection of rows (rows, columns) to the input of an encoder, (rows, width).

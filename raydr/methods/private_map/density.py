@@ -30,6 +30,7 @@ from raydr.methods.private_map.messages import Frame, coordinates
 from raydr.methods.private_map.placing import Landmarks, place
 from raydr.methods.private_map.settings import COUNT_SENSITIVITY
 from raydr.privacy import Mechanism, Quantity
+from raydr.wire_types import travels
 
 _ROWS_OF_A_SQUARE = 2.0
 """Rows that a square has on average, in deviations of the noise on a count."""
@@ -41,6 +42,7 @@ _MARGIN = 0.1
 """Width of the map beyond its outermost landmarks, as a part of their extent. Records further out count at the edge."""
 
 
+@travels
 @dataclass(frozen=True)
 class Grid:
     """Squares that cover the map.

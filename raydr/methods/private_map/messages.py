@@ -26,6 +26,7 @@ from raydr.methods.private_map.settings import (
 )
 from raydr.privacy import Mechanism, Quantity
 from raydr.sparse_rows import AnyRows
+from raydr.wire_types import travels
 
 _BLOCK_ROWS = 2048
 _BLOCK_VALUES = 2**21
@@ -39,6 +40,7 @@ def blocks_of(rows: AnyRows) -> Iterator[FloatArray]:
     return (rows[start:stop] for start, stop in row_blocks(len(rows), step))
 
 
+@travels
 @dataclass(frozen=True)
 class View:
     """How clients see rows: relative to a centre, wide ones through random-sign sums of features, clipped.
@@ -81,6 +83,7 @@ class View:
         return self.clip * shortened(seen, self.clip)
 
 
+@travels
 @dataclass(frozen=True)
 class Frame:
     """Axes from the moments: ``axes`` (sums, axes) float64, orthonormal, relative to ``mean`` (sums,) float64."""

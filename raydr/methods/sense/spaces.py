@@ -21,6 +21,7 @@ from raydr.geometry.points import Geometry, Points, common_shift, squared_distan
 from raydr.methods.sense.frames import AffineFrame, Frame
 from raydr.methods.sense.lorentz import LorentzFrame, lorentz_frame
 from raydr.methods.sense.reduced_basis import Narrow
+from raydr.wire_types import travels
 
 _LARGEST_ROUNDING = 1e-4
 """Largest rounding of values, in units of the spread of anchors, at which distances are meaningful."""
@@ -57,6 +58,7 @@ class Space(Protocol):
         """Convert these coordinates into rows of a table; `points` after `rows` undoes `chart`."""
 
 
+@travels
 @dataclass(frozen=True)
 class EuclideanSpace:
     """Euclidean space: rows are points, relative to an origin.
@@ -128,6 +130,7 @@ class EuclideanSpace:
         return chart if self.origin is None else chart + self.origin
 
 
+@travels
 @dataclass(frozen=True)
 class HyperbolicSpace:
     """Points on the unit hyperboloid, time coordinate first, (rows, features + 1).

@@ -9,8 +9,10 @@ from functools import cached_property
 
 from raydr.privacy.masking.degrees import Degrees
 from raydr.privacy.masking.refusals import MaskingError, TooFewError
+from raydr.wire_types import travels
 
 
+@travels
 @dataclass(frozen=True)
 class Batch:
     """The unique name of some sums in a run. Clients share the secrets of all of them in one message.
@@ -30,6 +32,7 @@ class Batch:
     sums: int
 
 
+@travels
 @dataclass(frozen=True)
 class Label:
     """The unique name of a sum in a run. Masks follow from it.
