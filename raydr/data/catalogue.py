@@ -13,6 +13,7 @@ from raydr.data.datasets import Dataset
 from raydr.data.fetching import kept, public_copy
 from raydr.data.files.numpy_files import from_arrays, read_npz
 from raydr.data.german_credit import with_attributes
+from raydr.data.node_features import with_degrees
 from raydr.data.survey.columns import Choice, Columns
 from raydr.errors import DataError, did_you_mean
 
@@ -145,6 +146,16 @@ _ENTRIES = (
         classes=4,
         published=f"{_GITHUB}HazyResearch/hgcn",
         licence=_NONE_STATED,
+    ),
+    Dataset(
+        name="airport_11",
+        description="airports of a flight network, with their degree and a constant as columns",
+        rows=3188,
+        features=11,
+        classes=4,
+        published=f"{_GITHUB}HazyResearch/hgcn",
+        licence=_NONE_STATED,
+        file="airport",
     ),
     Dataset(
         name="disease_lp",
@@ -314,8 +325,11 @@ def find(name: str) -> Dataset:
     return DATASETS[name]
 
 
-_DERIVED = {"german_credit_20": with_attributes}
-"""Functions of the arrays of a file to those of a data set, by name."""
+_DERIVED = {
+    "german_credit_20": (with_attributes, "X_onehot (1000, 61)"),
+    "airport_11": (with_degrees, "X (3188, 4), edges (18631, 2)"),
+}
+"""Functions of the arrays of a file to those of a data set, by name, and what the arrays are besides ``y``."""
 
 
 def read_builtin(dataset: Dataset, choice: Choice, data_dir: Path | None) -> Columns:
@@ -332,17 +346,17 @@ def read_builtin(dataset: Dataset, choice: Choice, data_dir: Path | None) -> Col
     file = None if folder is None else folder / f"{dataset.file or dataset.name}.npz"
     if file is not None and file.is_file() and dataset.name in _DERIVED:
         with ArrayArchive(file) as archive:
-            columns = from_arrays(dataset.name, _DERIVED[dataset.name](dict(archive)), choice)
+            columns = from_arrays(dataset.name, _DERIVED[dataset.name][0](dict(archive)), choice)
     elif file is not None and file.is_file():
         columns = read_npz(file, choice, name=dataset.name)
     elif dataset.origin in FETCHED:
         columns = from_arrays(dataset.name, public_copy(dataset, _remedy(dataset, folder)), choice)
     else:
+        held = _DERIVED[dataset.name][1] if dataset.file else f"X ({dataset.rows}, {dataset.features})"
         raise DataError(
             f"{dataset.name} is read from a data folder, but {_lack(dataset, folder)}. The data are published at "
             f"{dataset.published}. Save them as {dataset.file or dataset.name}.npz with "
-            f"{'X_onehot (1000, 61)' if dataset.file else f'X ({dataset.rows}, {dataset.features})'} and "
-            f"y ({dataset.rows},) whole numbers from 0"
+            f"{held} and y ({dataset.rows},) whole numbers from 0"
             f"{''.join(f', {key} ({dataset.rows},)' for key in dataset.client_keys)}, and name the folder with "
             f"--data-dir or the environment variable {DATA_VARIABLE}."
         )

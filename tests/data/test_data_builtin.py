@@ -80,6 +80,22 @@ def test_attributes_of_german_credit_have_the_columns_that_they_are_made_from(da
     assert at == columns.shape[1]
 
 
+def test_airports_have_their_degree_and_a_constant(data_dir: Path) -> None:
+    """As HGCN counts: ones of a row of the adjacency matrix."""
+    with np.load(data_dir / "airport.npz", allow_pickle=False) as archive:
+        own, edges = archive["X"], archive["edges"]
+    adjacency = np.zeros((len(own), len(own)))
+    adjacency[edges[:, 0], edges[:, 1]] = adjacency[edges[:, 1], edges[:, 0]] = 1.0
+    table = load(source="airport_11")
+    np.testing.assert_array_equal(table.rows[:, :4], own)
+    np.testing.assert_array_equal(table.rows[:, 4:10].sum(axis=1), 1.0)
+    np.testing.assert_array_equal(
+        table.rows[:, 4:10].argmax(axis=1), np.minimum(adjacency.sum(axis=1), 5).astype(int)
+    )
+    np.testing.assert_array_equal(table.rows[:, 10], 1.0)
+    assert table.features[4:] == (*(f"degree_{count}" for count in range(5)), "degree_from_5", "constant")
+
+
 @pytest.mark.usefixtures("data_dir")
 def test_natural_client_key_of_the_mice() -> None:
     table = load(source="mice_protein", client="mouse")

@@ -126,11 +126,12 @@ class AnchorSettings(Settings):
         if self.anchor_source not in (None, *SET_APART):
             return 0
         common, local = self.per_client(features, rows)
+        apart = common
+        if self.anchor_source == "spanning":  # all anchors are common
+            apart = max(common, min(CANDIDATES * common, rows // 2))
         if clients is None:
-            clients = mapped if mapped is not None else (rows - common) // (1 + local)
-        wanted = common + local * clients
-        if self.anchor_source == "spanning":
-            wanted = max(wanted, min(CANDIDATES * wanted, rows // 2))
+            clients = mapped if mapped is not None else (rows - apart) // (1 + local)
+        wanted = apart + local * clients
         left = rows - (mapped if mapped is not None else max(2, clients))
         if self.anchor_source is None and wanted > min(left, max(2, rows // 2)):
             return 0

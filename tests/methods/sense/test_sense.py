@@ -314,6 +314,9 @@ class TestAnchors:
         settings = AnchorSettings(anchor_source="spanning", anchors=10)
         assert settings.public_rows(rows=100, mapped=50, features=20, clients=3) == 40
         assert settings.public_rows(rows=60, mapped=None, features=20, clients=3) == 30
+        assert settings.public_rows(rows=100, mapped=None, features=20, clients=None) == 40, (
+            "one client each for the rows that are left"
+        )
         with pytest.raises(DataError, match=r"spanning sets 30 rows apart \(to choose 10 anchors\)"):
             settings.public_rows(rows=60, mapped=50, features=20, clients=3)
         with pytest.raises(ValidationError, match="set visibility: full"):
