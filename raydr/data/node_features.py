@@ -26,11 +26,11 @@ def with_degrees(arrays: Mapping[str, Any]) -> dict[str, Any]:
     features, edges = np.asarray(arrays["X"], dtype=np.float32), np.asarray(arrays["edges"])
     ends = np.concatenate([edges[:, 0], edges[edges[:, 0] != edges[:, 1], 1]])
     degrees = np.minimum(np.bincount(ends, minlength=len(features)), MOST_NEIGHBORS)
-    columns = [features, np.eye(MOST_NEIGHBORS + 1)[degrees], np.ones((len(features), 1))]
+    one_hot, constant = np.eye(MOST_NEIGHBORS + 1)[degrees], np.ones((len(features), 1))
     names = [f"feat{column}" for column in range(features.shape[1])]
     names += [f"degree_{degree}" for degree in range(MOST_NEIGHBORS)] + [f"degree_from_{MOST_NEIGHBORS}"]
     left = {name: arrays[name] for name in ("y",) if name in arrays}
     return left | {
-        "X": np.concatenate(columns, axis=1).astype(np.float32),
+        "X": np.concatenate([features, one_hot, constant], axis=1, dtype=np.float32),
         "feature_names": np.array([*names, "constant"]),
     }
