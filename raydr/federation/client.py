@@ -92,6 +92,9 @@ class Client:
     memory : dict of name to anything
         Results that a client part keeps to avoid repeated work. A restarted client loses them, so they must be
         computable again from rows and streams, bit for bit.
+    once : dict of name to str
+        Digests of what the client answered once and must not answer in another way, because two answers together would
+        reveal more. They cannot be computed again, so they must outlive the process.
     secret : Secret
         The client's own secret for its noise and sealed state. The server does not have it.
     agreed : Secret or None
@@ -109,6 +112,7 @@ class Client:
     seed: int
     round: int = 0
     memory: dict[str, Any] = field(default_factory=dict, repr=False)
+    once: dict[str, str] = field(default_factory=dict, repr=False)
     run: str = ""
     covered_by: Mechanism | None = None
     secret: Secret = field(default_factory=Secret.drawn)

@@ -2,9 +2,9 @@
 
 The gate believes nothing that the server states. The rows, the granularity, the noise and its cost come from the
 request's type, which raydr or an installed extension defines, and from the client's own rows. It remembers what it has
-let through: releases, counts up to bounds, and sums under a mask. A process that is started again does not have this
-memory. The record of all runs outlives it (:mod:`raydr.privacy.site_budget`): the gate charges each reply there before
-it leaves.
+let through: releases, counts up to bounds, and sums under a mask. A process that is started again has this memory only if
+its host wrote it down (:meth:`Gate.noted`). The record of all runs outlives it (:mod:`raydr.privacy.site_budget`): the
+gate charges each reply there before it leaves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,10 @@ from raydr.registry import extension_packages
 _METHODS = "raydr.methods."
 _COMMON = frozenset(_METHODS + name for name in ("fidelity", "joining", "novelty_by_axes"))
 """Modules of requests that every method may send."""
+
+
+_CHARGED = "kind", "deviation", "sensitivity", "unit", "relation"
+"""Fields of a charge that the gate sets."""
 
 
 class RefusedByPolicyError(RefusedRequestError):
@@ -67,6 +71,26 @@ class Gate:
 
     def __post_init__(self) -> None:
         self._budgets = self.site.budgets if self.keeps_record else ()
+
+    def noted(self) -> dict[str, Any]:
+        """Return what the gate remembers, as lists and mappings of text and numbers."""
+        return {
+            "charges": [
+                [*map(partial(getattr, charge), _CHARGED), times] for charge, times in self._charges.items()
+            ],
+            "released": sorted(self._released),
+            "bounds": {name: [sorted(kept) for kept in features] for name, features in self._bounds.items()},
+            "masked": dict(self._masked),
+        }
+
+    def recall(self, notes: Mapping[str, Any]) -> None:
+        """Remember what the gate of an earlier process of the same client and run has noted."""
+        self._charges = {
+            Charge(**dict(zip(_CHARGED, charge, strict=True))): times for *charge, times in notes["charges"]
+        }
+        self._released = set(notes["released"])
+        self._bounds = {name: [set(kept) for kept in features] for name, features in notes["bounds"].items()}
+        self._masked = dict(notes["masked"])
 
     @property
     def is_open(self) -> bool:

@@ -101,7 +101,6 @@ class ClientHost:
     _clients: dict[int, Client] = field(default_factory=dict, repr=False)
     _followed: dict[int, _Followed] = field(default_factory=dict, repr=False)
     _joint: dict[int, Reply | Failure] = field(default_factory=dict, repr=False)
-    _measured: dict[int, str] = field(default_factory=dict, repr=False)
     _gates: dict[int, Gate] = field(default_factory=dict, repr=False)
     _dying: bool = field(init=False)
     _strikes: bool = field(init=False)
@@ -131,7 +130,6 @@ class ClientHost:
         """
         self._dying = False
         self._followed.clear()
-        self._measured.clear()
         host_secrets = self._host_secrets
         self._clients = {
             each.index: Client(
@@ -156,7 +154,7 @@ class ClientHost:
         other = copy(self)
         other.hosted = [HostedClient(own.index, rows, fingerprint(rows), own.policy)]
         other.faults = FaultPlan()
-        other._clients, other._followed, other._joint, other._measured = {}, {}, {}, {}
+        other._clients, other._followed, other._joint = {}, {}, {}
         other._gates = {own.index: Gate(own.policy, keeps_record=False)}
         other.restore(())
         return other
@@ -164,6 +162,18 @@ class ClientHost:
     def client(self, index: int) -> Client:
         """Return one of the clients in its present state."""
         return self._clients[index]
+
+    def noted(self, index: int) -> dict[str, Any]:
+        """Return what one client's host must not forget, as lists and mappings of text and numbers.
+
+        Everything else follows from the client's rows, its secret and the calls that set its state.
+        """
+        return {"once": dict(self._clients[index].once), "gate": self._gates[index].noted()}
+
+    def recall(self, index: int, notes: Mapping[str, Any]) -> None:
+        """Remember what the host of an earlier process of this client and run has noted; call :meth:`restore` first."""
+        self._clients[index].once.update(notes["once"])
+        self._gates[index].recall(notes["gate"])
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -284,7 +294,7 @@ class ClientHost:
                     round -= corruption is Corruption.ROUND
             boundary.check(reply, round, client.rows.shape[0], request)
             if type(reply).tells in _MEASURES:
-                self._measure_once(client.index, boundary, reply, request)
+                _measure_once(client, boundary, reply, request)
             reply = gate.release(reply, call, request, client)
         except RefusedByPolicyError as error:
             return Failure(client.index, Kind.POLICY, str(error))
@@ -346,24 +356,6 @@ class ClientHost:
         reply = follow(client, request)
         self._followed[client.index] = _Followed(call.number, reply)
         return reply
-
-    def _measure_once(self, client: int, boundary: Boundary, reply: Reply, request: Request[Any]) -> None:
-        """Raise RefusedRequestError if a client measured its records with other points or axes before.
-
-        The distances of a record to k points determine k - 1 dimensions, wherever the points lie. A server that asks
-        again with other points learns the rest. A repeated identical request, such as after a time-out, gets the same
-        answer.
-        """
-        if type(reply).stays:
-            return
-        asked = boundary.digest_of(request)
-        if self._measured.setdefault(client, asked) != asked:
-            raise RefusedRequestError(
-                f"the server asks a second time for {type(reply).what}, with other points or axes"
-                f" ({type(request).__name__}). A client answers for one set of points or axes in a run, because"
-                " several sets reveal more of a record than the ledger states. Ask for all points at once, or"
-                " start another run"
-            )
 
     def _ready(self, client: Client, call: Call, request: Request[Any]) -> None:
         """Set a client's round, and its records' labels if the request declares that it reads them."""
@@ -460,8 +452,11 @@ def shown(client: Client, request: Request[Any]) -> Client:
     # An unset deviation is NaN, which equals nothing.
     made_of = mechanism, str(request.deviation) if mechanism.by_level else ""
     if kept is None or kept[0] is not client.rows or kept[1] != made_of:
-        if kept is not None and mechanism.claim(mechanism.record_sensitivity) is not None:
+        drawn = digest(fingerprint(client.rows), made_of)
+        before = client.once.get(_BLURRED, drawn)
+        if before != drawn and mechanism.claim(mechanism.record_sensitivity) is not None:
             raise TypeError(f"{mechanism.words} would be drawn twice, but is charged once")
+        client.once[_BLURRED] = drawn
         rows = blurred(client, mechanism, request.deviation)
         kept = client.memory[_BLURRED] = client.rows, made_of, rows
     return replace(client, rows=kept[2], memory={})
@@ -578,6 +573,25 @@ class Cover:
             largest = self.ranges[name].largest if name in self.ranges else math.inf
             values[name] = np.clip(noisy, np.negative(largest), largest)
         return self.reply.covered(values, self.mechanism)
+
+
+def _measure_once(client: Client, boundary: Boundary, reply: Reply, request: Request[Any]) -> None:
+    """Raise RefusedRequestError if a client measured its records with other points or axes before.
+
+    The distances of a record to k points determine k - 1 dimensions, wherever the points lie. A server that asks
+    again with other points learns the rest. A repeated identical request, such as after a time-out, gets the same
+    answer.
+    """
+    if type(reply).stays:
+        return
+    asked = boundary.digest_of(request)
+    if client.once.setdefault("measured", asked) != asked:
+        raise RefusedRequestError(
+            f"the server asks a second time for {type(reply).what}, with other points or axes"
+            f" ({type(request).__name__}). A client answers for one set of points or axes in a run, because"
+            " several sets reveal more of a record than the ledger states. Ask for all points at once, or"
+            " start another run"
+        )
 
 
 def _raised(client: int, error: Exception, trace: str, *, where: str = "") -> Failure:

@@ -18,6 +18,7 @@ from raydr.federation.agreement import Ask
 from raydr.federation.client import Client
 from raydr.federation.masks import Circle, Masks, bits_of, group_of, member_of, named, own_of
 from raydr.federation.messages import Range, Reply, Request, answers, answers_jointly
+from raydr.federation.noise_streams import digest
 from raydr.federation.ring import split_as
 from raydr.federation.sums import Total
 from raydr.privacy import masking
@@ -42,7 +43,6 @@ class SecureSums:
     dropping: float = 0.0
 
 
-_REVEALED = "revealed"
 _MOST = 16
 """Most sums in a batch. Of 1,000 clients, the server then keeps 28 MB of shares."""
 
@@ -192,9 +192,8 @@ def recover(client: Client, request: RecoverRequest) -> Recovered:
 
 def _require_once(client: Client, label: masking.Label, survivors: UInt8Array, dropped: UInt8Array) -> None:
     """Note who uploaded to a sum according to the server, and refuse another account of it."""
-    sets = survivors.tobytes(), dropped.tobytes()
-    before = client.memory.setdefault(_REVEALED, {}).setdefault(label, sets)
-    if before != sets:
+    sets = digest(survivors, dropped)
+    if client.once.setdefault(f"revealed for {digest(label)}", sets) != sets:
         raise masking.MaskingError(
             f"client {client.index} is asked twice to reveal secrets of one sum (batch {label.batch.number}, place"
             f" {label.place}), with different survivors: the two answers together could reveal a vector."
