@@ -2,9 +2,9 @@
 
 The gate believes nothing that the server states. The rows, the granularity, the noise and its cost come from the
 request's type, which raydr or an installed extension defines, and from the client's own rows. It remembers what it has
-let through: releases, counts up to bounds, and sums under a mask. A process that is started again has this memory only if
-its host wrote it down (:meth:`Gate.noted`). The record of all runs outlives it (:mod:`raydr.privacy.site_budget`): the
-gate charges each reply there before it leaves.
+let through: releases, counts up to bounds, and sums under a mask. A process that is started again has this memory only
+if its host wrote it down (:meth:`Gate.noted`). The record of all runs outlives it (:mod:`raydr.privacy.site_budget`):
+the gate charges each reply there before it leaves.
 """
 
 from __future__ import annotations

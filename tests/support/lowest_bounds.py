@@ -18,7 +18,7 @@ HEAD = "# The oldest versions that raydr works with, tested by `make lowest` for
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-TOOLS = ("all", "dev", "docs", "mutation")
+TOOLS = ("all", "dev", "docs", "flower", "mutation")
 """Extras that are not for users of raydr, or that only join others."""
 
 

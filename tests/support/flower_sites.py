@@ -1,0 +1,107 @@
+"""Sites that answer in this process as nodes of Flower do, each message by a fresh host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from raydr.arrays import FloatArray
+from raydr.errors import RunError
+from raydr.federation import ClientHost, HostedClient, fingerprint
+from raydr.federation.client import HostSecrets
+from raydr.federation.failures import Kind
+from raydr.federation.wire import Answer, Call, PartialSum, SumCall
+from raydr.privacy.policy import SitePolicy
+from raydr.runtimes.flower.errands import Failed
+from raydr.runtimes.flower.site_node import SiteNode
+from raydr.runtimes.flower.transport import FlowerTransport
+
+
+@dataclass
+class HostOfOne:
+    """A client's host as a node sees it; it needs no calls around the run."""
+
+    host: ClientHost
+    before: list[Call] = field(default_factory=list)
+
+    def ask(self, call: Call) -> list[Answer]:
+        return self.host.ask(call)
+
+    def sum(self, call: SumCall) -> PartialSum:
+        return self.host.sum(call)
+
+    def repeat(self, calls: Sequence[Call]) -> None:
+        assert not calls
+
+    def restore(self, history: Sequence[Call]) -> None:
+        self.host.restore(history)
+
+    def written_down(self) -> dict[str, Any]:
+        return self.host.noted(self.host.clients[0])
+
+    def read_again(self, notes: dict[str, Any]) -> None:
+        self.host.recall(self.host.clients[0], notes)
+
+
+def same(site: str, content: bytes) -> bytes | None:
+    """Nothing happens to a message on its way."""
+    return content
+
+
+@dataclass
+class Nodes:
+    """Carries bytes to sites in this process; a hook changes a message or an answer on its way, or loses it."""
+
+    nodes: Mapping[str, SiteNode]
+    to_site: Callable[[str, bytes], bytes | None] = same
+    to_server: Callable[[str, bytes], bytes | None] = same
+
+    def exchange(self, messages: Mapping[str, bytes], timeout_s: float) -> dict[str, bytes | Failed]:
+        answers: dict[str, bytes | Failed] = {}
+        for site, message in messages.items():
+            arrived = self.to_site(site, message)
+            answer = None if arrived is None else self.to_server(site, self.nodes[site].answer(arrived))
+            answers[site] = Failed(Kind.TIMED_OUT, "no answer") if answer is None else answer
+        return answers
+
+
+def host_of(
+    client: int,
+    rows: FloatArray,
+    secrets: HostSecrets,
+    *,
+    seed: int,
+    run: str = "",
+    policy: SitePolicy | None = None,
+) -> ClientHost:
+    """A host of one client, which has only its own secret."""
+    hosted = HostedClient(client, rows, fingerprint(rows), policy or SitePolicy())
+    return ClientHost(hosted=[hosted], seed=seed, run=run, host_secrets=secrets.at([client]))
+
+
+def over_nodes(
+    parts: Sequence[FloatArray],
+    secrets: HostSecrets,
+    folder: Path,
+    *,
+    seed: int,
+    run: str = "",
+    policies: Sequence[SitePolicy] = (),
+) -> FlowerTransport:
+    """A transport to one node for each part, each with a folder of its own."""
+    names = [f"site {client}" for client in range(len(parts))]
+
+    def node(client: int) -> SiteNode:
+        policy = policies[client] if policies else None
+
+        def host(asked: int) -> HostOfOne:
+            if asked != client:
+                raise RunError(f"site {client} was called {asked}")
+            return HostOfOne(host_of(client, parts[client], secrets, seed=seed, run=run, policy=policy))
+
+        return SiteNode(folder / names[client], host)
+
+    nodes = Nodes({name: node(client) for client, name in enumerate(names)})
+    return FlowerTransport(courier=nodes, sites=names, run=run)
