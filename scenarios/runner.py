@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from raydr.data import Table
+from raydr.deployment.sites import Port
 from raydr.errors import ScenarioError
 from raydr.extras import require_packages
 from raydr.journal import Listener, unheard
@@ -31,12 +32,14 @@ def run(
     report: bool = True,
     table: Table | None = None,
     earlier: Pending | None = None,
+    port: Port | None = None,
 ) -> Path:
     """Run a scenario and write its complete run folder; arguments as for :func:`raydr.run`.
 
     Without ``report``, the folder has no report and no picture; ``raydr report`` writes them later. ``table`` has the
     rows of a scenario whose ``data.source`` is :data:`raydr.data.IN_MEMORY`. They are not stored.
-    ``earlier`` is the run that this one repeats with one site more or less; the folder then has a comparison with it.
+    ``port`` reaches the sites of a deployed run. ``earlier`` is the run that this one repeats with one site more or
+    less; the folder then has a comparison with it.
 
     Raises
     ------
@@ -68,6 +71,7 @@ def run(
             listener=listener,
             table=table,
             ahead=load_drawing if report else None,
+            port=port,
         )
         compare_with_earlier(folder)
     whole = target.expanduser().absolute()
@@ -82,6 +86,7 @@ def resume(
     address: str | None = None,
     data_dir: Path | None = None,
     listener: Listener = unheard,
+    port: Port | None = None,
 ) -> Path:
     """Resume an interrupted run from its last checkpoint; the result is that of an uninterrupted run, bit for bit.
 
@@ -106,7 +111,15 @@ def resume(
     if scenario.runtime.portable:
         require_portable()
     with taken_up(folder, Checkpoints):
-        simulate(folder, scenario, address=address, data_dir=data_dir, listener=listener, ahead=load_drawing)
+        simulate(
+            folder,
+            scenario,
+            address=address,
+            data_dir=data_dir,
+            listener=listener,
+            ahead=load_drawing,
+            port=port,
+        )
         compare_with_earlier(folder)
     if scenario.audit is not None:
         _audited(target, data_dir, listener)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from raydr.arrays import FloatArray, Int64Array, fingerprint
 from raydr.data.loading import ENDINGS, FILLINGS, OTHER_FILES, Missing, ending, load, survey
 from raydr.data.provenance import Source
-from raydr.data.survey.categories import Survey, agree
+from raydr.data.survey.categories import Speller, Survey, agree
 from raydr.data.survey.codebook import Codebook
 from raydr.data.survey.columns import Choice, letters, listing
 from raydr.data.survey.layout import Categories, Layout
@@ -130,8 +130,10 @@ class SiteFile:
         return self.layout is None and (surveyed or self.missing in FILLINGS)
 
 
-def laid_out(file: SiteFile, surveys: Sequence[Survey]) -> Layout:
+def laid_out(file: SiteFile, surveys: Sequence[Survey], spell: Speller | None = None) -> Layout:
     """Return which columns of the sites' files are mapped, and in which form. ``file`` has the settings of all sites.
+
+    ``spell`` asks for words that the surveys do not have: see :func:`raydr.data.survey.categories.agree`.
 
     Raises
     ------
@@ -156,6 +158,7 @@ def laid_out(file: SiteFile, surveys: Sequence[Survey]) -> Layout:
             where=where,
             threshold=replace(file.threshold, sites=max(file.threshold.sites, least)),
             codebook=file.codebook,
+            spell=spell,
         )
     )
     there = [

@@ -165,6 +165,11 @@ class Gate:
                 raise RefusedByPolicyError(str(error)) from error
 
     @property
+    def charges(self) -> dict[Charge, int]:
+        """Releases of this run that have a claim, if a policy limits epsilon."""
+        return self._charges
+
+    @property
     def cost(self) -> tuple[float, float]:
         """Cost of all that the gate let through, as :class:`raydr.federation.enrolment.Enrol` declares it."""
         squares = squares_of_charges(self._charges)

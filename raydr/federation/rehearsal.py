@@ -239,13 +239,17 @@ class Asked:
         The first message that each rule does not allow, as a sentence.
     counts : dict of message's name to None
         Messages that may leave only if their numbers of records are large enough, which a plan cannot know.
+    sent : dict of message's name to list of (Message, Refusal or None)
+        All messages, each with the rule that does not allow it.
     """
 
     refused: dict[str, str] = field(default_factory=dict)
     counts: dict[str, None] = field(default_factory=dict)
+    sent: dict[str, list[tuple[Message, Refusal | None]]] = field(default_factory=dict)
 
     def add(self, site: SitePolicy, message: Message, refusal: Refusal | None) -> None:
         """Add one message."""
+        self.sent.setdefault(message.kind, []).append((message, refusal))
         if refusal is not None:
             self.refused.setdefault(refusal.rule, site.sentence(refusal, message.described))
         elif (

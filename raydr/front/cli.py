@@ -15,7 +15,7 @@ import click
 
 from raydr.errors import OutputError
 from raydr.front import process
-from raydr.front.commands import budgets, folders, lists, runs, sweeps
+from raydr.front.commands import budgets, folders, lists, runs, sites, sweeps
 from raydr.front.jobs import jobs
 from raydr.front.streams import StrictStream
 
@@ -77,6 +77,7 @@ for _command in (
     folders.leave,
     folders.bounds,
     budgets.budget,
+    sites.site,
     lists.list_,
 ):
     app.add_command(_command)

@@ -254,7 +254,17 @@ def _kept_at() -> Path:
 
 def _kept() -> Secret:
     """Return the secret that is kept for this user; draw it on first use."""
-    path = _kept_at()
+    return kept_secret(_kept_at(), "Set XDG_STATE_HOME to a writable folder, or privacy.secret to a file")
+
+
+def kept_secret(path: Path, remedy: str = "Make its folder writable") -> Secret:
+    """Return the secret in a file that only its owner can read; draw it on first use.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be used; ``remedy`` says what to do.
+    """
     try:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -272,8 +282,7 @@ def _kept() -> Secret:
         content = path.read_bytes()
     except OSError as error:
         raise OutputError(
-            f"Cannot use {path}, which holds the clients' secret ({error.strerror or error}). Set XDG_STATE_HOME to"
-            " a writable folder, or privacy.secret to a file."
+            f"Cannot use {path}, which holds the clients' secret ({error.strerror or error}). {remedy}."
         ) from error
     if len(content) != SIZE:
         raise OutputError(

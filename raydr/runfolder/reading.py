@@ -231,6 +231,41 @@ def read_run(folder: Path) -> RunFolder:
     )
 
 
+def read_unplaced(folder: Path) -> RunFolder | None:
+    """Return a deployed run whose places stay at the sites, without rows; None for any other folder.
+
+    Raises as :func:`read_run`.
+    """
+    folder = Path(folder)
+    if (folder / records.EMBEDDING).exists() or not (folder / records.SCENARIO).is_file():
+        return None
+    text = _bytes(folder, records.SCENARIO).decode("utf-8", errors="replace")
+    scenario = _parse_scenario(folder, text)
+    clients = scenario.get("clients")
+    if records.is_incomplete(folder) or not (isinstance(clients, Mapping) and clients.get("deployed")):
+        return None
+    edited = require_unchanged(folder)
+    data = parsed(folder, records.DATA, Provenance)
+    return RunFolder(
+        path=folder,
+        edited=edited,
+        scenario=scenario,
+        scenario_text=text,
+        rows=(),
+        clients=(),
+        labels=None,
+        federated=np.zeros((0, 2)),
+        central=None,
+        measures=parsed(folder, records.METRICS, Measures),
+        ledger=read_ledger(folder),
+        rounds=read_rounds(folder),
+        environment=parsed(folder, records.ENVIRONMENT, Environment),
+        data=data,
+        privacy=parsed(folder, records.PRIVACY, Statement),
+        notes=parsed(folder, records.NOTES, tuple[Note, ...]) if (folder / records.NOTES).exists() else (),
+    )
+
+
 def read_audit(folder: Path) -> Audit | None:
     """Return a run's audit, or None if it was not audited; raises as :func:`read_run`."""
     if not (folder / records.AUDIT).exists():

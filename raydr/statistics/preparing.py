@@ -129,8 +129,8 @@ class Preparation:
 
     @property
     def kept_at_sites(self) -> dict[str, Float64Array]:
-        """Values that each site keeps to itself, stacked: (sites, features) each; empty without harmonization."""
-        if self.harmonization is None:
+        """Values that each site keeps to itself, stacked: (sites, features) each; empty if the server has none."""
+        if self.harmonization is None or not self.harmonization.effects:
             return {}
         effects = self.harmonization.effects
         return {

@@ -27,6 +27,8 @@ def shown(folder: Path, listener: Listener) -> Path:
     try:
         with Journal(listener).stage("report"):
             for name, write in ((records.PICTURE, write_picture), (records.REPORT, write_report)):
+                if name == records.PICTURE and not (folder / records.EMBEDDING).exists():
+                    continue  # the places of a deployed run are at its sites
                 try:
                     write(folder)
                 except Exception as error:

@@ -235,7 +235,7 @@ def plan_of_scenario(
 
 def plan_of_data(scenario: Scenario, data: DataSizes, capacity: Capacity) -> RunPlan:
     """Plan one scenario from the sizes of its data."""
-    clients = len(data.sizes) or len(scenario.clients.sites)
+    clients = len(data.sizes) or scenario.clients.known_count or 0
     sizes = data.sizes
     seats = _seating(scenario, data, clients, capacity)
     rehearsed, asked = _rehearsed(scenario, data, seats.actors)
@@ -286,7 +286,7 @@ def plan_of_data(scenario: Scenario, data: DataSizes, capacity: Capacity) -> Run
 def _seating(scenario: Scenario, data: DataSizes, clients: int, capacity: Capacity) -> Seating:
     if scenario.runtime.federation == "inline":
         return Seating(clients, 0)
-    packing = "per-client" if scenario.clients.sites else scenario.runtime.actors
+    packing = "per-client" if scenario.clients.sites or scenario.clients.deployed else scenario.runtime.actors
     table = 0 if scenario.clients.sites else round(data.rows * data.features * data.itemsize)
     return seating(clients, packing, max(1, capacity.cores), capacity.memory_bytes, table)
 
@@ -317,6 +317,12 @@ def _rehearsed(
     """Return the rehearsal of a run, and what the sites' policies said."""
     if not data.known:
         return None, {}
+    rehearsed, clients = rehearsal_of(scenario, data, actors)
+    return rehearsed, clients.asked
+
+
+def rehearsal_of(scenario: Scenario, data: DataSizes, actors: int = 0) -> tuple[Rehearsed, RehearsalClients]:
+    """Return the rehearsal of a run with data of these sizes, and the rehearsed clients."""
     clients = len(data.sizes)
     plan = plan_of(scenario, clients, data.harmonizing, data.joint, data.target, data.public_targets)
     plan, reserve = with_public(replace(plan, cells=data.cells), data.public)
@@ -343,7 +349,7 @@ def _rehearsed(
     )
     rehearsed = rehearse(rehearsal_clients, plan)
     rehearsal_clients.ask_budgets()
-    return rehearsed, rehearsal_clients.asked
+    return rehearsed, rehearsal_clients
 
 
 def _load(

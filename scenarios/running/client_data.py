@@ -188,8 +188,9 @@ class ClientData:
 
     @property
     def targets(self) -> Float64Array | None:
-        """Label of each row as ``target`` numbers it; None if labels do not steer."""
-        return None if self.target is None else self.target.of(self.labels, self.label_names)
+        """Label of each row as ``target`` numbers it; None if labels do not steer, or are at the sites."""
+        labels = self.labels
+        return None if self.target is None or labels is None else self.target.of(labels, self.label_names)
 
     @property
     def own_targets(self) -> tuple[Float64Array, ...]:

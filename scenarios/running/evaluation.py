@@ -183,6 +183,15 @@ class Findings:
         deviation = np.sqrt(squares / rows) if rows else None
         return cls(federated=Scores({}, {}), central=None, pooled=None, pooled_bytes=0, deviation=deviation)
 
+    @classmethod
+    def of_server(cls, question: Question) -> Findings:
+        """Return what the server of a deployed run can find: the fidelity of the map by distances that it recovered."""
+        nothing = Scores({}, {})
+        if not question.outcome.published:
+            return cls(federated=nothing, central=None, pooled=None, pooled_bytes=0)
+        recovered = _by_recovered(replace(question, metrics=ESTIMATED))
+        return cls(federated=nothing, central=None, pooled=None, pooled_bytes=0, recovered=recovered)
+
 
 _LIBRARIES = (
     "raydr.metrics.kernels.groups",

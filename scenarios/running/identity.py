@@ -79,6 +79,7 @@ class Identity:
             ("data", "time", None),
             ("clients", "without", []),
             ("clients", "joined", []),
+            ("clients", "deployed", []),
         ]
         if scenario.method.kind in ("fed-tsne", "fed-umap"):
             newer.append(("method", "dimensions", 2))

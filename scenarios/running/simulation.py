@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from raydr.arrays import Float64Array
 from raydr.data import Provenance, Table
 from raydr.data.survey.notices import of_spreads
+from raydr.deployment.sites import Port
 from raydr.errors import FeatureError, named
 from raydr.federation.client import HostSecrets
 from raydr.federation.failures import ClientError
@@ -81,14 +82,17 @@ def simulate(
     listener: Listener,
     table: Table | None = None,
     ahead: Callable[[], object] | None = None,
+    port: Port | None = None,
 ) -> None:
     """Run a scenario in an existing folder; resume from its checkpoint if it has one.
+
+    ``port`` reaches the sites of a deployed run.
 
     ``ahead`` is called in a thread while other processes compute, if there are any.
     """
     now = datetime.now().astimezone()
     journal, checkpoints = Journal(listener), Checkpoints(folder)
-    with held_by(scenario, data_dir, table, address, journal) as (backend, client_data):
+    with held_by(scenario, data_dir, table, address, journal, port) as (backend, client_data):
         started = begin(scenario, client_data, checkpoints, backend.device)
         if ahead is not None and backend.name == "ray":
             Thread(target=ahead, name="ahead", daemon=True).start()
@@ -193,6 +197,8 @@ def _served(
         periods=client_data.periods,
         determined=any(entry.determines(client_data.rows) for entry in served.ledger.entries.values()),
     )
+    if scenario.clients.deployed:
+        return served, Findings.of_server(question)
     if not question.asks:  # then the rows are not pooled
         unseen = scenario.data.as_read and _summed_deviation(scenario, served) is None
         own = client_data.parts if unseen and isinstance(client_data.held, Dealt) else ()
@@ -218,6 +224,8 @@ def _served(
 
 def _recovery_is_asked_for(scenario: Scenario) -> bool:
     """Return whether a metric scores the server's estimate of the distances between rows."""
+    if scenario.clients.deployed:
+        return True
     return any("recovered" in metric_named(name).needs for name in scenario.metric_names())
 
 
@@ -407,7 +415,8 @@ def _write(
     if findings.islands is not None and findings.islands.found:
         by_row["island"] = findings.islands.of_row
     shown = with_merged_labels(client_data)
-    write_embedding(folder / records.EMBEDDING, shown, served.outcome, by_row)
+    if served.outcome.published or not scenario.clients.deployed:  # else the places are at the sites
+        write_embedding(folder / records.EMBEDDING, shown, served.outcome, by_row)
     if shown.held_out is not None and findings.placed is not None:
         write_held_out(folder / records.HELD_OUT, shown.held_out, findings.placed)
     if findings.pooled is not None and findings.central is not None:

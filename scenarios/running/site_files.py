@@ -131,8 +131,13 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
 
 def site_file(data: DataSettings, site: SiteSettings) -> SiteFile:
     """Return how to read a client's own file, from the scenario."""
+    return replace(file_of_data(data), path=site.path, policy=site.policy)
+
+
+def file_of_data(data: DataSettings) -> SiteFile:
+    """Return how all sites read their files, from the scenario; without a path."""
     return SiteFile(
-        path=site.path,
+        path="",
         label=data.label,
         time=data.time,
         features=data.features,
@@ -143,5 +148,4 @@ def site_file(data: DataSettings, site: SiteSettings) -> SiteFile:
         matrix=data.matrix,
         exclude=data.exclude,
         codebook=codebook_of_data(data),
-        policy=site.policy,
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from raydr.data import Table
+from raydr.deployment.sites import Port
 from raydr.device import Found, found
 from raydr.errors import ScenarioError
 from raydr.geometry.points import Progress
@@ -19,6 +20,7 @@ from raydr.runfolder.making import unwritable
 from raydr.scenarios.running.backend import Backend, InlineBackend
 from raydr.scenarios.running.checkpoints import Checkpoints, Resumption
 from raydr.scenarios.running.client_data import ClientData, dealt_out, with_public_file
+from raydr.scenarios.running.deployed import DeployedBackend
 from raydr.scenarios.running.identity import Identity, origin_of
 from raydr.scenarios.running.site_files import from_sites
 from raydr.scenarios.running.site_policies import with_policies
@@ -59,15 +61,29 @@ def begin(
 
 @contextmanager
 def held_by(
-    scenario: Scenario, data_dir: Path | None, given: Table | None, address: str | None, journal: Journal
+    scenario: Scenario,
+    data_dir: Path | None,
+    given: Table | None,
+    address: str | None,
+    journal: Journal,
+    port: Port | None = None,
 ) -> Iterator[tuple[Backend, ClientData]]:
-    """Yield backend and client data. A table is read while Ray starts; clients' own files are read by Ray."""
+    """Yield backend and client data. A table is read while Ray starts; clients' own files are read by Ray.
+
+    ``port`` reaches the sites of a deployed run, which read their own files.
+    """
 
     def table(progress: Progress) -> ClientData:
         return _usable(scenario, dealt_out(scenario, data_dir, given, progress=progress))
 
+    backend: Backend
     with ExitStack() as connection:
-        if scenario.clients.sites:
+        if scenario.clients.deployed:
+            deployed = DeployedBackend(port=_required(port), scenario=scenario, journal=journal)
+            backend = deployed
+            with journal.stage("data"):
+                client_data = _usable(scenario, deployed.client_data())
+        elif scenario.clients.sites:
             backend = connection.enter_context(_backend(scenario, address, journal))
             with journal.stage("data"):
                 client_data = _usable(scenario, from_sites(scenario, backend))
@@ -84,6 +100,15 @@ def held_by(
         for notice in client_data.notices:
             journal.tell(IncidentEvent(notice))
         yield backend, client_data
+
+
+def _required(port: Port | None) -> Port:
+    if port is None:
+        raise ScenarioError(
+            "clients.deployed names sites that read their own files, and this command does not reach them: write an app"
+            " with `raydr export`, or simulate the run with the files in clients.sites."
+        )
+    return port
 
 
 @dataclass

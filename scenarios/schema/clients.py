@@ -41,6 +41,11 @@ class ClientsSettings(Settings):
     sites: tuple[SiteSettings, ...] = Field(
         (), description="instead of count and partition: one client for each file"
     )
+    deployed: tuple[str, ...] = Field(
+        (),
+        description="instead of count and partition: names of sites that read their own files in a deployed run, which"
+        " `raydr export` writes: docs/deploying.md",
+    )
     policy: Annotated[str, PathMark(names=tuple(PROFILES))] | None = Field(
         None,
         description="a policy for all sites, as in sites. The rules of a site's own policy hold too. Default: `private`"
@@ -89,6 +94,14 @@ class ClientsSettings(Settings):
             raise ValueError(
                 "without names clients of a table: leave it out, and leave their files out of sites"
             )
+        if self.deployed:
+            replaced = ("count", "partition", "sites", "without", "joined", "join_spellings")
+            given = [key for key in replaced if key in self.model_fields_set and getattr(self, key)]
+            if given:
+                raise ValueError(f"deployed names all clients: leave {' and '.join(given)} out")
+            if len(set(self.deployed)) < len(self.deployed):
+                raise ValueError("deployed names a site twice: give each a different name")
+            return self
         if self.sites:
             if self.count is not None or "partition" in self.model_fields_set:
                 raise ValueError("sites replace count and partition: leave count and partition out")
@@ -105,10 +118,19 @@ class ClientsSettings(Settings):
     @property
     def natural(self) -> bool:
         """Whether clients are real sites of the data."""
-        return bool(self.sites) or self.partition.natural
+        return bool(self.sites or self.deployed) or self.partition.natural
+
+    @property
+    def known_count(self) -> int | None:
+        """Number of clients, if it does not depend on the rows."""
+        return self.count or len(self.sites) or len(self.deployed) or None
 
     @model_serializer(mode="wrap")
     def _without_what_sites_replace(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Write no partition if there are sites: reading both would be refused."""
+        """Write no partition if sites are named: reading both would be refused."""
         content: dict[str, Any] = written(self)
-        return {key: value for key, value in content.items() if not (self.sites and key == "partition")}
+        return {
+            key: value
+            for key, value in content.items()
+            if not ((self.sites or self.deployed) and key == "partition")
+        }

@@ -10,6 +10,7 @@ from raydr.data.loading import TABLES, ending
 from raydr.errors import ScenarioError
 from raydr.methods import METHODS
 from raydr.privacy.accounting import require_planned
+from raydr.scenarios.schema.deployment import problems_of_deployment
 from raydr.scenarios.schema.sections import Sections
 from raydr.statistics.dissimilarity import AS_READ, BY_COLUMN
 
@@ -32,9 +33,14 @@ def one_origin(scenario: Sections) -> Problem | None:
     """Require exactly one source of rows."""
     data = scenario.data
     given = any(origin is not None for origin in (data.source, data.path, data.graph))
+    if scenario.clients.deployed and (given or data.rows is not None):
+        return (
+            "clients.deployed names sites that read their own files: leave data.source, data.path, data.graph and"
+            " data.rows out"
+        )
     if scenario.clients.sites and (given or data.rows is not None):
         return "clients.sites names the files to read: leave data.source, data.path, data.graph and data.rows out"
-    if not scenario.clients.sites and not given:
+    if not (scenario.clients.sites or scenario.clients.deployed) and not given:
         return "data: give exactly one of source (a built-in name), path (a file of yours) and graph (an edge list)"
     return None
 
@@ -44,6 +50,8 @@ def rows_that_can_be_held_out(scenario: Sections) -> Problem | None:
     """Refuse to hold out rows from files of sites, and for methods that place no new rows."""
     if scenario.data.holdout is None:
         return None
+    if scenario.clients.deployed:
+        return None  # refused below
     if scenario.clients.sites:
         return (
             "data.holdout cannot hold out rows of the files of clients.sites: leave it out, keep the new rows in a"
@@ -402,7 +410,16 @@ def pooled_map_that_can_be_drawn(scenario: Sections) -> Problem | None:
 @rule
 def table_where_needed(scenario: Sections) -> Problem | None:
     """Refuse files of sites if the method needs one table."""
-    return scenario.method.needs_table() if scenario.clients.sites else None
+    sites = scenario.clients.sites or scenario.clients.deployed
+    return scenario.method.needs_table() if sites else None
+
+
+@rule
+def deployable(scenario: Sections) -> Problem | None:
+    """Refuse what only a simulation has, which sees all rows, in a deployed run."""
+    if not scenario.clients.deployed:
+        return None
+    return next((f"clients.deployed: {problem}" for problem in problems_of_deployment(scenario)), None)
 
 
 @rule
@@ -446,7 +463,7 @@ def rounds_to_strike_in(scenario: Sections) -> Problem | None:
 @rule
 def clients_that_are_there(scenario: Sections) -> Problem | None:
     """Refuse settings that do not fit the number of clients, if it is known; otherwise the run checks them."""
-    count = scenario.clients.count or len(scenario.clients.sites)
+    count = scenario.clients.known_count
     if count:
         try:
             scenario.require_clients(count)

@@ -115,7 +115,8 @@ class Sections(Settings):
 
     def metric_names(self, lacking: Set[Need] = frozenset()) -> tuple[str, ...]:
         """Return the names of the metrics: those of ``default`` that need none of the ``lacking`` inputs, and more."""
-        default = default_metrics(lacking) if self.has_default_metrics else ()
+        # All metrics of `default` need pooled rows.
+        default = default_metrics(lacking) if self.has_default_metrics and not self.clients.deployed else ()
         return tuple(dict.fromkeys((*default, *self.named_metrics)))
 
     @property

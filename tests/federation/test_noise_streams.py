@@ -522,6 +522,7 @@ UNREACHED = {
     "method.standardise": "goes without method.bounds, which noise on updates needs",
     "audit": "repeats the run: tests of its own",
     "clients.join_spellings": "is of a column of sites, which these tables lack",
+    "clients.deployed": "are sites with files of their own",
     "clients.joined": "are clients of other files",
     "clients.sites": "are another source of data",
     "data.dimensions": "of a graph",

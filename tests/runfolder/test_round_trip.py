@@ -60,6 +60,7 @@ COMPANIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("data.holdout.part", {"data.holdout.rows": 3}),
     ("clients.count", {"clients.partition": {"kind": "pointwise"}}),
     ("clients.sites", {"data": {}, "clients.count": None}),
+    ("clients.deployed", {"data": {}, "clients.count": None}),
     (
         "clients.join_spellings",
         {"clients.partition": {"kind": "by-column", "column": "site"}, "clients.count": None},

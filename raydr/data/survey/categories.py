@@ -9,8 +9,9 @@ there.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -19,13 +20,13 @@ from numpy.typing import NDArray
 from raydr.arrays import BoolArray, Float64Array
 from raydr.data.survey.circles import is_circular, period_named
 from raydr.data.survey.clock import DIGITS, kind_of_clock, must_be_clock_digits
-from raydr.data.survey.codebook import Codebook
+from raydr.data.survey.codebook import Codebook, ColumnSettings
 from raydr.data.survey.coding import Coding
 from raydr.data.survey.column_names import named_as_categories, named_as_identity, named_as_numbering
 from raydr.data.survey.columns import reads_as_number, refuse_repeats, require
 from raydr.data.survey.layout import Categories, Layout
 from raydr.data.survey.scales import ordered
-from raydr.data.survey.spelling import Agreement, Threshold, spell_out
+from raydr.data.survey.spelling import Agreement, Spelt, Threshold, spell_out
 from raydr.data.survey.word_lists import COMMA, are_lists, counts_of_words, words_of
 from raydr.data.survey.written_numbers import are_padded, has_unit, is_code, is_pair
 from raydr.errors import DataError
@@ -265,6 +266,7 @@ def agree(
     where: str,
     threshold: Threshold,
     codebook: Codebook | None = None,
+    spell: Speller | None = None,
 ) -> Layout:
     """Agree on the columns to map together, from the surveys of all sites.
 
@@ -283,6 +285,8 @@ def agree(
         How many sites must have a word before it is mapped. Each site reports only words of enough rows.
     codebook : Codebook, optional
         What everybody knows about columns. Sites are not asked about these.
+    spell : callable, optional
+        Asks the sites for the words of columns. By default they are in the surveys.
 
     Raises
     ------
@@ -308,36 +312,30 @@ def agree(
     words: dict[str, tuple[str, ...]] = {}
     left_out: dict[str, str] = {}
     codings: dict[str, Coding] = {}
-    calls, votes = 0, 0
+    held = {
+        column: _held(column, surveys, categories, where, rows.get(column), is_listed=listed is not None)
+        for column in columns
+        if column not in known or rows[column].finds_words
+    }
+    spelt_out = {
+        column: unit if kind == "lists" else None
+        for column, (kind, unit) in held.items()
+        if kind in ("text", "code", "lists") and (categories == "one-hot" or column in known)
+    }
+    least = min(threshold.sites, len(surveys))
+    spelt_columns = (spell or partial(spelt_from, surveys))(spelt_out, least) if spelt_out else {}
+    calls = max((spelt.calls for spelt in spelt_columns.values()), default=0)
+    votes = sum(spelt.votes for spelt in spelt_columns.values())
     for column in columns:
-        if column in known and not rows[column].finds_words:
+        if column not in held:
             kept.append(column)
             codings[column] = known[column]
             if rows[column].kind == "words":
                 words[column] = rows[column].words
             continue
-        kinds = [survey.kinds.get(column, "empty") for survey in surveys]
-        kind = "number" if categories == "error" else _common(kinds, column, where)
-        if kind == "code" and categories != "one-hot":
-            kind = "number"
-        if column in known:
-            kind = (
-                ("comma lists" if rows[column].unit == COMMA else "lists")
-                if rows[column].kind == "list"
-                else "text"
-            )
-        elif listed is not None:
-            plain = ("numbering", "compact date", "code", "many codes")
-            kind = "number" if kind in plain else "text" if kind == "one word" else kind
-        unit = COMMA if kind == "comma lists" else ""
-        kind = "lists" if kind == "comma lists" else kind
-        if kind in ("text", "code", "lists") and (categories == "one-hot" or column in known):
-            least = min(threshold.sites, len(surveys))
-            own = [survey.words.get(column, ()) for survey in surveys]
-            if kind == "lists":  # a site with a single word in each cell reports texts
-                own = [tuple(word for word in each if words_of(word, unit) == (word,)) for each in own]
-            spelt = spell_out(own, least)
-            calls, votes = max(calls, spelt.calls), votes + spelt.votes
+        kind, unit = held[column]
+        if column in spelt_columns:
+            spelt = spelt_columns[column]
             if not spelt.words:
                 left_out[column] = threshold.why(len(surveys))
                 continue
@@ -381,6 +379,50 @@ def agree(
         remedy="rename the column that has the same name as a word of another column",
     )
     return layout
+
+
+Speller: TypeAlias = Callable[[Mapping[str, str | None], int], Mapping[str, Spelt]]
+"""From columns, with the separator of lists or None, and the least number of sites, to the words of each column."""
+
+
+def spelt_from(surveys: Sequence[Survey], columns: Mapping[str, str | None], least: int) -> dict[str, Spelt]:
+    """Return the words of columns that at least ``least`` of the surveys have; see :data:`Speller`."""
+    return {
+        column: spell_out([words_to_tell(survey, column, unit) for survey in surveys], least)
+        for column, unit in columns.items()
+    }
+
+
+def words_to_tell(survey: Survey, column: str, unit: str | None) -> tuple[str, ...]:
+    """Return the words of a column that a site may reveal; ``unit`` separates the words of a list, or is None.
+
+    A site with a single word in each cell of a column of lists reports texts.
+    """
+    own = survey.words.get(column, ())
+    return own if unit is None else tuple(word for word in own if words_of(word, unit) == (word,))
+
+
+def _held(
+    column: str,
+    surveys: Sequence[Survey],
+    categories: Categories,
+    where: str,
+    row: ColumnSettings | None,
+    *,
+    is_listed: bool,
+) -> tuple[Kind, str]:
+    """Return what a column holds at all sites together, and the separator of lists."""
+    kinds = [survey.kinds.get(column, "empty") for survey in surveys]
+    kind: Kind = "number" if categories == "error" else _common(kinds, column, where)
+    if kind == "code" and categories != "one-hot":
+        kind = "number"
+    if row is not None and row.coding is not None:
+        kind = ("comma lists" if row.unit == COMMA else "lists") if row.kind == "list" else "text"
+    elif is_listed:
+        plain = ("numbering", "compact date", "code", "many codes")
+        kind = "number" if kind in plain else "text" if kind == "one word" else kind
+    unit = COMMA if kind == "comma lists" else ""
+    return ("lists" if kind == "comma lists" else kind), unit
 
 
 def _common(kinds: Iterable[Kind], column: str, where: str) -> Kind:

@@ -8,8 +8,9 @@ beginnings. Zhu et al. 2020 grow a tree of popular words in this way. The votes 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -86,10 +87,53 @@ def spell_out(sites: Sequence[Iterable[str]], least: int = 1) -> Spelt:
     Spelt(words=('no',), calls=3, votes=771)
     """
     own = [frozenset(word.encode() for word in words) for words in sites]
+
+    def sums(beginnings: Asked) -> dict[str, Int64Array]:
+        return {
+            column: np.sum([votes(words, each) for words in own], axis=0)
+            for column, each in beginnings.items()
+        }
+
+    return spell_together([""], least, sums)[""]
+
+
+Asked: TypeAlias = Mapping[str, tuple[bytes, ...]]
+"""Beginnings of words, by column, for which sites vote."""
+
+
+def spell_together(
+    columns: Iterable[str], least: int, ask: Callable[[Asked], Mapping[str, Int64Array]]
+) -> dict[str, Spelt]:
+    """Return the words of several columns that at least ``least`` sites have; each call is about all of them.
+
+    Parameters
+    ----------
+    columns : iterable of str
+        The columns.
+    least : int
+        Number of sites.
+    ask : callable
+        Returns the sums of the sites' :func:`votes` (beginnings, 257) by column.
+    """
+    spelling = {column: _spelling(least) for column in columns}
+    asked, found = {column: next(each) for column, each in spelling.items()}, {}
+    while asked:
+        following = {}
+        for column, sums in ask(asked).items():
+            try:
+                following[column] = spelling[column].send(sums)
+            except StopIteration as end:
+                found[column] = end.value
+        asked = following
+    return {column: found[column] for column in spelling}
+
+
+def _spelling(least: int) -> Generator[tuple[bytes, ...], Int64Array, Spelt]:
+    """Yield the beginnings of words to vote for, receive the sums of votes, and return the words."""
     found: list[bytes] = []
     beginnings, calls, cast = [b""], 0, 0
     while beginnings:
-        sums = np.sum([votes(words, beginnings) for words in own], axis=0)
+        sums = yield tuple(beginnings)
         calls, cast = calls + 1, cast + sums.size
         found += [each for each, counted in zip(beginnings, sums, strict=True) if counted[_END] >= least]
         beginnings = [

@@ -47,7 +47,8 @@ def report(folder: Path, released: bool, out: Path | None) -> None:
         page = write_sweep_report(folder)
         click.echo(write_paper_report(folder) if (folder / TABLE).exists() else page)
         return
-    write_picture(folder)
+    if read_unplaced(folder) is None:
+        write_picture(folder)
     click.echo(write_report(folder))
 
 

@@ -1,0 +1,219 @@
+"""A site in a deployed run, as a process that lives as long as the run: what it answers, and what it keeps."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from raydr.arrays import FloatArray
+from raydr.data import Table
+from raydr.deployment.ledger import SiteLedger
+from raydr.deployment.messages import ABOUT_FILES, Agreed, FinishRequest, ReadRequest, StartRequest
+from raydr.deployment.own_data import OwnData
+from raydr.deployment.site_settings import SiteSettings
+from raydr.errors import RaydrError, RunError
+from raydr.federation import ClientHost, Reply
+from raydr.federation.failures import Failure, Kind
+from raydr.federation.gate import RefusedByPolicyError
+from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall
+from raydr.privacy.ledger import Granularity
+from raydr.privacy.policy import SitePolicy
+
+_LOGGER = logging.getLogger(__name__)
+_IN_LOG = "the site's own log has the rest"
+
+
+@dataclass(kw_only=True, frozen=True)
+class Finished:
+    """What a site has at the end of a run.
+
+    Attributes
+    ----------
+    site : SiteSettings
+        The site's settings.
+    client : int
+        Number of the site.
+    start : StartRequest
+        The start of the run.
+    table : Table
+        The site's rows, with their identities and labels.
+    places : (rows, 2 or 3) array
+        Places of the rows on the map.
+    request : FinishRequest
+        What the server sent at the end.
+    ledger : SiteLedger
+        Every message that the site received and sent.
+    policy : SitePolicy
+        The site's policy.
+    """
+
+    site: SiteSettings
+    client: int
+    start: StartRequest
+    table: Table
+    places: FloatArray
+    request: FinishRequest
+    ledger: SiteLedger
+    policy: SitePolicy
+
+
+def finished(
+    own: OwnData,
+    client: int,
+    start: StartRequest,
+    request: FinishRequest,
+    kept: Sequence[Reply],
+    ledger: SiteLedger,
+) -> Finished:
+    """Return what a site has at the end of a run; ``kept`` are the replies that stayed at the site.
+
+    Raises
+    ------
+    RunError
+        If there is no place for each of the site's rows.
+    """
+    table = own.table(start.file)
+    places = request.places.get(client)
+    if places is None:
+        places = next((found for found in map(_of_records, kept) if found is not None), None)
+    if places is None or len(places) != len(table.rows):
+        raise RunError("the server sent no places for the site's rows")
+    return Finished(
+        site=own.site,
+        client=client,
+        start=start,
+        table=table,
+        places=np.asarray(places),
+        request=request,
+        ledger=ledger,
+        policy=own.policy(start.file),
+    )
+
+
+def keep_nothing(ended: Finished) -> None:
+    """Keep nothing at the end of a run."""
+
+
+@dataclass(kw_only=True)
+class SiteHost:
+    """The host of one site.
+
+    Parameters
+    ----------
+    site : SiteSettings
+        The site's settings.
+    index : int
+        Number of the site among the clients.
+    at_end : callable
+        Receives what the site has at the end of a run, to keep it at the site.
+    """
+
+    site: SiteSettings
+    index: int
+    at_end: Callable[[Finished], None] = keep_nothing
+    own: OwnData = field(init=False)
+    ledger: SiteLedger = field(init=False)
+    _start: StartRequest | None = field(default=None, repr=False)
+    _host: ClientHost | None = field(default=None, repr=False)
+    _kept: dict[str, Reply] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self.own, self.ledger = OwnData(self.site), SiteLedger(self.index)
+
+    @property
+    def clients(self) -> tuple[int, ...]:
+        """The site's number."""
+        return (self.index,)
+
+    def restore(self, history: Sequence[Call]) -> None:
+        """Start again from the rows as they were read, and repeat the calls that set the client's state."""
+        self._kept.clear()
+        if self._host is not None:
+            self._host.restore(history)
+
+    def ask(self, call: Call) -> list[Answer]:
+        """Return the site's answer."""
+        if not isinstance(call.request, (*ABOUT_FILES, StartRequest, FinishRequest)):
+            return [self._leaving(call, answer) for answer in self._running().ask(call)]
+        try:
+            reply = self._answer(call)
+        except RefusedByPolicyError as error:
+            return [Failure(self.index, Kind.POLICY, str(error))]
+        except Exception as error:
+            _LOGGER.error("%s: %s", self.site.name, error, exc_info=not isinstance(error, RaydrError))
+            reason = f"site {self.site.name!r} cannot answer: {_IN_LOG}"
+            return [Failure(self.index, Kind.CLIENT_RAISED, reason)]
+        self.ledger.received(call.request_for(self.index))
+        self.ledger.sent(reply, "server")
+        return [Answered(self.index, call.number, call.round, reply)]
+
+    def sum(self, call: SumCall) -> PartialSum:
+        """Return the site's summand."""
+        part = self._running().sum(call)
+        if part.clients:
+            self.ledger.received(call.request_for(self.index))
+            self.ledger.added(part, call, self._running())
+        return replace(part, failures=tuple(map(discreet, part.failures)))
+
+    def _answer(self, call: Call) -> Reply:
+        request = call.request_for(self.index)
+        match request:
+            case StartRequest():
+                self._start, self._host = request, self.own.host(request, self.index)
+                self._kept.clear()
+                return Agreed()
+            case FinishRequest():
+                if self._start is None:
+                    raise RunError("the run has not started")
+                kept = tuple(self._kept.values())
+                self.at_end(finished(self.own, self.index, self._start, request, kept, self.ledger))
+                return Agreed()
+            case ReadRequest():
+                self.ledger.begin(self.own.policy(request.file))
+        return self.own.answer(call)
+
+    def _running(self) -> ClientHost:
+        if self._host is None:
+            raise RunError("the server asks about rows before the run has started")
+        return self._host
+
+    def _leaving(self, call: Call, answer: Answer) -> Answer:
+        """Return an answer as it may leave."""
+        if isinstance(answer, Failure):
+            return discreet(answer)
+        self.ledger.received(call.request_for(self.index))
+        if type(answer.reply).stays:
+            self._kept[type(answer.reply).__name__] = answer.reply
+            return withheld(answer)
+        self.ledger.answered(answer, call, self._running())
+        return answer
+
+
+def discreet(failure: Failure) -> Failure:
+    """Return a failure without the text of an error of the site's own code, which can name values."""
+    if failure.kind is not Kind.CLIENT_RAISED:
+        return failure
+    _LOGGER.error("%s", failure.trace or failure.reason)
+    return replace(failure, reason=f"{failure.reason.partition(':')[0]}: {_IN_LOG}", trace="")
+
+
+def withheld(answer: Answered) -> Answered:
+    """Return an answer whose reply stays at the site, with zeros in place of its content."""
+    reply: Any = answer.reply
+    zeros = {
+        name: np.zeros_like(value) if isinstance(value, np.ndarray) else type(value)()
+        for name, value in vars(reply).items()
+    }
+    return replace(answer, reply=replace(reply, **zeros))
+
+
+def _of_records(reply: Reply) -> FloatArray | None:
+    """Return the places (rows, 2 or 3) in a reply about single records, which has nothing else; else None."""
+    if type(reply).granularity is not Granularity.PER_RECORD:
+        return None
+    (places,) = vars(reply).values()
+    return np.asarray(places)
