@@ -26,8 +26,10 @@ from raydr.errors import DataError
 from raydr.privacy.policy import Policy, SitePolicy
 from raydr.privacy.policy_file import read_policy
 from raydr.sparse_rows import SparseRows
+from raydr.wire_types import travels
 
 
+@travels
 @dataclass(kw_only=True, frozen=True)
 class SiteFile:
     """Settings for reading one client's rows: see :func:`raydr.data.load` for the fields.

@@ -22,8 +22,10 @@ from raydr.data.survey.categories import Kind as ColumnKind
 from raydr.federation import Granularity, Range, Reply, Request
 from raydr.privacy.ledger import Public
 from raydr.statistics.steering import Target
+from raydr.wire_types import travels
 
 
+@travels
 @dataclass(frozen=True)
 class Agreement:
     """What a site can agree to before anything leaves it.

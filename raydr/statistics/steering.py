@@ -35,6 +35,7 @@ STEERING = "target"
 """Name of a model's array with the centre and the factor of the label's block."""
 
 
+@travels
 @dataclass(frozen=True)
 class Target:
     """The label as all sites know it before a run, and its weight.

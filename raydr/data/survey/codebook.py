@@ -30,6 +30,7 @@ from raydr.data.survey.coding import Coding, Kind
 from raydr.data.survey.word_lists import COMMA
 from raydr.errors import DataError, did_you_mean
 from raydr.settings import Settings
+from raydr.wire_types import travels
 
 Role: TypeAlias = Literal["mapped", "label", "time", "site", "identity", "left out"]
 KNOBS: Mapping[Role, str] = {
@@ -154,6 +155,7 @@ class ColumnSettings(Settings):
         )
 
 
+@travels
 @dataclass(frozen=True)
 class Codebook:
     """The rows of a codebook, in their order."""

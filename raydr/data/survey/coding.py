@@ -11,6 +11,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array
 from raydr.data.survey.clock import HOURS, days_of, hours_of
+from raydr.wire_types import travels
 
 Kind: TypeAlias = Literal["number", "words", "ordinal", "circular", "time", "date", "count", "pair", "list"]
 """Kinds of mapped columns."""
@@ -20,6 +21,7 @@ SECOND = {"circular": ("sine", "cosine"), "time": ("sine", "cosine"), "pair": ("
 """Kinds of columns with two features, and how these are called."""
 
 
+@travels
 @dataclass(frozen=True, kw_only=True)
 class Coding:
     """How one column is read.

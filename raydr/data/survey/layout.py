@@ -11,6 +11,7 @@ import numpy as np
 from raydr.arrays import IntArray
 from raydr.data.survey.coding import Coding
 from raydr.data.survey.spelling import Agreement
+from raydr.wire_types import travels
 
 Categories: TypeAlias = Literal["error", "leave-out", "one-hot"]
 """How columns of text are treated: refused, left out, or turned into a 0/1 column per word."""
@@ -51,6 +52,7 @@ class JointColumns:
         return tuple(sorted((*self.words, *circles, *(self.lists if scale == "standard" else ()))))
 
 
+@travels
 @dataclass(frozen=True)
 class Layout:
     """Which columns are mapped, and as what.

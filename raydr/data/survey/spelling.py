@@ -15,10 +15,12 @@ from typing import TypeAlias
 import numpy as np
 
 from raydr.arrays import Int64Array
+from raydr.wire_types import travels
 
 _END = 256  # the vote after those for 256 bytes
 
 
+@travels
 @dataclass(frozen=True)
 class Threshold:
     """Minimum ``rows`` of a site and minimum ``sites`` that must have a word before it is revealed and mapped.
@@ -38,6 +40,7 @@ class Threshold:
 DEFAULT_THRESHOLD = Threshold()
 
 
+@travels
 @dataclass(frozen=True)
 class Agreement:
     """Messages of each site about columns and words, for the ledger.

@@ -31,6 +31,7 @@ def report(folder: Path, released: bool, out: Path | None) -> None:
         write_sweep_report,
     )
     from raydr.runfolder import is_sweep
+    from raydr.runfolder.reading import read_unplaced
     from raydr.runfolder.records import TABLE
 
     if out is not None and not released:
