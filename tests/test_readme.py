@@ -22,6 +22,7 @@ from sweeps import inline
 import raydr
 from raydr.attacks import ATTACKS
 from raydr.data import DATASETS, IN_MEMORY
+from raydr.deployment.site_settings import SiteSettings, read_site
 from raydr.front.cli import app
 from raydr.front.commands.lists import CATALOGUES
 from raydr.privacy.policy import Policy
@@ -104,6 +105,8 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def read_small(scenario: Any, overrides: Mapping[str, Any] | None = None) -> Any:
         asked = original(scenario, overrides)
         small = {**SMALL[asked.method.kind], "runtime.federation": "inline", "metrics": ["npa_10"]}
+        if asked.clients.deployed:
+            del small["metrics"]
         if asked.data.source not in (None, IN_MEMORY):
             small |= {"data.source": "digits", "data.rows": 60}
         return original(scenario, {**(overrides or {}), **small})
@@ -185,6 +188,9 @@ def test_each_scenario_of_a_page_is_valid(page: Path, tmp_path: Path) -> None:
         file.write_text(block.text)
         if set(content) <= set(Policy.model_fields):
             assert read_policy(str(file)).rules
+            continue
+        if set(content) <= set(SiteSettings.model_fields):
+            assert read_site(file).name == content["name"]
             continue
         if "name" not in content:  # a part of a scenario
             content = {"name": "part", "data": {"source": "digits"}, "clients": {"count": 10}, **content}

@@ -45,6 +45,8 @@ class Finished:
         Places of the rows on the map.
     request : FinishRequest
         What the server sent at the end.
+    kept : tuple of Reply
+        Replies that stayed at the site.
     ledger : SiteLedger
         Every message that the site received and sent.
     policy : SitePolicy
@@ -57,6 +59,7 @@ class Finished:
     table: Table
     places: FloatArray
     request: FinishRequest
+    kept: tuple[Reply, ...]
     ledger: SiteLedger
     policy: SitePolicy
 
@@ -89,6 +92,7 @@ def finished(
         table=table,
         places=np.asarray(places),
         request=request,
+        kept=tuple(kept),
         ledger=ledger,
         policy=own.policy(start.file),
     )
@@ -170,7 +174,11 @@ class SiteHost:
                 if self._start is None:
                     raise RunError("the run has not started")
                 kept = tuple(self._kept.values())
-                self.at_end(finished(self.own, self.index, self._start, request, kept, self.ledger))
+                ended = finished(self.own, self.index, self._start, request, kept, self.ledger)
+                try:
+                    self.at_end(ended)
+                except Exception as error:  # the run is complete, and the server has its result
+                    _LOGGER.error("%s: %s", self.site.name, error, exc_info=not isinstance(error, RaydrError))
                 return Agreed()
             case ReadRequest():
                 self.ledger.begin(self.own.policy(request.file))

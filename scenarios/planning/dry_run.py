@@ -126,8 +126,8 @@ def dry_run(site: SiteSettings, scenario: Scenario) -> DryRun:
     names = scenario.clients.deployed
     if not names:
         raise ScenarioError(
-            f"The scenario {scenario.name} does not name sites that read their own files. Pass the scenario.yaml that"
-            " `raydr export` wrote."
+            f"The scenario {scenario.name} does not name sites that read their own files. Name them in clients.deployed,"
+            " instead of clients.sites (docs/deploying.md)."
         )
     if site.name not in names:
         raise ScenarioError(

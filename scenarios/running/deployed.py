@@ -15,10 +15,10 @@ from raydr.deployment.messages import Agreement, FinishRequest, StartRequest
 from raydr.deployment.sites import Port, Sites
 from raydr.device import Found, computing_on
 from raydr.errors import RunError
-from raydr.federation import FailurePolicy
+from raydr.federation import ClientError, FailurePolicy
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.client import HostSecrets
-from raydr.journal import Journal, Listener
+from raydr.journal import IncidentEvent, Journal, Listener
 from raydr.methods.serving import Plan, Served, serve
 from raydr.privacy.ledger import Ledger
 from raydr.privacy.policy import SitePolicy
@@ -100,7 +100,10 @@ class DeployedBackend:
                 transport, len(parts), plan, journal=Journal(listener), resume=resume, released=released
             )
         served = without_own_parts(served)
-        self._finish(served)
+        try:
+            self._finish(served)
+        except ClientError as error:
+            listener(IncidentEvent(f"not every site received its part of the map: {error}"))
         return replace(served, ledger=joined(self.sites.ledger, served.ledger))
 
     def lay_out_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> NoReturn:

@@ -107,7 +107,7 @@ def simulate(
         )
     with unwritable(folder):
         with journal.stage("run folder"):
-            _write(folder, scenario, client_data, served, findings, journal)
+            write_results(folder, scenario, client_data, served, findings, journal)
         seconds = {stage: round(seconds, 4) for stage, seconds in journal.seconds.items()}
         write_json(folder / records.ENVIRONMENT, asdict(replace(described, seconds=seconds)))
 
@@ -403,7 +403,7 @@ def _means(score: SiteScore) -> dict[str, SiteMean]:
     return {name: SiteMean(mean=mean, deviation=score.deviations[name]) for name, mean in score.means.items()}
 
 
-def _write(
+def write_results(
     folder: Path,
     scenario: Scenario,
     client_data: ClientData,
@@ -411,6 +411,7 @@ def _write(
     findings: Findings,
     journal: Journal,
 ) -> None:
+    """Write the files of a run folder except the scenario, the environment, the picture and the report."""
     by_row = dict(findings.federated.by_row)
     if findings.islands is not None and findings.islands.found:
         by_row["island"] = findings.islands.of_row

@@ -105,8 +105,8 @@ def held_by(
 def _required(port: Port | None) -> Port:
     if port is None:
         raise ScenarioError(
-            "clients.deployed names sites that read their own files, and this command does not reach them: write an app"
-            " with `raydr export`, or simulate the run with the files in clients.sites."
+            "clients.deployed names sites that read their own files, and this command does not reach them: deploy the"
+            " scenario (docs/deploying.md), or simulate the run with the files in clients.sites."
         )
     return port
 

@@ -253,7 +253,7 @@ def test_what_only_a_simulation_can_do_is_refused_with_a_remedy(
 
 
 def test_a_deployed_scenario_without_its_sites_is_refused(at: Hospitals, tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match="raydr export"):
+    with pytest.raises(ScenarioError, match="deploy the scenario"):
         run(read(described(deployed=True, at=at)), out=tmp_path / "run")
 
 

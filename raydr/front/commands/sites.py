@@ -21,11 +21,11 @@ def site() -> None:
     "--scenario",
     required=True,
     type=click.Path(path_type=Path),
-    help="The scenario of the run, as `raydr export` wrote it.",
+    help="The scenario of the run, whose clients.deployed names the sites.",
 )
 @options.json_out("all messages")
 def dry_run(settings: Path, scenario: Path, out: Path | None) -> None:
-    """Say what would leave the site in a run, message by message. Contact nobody.
+    """Say what would leave the site in a run, message by message. Send nothing.
 
     SITE is the site's own settings, such as site.yaml. The site's file is read; its policy decides. The exit status is
     3 if the policy does not allow the run.
