@@ -28,7 +28,7 @@ from raydr.wire_types import travels
 @travels
 @dataclass(frozen=True)
 class Agreement:
-    """What a site can agree to before anything leaves it.
+    """The scenario and the sites, to which a site can agree before anything leaves it.
 
     Attributes
     ----------

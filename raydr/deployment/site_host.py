@@ -29,7 +29,7 @@ _IN_LOG = "the site's own log has the rest"
 
 @dataclass(kw_only=True, frozen=True)
 class Finished:
-    """What a site has at the end of a run.
+    """Content that a site has at the end of a run.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What would leave a site, for the terminal."""
+"""Messages that would leave a site, for the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would leave one site in a deployed run: ``raydr site dry-run``.
+"""Messages that would leave one site in a deployed run: ``raydr site dry-run``.
 
 The site reads its own file and answers the first requests for real, but nothing leaves it. The other sites are taken to
 be like it. The messages of the run come from a rehearsal, as in ``raydr plan``.
@@ -76,7 +76,7 @@ class SiteMessages:
 
 @dataclass(kw_only=True, frozen=True)
 class DryRun:
-    """What would leave a site.
+    """Messages that would leave a site, and the answer of its policy.
 
     Attributes
     ----------
@@ -126,8 +126,8 @@ def dry_run(site: SiteSettings, scenario: Scenario) -> DryRun:
     names = scenario.clients.deployed
     if not names:
         raise ScenarioError(
-            f"The scenario {scenario.name} does not name sites that read their own files. Name them in clients.deployed,"
-            " instead of clients.sites (docs/deploying.md)."
+            f"The scenario {scenario.name} does not name sites that read their own files. Name them in"
+            " clients.deployed, instead of clients.sites (docs/deploying.md)."
         )
     if site.name not in names:
         raise ScenarioError(

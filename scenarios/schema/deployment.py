@@ -1,4 +1,4 @@
-"""What a deployed run cannot do, because only a simulation sees all rows."""
+"""Settings that a deployed run refuses, because only a simulation sees all rows."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_a_scenario_of_other_sites_is_refused(alike: Hospitals) -> None:
     alike.change("north", name="nort")
     with pytest.raises(ScenarioError, match=r"no site 'nort' \(did you mean north\?\)"):
         dry_run(read_site(alike.settings[0]), read(described(deployed=True, at=alike)))
-    with pytest.raises(ScenarioError, match="Name them in clients.deployed"):
+    with pytest.raises(ScenarioError, match=r"Name them in clients\.deployed"):
         dry_run(read_site(alike.settings[1]), read(described(deployed=False, at=alike)))
 
 
