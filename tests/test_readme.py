@@ -234,7 +234,8 @@ def test_the_page_of_commands_names_every_option() -> None:
     options = {
         option
         for command in app.commands.values()
-        for parameter in command.params
+        for each in (command, *getattr(command, "commands", {}).values())
+        for parameter in each.params
         for option in (*parameter.opts, *parameter.secondary_opts)
         if option.startswith("--")
     }
