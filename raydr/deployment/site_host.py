@@ -161,7 +161,7 @@ class SiteHost:
         if part.clients:
             self.ledger.received(call.request_for(self.index))
             self.ledger.added(part, call, self._running())
-        return replace(part, failures=tuple(map(discreet, part.failures)))
+        return replace(part, failures=tuple(map(without_error_text, part.failures)))
 
     def _answer(self, call: Call) -> Reply:
         request = call.request_for(self.index)
@@ -192,7 +192,7 @@ class SiteHost:
     def _leaving(self, call: Call, answer: Answer) -> Answer:
         """Return an answer as it may leave."""
         if isinstance(answer, Failure):
-            return discreet(answer)
+            return without_error_text(answer)
         self.ledger.received(call.request_for(self.index))
         if type(answer.reply).stays:
             self._kept[type(answer.reply).__name__] = answer.reply
@@ -201,7 +201,7 @@ class SiteHost:
         return answer
 
 
-def discreet(failure: Failure) -> Failure:
+def without_error_text(failure: Failure) -> Failure:
     """Return a failure without the text of an error of the site's own code, which can name values."""
     if failure.kind is not Kind.CLIENT_RAISED:
         return failure
