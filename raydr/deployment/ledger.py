@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,11 +13,16 @@ from raydr.federation.messages import payload_bytes
 from raydr.federation.meter import Meter
 from raydr.federation.wire import Answered, Call, PartialSum, Sent, SumCall
 from raydr.journal import Journal
-from raydr.privacy.ledger import Granularity, Ledger
+from raydr.privacy.ledger import Granularity, Ledger, read_entries
 from raydr.privacy.policy import Policy, SitePolicy
 
 _NO_LIMIT = 1e300
 """An epsilon that no run reaches, so that the gate that counts the cost refuses nothing."""
+
+
+def _counting(delta: float) -> Gate:
+    """Return a gate that counts the cost of a run and refuses nothing."""
+    return Gate(SitePolicy((Policy(epsilon=_NO_LIMIT, delta=delta),)), keeps_record=False)
 
 
 @dataclass
@@ -24,22 +31,39 @@ class SiteLedger:
 
     client: int
     _meter: Meter = field(default_factory=lambda: Meter(Journal()))
-    _cost: Gate = field(default_factory=Gate)
+    _cost: Gate = field(default_factory=lambda: _counting(Policy().delta))
 
     def begin(self, policy: SitePolicy) -> None:
-        """Forget the messages of earlier runs. The cost counts at the delta of the site's policy."""
+        """Count the cost at the delta of the site's policy, from now on."""
         delta = min((each.delta for each in policy.policies), default=Policy().delta)
-        self._meter = Meter(Journal())
-        self._cost = Gate(SitePolicy((Policy(epsilon=_NO_LIMIT, delta=delta),)), keeps_record=False)
+        before, self._cost = self._cost, _counting(delta)
+        self._cost.recall(before.noted())
+
+    def written_down(self) -> dict[str, Any]:
+        """Return the ledger as lists and mappings of text and numbers."""
+        return {
+            "entries": json.dumps(self._meter.ledger.as_list()),
+            "delta": self._delta,
+            "cost": self._cost.noted(),
+        }
+
+    def read_again(self, notes: Mapping[str, Any]) -> None:
+        """Go on from a ledger that an earlier process has written down."""
+        self._meter, self._cost = Meter(Journal()), _counting(notes["delta"])
+        for entry in read_entries(json.loads(notes["entries"])):
+            self._meter.ledger.record(entry)
+        self._cost.recall(notes["cost"])
+
+    @property
+    def _delta(self) -> float:
+        return self._cost.site.policies[0].delta
 
     @property
     def content(self) -> Ledger:
         """The messages so far, with the epsilon of those that noise covers."""
         ledger = self._meter.ledger
         ledger.charges = self._cost.charges
-        return ledger.settled(
-            self._cost.site.policies[0].delta if self._cost.site.policies else Policy().delta
-        )
+        return ledger.settled(self._delta)
 
     def received(self, request: Request[Any]) -> None:
         """Add a request."""

@@ -204,7 +204,9 @@ class Agreed(
 
 @dataclass(frozen=True, kw_only=True)
 class StartRequest(
-    Request[Agreed], what="the scenario, the run's name and seed, and how labels are numbered"
+    Request[Agreed],
+    what="the scenario, the run's name and seed, and how labels are numbered",
+    sets_state=True,
 ):
     """Sent before the federation begins.
 

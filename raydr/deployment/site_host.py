@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -104,7 +104,10 @@ def keep_nothing(ended: Finished) -> None:
 
 @dataclass(kw_only=True)
 class SiteHost:
-    """The host of one site.
+    """The host of one site for one run.
+
+    A process that answers one message can be a new one: it repeats the calls ``before`` and those that set the client's
+    state, and reads what an earlier host has written down.
 
     Parameters
     ----------
@@ -114,11 +117,17 @@ class SiteHost:
         Number of the site among the clients.
     at_end : callable
         Receives what the site has at the end of a run, to keep it at the site.
+
+    Attributes
+    ----------
+    before : list of Call
+        Calls around the run that the site has answered and that set its state: the start.
     """
 
     site: SiteSettings
     index: int
     at_end: Callable[[Finished], None] = keep_nothing
+    before: list[Call] = field(default_factory=list)
     own: OwnData = field(init=False)
     ledger: SiteLedger = field(init=False)
     _start: StartRequest | None = field(default=None, repr=False)
@@ -139,6 +148,24 @@ class SiteHost:
         if self._host is not None:
             self._host.restore(history)
 
+    def repeat(self, calls: Sequence[Call]) -> None:
+        """Answer calls around the run again, without sending anything."""
+        for call in calls:
+            self._answer(call)
+            self.before.append(call)
+
+    def written_down(self) -> dict[str, Any]:
+        """Return what the host must not forget: what the client answered once, its ledger, and what stays here."""
+        noted = {} if self._host is None else self._host.noted(self.index)
+        return {"client": noted, "ledger": self.ledger.written_down(), "kept": tuple(self._kept.values())}
+
+    def read_again(self, notes: Mapping[str, Any]) -> None:
+        """Remember what an earlier host has written down; call :meth:`repeat` and :meth:`restore` first."""
+        if self._host is not None and notes["client"]:
+            self._host.recall(self.index, notes["client"])
+        self.ledger.read_again(notes["ledger"])
+        self._kept = {type(reply).__name__: reply for reply in notes["kept"]}
+
     def ask(self, call: Call) -> list[Answer]:
         """Return the site's answer."""
         if not isinstance(call.request, (*ABOUT_FILES, StartRequest, FinishRequest)):
@@ -151,6 +178,8 @@ class SiteHost:
             _LOGGER.error("%s: %s", self.site.name, error, exc_info=not isinstance(error, RaydrError))
             reason = f"site {self.site.name!r} cannot answer: {_IN_LOG}"
             return [Failure(self.index, Kind.CLIENT_RAISED, reason)]
+        if type(call.request).sets_state:
+            self.before.append(call)
         self.ledger.received(call.request_for(self.index))
         self.ledger.sent(reply, "server")
         return [Answered(self.index, call.number, call.round, reply)]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hospitals import described, hospitals
 
 from raydr.deployment.inline import InlineSites
+from raydr.deployment.messages import StartRequest
+from raydr.deployment.own_data import OwnData
+from raydr.deployment.site_host import Finished, SiteHost
 from raydr.federation.codec import decode, encode
 from raydr.federation.noise_streams import digest
-from raydr.federation.wire import Answer, Answered, Call
+from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall
 from raydr.scenarios.runner import run
 from raydr.scenarios.schema.reading import read
 
@@ -60,3 +65,74 @@ def test_a_run_whose_messages_around_it_are_bytes_has_the_same_map(codebook: boo
         "StartRequest",
         "FinishRequest",
     }
+
+
+class Forgetful(InlineSites):
+    """Sites whose every message is answered by a new host, from what the last one wrote down as bytes."""
+
+    def __init__(self, hosts: list[SiteHost]) -> None:
+        super().__init__(hosts)
+        self.hosts = [ForgetfulHost(host) for host in hosts]  # type: ignore[misc]
+
+
+class ForgetfulHost:
+    def __init__(self, host: SiteHost) -> None:
+        self.host, self.history, self.notes = host, list[Call](), b""
+
+    @property
+    def clients(self) -> tuple[int, ...]:
+        return self.host.clients
+
+    def restore(self, history: Sequence[Call]) -> None:
+        self.history = list(history)
+
+    def ask(self, call: Call) -> list[Answer]:
+        answers = self._fresh().ask(call)
+        self._written(call)
+        return answers
+
+    def sum(self, call: SumCall) -> PartialSum:
+        part = self._fresh().sum(call)
+        self._written(call)
+        return part
+
+    def _fresh(self) -> SiteHost:
+        before = self.host.before
+        self.host = SiteHost(site=self.host.site, index=self.host.index, at_end=self.host.at_end)
+        self.host.repeat(before)
+        self.host.restore(self.history)
+        if self.notes:
+            self.host.read_again(decode(self.notes))
+        return self.host
+
+    def _written(self, call: Call) -> None:
+        self.notes = encode(self.host.written_down())
+        if type(call.request).sets_state and not isinstance(call.request, StartRequest):
+            self.history.append(call)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"privacy": {"secure_aggregation": True}},
+        {"method": {"kind": "private-map", "epsilon": 4.0, "clip": 8.0, "iterations": 5}},
+        {"data": {"harmonize": "combat"}},
+    ],
+    ids=["secure", "private-map", "harmonized"],
+)
+def test_a_site_that_answers_each_message_in_a_new_process_has_the_same_map_and_ledger(
+    keys: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = hospitals(tmp_path / "sites")
+    monkeypatch.setattr(OwnData, "secret", lambda self, start: self.site.secret)
+    scenario = read(described(deployed=True, at=at, **keys))
+    found = []
+    for kind in (InlineSites, Forgetful):
+        ended: list[Finished] = []
+        run(scenario, out=tmp_path / kind.__name__, report=False, port=kind(at.hosts(ended)))
+        ledgers = [
+            [entry for entry in each.ledger.content.as_list() if entry["kind"] != "StartRequest"]
+            for each in ended
+        ]
+        found.append((np.concatenate([each.places for each in ended]).tobytes(), ledgers))
+    assert found[0] == found[1]
