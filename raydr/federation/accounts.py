@@ -245,7 +245,7 @@ def _rounding(call: Call, request: Request[Any]) -> dict[str, Any]:
     shapes = [ranges[name] for name in kind.covers]
     finest = 0.0
     if isinstance(call, SumCall):
-        finest = max((resolution(declared.largest, call.total_weight) for declared in shapes), default=0.0)
+        finest = max((resolution(each.largest, call.total_weight, each.bits) for each in shapes), default=0.0)
     return {"values": sum(int(np.prod(declared.shape)) for declared in shapes), "resolution": finest}
 
 

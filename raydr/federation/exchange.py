@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from raydr.arrays import Int64Array, UInt8Array
+from raydr.arrays import IntArray, UInt8Array
 from raydr.federation.accounts import Accounts, sharing_of
 from raydr.federation.agreement import AdvertiseRequest, agree
 from raydr.federation.context import Context
@@ -248,7 +248,7 @@ class Exchange:
         """Remove the masks from a secure sum."""
         prepared.unmask(total, lambda request, asked: self.relayed(request, asked, droppable))
 
-    def padded(self, total: Total, call: SumCall) -> dict[str, Int64Array]:
+    def padded(self, total: Total, call: SumCall) -> dict[str, IntArray]:
         """Return the padded sum as the clients receive it."""
         return total.totals
 

@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.arrays import Float64Array, FloatArray, IntArray
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.context import Context
 from raydr.federation.enrolment import Enrol
@@ -246,7 +246,7 @@ class Federation:
 
     def padded_sum(
         self, request: Request[R], *, weights: Literal["clients", "rows"] = "clients"
-    ) -> tuple[SumCall, dict[str, Int64Array]]:
+    ) -> tuple[SumCall, dict[str, IntArray]]:
         """Return the call for a padded sum and the sum in the ring, under the pads of all clients.
 
         The sum is over the clients with rows. The server cannot read it and returns it to the clients. Every client

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.arrays import FloatArray, fingerprint
+from raydr.arrays import FloatArray, IntArray, fingerprint
 from raydr.errors import RunError
 from raydr.federation.client import Client, HostSecrets
 from raydr.federation.failures import Failure, Kind
@@ -29,7 +29,7 @@ from raydr.federation.messages import (
 )
 from raydr.federation.noise_streams import digest, noise_name
 from raydr.federation.pads import pad
-from raydr.federation.ring import RingSum, fraction_bits, resolution, split_as
+from raydr.federation.ring import RingSum, fraction_bits, in_ring, resolution, split_as
 from raydr.federation.simulated.faults import (
     Corruption,
     CrashMoment,
@@ -208,6 +208,7 @@ class ClientHost:
         """Return the weighted sum of the replies of the clients asked; all must live here."""
         boundary = Boundary(call)
         sums: dict[str, RingSum] = {}
+        ranges: Mapping[str, Range] = {}
         sealed: dict[str, dict[int, NDArray[Any]]] = {}
         summed: list[int] = []
         failures: list[Failure] = []
@@ -228,12 +229,18 @@ class ClientHost:
                     ranges = boundary.declared(type(reply), 0)
                     sealed = {name: {} for name, declared in ranges.items() if declared.sealed}
                     sums = {
-                        name: RingSum(declared.shape, fraction_bits(declared.largest, call.total_weight))
+                        name: RingSum(
+                            declared.shape, fraction_bits(declared.largest, call.total_weight, declared.bits)
+                        )
                         for name, declared in ranges.items()
                         if not declared.sealed
                     }
                 for name, ring in sums.items():
-                    ring.add(getattr(reply, name), weight)
+                    if ranges[name].bits == 64:
+                        ring.add(getattr(reply, name), weight)
+                    else:
+                        random = client.stream(f"rounding of {type(reply).__name__}.{name}")
+                        ring.add_at_random(getattr(reply, name), weight, random)
                     if padded:
                         total = ring.total
                         total += pad(client.shared, call.number, index, name, total.shape)
@@ -244,11 +251,12 @@ class ClientHost:
                 total_weight += weight
                 del reply  # so that the next reply reuses its memory, which is in the cache
         self._plan_crash_after(call)
-        totals = {name: ring.total for name, ring in sums.items()}
+        totals: dict[str, IntArray] = {name: ring.total for name, ring in sums.items()}
         if call.masks is not None and summed:
             # Only this sum leaves the process. It is the sum of what each client would have masked by itself.
             vector = np.concatenate([total.reshape(-1) for total in totals.values()])
             totals = split_as(call.masks.on([self._clients[index] for index in summed], vector), totals)
+        totals = {name: in_ring(total, ranges[name].bits) for name, total in totals.items()}
         each = sum(total.nbytes for total in totals.values())
         sizes = [
             each + sum(kept[index].nbytes for kept in sealed.values()) if sealed else each for index in summed
@@ -536,8 +544,10 @@ class Cover:
             "",
         )
         if isinstance(call, SumCall):
-            widest = [ranges[name].largest for name in type(reply).covers]
-            finest = max((resolution(largest, call.total_weight) for largest in widest), default=0.0)
+            declared = [ranges[name] for name in type(reply).covers]
+            finest = max(
+                (resolution(each.largest, call.total_weight, each.bits) for each in declared), default=0.0
+            )
             weight = weight_of(client.rows.shape[0], call.weighting)
             if mechanism.shared:
                 if call.sharing is None or not weight:

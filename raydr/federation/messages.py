@@ -79,6 +79,9 @@ class Range:
     sealed : bool
         Whether only the client itself can read it. Such a field is an array. Sums and means keep one row for each
         client that answered, in client order.
+    bits : {64, 32, 16}
+        Bits of an integer in a sum's ring (:mod:`raydr.federation.ring`). With fewer than 64, messages are smaller,
+        and clients round at random, so that the sum is unbiased.
     """
 
     shape: tuple[int, ...]
@@ -86,6 +89,7 @@ class Range:
     dtype: str = "float64"
     separate: bool = False
     sealed: bool = False
+    bits: int = 64
 
     def check(self, name: str, value: Any) -> None:
         """Raise RefusedReplyError unless ``value`` matches the declaration; every number must be finite."""

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 
-from raydr.arrays import Float64Array, FloatArray, Int64Array, shaped
+from raydr.arrays import Float64Array, FloatArray, Int64Array, IntArray, shaped
 from raydr.federation.agreement import HandOutRequest, OpenRequests
 from raydr.federation.client import Client
 from raydr.federation.context import Context
@@ -43,7 +43,6 @@ from raydr.robust import RobustRule
 
 R = TypeVar("R", bound=Reply)
 C = TypeVar("C", bound=Call)
-_RING_BYTES = 8
 
 
 @dataclass(kw_only=True)
@@ -326,13 +325,14 @@ class RehearsedExchange(Exchange):
         """Ask as in a run, and compute nothing."""
         prepared.reveal(total, lambda request, asked: self.relayed(request, asked, droppable))
 
-    def padded(self, total: Total, call: SumCall) -> dict[str, Int64Array]:
+    def padded(self, total: Total, call: SumCall) -> dict[str, IntArray]:
         """Return the sample's own reply for all clients, under the pads that it will remove."""
         request, everybody = call.request_for(call.clients[0]), self._clients.everybody
         reply = type(request).client_part(everybody, request)
-        padded = {}
+        padded: dict[str, IntArray] = {}
         for name, declared in declared_ranges(type(reply), request, 0).items():
-            ring = RingSum(declared.shape, fraction_bits(declared.largest, call.total_weight))
+            bits = fraction_bits(declared.largest, call.total_weight, declared.bits)
+            ring = RingSum(declared.shape, bits)
             ring.add(getattr(reply, name), call.total_weight)
             for client in call.clients:
                 into = ring.total
@@ -431,4 +431,4 @@ def _zeros(declared: Range, sealed_by: int | None) -> Any:
 def _summand_bytes(declared: Range) -> int:
     """Return the bytes of one client's field in a sum: ring integers, or sealed content."""
     size = int(np.prod(declared.shape))
-    return size * (np.dtype(declared.dtype).itemsize if declared.sealed else _RING_BYTES)
+    return size * (np.dtype(declared.dtype).itemsize if declared.sealed else declared.bits // 8)

@@ -1,8 +1,14 @@
-"""Exact sums in the ring of 64-bit fixed-point integers.
+"""Exact sums in the ring of fixed-point integers, of 64 bits or fewer.
 
 Floating-point sums depend on their order, and therefore on packing, workers and nodes. Here every summand is rounded
 once, at its client, to a multiple of 2^-bits and added as a 64-bit integer. The sum is exact in any order. The number
 of fractional bits follows from the declared range and the total weight, so no sum can overflow the ring.
+
+A narrow ring, of 32 or 16 bits, makes messages smaller. Its integers are the last bits of 64-bit ones. Sums and masks
+can be truncated to these bits, before or after, with the same result. So a secure sum needs no other masks, and its
+result is again the same in any order. The resolution is coarse. Each summand, multiplied by its weight, is therefore
+rounded up or down at random, with the summand as its expectation (QSGD, Alistarh et al. 2017). The random numbers
+follow from seed, client and round, so a client that is asked again sends the same.
 """
 
 from __future__ import annotations
@@ -17,8 +23,9 @@ from raydr.errors import RunError
 from raydr.federation.messages import BLOCK, worth_compiling
 from raydr.privacy.mechanism import Bound
 
-CAPACITY_BITS = 62
-"""Sums stay below 2^62: one bit is the sign, one is the margin for the rounding of summands."""
+MARGIN_BITS = 2
+"""Sums stay below 2^62 in 64 bits: one bit is the sign, one is the margin for the rounding of summands. In a narrow
+ring, the rounding of a summand is at most 1, so the margin of 16 bits is enough for 2^14 clients."""
 
 
 _ROWS = 64
@@ -29,7 +36,7 @@ class RangeError(RunError):
     """A range that no ring can hold."""
 
 
-def fraction_bits(largest: Bound, weight: int) -> IntArray:
+def fraction_bits(largest: Bound, weight: int, ring: int = 64) -> IntArray:
     """Return the fractional bits with which a sum of this range and total weight cannot overflow.
 
     Parameters
@@ -38,12 +45,14 @@ def fraction_bits(largest: Bound, weight: int) -> IntArray:
         Largest absolute value of one summand, at least 0 and finite.
     weight : int
         Sum of all clients' weights, at least 1.
+    ring : {64, 32, 16}
+        Bits of the ring.
 
     Returns
     -------
     bits : int32, of the shape of ``largest``
-        ``largest * weight * 2**bits <= 2**62``; negative for huge ranges, -962 at least, and 1000 at most, so that
-        ``2**bits`` is a double.
+        ``largest * weight * 2**bits <= 2**(ring - 2)``; negative for huge ranges, -1024 at least, and 1000 at most, so
+        that ``2**bits`` is a double.
 
     Raises
     ------
@@ -56,12 +65,21 @@ def fraction_bits(largest: Bound, weight: int) -> IntArray:
             f"the declared range {largest!r} of a sum with total weight {weight} must be finite and not negative"
         )
     exponent = np.frexp(total)[1]  # total < 2**exponent
-    return np.asarray(np.minimum(CAPACITY_BITS - exponent, 1000), np.int32)
+    return np.asarray(np.minimum(ring - MARGIN_BITS - exponent, 1000), np.int32)
 
 
-def resolution(largest: Bound, weight: int) -> float:
+def resolution(largest: Bound, weight: int, ring: int = 64) -> float:
     """Return the smallest difference that such a ring resolves, in the coarsest entry: ``2**-bits``."""
-    return float(np.ldexp(1.0, -int(np.min(fraction_bits(largest, weight)))))
+    return float(np.ldexp(1.0, -int(np.min(fraction_bits(largest, weight, ring)))))
+
+
+def in_ring(total: IntArray, ring: int) -> IntArray:
+    """Return a sum's last bits, which are all that a narrow ring keeps.
+
+    >>> in_ring(np.array([2**16 + 5, -3]), 16).tolist()
+    [5, -3]
+    """
+    return total if ring == 64 else total.astype(f"int{ring}")
 
 
 class RingSum:
@@ -127,6 +145,17 @@ class RingSum:
         self._total += np.add.reduce(summands, axis=0).reshape(self._total.shape)
         self._weights.clear()
 
+    def add_at_random(self, values: ArrayLike, weight: int, random: np.random.Generator) -> None:
+        """Add ``weight`` times ``values``, each product rounded up or down at random with itself as its expectation."""
+        flat, into = np.asarray(values).reshape(-1), self._total.reshape(-1)
+        for block, factor, scaled, summand, _ in self._blocks:
+            np.multiply(flat[block], weight, out=scaled, dtype=np.float64)
+            scaled *= factor
+            scaled += random.random(scaled.size)
+            np.floor(scaled, out=scaled)
+            np.copyto(summand, scaled, casting="unsafe")
+            into[block] += summand
+
     def add(self, values: ArrayLike, weight: int) -> None:
         """Add ``weight`` times ``values``, which must be within the range behind the bits."""
         flat = np.asarray(values).reshape(-1)
@@ -154,20 +183,21 @@ class RingSum:
             np.add(into, summand, out=into)
 
 
-def split_as(flat: Int64Array, like: Mapping[str, Int64Array]) -> dict[str, Int64Array]:
+def split_as(flat: Int64Array, like: Mapping[str, IntArray]) -> dict[str, IntArray]:
     """Cut one long sum (n,) into arrays of these names and shapes, in their order.
 
     >>> split_as(np.arange(3), {"one": np.zeros((2, 1), int), "two": np.zeros((), int)})["one"].tolist()
     [[0], [1]]
     """
-    parts, start = {}, 0
+    parts: dict[str, IntArray] = {}
+    start = 0
     for name, shaped in like.items():
         parts[name] = flat[start : start + shaped.size].reshape(shaped.shape)
         start += shaped.size
     return parts
 
 
-def decode(total: Int64Array, bits: IntArray, divisor: int = 1) -> Float64Array:
+def decode(total: IntArray, bits: IntArray, divisor: int = 1) -> Float64Array:
     """Return a ring sum divided by ``divisor`` as float64, rounded once, in one pass over memory."""
     value = np.empty(total.shape)
     factor = np.ldexp(1.0, np.broadcast_to(-bits, total.shape if bits.ndim else ()).reshape(-1))

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.arrays import Int64Array
+from raydr.arrays import IntArray
 from raydr.federation.failures import QuorumError
 from raydr.federation.messages import Reply, declared_ranges
-from raydr.federation.ring import decode, fraction_bits
+from raydr.federation.ring import decode, fraction_bits, in_ring
 from raydr.federation.wire import PartialSum, SumCall
 from raydr.privacy.mechanism import Mechanism
 
@@ -28,13 +28,13 @@ class Total:
         Clients whose summands are included.
     weight : int
         Total weight of the summands.
-    totals : mapping of field name to int64 array
-        Sums in the ring.
+    totals : mapping of field name to array
+        Sums in the ring, as integers of its bits.
     """
 
     clients: set[int] = field(default_factory=set)
     weight: int = 0
-    totals: dict[str, Int64Array] = field(default_factory=dict, repr=False)
+    totals: dict[str, IntArray] = field(default_factory=dict, repr=False)
     _sealed: dict[str, dict[int, NDArray[Any]]] = field(default_factory=dict, repr=False)
     _own: set[str] = field(default_factory=set, repr=False)
     _reply: type[Reply] | None = None
@@ -78,6 +78,7 @@ class Total:
             if declared.sealed:
                 fields[name] = np.stack([self._sealed[name][client] for client in sorted(self.clients)])
                 continue
-            value = decode(self.totals[name], fraction_bits(declared.largest, call.total_weight), divisor)
+            bits = fraction_bits(declared.largest, call.total_weight, declared.bits)
+            value = decode(in_ring(self.totals[name], declared.bits), bits, divisor)
             fields[name] = value if value.ndim else float(value)
         return self._reply(**fields)

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from numpy.typing import NDArray
 
-from raydr.arrays import Int64Array
+from raydr.arrays import IntArray
 from raydr.federation.failures import Failure
 from raydr.federation.masks import Masks
 from raydr.federation.messages import Reply, Request
@@ -145,8 +145,8 @@ class PartialSum:
         Number and round of the call.
     reply : type of Reply or None
         Type of the summed replies; None if no client answered.
-    totals : mapping of field name to int64 array
-        Weighted sums in the ring.
+    totals : mapping of field name to array
+        Weighted sums in the ring, as integers of its bits.
     sealed : mapping of field name to arrays by client
         Fields that are not summed, because only the clients can read them.
     clients : tuple of int
@@ -162,7 +162,7 @@ class PartialSum:
     number: int
     round: int
     reply: type[Reply] | None = None
-    totals: dict[str, Int64Array] = field(default_factory=dict)
+    totals: dict[str, IntArray] = field(default_factory=dict)
     sealed: dict[str, dict[int, NDArray[Any]]] = field(default_factory=dict)
     clients: tuple[int, ...] = ()
     weight: int = 0

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from raydr.arrays import Float64Array, FloatArray, Int64Array, UInt8Array
+from raydr.arrays import Float64Array, FloatArray, Int64Array, IntArray, UInt8Array
 from raydr.data.survey.layout import JointColumns
 from raydr.errors import DataError, RunError, ScenarioError
 from raydr.federation import Client, Federation, Granularity, Public, Range, Reply, Request, answers
@@ -80,7 +80,7 @@ class Blind:
         Their total weight.
     """
 
-    total: Int64Array
+    total: IntArray
     number: int
     clients: tuple[int, ...]
     weight: int

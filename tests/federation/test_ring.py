@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from raydr.arrays import Int64Array, IntArray
 from raydr.federation import Range, RangeError, RefusedReplyError
 from raydr.federation.messages import BLOCK, LARGE
-from raydr.federation.ring import RingSum, decode, fraction_bits, resolution, split_as
+from raydr.federation.ring import RingSum, decode, fraction_bits, in_ring, resolution, split_as
 
 LEAST_DOUBLE = 5e-324
 ranges = st.one_of(
@@ -85,6 +85,46 @@ def test_sum_at_the_edge_of_its_range_does_not_wrap(largest: float, weight: int,
     exact = float(Fraction(sign * largest) * weight)
     rounded = weight * 2.0 ** -int(bits)
     np.testing.assert_allclose(decode(total, bits), exact, rtol=1e-15, atol=rounded)
+
+
+@pytest.mark.parametrize("ring", [16, 32])
+@pytest.mark.parametrize("clients", [1, 7, 300])
+def test_truncated_sums_of_rounded_summands_are_unbiased(ring: int, clients: int) -> None:
+    """The sum of the last bits, in any packing, is that of the products rounded up or down."""
+    random = np.random.default_rng(clients)
+    weights, size = random.integers(1, 50, clients), 2 * BLOCK + 3
+    values = random.uniform(-1.0, 1.0, (clients, 1)) * np.ones(size, np.float32)
+    bits = fraction_bits(1.0, int(weights.sum()), ring)
+    whole, parts = RingSum((size,), bits), []
+    for client, weight in enumerate(weights):
+        alone = RingSum((size,), bits)
+        for each in (whole, alone):
+            each.add_at_random(values[client], int(weight), np.random.default_rng(client))
+        parts.append(in_ring(alone.total, ring))
+    total = np.add.reduce(parts, dtype=parts[0].dtype)
+    np.testing.assert_array_equal(total, whole.total)
+    errors = total - np.ldexp(weights @ values.astype(np.float64), bits)
+    assert np.abs(errors).max() < clients
+    assert abs(errors.mean()) < 6.0 * 0.5 * math.sqrt(clients / size)
+
+
+def test_masks_are_truncated_with_the_sum() -> None:
+    random = np.random.default_rng(0)
+    total = random.integers(-(2**14), 2**14, 1000)
+    masks = random.integers(-(2**63), 2**63 - 1, 1000)
+    sent = in_ring(total + masks, 16)
+    assert sent.dtype == np.int16
+    np.testing.assert_array_equal(in_ring(sent.astype(np.int64) - masks, 16), total)
+
+
+def test_summands_at_the_edge_of_a_narrow_ring_do_not_wrap() -> None:
+    """2^14 - 1 clients, each rounded up by almost 1."""
+    clients = 2**14 - 1
+    bits = fraction_bits(1.0, clients, 16)
+    ring = RingSum((1,), bits)
+    for client in range(clients):
+        ring.add_at_random([1.0], 1, np.random.default_rng(client))
+    assert in_ring(ring.total, 16)[0] == ring.total[0]
 
 
 def test_bits_are_limited_to_powers_of_two_that_are_doubles() -> None:

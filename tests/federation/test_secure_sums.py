@@ -51,7 +51,11 @@ class Vectors(Reply, granularity=Granularity.AGGREGATE, what="two arrays and a n
 
     @staticmethod
     def ranges(request: VectorsRequest, rows: int) -> dict[str, Range]:
-        return {"wide": Range((3, 4), 1e3), "tall": Range((5,), 1e-3), "number": Range((), 7.0)}
+        return {
+            "wide": Range((3, 4), 1e3, bits=32),
+            "tall": Range((5,), 1e-3, bits=16),
+            "number": Range((), 7.0),
+        }
 
 
 @dataclass(frozen=True)
@@ -275,11 +279,12 @@ def test_secure_uploads_are_uniform(apart: bool) -> None:
     """The bytes of uploads pass a chi-squared test (false alarm 1 in 10^10); without masks they fail it."""
 
     def statistic(federation: Federation, transport: Losing) -> float:
-        for _ in range(60):
+        for _ in range(150):
             federation.sum(VectorsRequest())
         chosen = [totals for clients, totals in transport.seen if not apart or clients == (1,)]
-        content = np.concatenate([part.reshape(-1) for totals in chosen for part in totals.values()])
-        counts = np.bincount(content.view(np.uint8), minlength=256)
+        sent = b"".join(part.tobytes() for totals in chosen for part in totals.values())
+        content = np.frombuffer(sent, np.uint8)
+        counts = np.bincount(content, minlength=256)
         return float(((counts - content.nbytes / 256) ** 2 / (content.nbytes / 256)).sum())
 
     hidden, transport = losing(5, 1.0, {}, apart=apart)
