@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from raydr.methods.fedne.training import Local, Objective
 
 LARGEST_LOSS = 1e4
-LARGEST_GRADIENT = 1e3
+LARGEST_GRADIENT = 64.0
 """Entries of a mean gradient beyond it are clipped at the client; typical entries are about 1e-2."""
 LONGEST_STEP = 7.3
 """Adam moves a parameter by at most this many learning rates in a step.
@@ -115,13 +115,14 @@ class Change(
         """Return bounds that follow from the number of Adam steps."""
         largest = LONGEST_STEP * request.learning_rate * max(1, request.training.most_steps) + 1e-6
         size = kept_size(request.control.size) if request.control.size else 0
-        dtype = "float32"
+        dtype, bits = "float32", request.training.bits
         if request.mechanism is not None:
             dtype, largest = "float64", min(largest, request.clip)
         return {
-            "weights": Range(request.weights.shape, largest, dtype),
+            "weights": Range(request.weights.shape, largest, dtype, bits=bits),
             "loss": Range((), LARGEST_LOSS),
-            "control": Range(request.control.shape, 2.0 * LARGEST_GRADIENT, "float32"),
+            # Rounding errors of control variates add up over rounds.
+            "control": Range(request.control.shape, 2.0 * LARGEST_GRADIENT, "float32", bits=max(bits, 32)),
             "kept": Range((size,), 255.0, "uint8", sealed=True),
         }
 
@@ -148,6 +149,8 @@ class Training:
         Whether the clients of one host train as one.
     left_out : float
         Share of the other clients' networks that each client leaves out.
+    bits : {64, 16}
+        Bits of a number in the sum of the changes.
     """
 
     hidden: tuple[int, ...]
@@ -165,6 +168,7 @@ class Training:
     negatives_from: Literal["batch", "rows"] = "batch"
     softening: float = SOFTENING
     adam_floor: float = FLOOR
+    bits: int = 64
 
     @property
     def device(self) -> str:
@@ -182,11 +186,11 @@ class TrainRequest(
     ----------
     training : Training
         Settings that do not change between rounds.
-    weights : (parameters,) float32
+    weights : (parameters,) float32 or float16
         The current encoder.
     learning_rate : float
         Learning rate of this round.
-    field : (nodes, nodes) float32
+    field : (nodes, nodes) float32 or float16
         Mean repulsion by the rows of all clients at the nodes from -reach to reach; no nodes without a field.
     reach : float
         Half the width of the field.
@@ -194,7 +198,7 @@ class TrainRequest(
         Surrogate networks; none without networks.
     shares : (clients,) float32
         Share of all rows that each network represents.
-    control : (parameters,) float32
+    control : (parameters,) float32 or float16
         Mean of all clients' control variates; empty without control variates.
     kept : (clients, bytes) uint8
         The sealed control variate of every client; a message to one client holds its own alone.
@@ -208,13 +212,13 @@ class TrainRequest(
     """
 
     training: Training
-    weights: Float32Array
+    weights: FloatArray
     learning_rate: float
-    field: Float32Array
+    field: FloatArray
     reach: float
     surrogates: Float32Array
     shares: Float32Array
-    control: Float32Array
+    control: FloatArray
     kept: UInt8Array
     kept_rounds: Int64Array
     spoken: Float32Array
@@ -421,7 +425,7 @@ def objective_of(clients: Sequence[Client], requests: Sequence[TrainRequest]) ->
     return Objective(negatives, own, together(request.surrogates, others, device), proximity, softening)
 
 
-def others_field(client: Client, request: TrainRequest, grid: Grid) -> Float32Array:
+def others_field(client: Client, request: TrainRequest, grid: Grid) -> FloatArray:
     """Return the field (nodes, nodes) without the client's own density, computed again with the current encoder."""
     from raydr.methods.fedne.field import deposit, repulsion_field
     from raydr.methods.fedne.surrogates import density_rows

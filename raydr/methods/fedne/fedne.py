@@ -17,7 +17,7 @@ from raydr.methods.fedne.dp_costs import density_noise, noise_on_updates, weight
 from raydr.methods.fedne.flops import step_operations
 from raydr.methods.fedne.projection import input_width
 from raydr.methods.fedne.round_state import ControlVariates, RoundState
-from raydr.methods.fedne.server import AveragedMap, serve
+from raydr.methods.fedne.server import AveragedMap, sent, serve
 from raydr.methods.fedne.settings import SCHEDULE
 from raydr.methods.fedne.surrogates import REACHES, Density, DensityRequest, SurrogateRequest
 from raydr.methods.method import method
@@ -310,8 +310,8 @@ class FedNE(AveragedMap):
         """Sum the clients' densities on a grid that holds them all, and convolve it with the repulsion of a point."""
         from raydr.methods.fedne.field import Grid, repulsion_field
 
-        noise = density_noise(federation, self)
         if noise_on_updates(federation) is not None:
+            noise = density_noise(federation, self)
             answer = average(
                 federation,
                 self.paid_density(federation, state),
@@ -324,27 +324,28 @@ class FedNE(AveragedMap):
         reach = state.reach
         for _ in range(_SIZINGS):
             grid = Grid.covering(_MARGIN * reach, self.grid_step)
-            request = DensityRequest(
-                weights=state.weights,
-                hidden=self.hidden,
-                reach=grid.reach,
-                nodes=grid.nodes,
-                mechanism=noise,
-            )
+            request = self.density_request(federation, state, grid)
             answer = average(federation, request, self.aggregation, weights="rows")
             unanimous = np.flatnonzero(answer.votes >= 1.0)
             reach = float(REACHES[unanimous[0] if len(unanimous) else -1])
             if reach <= grid.reach:
                 break
         field = repulsion_field(grid, answer.share, self.softening).astype(np.float32)
-        return replace(state, reach=reach, grid=grid.reach, field=field, spoken=self.spoken(federation))
+        return replace(
+            state,
+            reach=reach,
+            grid=grid.reach,
+            centre=grid.centre(answer.share),
+            field=field,
+            spoken=self.spoken(federation),
+        )
 
     def _rehearse_field(self, federation: Rehearsal, state: RoundState) -> RoundState:
         """Ask what :func:`renew_field` asks, for a map of the planned reach."""
         from raydr.methods.fedne.field import Grid
 
-        noise = density_noise(federation, self)
         if noise_on_updates(federation) is not None:
+            noise = density_noise(federation, self)
             request = self.paid_density(federation, state)
             average(federation, request, self.aggregation, weights=weighting(noise))
             return replace(state, field=shaped((request.nodes, request.nodes), np.float32))
@@ -356,12 +357,21 @@ class FedNE(AveragedMap):
             TrainRequest,
         )
         grid = Grid.covering(reach, self.grid_step)
-        request = DensityRequest(
-            weights=state.weights, hidden=self.hidden, reach=grid.reach, nodes=grid.nodes, mechanism=noise
-        )
-        average(federation, request, self.aggregation, weights="rows")
+        average(federation, self.density_request(federation, state, grid), self.aggregation, weights="rows")
         field = shaped((grid.nodes, grid.nodes), np.float32)
         return replace(state, field=field, spoken=self.spoken(federation))
+
+    def density_request(self, federation: Federation, state: RoundState, grid: Grid) -> DensityRequest:
+        """Return the density request of step 2 on a grid."""
+        noise, bits = density_noise(federation, self), self.sum_bits(federation)
+        return DensityRequest(
+            weights=sent(state.weights, bits),
+            hidden=self.hidden,
+            reach=grid.reach,
+            nodes=grid.nodes,
+            bits=64 if noise is not None else bits,
+            mechanism=noise,
+        )
 
     def spoken(self, federation: Federation) -> Float32Array:
         """Return the share (clients,) of the field of each client's rows.

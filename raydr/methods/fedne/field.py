@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from raydr.arrays import Float64Array, FloatArray
+from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.methods.fedne.settings import SOFTENING
 
 MOST_NODES = 1024
@@ -60,6 +60,14 @@ class Grid:
     def step(self) -> float:
         """Distance between neighbouring nodes."""
         return 2.0 * self.reach / (self.nodes - 1)
+
+    def centre(self, counts: FloatArray) -> Float32Array:
+        """Return the mean position (2,) float32 of the points counted at the nodes, (nodes, nodes)."""
+        total = float(counts.sum())
+        if total <= 0.0:
+            return np.zeros(2, np.float32)
+        at = np.linspace(-self.reach, self.reach, self.nodes)
+        return np.array([(counts * at[:, None]).sum(), (counts * at).sum()], np.float32) / np.float32(total)
 
 
 def deposit(grid: Grid, positions: FloatArray) -> Float64Array:

@@ -52,6 +52,8 @@ class RoundState:
         Half the width of the map, as clients last voted.
     grid : float
         Half the width of the field's grid.
+    centre : (2,) float32
+        Mean position of the rows in the field; 0 if it is unknown.
     spoken : (clients,) float32
         Share of the field of each client's rows; empty if it is unknown.
     surrogates : (clients, parameters of a surrogate) float32
@@ -65,6 +67,7 @@ class RoundState:
     field: Float32Array
     reach: float
     grid: float
+    centre: Float32Array
     spoken: Float32Array
     surrogates: Float32Array
     shares: Float32Array
@@ -81,6 +84,7 @@ class RoundState:
             field=np.zeros((0, 0), np.float32),
             reach=1.0,
             grid=1.0,
+            centre=np.zeros(2, np.float32),
             spoken=np.zeros(0, np.float32),
             surrogates=np.zeros((0, 0), np.float32),
             shares=np.zeros(0, np.float32),

@@ -56,6 +56,7 @@ PUBLISHED: Mapping[str, Any] = MappingProxyType(
         "aggregation": Mean(),
         "server_optimizer": "fedavg",
         "server_learning_rate": 1.0,
+        "update_bits": 64,
         "local_neighbors": None,
         "control_variates": False,
         "surrogate": "mlp",
@@ -186,6 +187,14 @@ class AveragedEncoder(PresetSettings):
         " clients do not vote on ranges",
     )
 
+    update_bits: Literal[16, 64] | None = Field(
+        None,
+        description="bits of a number in the clients' sums of updates and densities. 16: rounded at random, without"
+        " bias (control variates: 32), and clients receive half precision; 64: exact sums of single precision (P2);"
+        " default: 16, but 64 with noise on updates or a robust `aggregation`, which do not allow 16, and for rows that"
+        " are not standardised",
+    )
+
     @property
     def starts_at_axes(self) -> bool:
         """Whether the first encoder is made of principal axes."""
@@ -201,4 +210,13 @@ class AveragedEncoder(PresetSettings):
         require_in_order(self.bounds)
         if self.bounds is not None and not self.standardise:
             raise ValueError("bounds scale the rows, but standardise is false: leave one of them out")
+        return self
+
+    @model_validator(mode="after")
+    def _sums_to_round(self) -> Self:
+        if self.update_bits == 16 and not isinstance(self.aggregation, Mean):
+            raise ValueError(
+                "update_bits: 16 rounds summands of the exact mean, and a robust aggregation reads each update:"
+                " leave update_bits out, or choose aggregation: mean"
+            )
         return self

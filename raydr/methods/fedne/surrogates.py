@@ -51,7 +51,7 @@ class Density(
     def ranges(request: DensityRequest, rows: int) -> dict[str, Range]:
         """Return the range: at most all rows at one node, and one vote for each size."""
         return {
-            "share": Range((request.nodes, request.nodes), 1.0 + 1e-9),
+            "share": Range((request.nodes, request.nodes), 1.0 + 1e-9, bits=request.bits),
             "votes": Range(REACHES.shape if request.votes else (0,), 1.0, separate=True),
         }
 
@@ -66,13 +66,17 @@ class Density(
 
 @dataclass(kw_only=True, frozen=True)
 class DensityRequest(Request[Density], what="the current encoder and a grid over the map"):
-    """Request for the field surrogate: the grid has ``nodes`` nodes from -reach to reach along both axes."""
+    """Request for the field surrogate: the grid has ``nodes`` nodes from -reach to reach along both axes.
 
-    weights: Float32Array
+    ``bits`` are those of a share in the sum.
+    """
+
+    weights: FloatArray
     hidden: tuple[int, ...]
     reach: float
     nodes: int
     votes: bool = True
+    bits: int = 64
     mechanism: Mechanism | None = None
     deviation: float = math.nan
 

@@ -25,6 +25,7 @@ from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.federation import Client, ClientHost, Federation, HostedClient, InlineTransport, fingerprint
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.failures import Failure, FailurePolicy
+from raydr.federation.ring import resolution
 from raydr.federation.simulated.faults import FaultPlan
 from raydr.federation.streams import client_stream
 from raydr.federation.wire import Answered, Call
@@ -32,6 +33,7 @@ from raydr.journal import CheckpointTaken, Event, Journal
 from raydr.methods import METHODS
 from raydr.methods.fedne.baselines import GlobalNE, LocalNE
 from raydr.methods.fedne.clients import (
+    LONGEST_STEP,
     Change,
     TrainRequest,
     kept_size,
@@ -135,7 +137,7 @@ def test_local_neighbors_limits_client_graphs_but_not_the_pooled_map() -> None:
 def test_round_averages_local_training_weighted_by_rows() -> None:
     """Compare P2 (4), one round, with a loop over clients."""
     parts = blobs()
-    settings = FedAvgNE(**SMALL | {"rounds": 1})
+    settings = FedAvgNE(**SMALL | {"rounds": 1, "update_bits": 64})
     model = outcome(settings, parts).model
     federation = federate(parts)
     scaling, *_ = standardised(federation)
@@ -152,6 +154,91 @@ def test_round_averages_local_training_weighted_by_rows() -> None:
     )
     np.testing.assert_allclose(averaged, expected, atol=1e-7)
     assert np.abs(averaged - weights).max() > 1e-4
+
+
+def test_rounded_sums_give_the_mean_change_without_bias(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change in 16 bits is within the resolution of the exact one, and their mean over many roundings closer."""
+    parts, settings = blobs(), FedAvgNE(**SMALL | {"rounds": 1})
+    federation = federate(parts)
+    request = train_request(
+        settings.training(federation),
+        RoundState.first(settings.first_weights(federation), ControlVariates.none()),
+        1e-3,
+    )
+    assert request.training.bits == 16
+    exact = federation.mean(
+        replace(request, training=replace(request.training, bits=64)), weights="rows"
+    ).weights
+
+    def same_batches(client: Client, request: TrainRequest) -> Any:
+        round, client.round = client.round, 0
+        found = local_task(client, request)
+        client.round = round
+        return found
+
+    # Every round draws other roundings, and, in this test alone, the same batches.
+    monkeypatch.setattr("raydr.methods.fedne.clients.local_task", same_batches)
+    rounded = []
+    for _ in federation.rounds(200):
+        rounded.append(federation.mean(request, weights="rows").weights)
+    step = resolution(LONGEST_STEP * 1e-3 * request.training.most_steps, 129, 16) / 129
+    present = sum(len(part) > 0 for part in parts)
+    errors = np.stack(rounded) - exact
+    assert np.abs(errors).max() < present * step
+    assert 0.2 * step < errors.std() < 0.5 * np.sqrt(present) * step
+    assert np.abs(errors.mean(axis=0)).max() < 5.0 * 0.5 * np.sqrt(present / 200) * step
+
+
+def test_sums_are_exact_where_rounding_is_refused() -> None:
+    assert FedNE(aggregation={"kind": "coordinate-median"}).sum_bits(federate(blobs())) == 64
+    with pytest.raises(ValueError, match="leave update_bits out, or choose aggregation: mean"):
+        FedNE(aggregation={"kind": "coordinate-median"}, update_bits=16)
+    with pytest.raises(ScenarioError, match=r"leave method\.update_bits out"):
+        tiny_scenario(
+            method={"kind": "fedne", "bounds": [0, 8], "update_bits": 16},
+            privacy__noise={"on": "update", "epsilon": 8.0, "clip": 1.0},
+        )
+
+
+def test_messages_of_a_round_are_small() -> None:
+    def bytes_of(bits: int) -> dict[str, int]:
+        federation = federate(blobs([30] * 3))
+        METHODS["fedne"].serve(federation, FedNE(**SMALL, update_bits=bits))
+        return {entry.kind: entry.bytes for entry in federation.ledger.entries.values()}
+
+    narrow, wide = bytes_of(16), bytes_of(64)
+    messages, parameters = 3 * SMALL["rounds"], 402
+    assert wide["Change"] - narrow["Change"] == messages * parameters * (6 + 4)
+    assert narrow["TrainRequest"] < 0.7 * wide["TrainRequest"]
+    assert narrow["Density"] < 0.5 * wide["Density"]
+
+
+class FarAway(FedNE):
+    """FedNE whose first map is 50 units from the origin."""
+
+    def first_weights(self, federation: Federation, axes: Any = None) -> Any:
+        weights = super().first_weights(federation, axes)
+        weights[-2:] += 50.0
+        return weights
+
+
+def test_map_stays_around_the_origin() -> None:
+    """The grid around it would else grow with the map's way. The move changes no distance on the map."""
+    away, near = (
+        METHODS["fedne"].serve(federate(blobs()), kind(**SMALL | {"rounds": 1, "update_bits": 64}))
+        for kind in (FarAway, FedNE)
+    )
+    for found in (away, near):
+        assert np.abs(found.embedding.mean(axis=0)).max() < 2.0
+    moved = away.embedding - near.embedding
+    np.testing.assert_allclose(moved, np.broadcast_to(moved.mean(axis=0), moved.shape), atol=0.05)
+
+
+def test_centre_of_a_density_is_the_mean_position() -> None:
+    positions = np.random.default_rng(0).normal((1.0, -2.0), 1.0, (50, 2))
+    grid = Grid.covering(8.0, 0.3)
+    np.testing.assert_allclose(grid.centre(deposit(grid, positions)), positions.mean(axis=0), atol=1e-4)
+    np.testing.assert_array_equal(grid.centre(np.zeros((grid.nodes, grid.nodes))), 0.0)
 
 
 def test_field_repulsion_equals_pooled_pair_repulsion() -> None:
@@ -388,7 +475,8 @@ def test_server_control_variate_is_the_mean_of_client_ones() -> None:
                 for other in (key_of(client + 1), secret):
                     with pytest.raises(RunError, match="another client"):
                         unseal(sealed, other, replace(binding, client=client + 1))
-        np.testing.assert_allclose(state["control"], expected, atol=1e-8)
+        # 32 bits for a range of 128, and at most 3 clients in each of 5 rounds
+        np.testing.assert_allclose(state["control"], expected, atol=15 * 2.0**-23)
         assert np.abs(expected).max() > 1e-3
     assert {int(sealed.any()) for sealed in taken[0].loops[-1].state["kept"]} == {0, 1}
 
@@ -436,7 +524,7 @@ def test_server_sends_mean_control_and_each_sealed_variate() -> None:
     )
     state = RoundState.first(np.zeros(402, np.float32), controls)
     request = train_request(settings.training(federation), state, 1e-3)
-    np.testing.assert_array_equal(request.control, controls.control.astype(np.float32))
+    np.testing.assert_array_equal(request.control, controls.control.astype(np.float16))
     for client in range(3):
         own = request.addressed_to(client)
         np.testing.assert_array_equal(own.kept, controls.kept[client][None])

@@ -47,6 +47,7 @@ DESCRIBED: tuple[tuple[str, str, dict[str, Any]], ...] = (
         "the server takes the mean of weights, by numbers of rows",
         {"aggregation": Mean(), "server_optimizer": "fedavg", "server_learning_rate": 1.0},
     ),
+    ("3.2 (4)", "and takes it exactly", {"update_bits": 64}),
     ("4.1 (8)", "a client's surrogate is a network of a place on the map", {"surrogate": "mlp"}),
     ("4.1", "places to learn it at are those of a grid", {"surrogate_points": "grid"}),
     ("4.2", "graphs are of the k nearest neighbours, all of which attract", {"local_neighbors": None}),
