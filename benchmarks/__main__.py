@@ -55,6 +55,7 @@ SUITE: Mapping[str, str | None] = {
     "islands": None,
     "large_sense": None,
     "masking": "",
+    "message_bytes": None,
     "million": "",
     "neighbors": "",
     "new_rows": None,
