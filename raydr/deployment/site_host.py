@@ -133,6 +133,7 @@ class SiteHost:
     _start: StartRequest | None = field(default=None, repr=False)
     _host: ClientHost | None = field(default=None, repr=False)
     _kept: dict[str, Reply] = field(default_factory=dict, repr=False)
+    _once: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.own, self.ledger = OwnData(self.site), SiteLedger(self.index)
@@ -155,16 +156,22 @@ class SiteHost:
             self.before.append(call)
 
     def written_down(self) -> dict[str, Any]:
-        """Return what the host must not forget: what the client answered once, its ledger, and what stays here."""
-        noted = {} if self._host is None else self._host.noted(self.index)
-        return {"client": noted, "ledger": self.ledger.written_down(), "kept": tuple(self._kept.values())}
+        """Return what another process needs to go on, of values that may be in a message.
+
+        This is the ledger, what the site answered once in each run (:meth:`ClientHost.noted`), and the replies that
+        stay here until the end.
+        """
+        once = dict(self._once)
+        if self._start is not None and self._host is not None:
+            once[self._start.run] = self._host.noted(self.index)
+        return {"once": once, "kept": dict(self._kept), "ledger": self.ledger.written_down()}
 
     def read_again(self, notes: Mapping[str, Any]) -> None:
         """Remember what an earlier host has written down; call :meth:`repeat` and :meth:`restore` first."""
-        if self._host is not None and notes["client"]:
-            self._host.recall(self.index, notes["client"])
+        self._once, self._kept = dict(notes["once"]), dict(notes["kept"])
         self.ledger.read_again(notes["ledger"])
-        self._kept = {type(reply).__name__: reply for reply in notes["kept"]}
+        if self._start is not None:
+            self._recall(self._start.run)
 
     def ask(self, call: Call) -> list[Answer]:
         """Return the site's answer."""
@@ -198,6 +205,7 @@ class SiteHost:
             case StartRequest():
                 self._start, self._host = request, self.own.host(request, self.index)
                 self._kept.clear()
+                self._recall(request.run)
                 return Agreed()
             case FinishRequest():
                 if self._start is None:
@@ -212,6 +220,12 @@ class SiteHost:
             case ReadRequest():
                 self.ledger.begin(self.own.policy(request.file))
         return self.own.answer(call)
+
+    def _recall(self, run: str) -> None:
+        """Let the host remember what it answered once in an earlier start of the run."""
+        known = self._once.get(run)
+        if known is not None:
+            self._running().recall(self.index, known)
 
     def _running(self) -> ClientHost:
         if self._host is None:

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hospitals import described, hospitals
+from hospitals import NAMES, described, hospitals
 
+from raydr.data import SiteFile
 from raydr.deployment.inline import InlineSites
-from raydr.deployment.messages import StartRequest
+from raydr.deployment.messages import Agreement, Size, SizeRequest, StartRequest
 from raydr.deployment.own_data import OwnData
 from raydr.deployment.site_host import Finished, SiteHost
+from raydr.federation import Request
 from raydr.federation.codec import decode, encode
 from raydr.federation.noise_streams import digest
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall
@@ -136,3 +138,32 @@ def test_a_site_that_answers_each_message_in_a_new_process_has_the_same_map_and_
         ]
         found.append((np.concatenate([each.places for each in ended]).tobytes(), ledgers))
     assert found[0] == found[1]
+
+
+def test_a_site_remembers_what_it_answered_once_when_a_run_starts_again(tmp_path: Path) -> None:
+    at = hospitals(tmp_path / "sites")
+    first = at.hosts()[0]
+    start = started(first)
+    first.ask(start)
+    noted = first.written_down()
+    once = noted["once"]["a run"]
+    again = at.hosts()[0]
+    again.read_again(decode(encode(noted)))
+    assert again.written_down()["once"] == {"a run": once}  # before the start
+    again.ask(start)
+    assert again.written_down()["once"] == {"a run": once}
+
+
+def started(host: SiteHost) -> Call:
+    """The call that starts a run of a site."""
+    file = SiteFile(path="", features=("age", "pulse"), missing="drop")
+    size = host.own.answer(call_of(SizeRequest(file)))
+    assert isinstance(size, Size)
+    agreement = Agreement("a scenario", NAMES)
+    return call_of(
+        StartRequest(file=file, agreement=agreement, run="a run", seed=0, marks=(size.mark, "", "", ""))
+    )
+
+
+def call_of(request: Request[Any]) -> Call:
+    return Call(request=request, number=1, round=0, attempt=0, clients=(0,), in_rounds=False)
