@@ -12,18 +12,24 @@ A table that was run in several ways, few cells in full and many with fewer rows
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from raydr.report.sweep.papers import MARKS, cell_text
-from raydr.runfolder.paper_table import CellResult, PaperTable, read_paper_table
+from raydr.report.sweep.papers import MARKS, MARKS_WITHOUT_INTERVAL, cell_text, interval_text, mark
+from raydr.runfolder.paper_table import CellResult, Comparison, PaperTable, read_paper_table
 from raydr.tune.reading import PAPERS
 from raydr.tune.reproducing import outcome_without_run, read_table, shipped_results
-from raydr.tune.tables import TableSearch, cells
+from raydr.tune.tables import TableCell, TableSearch, cells
 
 PAGE = Path(__file__).parent.parent / "docs" / "papers.md"
 MARK = "<!-- Below this line: made by tests/papers_reference.py -->\n"
+README = PAGE.parent.parent / "README.md"
+COUNTS = ("<!-- counts, made by tests/papers_reference.py -->\n", "<!-- end of counts -->\n")
+SAME_SIZE = {"repeats", "rows", "as published"}
+"""Changes of a table after which its cells still have the data of the paper's size."""
 
 CAPPED = "as published, the iteration took at most 300 steps and features were not scaled to 0 to 1"
 CHANGED = {
@@ -45,9 +51,15 @@ def found_by_name() -> dict[str, list[PaperTable]]:
 
 
 def reference() -> str:
-    """A line for each table, and a section with the cells of each that was run."""
+    """Counts, a line for each table, and a section with the cells of each that was run."""
     found = found_by_name()
-    lines = ["\n## Every table and figure\n", "| name | what | how it came out |", "| --- | --- | --- |"]
+    lines = [
+        "\n## Counts\n",
+        *counts(found),
+        "\n## Every table and figure\n",
+        "| name | what | how it came out |",
+        "| --- | --- | --- |",
+    ]
     lines += [
         f"| `{name}` | {title} | {_outcome(name, found.get(name, []))} |"
         for name, title in PAPERS.names().items()
@@ -56,6 +68,77 @@ def reference() -> str:
         for number, table in enumerate(found.get(name, ())):
             lines += ["", *_section(table, again=number > 0)]
     return "\n".join(lines) + "\n"
+
+
+def counts(found: Mapping[str, Sequence[PaperTable]]) -> Iterator[str]:
+    """Lines of a table: numbers that each paper prints, and how those that raydr has compare."""
+    by_paper: dict[str, list[_Number]] = {}
+    for name in PAPERS.names():
+        table = read_table(name).search
+        assert isinstance(table, TableSearch)
+        for cell in cells(table):
+            if cell.published is not None:
+                by_paper.setdefault(table.paper, []).append(_Number.of(cell, found.get(name, ())))
+    papers = {**by_paper, "all": [number for numbers in by_paper.values() for number in numbers]}
+    rows: dict[str, Callable[[Sequence[_Number]], str]] = {
+        "numbers printed": lambda numbers: f"{len(numbers):,}",
+        "of data and settings that are at hand": lambda numbers: (
+            f"{sum(each.comparable for each in numbers):,}"
+        ),
+        "compared": lambda numbers: f"{sum(each.default is not None for each in numbers):,}",
+        "compared at full size": lambda numbers: f"{sum(each.in_full for each in numbers):,}",
+        "by default": lambda numbers: _marks(each.default for each in numbers),
+        "by default, at full size": lambda numbers: _marks(each.default for each in numbers if each.in_full),
+        "as published": lambda numbers: _marks(each.as_published for each in numbers),
+    }
+    yield "| | " + " | ".join(papers) + " |"
+    yield "| --- |" + " --- |" * len(papers)
+    for name, text in rows.items():
+        yield f"| {name} | " + " | ".join(map(text, papers.values())) + " |"
+
+
+@dataclass(frozen=True)
+class _Number:
+    """A number of a paper: whether it can be compared, whether at full size, and the comparisons."""
+
+    comparable: bool
+    in_full: bool
+    default: Comparison | None
+    as_published: Comparison | None
+
+    @classmethod
+    def of(cls, cell: TableCell, found: Sequence[PaperTable]) -> _Number:
+        """Look a number up in the results of its table: at full size if there are any, the newest first."""
+        place = (cell.group, cell.row, cell.column)
+        default, in_full, as_published = None, False, None
+        for table in sorted(found, key=lambda table: not _at_full_size(table)):
+            for other in table.cells:
+                if (other.group, other.row, other.column) != place or other.measure != cell.measure:
+                    continue
+                if default is None:
+                    default = other.comparison
+                    in_full = default is not None and _at_full_size(table)
+                if as_published is None and not _before(table.heading):
+                    as_published = other.comparison_as_published
+        return cls(cell.absent is None, in_full, default, as_published)
+
+
+def _at_full_size(table: PaperTable) -> bool:
+    return set(table.heading["reduced"]) <= SAME_SIZE
+
+
+def _marks(found: Iterable[Comparison | None]) -> str:
+    """Count comparisons by their marks."""
+    known = Counter(mark(each) for each in found if each is not None)
+    order = dict.fromkeys([*MARKS.values(), *MARKS_WITHOUT_INTERVAL.values()])
+    return ", ".join(f"{known[each]:,} {each}" for each in order if known[each]) or "–"
+
+
+def write_counts(text: str) -> str:
+    """Return the text of the README with the counts of today."""
+    before, _, rest = text.partition(COUNTS[0])
+    after = rest.partition(COUNTS[1])[2]
+    return before + COUNTS[0] + "\n".join(counts(found_by_name())) + "\n" + COUNTS[1] + after
 
 
 def _outcome(name: str, found: Sequence[PaperTable]) -> str:
@@ -126,12 +209,21 @@ def _shown(cell: CellResult) -> bool:
 def _text(cell: CellResult) -> str:
     if cell.default is None:
         return "–"
-    others = {"paper": cell.paper, "as published": cell.published, "pooled": cell.pooled}
-    known = "; ".join(f"{name} {cell_text(cell, mean)}" for name, mean in others.items() if mean is not None)
-    mark = f" {MARKS[cell.verdict]}" if cell.verdict else ""
-    return f"**{cell_text(cell, cell.default)}**{mark}" + (f" ({known})" if known else "")
+    ratio, of_pooled = interval_text(cell.comparison), interval_text(cell.comparison_to_pooled)
+    pooled = None if cell.measure.startswith("central.") else cell.pooled
+    others = (
+        ("paper", cell.paper, f", ratio {ratio}" if ratio else ""),
+        ("as published", cell.published, ""),
+        ("pooled", pooled, f", ratio {of_pooled}" if of_pooled else ""),
+    )
+    known = "; ".join(
+        f"{name} {cell_text(cell, mean)}{interval}" for name, mean, interval in others if mean is not None
+    )
+    verdict = f" {mark(cell.comparison)}" if cell.comparison else ""
+    return f"**{cell_text(cell, cell.default)}**{verdict}" + (f" ({known})" if known else "")
 
 
 if __name__ == "__main__":
     before = PAGE.read_text(encoding="utf-8").partition(MARK)[0]
     PAGE.write_text(before + MARK + reference(), encoding="utf-8")
+    README.write_text(write_counts(README.read_text(encoding="utf-8")), encoding="utf-8")

@@ -17,14 +17,14 @@ from raydr.plain import listed, plain, short
 from raydr.privacy.composition import OUTSIDE
 from raydr.report import wording
 from raydr.report.sweep.axes import axes, measures_of_interest, ranking
-from raydr.report.sweep.papers import MARKS, cell_text
+from raydr.report.sweep.papers import cell_text, mark
 from raydr.runfolder import read_sweep, records
 from raydr.runfolder.paper_table import SOURCES, read_paper_table
 from raydr.runfolder.records import State, TrialRow
 
 _LATEST = 8
 """Number of last ended trials in the table under the bars."""
-VERDICT_STYLES = {"better": "green", "within": "", "worse": "red"}
+VERDICT_STYLES = {"better": "green", "equal": "", "worse": "red", "undecided": ""}
 _MOST_POINTS = 20
 """Maximum number of points, and of errors, in the final table; the page has all."""
 
@@ -138,28 +138,29 @@ def sweep_table(folder: Path) -> Iterator[RenderableType]:
 
 def paper_table(folder: Path) -> Iterator[RenderableType]:
     """Yield the cells of a paper's table, with the numbers of the paper and of raydr; then cells that did not run."""
-    found = read_paper_table(folder / records.TABLE)
-    heading = found.heading
+    whole = read_paper_table(folder / records.TABLE)
+    heading = whole.heading
     yield Text(f"{heading['paper']}, {heading['where']}: {heading['title']}", "bold")
-    if found.changed:
-        yield Text(f"Not the whole table: run with {found.changed}.", "yellow")
+    if whole.changed:
+        yield Text(f"Not the whole table: run with {whole.changed}.", "yellow")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in ("", ""):
         table.add_column(title)
     for title in ("paper", *SOURCES, ""):
         table.add_column(title, justify="right")
     before = ""
-    for cell in found.cells:
+    for cell in whole.cells:
         if all(value is None for value in (cell.paper, cell.published, cell.default, cell.pooled)):
             continue
         values = [getattr(cell, name) for name in ("paper", *SOURCES)]
         texts = [Text("" if value is None else cell_text(cell, value)) for value in values]
-        mark = Text(MARKS[cell.verdict], VERDICT_STYLES[cell.verdict]) if cell.verdict else Text("")
-        table.add_row(Text(cell.name if cell.name != before else ""), Text(cell.column), *texts, mark)
+        found = cell.comparison
+        verdict = Text("") if found is None else Text(mark(found), VERDICT_STYLES[found.verdict])
+        table.add_row(Text(cell.name if cell.name != before else ""), Text(cell.column), *texts, verdict)
         before = cell.name
     yield table
-    yield Text(f"{found.summary}.")
-    for reason in dict.fromkeys(cell.why for cell in found.cells if cell.why):
+    yield Text(f"{whole.summary}.")
+    for reason in dict.fromkeys(cell.why for cell in whole.cells if cell.why):
         yield Text(f"not run: {short(' '.join(reason.split()), 300)}", "yellow")
 
 

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from pages import ROOT, name_of, pages
-from papers_reference import MARK
+from papers_reference import COUNTS, MARK
 
 from raydr.runfolder.paper_table import read_paper_table
 
@@ -59,6 +59,7 @@ def figures_tables() -> Iterator[FiguresTable]:
         if "figures" in page.parts or "methods" in page.parts:
             continue
         text = _FENCE.sub("", page.read_text(encoding="utf-8")).partition(MARK)[0]
+        text = text.partition(COUNTS[0])[0] + text.partition(COUNTS[1])[2]
         for found in _TABLE.finditer(text):
             rows = tuple(
                 tuple(cell.strip() for cell in line.strip().strip("|").split("|")[1:])

@@ -10,10 +10,12 @@ import pytest
 from raydr.errors import ScenarioError
 from raydr.runfolder.paper_table import read_paper_table
 from raydr.runfolder.records import COSTS
+from raydr.scenarios.running.client_data import dealt_out
 from raydr.tune.reading import PAPERS
 from raydr.tune.reproducing import read_table, shipped_results
 from raydr.tune.schema import Sweep
 from raydr.tune.search import search_of
+from raydr.tune.space import SweepPoint
 from raydr.tune.tables import TableSearch, cells, content_of
 from raydr.tune.tabulating import require_cells
 
@@ -76,6 +78,34 @@ def test_pooled_values_come_from_runs_with_a_pooled_map(name: str) -> None:
     for cell in cells(table):
         if cell.default is not None and cell.measure.startswith("central."):
             assert content_of(asked.scenario, table, cell.default)["compare"] == ["central"]
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_all_runs_of_a_repetition_have_the_same_seed(name: str) -> None:
+    """So columns, and values by default, as published and pooled, are paired."""
+    asked = whole(name)
+    table = table_of(asked)
+    for cell in cells(table):
+        for values in (cell.default, cell.as_published):
+            if values is not None:
+                assert content_of(asked.scenario, table, values).get("seed") == asked.scenario.get("seed")
+
+
+def test_a_repetition_redraws_the_partition_for_all_its_runs() -> None:
+    small = {"data.source": "digits", "data.holdout": 0.1, "data.rows": 500}
+    asked = read_table("p2-figure-5", small)
+    table = table_of(asked)
+    found = next(cell for cell in cells(table) if cell.default and cell.as_published)
+    ids, owners = [], []
+    for repeat in (0, 1):
+        for values in (found.default, found.as_published):
+            assert values is not None
+            content = content_of(asked.scenario, table, values)
+            dealt = dealt_out(SweepPoint(0, values, content).scenario(repeat), None)
+            ids.append(dealt.ids.tolist())
+            owners.append(dealt.client_of_row.tolist())
+    for drawn in (ids, owners):
+        assert drawn[0] == drawn[1] != drawn[2] == drawn[3]
 
 
 @pytest.mark.parametrize("name", KNOWN)

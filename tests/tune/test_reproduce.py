@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ import raydr
 from raydr.errors import OutputError, ScenarioError
 from raydr.front.cli import status
 from raydr.report import write_paper_report
+from raydr.report.sweep.papers import mark
 from raydr.runfolder import records
-from raydr.runfolder.paper_table import CellResult, SeedMean, read_paper_table
+from raydr.runfolder.paper_table import CellResult, PaperTable, SeedMean, read_paper_table
+from raydr.runfolder.ratio_intervals import paired_ratio
 from raydr.tune.reproducing import catalogue, read_table, results
 from raydr.tune.search import search_of
 from raydr.tune.tables import PublishedNumber, number
@@ -138,9 +141,15 @@ def test_cells_with_the_same_scenario_share_one_run(tmp_path: Path, monkeypatch:
     assert (lacking["paper"], lacking["default"], lacking["why"]) == (0.42, None, "CIFAR-10 is not at hand")
     table = read_paper_table(result.folder / records.TABLE)
     at = {(cell.group, cell.row, cell.column): cell for cell in table.cells}
-    assert at["few", "NPA", "IID"].verdict == "better"
-    assert at["few", "NPA", "one class"].verdict == "worse"
-    assert at["few", "bytes", "IID"].verdict == "worse", "of bytes fewer are better"
+    verdicts = {place: found.verdict for place, cell in at.items() if (found := cell.comparison) is not None}
+    assert verdicts["few", "NPA", "IID"] == "better"
+    assert verdicts["few", "NPA", "one class"] == "worse"
+    assert verdicts["few", "bytes", "IID"] == "worse", "of bytes fewer are better"
+    to_pooled = at["few", "NPA", "IID"].comparison_to_pooled
+    values = [[rows["few", "NPA", "IID", seed][side] for seed in (0, 1)] for side in ("default", "pooled")]
+    assert to_pooled is not None
+    assert to_pooled.interval == paired_ratio(*values)
+    assert at["few", "NPA", "pooled"].comparison_to_pooled is None
     assert table.worst is not None
     assert table.worst.row == "bytes"
     assert table.heading["date"]
@@ -249,20 +258,60 @@ def cell(
     )
 
 
-def test_within_one_standard_deviation_is_neither_better_nor_worse() -> None:
-    assert cell(SeedMean(0.72, None), SeedMean(0.70, None)).verdict == "better"
-    assert cell(SeedMean(0.703, None), SeedMean(0.70, None)).verdict == "within", (
-        "the paper's number is rounded"
+def seeds(*values: float) -> SeedMean:
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return SeedMean(statistics.fmean(values), deviation, dict(enumerate(values)))
+
+
+def compared(
+    default: SeedMean, paper: SeedMean, measure: str = "federated.npa_10"
+) -> tuple[str, float | None, bool]:
+    found = cell(default, paper, measure).comparison
+    assert found is not None
+    return found.verdict, found.ratio, found.interval is not None
+
+
+def test_the_interval_of_the_ratio_decides() -> None:
+    paper = SeedMean(0.70, 0.01)
+    assert compared(seeds(0.79, 0.80, 0.81), paper)[0] == "better"
+    assert compared(seeds(0.59, 0.60, 0.61), paper)[0] == "worse"
+    assert compared(seeds(0.71, 0.72, 0.73), paper)[0] == "undecided"
+    assert compared(seeds(0.70, 0.70, 0.70), SeedMean(0.70, 0.0001))[0] == "equal"
+    assert compared(seeds(0.700, 0.701, 0.702), SeedMean(0.70, None))[0] == "equal"
+    assert compared(seeds(0.68, 0.70, 0.72), SeedMean(0.70, None))[0] == "undecided", (
+        "it is not equal because the seeds differ much"
     )
-    assert cell(SeedMean(0.72, None), SeedMean(0.70, 0.03)).verdict == "within"
-    assert cell(SeedMean(0.66, 0.05), SeedMean(0.70, 0.03)).verdict == "within"
-    assert cell(SeedMean(0.64, 0.05), SeedMean(0.70, 0.03)).verdict == "worse"
-    assert cell(SeedMean(0.64, None), SeedMean(0.70, None), "federated.distance_error").verdict == "better"
-    assert cell(None, SeedMean(0.70, None)).verdict is None
-    assert cell(SeedMean(0.2, None), SeedMean(0.1, None), "federated.distance_error").ratio == pytest.approx(
-        0.5
+    assert compared(seeds(0.60), SeedMean(0.70, 0.01)) == ("worse", pytest.approx(0.60 / 0.7), True)
+
+
+def test_of_errors_smaller_ones_are_better() -> None:
+    verdict, ratio, _ = compared(seeds(0.09, 0.10, 0.11), SeedMean(0.20, 0.01), "federated.distance_error")
+    assert (verdict, ratio) == ("better", pytest.approx(2.0))
+
+
+def test_one_seed_and_no_deviation_of_the_paper_give_no_interval() -> None:
+    """The mark is hollow, and what rounding explains is undecided and not equal."""
+    paper = SeedMean(0.70, None)
+    assert compared(seeds(0.72), paper) == ("better", pytest.approx(0.72 / 0.7), False)
+    assert compared(seeds(0.703), paper)[::2] == ("undecided", False)
+    assert compared(seeds(0.64), paper)[::2] == ("worse", False)
+    assert compared(seeds(-0.1), SeedMean(0.2, 0.1), "federated.sc") == ("worse", None, False)
+    marks = []
+    for own in (seeds(0.72), seeds(0.703), seeds(0.64), seeds(0.80, 0.80), seeds(0.60, 0.60)):
+        found = cell(own, paper).comparison
+        assert found is not None
+        marks.append(mark(found))
+    assert marks == ["△", "?", "▽", "▲", "▼"]
+    assert cell(None, paper).comparison is None
+
+
+def test_the_summary_counts_verdicts_and_cells_without_an_interval() -> None:
+    heading: dict[str, Any] = {"reduced": {}}
+    apart, one = cell(seeds(0.8, 0.8), SeedMean(0.7, None)), cell(seeds(0.6), SeedMean(0.7, None))
+    assert PaperTable(heading, (apart, one)).summary == (
+        "2 cells compared, 1 without an interval: 1 better, 1 worse; least ratio 0.86 (, )"
     )
-    assert cell(SeedMean(0.2, None), SeedMean(-0.1, None), "federated.sc").ratio is None
+    assert PaperTable(heading, (one,)).summary.startswith("1 cell compared, without intervals: 1 worse")
 
 
 def test_the_catalogue_has_the_result_of_the_latest_run(
@@ -307,6 +356,10 @@ def test_the_page_of_papers_matches_the_results() -> None:
     kept = papers_reference.PAGE.read_text(encoding="utf-8").partition(papers_reference.MARK)[2]
     assert kept == papers_reference.reference(), (
         "run `python tests/papers_reference.py` to renew docs/papers.md"
+    )
+    readme = papers_reference.README.read_text(encoding="utf-8")
+    assert readme == papers_reference.write_counts(readme), (
+        "run `python tests/papers_reference.py` to renew the counts in README.md"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import quote
@@ -10,10 +11,28 @@ from raydr.files import write_whole
 from raydr.report import wording
 from raydr.report.templates import part, templates
 from raydr.runfolder.manifest import require_unchanged
-from raydr.runfolder.paper_table import CellResult, SeedMean, Verdict, read_paper_table
+from raydr.runfolder.paper_table import CellResult, Comparison, SeedMean, Verdict, read_paper_table
 from raydr.runfolder.records import REPORT, TABLE, TABLE_REPORT
 
-MARKS: Mapping[Verdict, str] = {"better": "▲", "within": "=", "worse": "▼"}
+MARKS: Mapping[Verdict, str] = {"better": "▲", "equal": "=", "worse": "▼", "undecided": "?"}
+MARKS_WITHOUT_INTERVAL: Mapping[Verdict, str] = {**MARKS, "better": "△", "worse": "▽"}
+
+
+def mark(found: Comparison) -> str:
+    """Return the mark of a comparison, hollow if it has no interval."""
+    return (MARKS if found.interval is not None else MARKS_WITHOUT_INTERVAL)[found.verdict]
+
+
+def interval_text(found: Comparison | None) -> str:
+    """Write the interval of a ratio, such as "0.98 to 1.02", or "" if there is none."""
+    if found is None or found.interval is None:
+        return ""
+    low, high = found.interval.low, found.interval.high
+    return f"{_bound(low)} to {_bound(high)}" if math.isfinite(high) else f"at least {_bound(low)}"
+
+
+def _bound(value: float) -> str:
+    return f"{value:.3f}" if value < 10 else f"{value:.3g}" if value < 1e4 else f"{value:.1e}"
 
 
 def cell_text(cell: CellResult, mean: SeedMean) -> str:
@@ -67,7 +86,8 @@ def write_paper_report(folder: Path) -> Path:
             at=at,
             groups=groups,
             reports=reports,
-            marks=MARKS,
+            mark=mark,
+            interval_text=interval_text,
             reasons=list(dict.fromkeys(cell.why for cell in table.cells if cell.why)),
             cell_text=cell_text,
         )
