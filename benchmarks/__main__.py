@@ -71,6 +71,7 @@ SUITE: Mapping[str, str | None] = {
     "scale": None,
     "secure_rounds": "",
     "sense": None,
+    "simple_maps": None,
     "sites": None,
     "spectral": "error",
     "stability": None,
