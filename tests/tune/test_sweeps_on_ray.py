@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -32,7 +33,7 @@ from tiny import tiny
 from raydr import journal
 from raydr.errors import ScenarioError
 from raydr.runfolder import records
-from raydr.tune.sweeping import resume, sweep
+from raydr.tune.sweeping import OutOfTimeError, resume, sweep
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +164,26 @@ def test_an_interrupted_sweep_keeps_ended_trials_and_no_process(
         time.sleep(0.1)
     assert not trial_processes()
     assert table(resume(folder)) == table(whole)
+
+
+@pytest.mark.slow
+def test_a_sweep_ends_at_its_deadline_and_keeps_ended_trials_and_no_process(
+    cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deadline comes when the first trial ends; the second would take hours."""
+    ended: list[str] = []
+
+    def hear(event: journal.Event) -> None:
+        if isinstance(event, journal.TrialEnded):
+            ended.append(event.trial)
+
+    clock = SimpleNamespace(monotonic=lambda: float(len(ended)))
+    monkeypatch.setattr("raydr.tune.sweeping.time", clock)
+    asked = tiny_sweep(space={"method.iterations": [5, 10**9]}, repeats=1)
+    with pytest.raises(OutOfTimeError, match="The time for swept is used up: 1 of 2 trials ended"):
+        sweep(asked, out=tmp_path / "swept", listener=hear, deadline=0.5)
+    assert [row["status"] for row in table(left_behind(tmp_path / "swept"))] == ["done"]
+    assert becomes_true(lambda: not trial_processes(), 60)
 
 
 def command(*arguments: Any, **environment: str) -> subprocess.Popen[str]:
