@@ -77,6 +77,7 @@ for _command in (
     folders.leave,
     folders.bounds,
     budgets.budget,
+    sites.export,
     sites.site,
     lists.list_,
 ):

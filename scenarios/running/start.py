@@ -106,7 +106,7 @@ def _required(port: Port | None) -> Port:
     if port is None:
         raise ScenarioError(
             "clients.deployed names sites that read their own files, and this command does not reach them: deploy the"
-            " scenario (docs/deploying.md), or simulate the run with the files in clients.sites."
+            " scenario with `raydr export`, or simulate the run with the files in clients.sites."
         )
     return port
 

@@ -43,8 +43,8 @@ class ClientsSettings(Settings):
     )
     deployed: tuple[str, ...] = Field(
         (),
-        description="instead of count and partition: names of sites that read their own files in a deployed run:"
-        " docs/deploying.md",
+        description="instead of count and partition: names of sites that read their own files in a deployed run, which"
+        " `raydr export` writes: docs/deploying.md",
     )
     policy: Annotated[str, PathMark(names=tuple(PROFILES))] | None = Field(
         None,

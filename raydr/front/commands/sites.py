@@ -1,9 +1,11 @@
-"""The commands ``raydr site``: what a data owner does at the site."""
+"""Commands for deployed runs: ``raydr export``, and ``raydr site``, which a data owner uses at the site."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -21,7 +23,7 @@ def site() -> None:
     "--scenario",
     required=True,
     type=click.Path(path_type=Path),
-    help="The scenario of the run, whose clients.deployed names the sites.",
+    help="The scenario of the run, as `raydr export` wrote it.",
 )
 @options.json_out("all messages")
 def dry_run(settings: Path, scenario: Path, out: Path | None) -> None:
@@ -43,3 +45,25 @@ def dry_run(settings: Path, scenario: Path, out: Path | None) -> None:
     print_dry_run(found, console_on(sys.stdout))
     if not found.allowed:
         click.get_current_context().exit(3)
+
+
+@click.command()
+@click.argument("scenario")
+@click.option(
+    "--runtime",
+    type=click.Choice(["flower"]),
+    required=True,
+    help="flower: a Flower app, which `flwr run` starts.",
+)
+@options.override()
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder to write.")
+def export(scenario: str, runtime: str, overrides: Mapping[str, Any], out: Path) -> None:
+    """Write an app that runs SCENARIO at the sites, each of which reads its own file.
+
+    SCENARIO names the sites in `clients.deployed`, or their files in `clients.sites`, of which the app has the names
+    alone. The folder `site` in the app is for the owners of the data.
+    """
+    from raydr.front.flower_export import deployed_scenario, export_flower
+
+    app = export_flower(deployed_scenario(scenario, overrides), out)
+    click.echo(app.folder)
