@@ -105,6 +105,8 @@ class Checkpoint:
         Rounds so far.
     released : History
         Lines of charged releases so far.
+    network_seconds : float
+        Seconds of the messages so far on the clients' lines; 0 if these are unknown.
     """
 
     run: str
@@ -113,6 +115,7 @@ class Checkpoint:
     ledger: tuple[Entry, ...] = ()
     history: History = field(default_factory=History)
     released: History = field(default_factory=History)
+    network_seconds: float = 0.0
 
     @property
     def round(self) -> int:
@@ -135,6 +138,7 @@ class Checkpoint:
             "ledger": [entry.as_dict() for entry in self.ledger],
             "history": vars(self.history),
             "released": vars(self.released),
+            "network_seconds": self.network_seconds,
         }
         arrays = {
             f"{index}/{name}": value
@@ -192,6 +196,7 @@ class Checkpoint:
             ledger=read_entries(described["ledger"]),
             history=History(**described["history"]),
             released=History(**described["released"]),
+            network_seconds=described.get("network_seconds", 0.0),
         )
 
 

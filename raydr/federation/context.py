@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.federation.failures import FailurePolicy
+from raydr.federation.network import Network
 from raydr.federation.secure import SecureSums
 from raydr.privacy.accounting import Budget
 from raydr.privacy.mechanism import Coverage, Mechanism
@@ -66,6 +67,8 @@ class Context:
         State of an earlier run to start from, at the server.
     declared : tuple
         Cost of the whole run for each client, if it is known: see :class:`raydr.federation.enrolment.Enrol`.
+    network : Network or None
+        Lines of the clients, on which the time of messages is counted.
     """
 
     seed: int
@@ -84,6 +87,7 @@ class Context:
     secure: SecureSums | None = None
     prior: Prior | None = None
     declared: tuple[tuple[float, float], ...] = ()
+    network: Network | None = None
 
     def mechanism(self, on: str) -> Mechanism | None:
         """Return the clients' mechanism on this quantity, such as "gradient"; None without one."""

@@ -120,8 +120,14 @@ class Exchange:
             protections.update((answer.client, answer.protection) for answer in fresh)
             if fresh:
                 kind = type(fresh[0].reply)
-                sent = by_protection((answer.protection, payload_bytes(answer.reply)) for answer in fresh)
+                sizes = [payload_bytes(answer.reply) for answer in fresh]
+                sent = by_protection(
+                    (answer.protection, size) for answer, size in zip(fresh, sizes, strict=True)
+                )
                 self.meter.received(kind, sent, seen_by, finest or kind.granularity)
+                self.meter.arrived(
+                    kind, ((answer.client, size) for answer, size in zip(fresh, sizes, strict=True))
+                )
                 for answer in fresh if not (kind.stays or kind.forwarded) else ():
                     own = call.request_for(answer.client)
                     self._record(call, own, answer.client, answer.reply, answer.protection)
@@ -191,6 +197,9 @@ class Exchange:
                     part.reply.granularity,
                     secure=prepared is not None,
                 )
+                # In a sum, all clients send equally much.
+                each = sum(sent.bytes for sent in part.sent) / max(1, len(part.clients))
+                self.meter.arrived(part.reply, ((client, each) for client in part.clients))
                 if prepared is None:
                     self._record_summand(call, part)
             return failures + _missing(attempt, total.clients, failures)
@@ -279,6 +288,7 @@ class Exchange:
         while pending:
             self.meter.sent(call.request, pending)
             failures = send(replace(call, clients=pending, attempt=attempt))
+            self.meter.end_call()
             decided = [
                 (failure, self.context.policy.decide(failure, attempt, droppable=droppable))
                 for failure in failures

@@ -30,6 +30,7 @@ from raydr.federation.failures import ClientError, QuorumError
 from raydr.federation.loop import Loop
 from raydr.federation.messages import Reply, Request
 from raydr.federation.meter import Meter
+from raydr.federation.network import Clock
 from raydr.federation.rounds import Rounds
 from raydr.federation.streams import server_stream
 from raydr.federation.transcript import Transcript
@@ -93,7 +94,8 @@ class Federation:
         transcript: Transcript | None = None,
         exchange: Callable[..., Exchange] = Exchange,
     ) -> None:
-        self._meter = Meter(journal or Journal())
+        clock = Clock(context.network) if context.network is not None else None
+        self._meter = Meter(journal or Journal(), clock=clock)
         self._rounds = Rounds(context, self._meter, resume, released)
         self._exchange = exchange(
             transport=transport,
@@ -163,6 +165,11 @@ class Federation:
     def recorded(self) -> bool:
         """Whether requests are recorded, so that their arrays must not be changed afterwards."""
         return self._exchange.transcript is not None
+
+    @property
+    def network_seconds(self) -> float | None:
+        """Seconds of all messages so far on the clients' lines; None if the lines are unknown."""
+        return self._meter.clock.seconds if self._meter.clock is not None else None
 
     @property
     def ledger(self) -> Ledger:

@@ -11,6 +11,7 @@ from typing import Any
 
 from raydr.federation.failures import Decision, Failure, Incident
 from raydr.federation.messages import Reply, Request, payload_bytes
+from raydr.federation.network import Clock
 from raydr.federation.wire import Call, Sent
 from raydr.journal import IncidentEvent, Journal, RoundEnded
 from raydr.privacy.ledger import OTHER_CLIENTS, DeterminedRecords, Entry, Granularity, Ledger
@@ -45,11 +46,14 @@ class Meter:
         Messages so far.
     keyed : bool
         Whether clients describe rows under an isometry key.
+    clock : Clock or None
+        Time of the messages on the clients' lines, if these are known.
     """
 
     journal: Journal
     ledger: Ledger = field(default_factory=Ledger)
     keyed: bool = False
+    clock: Clock | None = None
     _round: _Traffic = field(default_factory=_Traffic, repr=False)
 
     def begin_round(self) -> None:
@@ -82,10 +86,14 @@ class Meter:
         """Count a request that went to these clients."""
         kind = type(request)
         if request.addressed_to(asked[0]) is request:
-            size, seen_by = payload_bytes(request) * len(asked), "every client"
+            sizes, seen_by = [payload_bytes(request)] * len(asked), "every client"
         else:
-            size = sum(payload_bytes(request.addressed_to(client)) for client in asked)
+            sizes = [payload_bytes(request.addressed_to(client)) for client in asked]
             seen_by = "each client its own part"
+        size = sum(sizes)
+        if self.clock is not None:
+            for client, own in zip(asked, sizes, strict=True):
+                self.clock.sent(client, own)
         self._round.asked += len(asked)
         self._round.bytes_down += size
         granularity = Granularity.AGGREGATE
@@ -134,6 +142,17 @@ class Meter:
                     tells=kind.tells,
                 )
             )
+
+    def arrived(self, kind: type[Reply], sizes: Iterable[tuple[int, float]]) -> None:
+        """Count replies of one kind, given by client and bytes, on the clients' lines."""
+        if self.clock is not None and not kind.stays:
+            for client, size in sizes:
+                self.clock.received(client, size)
+
+    def end_call(self) -> None:
+        """Count the time of one call on the clients' lines."""
+        if self.clock is not None:
+            self.clock.end_call()
 
     def fixed(self, answers: Iterable[tuple[Reply, Request[Any], Mechanism | None]]) -> None:
         """Record how far the replies of one call, with their requests and mechanisms, determine the records."""

@@ -69,6 +69,8 @@ class Rounds:
                 charges = self._meter.ledger.charges
                 self._meter.ledger = self._resume.restored_ledger()
                 self._meter.ledger.charges = charges
+                if self._meter.clock is not None:
+                    self._meter.clock.seconds = self._resume.network_seconds
         self._loops.append(reached)
         while not reached.ended and reached.done < count:
             self.number += 1
@@ -106,4 +108,5 @@ class Rounds:
             ledger=tuple(self._meter.ledger.entries.values()),
             history=self._history,
             released=self._released,
+            network_seconds=self._meter.clock.seconds if self._meter.clock is not None else 0.0,
         )

@@ -372,6 +372,11 @@ def print_plan(plan: RunPlan) -> None:
         longest = sorted(plan.stages, key=lambda stage: -stage.seconds)[:5]
         parts = ", ".join(f"{stage.stage} {_roughly(stage.seconds)}" for stage in longest)
         console.print(_line(f"about {_roughly(plan.seconds)}: {parts}"))
+    if plan.network_seconds is not None:
+        lines = (
+            f"about {_roughly(plan.network_seconds)} for the messages on the lines of network, in addition"
+        )
+        console.print(_line(lines))
     for note in plan.notes:
         console.print(_line(note))
 

@@ -106,6 +106,8 @@ class Served:
         Standard deviation of each feature as mapped, if sums of the run gave it.
     fidelity : Fidelity or None
         Metrics of the map that were estimated without pooling, if the plan asks for them.
+    network_seconds : float or None
+        Seconds of all messages on the clients' lines; None if the plan has no lines.
     """
 
     outcome: Outcome
@@ -114,6 +116,7 @@ class Served:
     sealed_scaling: UInt8Array | None = None
     deviation: Float64Array | None = None
     fidelity: Fidelity | None = None
+    network_seconds: float | None = None
 
     def reordered(self, order: Int64Array) -> Served:
         """Return the same, with row ``order[i]`` of the outcome as row ``i``."""
@@ -171,7 +174,7 @@ def serve(
     if not plan.geometry:
         outcome = replace(outcome, geometry=None, lift=None)
     ledger = federation.ledger.settled(plan.budget.delta)
-    return Served(outcome, prepared, ledger, sealed, federation.deviation, found)
+    return Served(outcome, prepared, ledger, sealed, federation.deviation, found, federation.network_seconds)
 
 
 @dataclass(kw_only=True, frozen=True)
@@ -194,6 +197,8 @@ class Rehearsed:
         Whether the method's own messages are included.
     failure : RunError or None
         The error that will end the run, if known beforehand.
+    network_seconds : float or None
+        Seconds of all messages on the clients' lines; None if the plan has no lines.
     """
 
     ledger: Ledger
@@ -203,6 +208,7 @@ class Rehearsed:
     efforts: dict[str, Effort]
     guesses: dict[str, str]
     failure: RunError | None = None
+    network_seconds: float | None = None
 
 
 def rehearse(clients: RehearsalClients, plan: Plan) -> Rehearsed:
@@ -243,6 +249,7 @@ def rehearse(clients: RehearsalClients, plan: Plan) -> Rehearsed:
         efforts=rehearsal.efforts,
         guesses=rehearsal.guesses,
         failure=failure,
+        network_seconds=rehearsal.network_seconds,
     )
 
 

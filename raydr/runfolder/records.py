@@ -392,7 +392,8 @@ class Environment:
 
     ``device`` is where large products were computed: ``cpu`` or ``cuda``. ``core_types`` are the types of processor for
     which the driver's BLAS computed; other types round differently. ``run`` ends with a commitment to the
-    clients' secret, which identifies the secret later.
+    clients' secret, which identifies the secret later. ``network_seconds`` is the time of all messages on the lines of
+    ``network``, in which the simulation did not wait.
     """
 
     run: str
@@ -410,3 +411,4 @@ class Environment:
     seconds: Mapping[str, Seconds]
     device: str = "cpu"
     core_types: Sequence[str] = ()
+    network_seconds: Seconds | None = None

@@ -27,7 +27,7 @@ from raydr.scenarios.planning.data_sizes import DataSizes, resized, sizes_of_dat
 from raydr.scenarios.planning.remedies import NodeNeed, Remedy, needs_of, remedies
 from raydr.scenarios.planning.run_memory import Load, ProcessMemory, footprint
 from raydr.scenarios.planning.run_time import StageTime, stage_times
-from raydr.scenarios.running.federation_plan import plan_of, with_public
+from raydr.scenarios.running.federation_plan import network_of, plan_of, with_public
 from raydr.scenarios.schema.scenario import Scenario
 
 
@@ -160,6 +160,8 @@ class RunPlan:
         Assumptions, unknown facts, and reasons why the run would fail.
     policies : tuple of PlannedPolicy
         Answer of each site that has a policy.
+    network_seconds : float or None
+        Seconds of all messages on the lines of ``network``, in addition to ``stages``; None without lines.
     """
 
     scenario: str
@@ -184,6 +186,7 @@ class RunPlan:
     stages: tuple[StageTime, ...]
     notes: tuple[str, ...]
     policies: tuple[PlannedPolicy, ...] = ()
+    network_seconds: float | None = None
 
     @property
     def fits(self) -> bool:
@@ -280,6 +283,7 @@ def plan_of_data(scenario: Scenario, data: DataSizes, capacity: Capacity) -> Run
         stages=stages,
         notes=_notes(scenario, data, rehearsed),
         policies=_policies(data, asked),
+        network_seconds=_network_seconds(scenario, data, rehearsed),
     )
 
 
@@ -325,7 +329,9 @@ def rehearsal_of(scenario: Scenario, data: DataSizes, actors: int = 0) -> tuple[
     """Return the rehearsal of a run with data of these sizes, and the rehearsed clients."""
     clients = len(data.sizes)
     plan = plan_of(scenario, clients, data.harmonizing, data.joint, data.target, data.public_targets)
-    plan, reserve = with_public(replace(plan, cells=data.cells), data.public)
+    plan, reserve = with_public(
+        replace(plan, cells=data.cells, network=network_of(scenario, data.names)), data.public
+    )
     # As in the backends: inline, a crash affects only one client.
     homes = pack(clients, actors or clients)
     classes = None
@@ -420,6 +426,14 @@ def _hosted(actors: int, nodes: Sequence[str | None], capacity: Capacity) -> tup
     for index in range(len(machines)):
         hosted[index] += spread // len(machines) + (index < spread % len(machines))
     return tuple(hosted)
+
+
+def _network_seconds(scenario: Scenario, data: DataSizes, rehearsed: Rehearsed | None) -> float | None:
+    """Return the seconds of a rehearsed run's messages, and of those before it, on the scenario's lines."""
+    network = network_of(scenario, data.names) if rehearsed is not None else None
+    if network is None or rehearsed is None or rehearsed.network_seconds is None:
+        return None
+    return rehearsed.network_seconds + sum(map(network.seconds_of, data.agreement))
 
 
 def _messages(ledger: Ledger, rehearsed: Rehearsed | None) -> tuple[PlannedMessages, ...]:

@@ -29,6 +29,7 @@ def environment(
     actors: int,
     device: str,
     peak_memory_bytes: Mapping[str, int],
+    network_seconds: float | None,
 ) -> Environment:
     """Return versions and hardware of this machine, and the facts about a run except its seconds."""
     import psutil
@@ -49,6 +50,7 @@ def environment(
         device=device,
         peak_memory_bytes=peak_memory_bytes,
         seconds={},
+        network_seconds=network_seconds,
     )
 
 

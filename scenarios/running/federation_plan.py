@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.data.survey.layout import JointColumns, Layout
 from raydr.data.survey.raw_cells import RawColumn, raw_columns
 from raydr.federation import FailurePolicy, FaultPlan, Liars
+from raydr.federation.network import Network
 from raydr.federation.simulated.faults import Faults
 from raydr.methods.serving import Plan, Served
 from raydr.privacy.secrets import RootedRun
@@ -81,9 +83,18 @@ def plan_with_data(scenario: Scenario, data: ClientData) -> tuple[Plan, FloatArr
     plan = plan_of(
         scenario, len(data.names), data.harmonizing, data.layout.joint, data.target, data.public_targets
     )
-    return with_public(
-        replace(plan, cells=cells_of(scenario, data.layout), prior=prior_of(scenario, data)), data.public
+    plan = replace(
+        plan,
+        cells=cells_of(scenario, data.layout),
+        prior=prior_of(scenario, data),
+        network=network_of(scenario, data.names),
     )
+    return with_public(plan, data.public)
+
+
+def network_of(scenario: Scenario, names: Sequence[str]) -> Network | None:
+    """Return the lines of clients with these names; None if the scenario has none."""
+    return scenario.network.of(names) if scenario.network is not None else None
 
 
 def with_scaling(served: Served, run: RootedRun, scenario: Scenario) -> Served:

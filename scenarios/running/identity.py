@@ -43,9 +43,9 @@ class Identity:
     raydr : str
         Version of raydr and of packages that extend it.
     scenario : mapping of dotted key to value
-        All settings, with resolved paths. Not included: settings of ``runtime`` that do not change the result, and the
-        budget and the sites' policies, which can only end a run. Also not ``runtime.quorum``: with it, each start draws
-        new noise.
+        All settings, with resolved paths. Not included: settings of ``runtime`` that do not change the result, the
+        budget and the sites' policies, which can only end a run, and ``network``, which is an account. Also not
+        ``runtime.quorum``: with it, each start draws new noise.
     data : mapping of name to fingerprint
         Fingerprints of each client's rows, public and held-out rows, identities, owners, feature names and labels.
     paths : tuple of str
@@ -68,7 +68,7 @@ class Identity:
         settings["runtime"] = {"batch_clients": scenario.runtime.batch_clients}
         if scenario.runtime.portable:  # such processes round differently
             settings["runtime"]["portable"] = True
-        del settings["privacy"]["epsilon_max"], settings["clients"]["policy"]
+        del settings["privacy"]["epsilon_max"], settings["clients"]["policy"], settings["network"]
         for site in settings["clients"]["sites"] + settings["clients"]["joined"]:
             del site["policy"]
         # Without defaults of newer keys, so that digests are those of runs before them.

@@ -104,6 +104,7 @@ def simulate(
             actors=backend.actors,
             device=backend.device,
             peak_memory_bytes={"driver": peak_memory_bytes()} | backend.peak_memory_bytes,
+            network_seconds=served.network_seconds,
         )
     with unwritable(folder):
         with journal.stage("run folder"):
@@ -168,6 +169,9 @@ def _served(
         )
     for entry in client_data.surveyed:
         served.ledger.record(entry)
+    if served.network_seconds is not None and plan.network is not None:
+        before = sum(map(plan.network.seconds_of, client_data.surveyed))
+        served = replace(served, network_seconds=served.network_seconds + before)
     served = with_scaling(served.reordered(client_data.in_table_order), started.run, scenario)
     has: dict[Need, bool] = {
         "clusters": served.outcome.clusters is not None,

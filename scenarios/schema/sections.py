@@ -23,6 +23,7 @@ from raydr.robust import RobustRule
 from raydr.scenarios.schema.audit import AuditSettings
 from raydr.scenarios.schema.clients import ClientsSettings
 from raydr.scenarios.schema.data import DataSettings
+from raydr.scenarios.schema.network import NetworkSettings
 from raydr.scenarios.schema.privacy import PrivacySettings
 from raydr.scenarios.schema.runtime import FaultSettings, RuntimeSettings
 from raydr.settings import LocalPath, Settings
@@ -52,6 +53,11 @@ class Sections(Settings):
     runtime: RuntimeSettings = Field(
         RuntimeSettings(),
         description="where and how the run computes. The map is the same bit for bit if no client is lost",
+    )
+    network: NetworkSettings | None = Field(
+        None,
+        description="lines of the sites, on which raydr plan and the report count the time of messages."
+        " The simulation itself does not wait",
     )
     privacy: PrivacySettings = Field(PrivacySettings(), description="protection of the messages")
     faults: FaultSettings = Field(FaultSettings(), description="simulated faults and attackers")

@@ -534,6 +534,7 @@ UNREACHED = {
     "fidelity_rows": "shows rows without noise, so no noisy run has it",
     "faults.adversary": "forges what a client sends after its noise was added",
     "method": "other methods have tests of their own above",
+    "network": "is an account, and changes no stream",
     "method.aggregation": "robust rules look at each upload, and noise of a sum is for no upload",
     "method.share": "goes with privacy.noise.on, which is another sort of run here",
     "prior": "is another run",

@@ -155,6 +155,14 @@ def took(run: RunFolder) -> list[Cost]:
     ]
     up, down = (sum(entry.bytes for entry in run.ledger if entry.direction == way) for way in ("up", "down"))
     found.append(Cost("Left the clients", wording.size(up), f"{wording.size(down)} were sent to them"))
+    if environment.network_seconds is not None:
+        found.append(
+            Cost(
+                "On the sites' lines",
+                wording.duration(environment.network_seconds),
+                "time of all messages on the lines of `network`, in addition to the time above",
+            )
+        )
     asked, failed = (sum(getattr(line, name) for line in run.rounds) for name in ("asked", "failed"))
     if asked:
         lost = f", {failed:,} failed" if failed else ", none failed"
