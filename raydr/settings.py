@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os.path
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -12,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Self, TypeAlias, get_args
 from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 
-from raydr.wire_types import travels
+from raydr.wire_types import travels, wire_name
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,6 @@ class Settings(BaseModel):
     package: ClassVar[str | None] = None
     """Optional package that a run with these settings needs: see :mod:`raydr.extras`."""
 
-    @classmethod
-    def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        super().__pydantic_init_subclass__(**options)
-        travels(cls)
-
     def resolved(self) -> Self:
         """Return a copy with every file path absolute. A second call changes nothing.
 
@@ -82,6 +78,35 @@ class Settings(BaseModel):
         return self.model_copy(
             update={name: value for name, value in changed.items() if value != getattr(self, name)}
         )
+
+
+class MessageSettings(Settings):
+    """Base of settings that messages hold: they and their sections are registered as wire types.
+
+    Their validators must look at values alone. Those of a scenario's other sections may read files, so such sections
+    never travel.
+    """
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        super().__pydantic_init_subclass__(**options)
+        _register(cls)
+
+
+def _register(settings: type[Settings]) -> None:
+    travels(settings)
+    for field in settings.model_fields.values():
+        for member in _members(field.annotation):
+            if issubclass(member, Settings) and wire_name(member) is None:
+                _register(member)
+
+
+def _members(annotation: Any) -> Iterator[type]:
+    """Yield the classes in a type, such as those of a union."""
+    if isinstance(annotation, type) and not get_args(annotation):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _members(part)
 
 
 def require_in_order(bounds: tuple[float, float] | None) -> None:

@@ -1,8 +1,10 @@
 """The types that messages may hold besides arrays, numbers and text: a closed registry, filled by class definitions.
 
-Requests, replies and settings register themselves. Any other dataclass or enum that a message holds is registered with
-:func:`travels`. A message names its types, and :mod:`raydr.federation.codec` looks the names up here. Nothing is ever
-imported because a message names it.
+Requests, replies, mechanisms and settings of methods register themselves. Any other dataclass, enum or section of
+settings that a message holds is registered with :func:`travels`. Its constructor must look at values alone.
+
+A message names its types, and :mod:`raydr.federation.codec` looks the names up here. Nothing is ever imported because a
+message names it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ _NAMES: dict[type, str] = {}
 
 
 def travels(kind: T) -> T:
-    """Register a dataclass or enum that messages may hold. Use this as a decorator.
+    """Register a dataclass, enum or settings that messages may hold. Use this as a decorator.
 
     A class that is defined again in the same module takes the place of the first.
 

@@ -94,7 +94,7 @@ def introduction(kind: Any) -> bytes:
     if name is None:
         raise CodecError(
             f"a message contains {kind.__module__}.{kind.__qualname__}; expected arrays, numbers, text, tuples,"
-            " lists, mappings, requests, replies, settings, or a dataclass or enum registered with"
+            " lists, mappings, requests, replies, mechanisms, settings of methods, or a type registered with"
             " raydr.wire_types.travels"
         )
     text = name.encode()

@@ -17,14 +17,14 @@ from raydr.methods.references import placed_by_rows, pooled_references
 from raydr.privacy import Mechanism
 from raydr.privacy.accounting import Budget
 from raydr.registry import Registry, kind_of, summary
-from raydr.settings import Settings
+from raydr.settings import MessageSettings
 from raydr.statistics.noisy_survey import SurveyNoise
 
 OTHER_METHOD = "choose fed-umap, fed-tsne, fed-spectral, fed-pca or sense"
 """Remedy if a method makes a sparse table dense."""
 
 
-class MethodSettings(Settings):
+class MethodSettings(MessageSettings):
     """Settings of a method, and hooks for everything besides its server part.
 
     The keys of a scenario's ``method`` section are the fields; ``kind`` is the method's name. Every hook has

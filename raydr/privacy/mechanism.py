@@ -20,7 +20,7 @@ from pydantic import AfterValidator, Field
 from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import ScenarioError
 from raydr.registry import Kinds
-from raydr.settings import Settings
+from raydr.settings import MessageSettings
 
 Unit: TypeAlias = Literal["record", "client"]
 """The unit of a claim: one record, or a client with all of its records."""
@@ -98,7 +98,7 @@ class Claim:
         return self.deviation / self.sensitivity if self.sensitivity else math.inf
 
 
-class Mechanism(Settings, ABC):
+class Mechanism(MessageSettings, ABC):
     """A change that a client's host makes to the client part's rows or to its replies.
 
     Attributes

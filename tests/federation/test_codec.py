@@ -29,7 +29,8 @@ from raydr.federation.wire import Answered, Call, PartialSum, Sent, Sharing, Sum
 from raydr.federation.wire_format import DEPTH, DTYPES, varint
 from raydr.privacy import masking
 from raydr.privacy.gaussian import GaussianNoise
-from raydr.privacy.mechanism import silent
+from raydr.privacy.mechanism import Mechanism, silent
+from raydr.scenarios.schema.data import DataSettings
 from raydr.settings import Settings
 from raydr.statistics.noisy_survey import PreparedCells
 from raydr.wire_types import travels, wire_type
@@ -47,6 +48,7 @@ class Shade(enum.Enum):
     DARK = "dark"
 
 
+@travels
 class Limits(Settings):
     low: float = 0.0
     high: float | None = None
@@ -251,6 +253,7 @@ def test_cached_properties_stay_and_are_computed_again() -> None:
         (Said({"deep": (NotRegistered(1),)}), "test_codec.NotRegistered"),
         (Colour.RED, "test_codec.Colour"),
         (NotRegistered, "test_codec.NotRegistered"),
+        (DataSettings(source="iris"), "raydr.scenarios.schema.data.DataSettings"),
         (int, "builtins.int"),
         ({1, 2}, "builtins.set"),
         (object(), "builtins.object"),
@@ -361,6 +364,18 @@ def test_constructors_check_what_arrives() -> None:
     forged = NOISE.model_copy(update={"level": -1.0})
     with pytest.raises(CodecError, match="GaussianNoise refuses its fields"):
         decode(encode(forged))
+
+
+def test_settings_whose_validators_read_files_never_travel() -> None:
+    """data.codebook is the path of a file, which a scenario reads at once."""
+    import raydr.scenarios.runner
+    from raydr.wire_types import _BY_NAME
+
+    assert raydr.scenarios.runner is not None
+    known = [kind for kind in _BY_NAME.values() if issubclass(kind, Settings)]
+    assert GaussianNoise in known
+    sections = [kind for kind in known if not issubclass(kind, Mechanism)]
+    assert not [kind.__qualname__ for kind in sections if kind.__module__.startswith("raydr.scenarios.")]
 
 
 def test_a_class_with_other_fields_is_refused() -> None:
