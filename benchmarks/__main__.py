@@ -58,6 +58,7 @@ SUITE: Mapping[str, str | None] = {
     "message_bytes": None,
     "million": "",
     "neighbors": "",
+    "network": "",
     "new_rows": None,
     "omnifc": None,
     "page": None,
