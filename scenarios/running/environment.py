@@ -29,7 +29,7 @@ def environment(
     actors: int,
     device: str,
     peak_memory_bytes: Mapping[str, int],
-    network_seconds: float | None,
+    network_seconds: float | None = None,
 ) -> Environment:
     """Return versions and hardware of this machine, and the facts about a run except its seconds."""
     import psutil
