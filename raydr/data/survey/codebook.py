@@ -44,6 +44,7 @@ BETWEEN = " | "
 """Separator of words and missing codes in a cell of the file."""
 
 
+@travels
 class ColumnSettings(Settings):
     """A row of the codebook: how a column of the data is read."""
 
