@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
-
 from raydr.federation.codec import CodecError, decode, encode
 from raydr.federation.enrolment import Enrolment
 from raydr.federation.failures import ClientError, Failure, Kind
@@ -183,7 +181,7 @@ class FlowerTransport:
                 declared.check(name, kept[client])
                 continue
             total = part.totals.get(name)
-            if total is None or total.shape != declared.shape or total.dtype != np.int64:
+            if total is None or total.shape != declared.shape or total.dtype != f"int{declared.bits}":
                 raise RefusedReplyError(f"{name} is not the sum that was declared")
         if {*part.totals, *part.sealed} != ranges.keys():
             raise RefusedReplyError("the sum has other fields than were declared")
