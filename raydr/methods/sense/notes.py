@@ -6,6 +6,7 @@ import numpy as np
 
 from raydr.geometry.trilateration import EXACT_SHARE
 from raydr.methods.outcome import Note
+from raydr.methods.sense.anchor_counts import OpenSpread
 from raydr.methods.sense.anchors import AnchorSource
 from raydr.methods.sense.completion import Known
 from raydr.methods.sense.observations import Observations
@@ -27,6 +28,7 @@ def notes(
     known: Known,
     source: AnchorSource,
     coverage: Coverage | None = None,
+    spread: OpenSpread | None = None,
 ) -> tuple[Note, ...]:
     """Return notes on what the anchors protect and what they reveal, from what the server received in this run."""
     seen, open_ones = observations.seen_by_each, known.codimension
@@ -60,6 +62,8 @@ def notes(
             + (", including their noise" if coverage is not None and coverage.mechanism.on == "data" else "")
             + f". For the median record, {np.median(share):.2%} of its distance from the anchors' mean is left open."
         )
+    if spread is not None:
+        paragraphs.append(spread.sentence)
     if known.aligned is not None and open_ones:
         between = observations.count - seen * observations.records
         aligned = known.aligned

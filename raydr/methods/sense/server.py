@@ -37,6 +37,7 @@ from raydr.methods.outcome import Drawn, Note, Outcome, Placed, Pooled, draw_map
 from raydr.methods.references import label_columns, placed, references, without_labels
 from raydr.methods.sense.algorithm_2 import require_small
 from raydr.methods.sense.alignment import aligning_operations
+from raydr.methods.sense.anchor_counts import open_spread
 from raydr.methods.sense.anchors import Anchors, chosen_anchors
 from raydr.methods.sense.clients import AnchorRequest, AnchorRequests
 from raydr.methods.sense.completion import multisite_points, pointwise_points
@@ -116,12 +117,17 @@ def completed(federation: Federation, settings: SenseSettings) -> Completed:
         squared, levels = [reply.squared for reply in replies], [reply.noise for reply in replies]
         factors = [reply.inside for reply in replies]
         replies.clear()
+        spread = None
+        exact = settings.visibility == "full" and federation.context.coverage is None
+        if exact and isinstance(space, EuclideanSpace):
+            together = [np.concatenate(squared)] if settings.regime == "pointwise" else squared
+            spread = open_spread(anchors.common, together)
         if settings.regime == "pointwise":
             points, known = pointwise_points(federation, settings, space, anchors, squared, levels)
         else:
             points, known = multisite_points(federation, settings, space, anchors, squared, factors, levels)
     source = settings.source(federation.public)
-    server_notes = notes(settings, observations, known, source, federation.context.coverage)
+    server_notes = notes(settings, observations, known, source, federation.context.coverage, spread)
     geometry = known.geometry or space.geometry(points)
     return Completed(
         anchors=anchors,
