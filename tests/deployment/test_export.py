@@ -14,6 +14,7 @@ from hospitals import NAMES, Hospitals, described, hospitals
 
 from raydr.deployment.site_settings import read_site
 from raydr.errors import OutputError, ScenarioError
+from raydr.front import flower_app
 from raydr.front.cli import status
 from raydr.front.flower_export import deployed_scenario, export_flower
 from raydr.scenarios.runner import run
@@ -50,7 +51,10 @@ def test_an_app_has_the_names_of_the_sites_and_no_path_of_theirs(at: Hospitals, 
     flower = project["tool"]["flwr"]["app"]
     for component in flower["components"].values():
         module, _, name = component.partition(":")
-        assert f"{name} = " in files[module.replace(".", "/") + ".py"]
+        source = files[module.replace(".", "/") + ".py"]
+        assert f"{name} = " in source
+        (maker,) = re.findall(r"^from raydr\.front\.flower_app import (\w+)$", source, re.MULTILINE)
+        assert callable(getattr(flower_app, maker))
     assert Path(flower["config"]["scenario"]) == app / "scenario.yaml"
     assert yaml.safe_load(files["nodes.yaml"]).keys() == set(NAMES)
 
