@@ -292,6 +292,10 @@ def held(scenario: Scenario, data_dir: Path | None = None, *, progress: Progress
         If the run would refuse the data.
     """
     require_packages(scenario)
+    if scenario.clients.deployed:
+        raise DataError(
+            "clients.deployed names sites that read their own files: run `raydr site dry-run` at a site."
+        )
     if not scenario.clients.sites:
         client_data = dealt_out(scenario, data_dir, progress=progress)
     else:

@@ -130,6 +130,12 @@ def sizes_of_data(scenario: Scenario, data_dir: Path | None) -> DataSizes:
     ScenarioError, DataError
         If the scenario cannot use the data.
     """
+    if scenario.clients.deployed:
+        return _unknown(
+            scenario.clients.deployed,
+            "The rows are at the sites, which read their own files: `raydr site dry-run` says at a site what would"
+            " leave it. To plan the whole run, plan the simulation with clients.sites.",
+        )
     if scenario.clients.sites:
         return _of_sites(scenario)
     client_data = without_hidden_names(dealt_out(scenario, data_dir))
@@ -196,6 +202,21 @@ def resized(data: DataSizes, rows: int) -> DataSizes:
     )
 
 
+def _unknown(names: tuple[str, ...], why: str, nodes: tuple[str | None, ...] = ()) -> DataSizes:
+    """Return data sizes of sites whose rows are elsewhere."""
+    return DataSizes(
+        sizes=(),
+        features=0,
+        itemsize=4,
+        sample=np.zeros((0, 0), np.float32),
+        whole=False,
+        labelled=False,
+        names=names,
+        nodes=nodes,
+        unknown=(why,),
+    )
+
+
 def _of_sites(scenario: Scenario) -> DataSizes:
     """Return the sizes of clients' own files; if one cannot be read here, sizes are unknown."""
     data, sites = scenario.data, scenario.clients.sites
@@ -204,21 +225,11 @@ def _of_sites(scenario: Scenario) -> DataSizes:
     away = [site for site in sites if not Path(site.path).expanduser().is_file()]
     if away:
         where = f"{away[0].path}" + (f" and {len(away) - 1} more" if len(away) > 1 else "")
-        unknown = (
+        return _unknown(
+            names,
             f"The rows of {where} are on another machine, so messages and memory for rows are unknown: run the plan"
             " where the files are, or plan with a table of the same size.",
-        )
-        empty = np.zeros((0, 0), np.float32)
-        return DataSizes(
-            sizes=(),
-            features=0,
-            itemsize=4,
-            sample=empty,
-            whole=False,
-            labelled=False,
-            names=names,
-            nodes=nodes,
-            unknown=unknown,
+            nodes,
         )
     general, cells = general_policies(scenario), scenario.method.surveys_columns
     files = [

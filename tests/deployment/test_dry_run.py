@@ -12,7 +12,9 @@ from raydr.deployment.site_host import Finished
 from raydr.deployment.site_settings import read_site
 from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status
+from raydr.front.own_data import held
 from raydr.scenarios.planning.dry_run import COUNTED, dry_run
+from raydr.scenarios.planning.plan import plan_of_scenario
 from raydr.scenarios.runner import run
 from raydr.scenarios.schema.reading import dump, read
 
@@ -125,3 +127,14 @@ def test_wrong_settings_of_a_site_are_named(content: str, expected: str, tmp_pat
     file.write_text(content)
     with pytest.raises(ScenarioError, match=expected):
         read_site(file)
+
+
+def test_a_plan_of_a_deployed_run_sends_the_reader_to_the_sites(alike: Hospitals) -> None:
+    planned = plan_of_scenario(read(described(deployed=True, at=alike)))
+    assert (planned.clients, planned.rows, planned.messages) == (4, 0, ())
+    assert "raydr site dry-run" in planned.notes[0]
+
+
+def test_a_check_of_a_deployed_run_sends_the_reader_to_the_sites(alike: Hospitals) -> None:
+    with pytest.raises(DataError, match="raydr site dry-run"):
+        held(read(described(deployed=True, at=alike)))
