@@ -6,7 +6,7 @@ rows, in the same way as the evaluation of a simulation. The ledger is the site'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -17,7 +17,7 @@ import numpy as np
 from raydr.data.site import gaps_of
 from raydr.deployment.site_host import Finished
 from raydr.documents import parse_yaml
-from raydr.errors import DataError
+from raydr.errors import DataError, ScenarioError
 from raydr.federation import Reply
 from raydr.journal import Journal, Listener, unheard
 from raydr.memory import peak_memory_bytes
@@ -58,7 +58,7 @@ def write_site_page(ended: Finished, *, listener: Listener = unheard) -> Path:
     """
     now, journal = datetime.now().astimezone(), Journal(listener)
     text = ended.start.agreement.scenario
-    scenario = read(parse_yaml(text))
+    scenario = scenario_of(text)
     client_data = own_client_data(ended, scenario)
     served = own_results(ended, scenario, client_data)
     with journal.stage("site's map"):
@@ -78,6 +78,24 @@ def write_site_page(ended: Finished, *, listener: Listener = unheard) -> Path:
         write_results(folder, scenario, client_data, served, findings, journal)
         write_json(folder / records.ENVIRONMENT, asdict(replace(described, seconds=dict(journal.seconds))))
     return shown((place / name).absolute(), listener)
+
+
+def scenario_of(text: str) -> Scenario:
+    """Return the scenario that the server sent.
+
+    Raises
+    ------
+    ScenarioError
+        If it is invalid, or names a codebook file: raydr would open a file of the server's choice at the site.
+    """
+    content = parse_yaml(text)
+    data = content.get("data") if isinstance(content, Mapping) else None
+    if isinstance(data, Mapping) and isinstance(data.get("codebook"), str):
+        raise ScenarioError(
+            "the server's scenario names a file in data.codebook, which a site does not open: expected the"
+            " rows of the codebook"
+        )
+    return read(content)
 
 
 def own_client_data(ended: Finished, scenario: Scenario) -> ClientData:

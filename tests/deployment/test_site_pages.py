@@ -13,9 +13,10 @@ import raydr
 from raydr.deployment.inline import InlineSites
 from raydr.deployment.site_host import SiteHost
 from raydr.deployment.site_settings import read_site
+from raydr.errors import ScenarioError
 from raydr.runfolder import read_run
 from raydr.runfolder.maps import read_columns
-from raydr.scenarios.afterwards.site_page import write_site_page
+from raydr.scenarios.afterwards.site_page import scenario_of, write_site_page
 from raydr.scenarios.runner import run
 from raydr.scenarios.schema.reading import read
 
@@ -92,3 +93,15 @@ def test_a_page_that_cannot_be_written_loses_no_run(tmp_path: Path, caplog: pyte
     )
     assert len(read_run(folder).rows) == 97
     assert "the disk is full" in caplog.text
+
+
+def test_a_site_opens_no_file_that_the_server_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = (
+        "name: sent\ndata: {codebook: /etc/hostname}\nclients: {deployed: [north]}\nmethod: {kind: fed-pca}\n"
+    )
+    opened: list[Path] = []
+    monkeypatch.setattr("raydr.scenarios.schema.data.read_codebook", opened.append)
+    with pytest.raises(ScenarioError, match=r"names a file in data\.codebook"):
+        scenario_of(sent)
+    assert not opened
+    assert scenario_of(sent.replace("codebook: /etc/hostname", "missing: drop")).name == "sent"
