@@ -450,6 +450,8 @@ def test_help_lists_commands_in_order_of_use(capsys: pytest.CaptureFixture[str])
         "leave",
         "bounds",
         "budget",
+        "export",
+        "site",
         "list",
     ]
     assert status(["--version"]) == 0

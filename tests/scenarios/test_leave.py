@@ -197,7 +197,7 @@ def test_interrupted_run_without_a_site(tmp_path: Path, monkeypatch: pytest.Monk
         runtime = tiny()["runtime"] | {"checkpoint_every": every}
         folder = tiny_run(tmp_path / f"run{every}", method=method, runtime=runtime, **sections)
         with monkeypatch.context() as patched:
-            patched.setattr(simulation, "_write", interrupted)
+            patched.setattr(simulation, "write_results", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 raydr.leave(folder, "north")
         unfinished = list(tmp_path.glob(f"run{every}-*"))
