@@ -77,6 +77,7 @@ class SiteLedger:
     def answered(self, answer: Answered, call: Call, host: ClientHost) -> None:
         """Add an answer of a client part."""
         self.sent(answer.reply, "server", answer.protection)
+        self._meter.fixed([(answer.reply, call.request_for(self.client), answer.protection)])
         self._charge(call, host)
 
     def added(self, part: PartialSum, call: SumCall, host: ClientHost) -> None:

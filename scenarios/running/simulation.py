@@ -285,9 +285,10 @@ def _mapped(scenario: Scenario, client_data: ClientData, served: Served, finding
     return data
 
 
-def _estimates(findings: Findings, queried: Fidelity | None, rows: int) -> dict[str, FidelityMeasures]:
+def _estimates(
+    findings: Findings, queried: Fidelity | None, rows: int, pooled: Mapping[str, float]
+) -> dict[str, FidelityMeasures]:
     """Return the metrics that the federation estimated without pooling, next to those of the pooled rows."""
-    pooled = findings.federated.values
 
     def measures(some: int, values: Mapping[str, float], errors: Mapping[str, float]) -> FidelityMeasures:
         return FidelityMeasures(
@@ -310,8 +311,13 @@ def _estimates(findings: Findings, queried: Fidelity | None, rows: int) -> dict[
     return found
 
 
-def _measures(findings: Findings, client_data: ClientData, queried: Fidelity | None) -> dict[str, Any]:
-    """Return the content of ``metrics.json``, without fields that the run does not have."""
+def _measures(
+    findings: Findings, client_data: ClientData, queried: Fidelity | None, *, deployed: bool
+) -> dict[str, Any]:
+    """Return the content of ``metrics.json``, without fields that the run does not have.
+
+    In a deployed run, metrics of rows are those of one site, which are no counterpart of estimates for all rows.
+    """
     maps = {"federated": findings.federated, "central": findings.central}
     scored = {which: scores for which, scores in maps.items() if scores is not None}
     by_site = {which: {each.site: each for each in scores.sites} for which, scores in scored.items()}
@@ -334,7 +340,9 @@ def _measures(findings: Findings, client_data: ClientData, queried: Fidelity | N
         ],
         not_computed=findings.federated.not_computed,
         islands=None if findings.islands is None else _islands(findings.islands, client_data.feature_names),
-        fidelity=_estimates(findings, queried, client_data.rows),
+        fidelity=_estimates(
+            findings, queried, client_data.rows, {} if deployed else findings.federated.values
+        ),
         periods=_periods(findings, client_data),
     )
     measures = without_few(measures, client_data.names, policies_of(client_data))
@@ -429,7 +437,8 @@ def write_results(
     if findings.shown is not None:
         values = shared_at_sites(client_data, findings.shown)
         write_shown(folder / records.SHOWN, client_data, dict(zip(scenario.show, values.T, strict=True)))
-    write_json(folder / records.METRICS, _measures(findings, client_data, served.fidelity))
+    deployed = bool(scenario.clients.deployed)
+    write_json(folder / records.METRICS, _measures(findings, client_data, served.fidelity, deployed=deployed))
     if findings.along:
         scores = {round: found.scores.values for round, found in findings.along.items()}
         write_json(folder / records.PROGRESS, scores)

@@ -14,8 +14,10 @@ from raydr.deployment.inline import InlineSites
 from raydr.deployment.site_host import SiteHost
 from raydr.deployment.site_settings import read_site
 from raydr.errors import ScenarioError
+from raydr.journal import unheard
 from raydr.runfolder import read_run
 from raydr.runfolder.maps import read_columns
+from raydr.scenarios.afterwards.showing import shown
 from raydr.scenarios.afterwards.site_page import scenario_of, write_site_page
 from raydr.scenarios.runner import run
 from raydr.scenarios.schema.reading import read
@@ -93,6 +95,19 @@ def test_a_page_that_cannot_be_written_loses_no_run(tmp_path: Path, caplog: pyte
     )
     assert len(read_run(folder).rows) == 97
     assert "the disk is full" in caplog.text
+
+
+def test_pages_tell_what_the_server_can_reconstruct_and_the_estimated_fidelity(tmp_path: Path) -> None:
+    folder, sites = deployed(hospitals(tmp_path / "sites"), tmp_path / "run", fidelity_rows=20)
+    shown(folder.absolute(), unheard)
+    for page in (folder, *sites):
+        text = (page / "report.html").read_text(encoding="utf-8")
+        rows = len(read_run(page).rows)
+        assert f"enough data to reconstruct {rows} of {rows} records" in text
+        assert "the federation estimates" in text
+        assert "Estimates without pooling rows" in text
+        assert "all rows:" not in text, "a site has no metric of all rows"
+        assert "All rows</th>" not in text
 
 
 def test_a_site_opens_no_file_that_the_server_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
