@@ -17,9 +17,10 @@ from raydr.deployment.messages import Agreement, StartRequest
 from raydr.deployment.own_data import OwnData
 from raydr.deployment.site_host import Finished
 from raydr.deployment.site_settings import read_site
-from raydr.errors import DataError, ScenarioError
+from raydr.errors import DataError, RunError, ScenarioError
 from raydr.federation import ClientError, Transport
 from raydr.federation.client import HostSecrets
+from raydr.federation.gate import RefusedByPolicyError
 from raydr.federation.wire import Answer, Answered, Call
 from raydr.front.cli import status
 from raydr.journal import Journal
@@ -226,6 +227,20 @@ def test_the_noise_of_a_site_follows_from_all_that_it_was_told(at: Hospitals) ->
     assert len(known) == 5
     assert own.secret(start).commitment == OwnData(own.site).secret(start).commitment
     assert (at.folder / "north" / "raydr-site" / "secret").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_site_starts_only_what_it_agreed_to_with_the_rows_that_it_described(at: Hospitals) -> None:
+    (at.folder / "north" / "scenario.yaml").write_text("the scenario")
+    at.change("north", scenario="scenario.yaml")
+    own = OwnData(read_site(at.settings[0]))
+    file = SiteFile(path="", label="diagnosis", missing="drop", features=("age", "bmi"))
+    start = StartRequest(
+        file=file, agreement=Agreement("the scenario", NAMES), run="a run", seed=0, marks=("other rows",) * 4
+    )
+    with pytest.raises(RefusedByPolicyError, match="agreed to another scenario"):
+        own.host(replace(start, agreement=Agreement("another scenario", NAMES)), 0)
+    with pytest.raises(RunError, match="has changed since the site described it"):
+        own.host(start, 0)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from raydr.federation.enrolment import Enrol
 from raydr.federation.failures import Failure, FailurePolicy, Kind
 from raydr.federation.secure import RevealRequest
 from raydr.federation.transport import Transport
-from raydr.federation.wire import Answered, Call
+from raydr.federation.wire import Answered, Call, PartialSum
 from raydr.journal import Journal
 from raydr.methods.landmarks.maps import DistanceRequest
 from raydr.methods.requests import site_policy
@@ -253,6 +253,18 @@ def test_answer_out_of_its_declared_range_is_refused(tmp_path: Path) -> None:
     assert isinstance(refused, Failure)
     assert refused.kind is Kind.REFUSED
     assert "declared range" in refused.reason
+
+
+def test_summand_with_another_weight_is_refused(tmp_path: Path) -> None:
+    transport = started(tmp_path)
+
+    def heavier(site: str, answer: bytes) -> bytes:
+        found = decode(answer)
+        return encode(replace(found, weight=found.weight + 1)) if isinstance(found, PartialSum) else answer
+
+    nodes_of(transport).to_server = heavier
+    with pytest.raises(ClientError, match="weight"):
+        served(transport, CASES["Fed-UMAP, secure sums"])
 
 
 # What a site keeps.
