@@ -57,6 +57,7 @@ class MethodSettings(MessageSettings):
             "central",
             "public_rows",
             "transform",
+            "transform_alone",
             "predict",
             "redraw",
             "redraw_layout",
@@ -222,6 +223,13 @@ class MethodSettings(MessageSettings):
     def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
         """Return positions (rows, 2 or 3) of new rows (rows, features), scaled as in the run (optional hook)."""
         raise NotImplementedError(f"maps of method.kind {self.kind!r} take no new rows")
+
+    def transform_alone(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+        """Return positions (rows, 2) of rows (rows, features), scaled as in the run, on the map of one client.
+
+        Optional hook of methods whose clients draw a map each; ``model`` is one of :attr:`Outcome.own_models`.
+        """
+        raise NotImplementedError(f"method.kind {self.kind!r} draws no map for each client")
 
     def predict(self, model: Mapping[str, FloatArray], rows: FloatArray) -> Int64Array:
         """Return clusters (rows,) of new rows (rows, features), scaled as in the run (optional hook)."""

@@ -65,6 +65,8 @@ class Outcome:
     lift : callable or None
         From coordinates (rows, dimensions) of a geometry of points to rows of features (rows, features); None
         if the server does not know their position among the features.
+    own_models : tuple of mapping of name to array
+        Model of each client, if each draws a map of its own. They stay at the clients, and the evaluation has all.
     """
 
     embedding: FloatArray
@@ -76,6 +78,7 @@ class Outcome:
     published: bool = True
     stress: Float64Array | None = None
     lift: Callable[[FloatArray], Float64Array] | None = None
+    own_models: tuple[Mapping[str, FloatArray], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -217,6 +217,16 @@ class Scores:
             columns["verdict"] = self.reliability.verdicts
         return columns | self.row_scores
 
+    def joined(self, other: Scores) -> Scores:
+        """Return these scores with the values, reasons and standard errors of other metrics too."""
+        return replace(
+            self,
+            values=self.values | other.values,
+            not_computed=self.not_computed | other.not_computed,
+            standard_errors=self.standard_errors | other.standard_errors,
+            sampled_rows=self.sampled_rows or other.sampled_rows,
+        )
+
 
 def evaluate(
     names: Iterable[str],

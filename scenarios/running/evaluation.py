@@ -22,6 +22,7 @@ from raydr.metrics import Evidence, Scores, SharedGraph, evaluate, graph_size, m
 from raydr.metrics.drift import Drift, drift_by_period
 from raydr.metrics.islands import Islands, islands
 from raydr.metrics.sites import separation
+from raydr.scenarios.running.own_maps import mean_scores, own_maps
 from raydr.sparse_rows import SparseRows, rows_taken
 from raydr.statistics.preparing import Preparation
 from raydr.statistics.scaling import NOTHING_JOINT, Scale
@@ -245,7 +246,8 @@ def examine(question: Question, *, listener: Listener) -> Findings:
             with journal.stage("maps along the way"):
                 sights = dict(_sights(question, steered, journal))
         new, new_central, novelty = None, None, None
-        if question.new is not None and method.offers("transform"):
+        apart = question.new is not None and method.offers("transform_alone")
+        if question.new is not None:
             with journal.stage("new rows"):
                 scaled, labels = (
                     prepared.features(question.new.rows, question.new.owners),
@@ -253,8 +255,9 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                 )
                 unlabelled = scaled if steering is None else steering.applied(scaled)
                 known = unlabelled if question.new.keyed is None else question.new.keyed
-                place = partial(method.transform, outcome.model)
-                new = _placed(place, known, scaled, labels, question, journal)
+                if not apart:
+                    place = partial(method.transform, outcome.model)
+                    new = _placed(place, known, scaled, labels, question, journal)
                 if new is not None:
                     by_block = [method.novelty(outcome.model, block) for block in _blocks(known)]
                     told = [found for found in by_block if found is not None]
@@ -316,7 +319,20 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                 with_label = replace(evidence, rows=steered, row_neighbors=None, truth=_sparse_truth(steered))
                 return _steered(names, evidence, with_label, scored_by)
 
-            federated = scores(question.metrics, outcome, outcome.geometry, new, outcome.lift)
+            on_one_map = scored_along if apart else question.metrics
+            federated = scores(on_one_map, outcome, outcome.geometry, new, outcome.lift)
+            if apart:
+                of_new = [name for name in question.metrics if name not in scored_along]
+                each = own_maps(
+                    method,
+                    outcome.own_models,
+                    rows,
+                    scaled,
+                    labels=(question.labels, labels),
+                    names=of_new,
+                    seed=question.seed,
+                )
+                federated = federated.joined(mean_scores(of_new, each, threads=cores()))
             along = {
                 round: ScoredSnapshot(sight.embedding, scores(scored_along, sight, sight.geometry, None))
                 for round, sight in sights.items()
@@ -403,13 +419,7 @@ def _steered(
         [name for name in names if not {"recovered"} & needs[name] and name not in shown], evidence
     )
     known = scored([name for name in names if "recovered" in needs[name]], with_label)
-    return replace(
-        found,
-        values=found.values | known.values,
-        not_computed=found.not_computed | known.not_computed | dict.fromkeys(shown, SHOWS_LABEL),
-        standard_errors=found.standard_errors | known.standard_errors,
-        sampled_rows=found.sampled_rows or known.sampled_rows,
-    )
+    return found.joined(known).joined(Scores({}, dict.fromkeys(shown, SHOWS_LABEL)))
 
 
 def _apart(rows: FloatArray, question: Question) -> Mapping[str, float | None]:

@@ -57,6 +57,13 @@ def rows_that_can_be_held_out(scenario: Sections) -> Problem | None:
             "data.holdout cannot hold out rows of the files of clients.sites: leave it out, keep the new rows in a"
             " separate file, and place them with raydr transform"
         )
+    if scenario.method.offers("transform_alone"):
+        if scenario.data.target_weight or scenario.privacy.isometry_key:
+            return (
+                f"data.holdout: each client of method.kind {scenario.method.kind!r} places new rows by the features as"
+                " they are: leave data.target_weight and privacy.isometry_key out"
+            )
+        return None
     reason = scenario.method.why_no_new_rows()
     return None if reason is None else f"data.holdout: {reason}"
 

@@ -435,9 +435,9 @@ def test_rows_that_cannot_be_placed_do_not_fail_the_run(tmp_path: Path) -> None:
     ("overrides", "message"),
     [
         (
-            {"method": {"kind": "local-ne"}},
-            "maps of method.kind 'local-ne' take no new rows (each client draws its own map, with an encoder that"
-            " never leaves the client); maps of these methods do: fed",
+            {"method": {"kind": "local-ne"}, "privacy": {"isometry_key": True}},
+            "each client of method.kind 'local-ne' places new rows by the features as they are: leave"
+            " data.target_weight and privacy.isometry_key out",
         ),
         ({"data": {"graph": "tree.csv", "holdout": 0.2}}, "no node can be new: leave holdout out"),
         (

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from raydr.arrays import Float32Array
+from raydr.arrays import Float32Array, FloatArray
 from raydr.federation import (
     Client,
     DeterminedRecords,
@@ -23,7 +25,7 @@ from raydr.federation import (
 from raydr.federation.streams import client_stream
 from raydr.methods.fedne.clients import LARGEST_LOSS
 from raydr.methods.fedne.flops import training_operations
-from raydr.methods.fedne.model import model_of, scaled, weights_of_prior
+from raydr.methods.fedne.model import encoded, model_of, scaled, weights_of_prior
 from raydr.methods.fedne.pooled import (
     PooledEncoder,
     SharedEncoder,
@@ -39,7 +41,10 @@ from raydr.methods.references import compared_groups
 
 
 class LocalNE(PresetSettings, PooledEncoder):
-    """One encoder per client: no messages, and no common map (P2's LocalNE)."""
+    """One encoder per client: no messages, and no common map (P2's LocalNE).
+
+    Metrics of held-out rows are means over the maps of all clients, on each of which the client's encoder places them.
+    """
 
     kind: Literal["local-ne"] = "local-ne"
     no_new_rows: ClassVar[str] = "each client draws its own map, with an encoder that never leaves the client"
@@ -56,6 +61,11 @@ class LocalNE(PresetSettings, PooledEncoder):
                 )
         with federation.stage("map"):
             federation.ask(AlonePositionRequest(self))
+            federation.ask(OwnEncoderRequest(self, federation.features))
+
+    def transform_alone(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+        """Return positions (rows, 2) of rows (rows, features) by the encoder of one client."""
+        return encoded(self.hidden, model, rows)
 
 
 @dataclass(frozen=True)
@@ -102,6 +112,38 @@ def post_own_positions(client: Client, request: AlonePositionRequest) -> Positio
     return Positions(positions_of(client.rows, weights, settings.hidden))
 
 
+@dataclass(frozen=True)
+class OwnEncoder(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="the encoder that a client trained on its own records",
+    stays=True,
+):
+    """``weights`` (parameters,) float32, which each client keeps."""
+
+    weights: Float32Array
+
+    @staticmethod
+    def ranges(request: OwnEncoderRequest, rows: int) -> dict[str, Range]:
+        """Return the range: any number for each parameter."""
+        layers = pairwise((request.features, *request.settings.hidden, 2))
+        return {"weights": Range((sum((before + 1) * after for before, after in layers),), dtype="float32")}
+
+
+@dataclass(frozen=True)
+class OwnEncoderRequest(Request[OwnEncoder], what="notice that the rounds are over"):
+    """Request at the end of the run, for the evaluation."""
+
+    settings: LocalNE
+    features: int
+
+
+@answers(OwnEncoderRequest)
+def keep_encoder(client: Client, request: OwnEncoderRequest) -> OwnEncoder:
+    """Return the client's own encoder, which stays there."""
+    return OwnEncoder(_until(client, request.settings, request.settings.rounds)[0])
+
+
 def _until(client: Client, settings: LocalNE, round: int) -> tuple[Float32Array, float]:
     """Return weights and loss after a round, continuing from the client's memory."""
     if "alone" not in client.memory:
@@ -120,13 +162,21 @@ def _until(client: Client, settings: LocalNE, round: int) -> tuple[Float32Array,
 @method(LocalNE, "local NE")
 def serve_local(federation: Federation, settings: LocalNE) -> Outcome:
     """Run the server part of LocalNE, which only counts rounds; each client's rows have their own map."""
+    from raydr.methods.fedne.encoder import Architecture
+
     with federation.stage("input scale"):
-        scaled(federation, settings)
+        scaling, *_ = scaled(federation, settings)
     for round in federation.rounds(settings.rounds):
         federation.report(objective=federation.mean(AloneRequest(settings, round), weights="rows").loss)
     with federation.stage("map"):
         replies = federation.ask(AlonePositionRequest(settings))
-    return Outcome(embedding=np.concatenate([reply.places for reply in replies]), geometry=None)
+        kept = federation.ask(OwnEncoderRequest(settings, federation.features))
+    architecture = Architecture(federation.features, settings.hidden)
+    return Outcome(
+        embedding=np.concatenate([reply.places for reply in replies]),
+        geometry=None,
+        own_models=tuple(model_of(architecture.layers(own.weights), scaling) for own in kept),
+    )
 
 
 class GlobalNE(PresetSettings, SharedEncoder):

@@ -11,6 +11,7 @@ import numpy as np
 from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.errors import ScenarioError
 from raydr.federation import Federation
+from raydr.geometry.blocks import in_blocks
 from raydr.methods.fedne.settings import ContrastiveEncoder
 from raydr.statistics.moments import wide_spread
 from raydr.statistics.scaling import ScaleRows, Scaling, scale_rows
@@ -78,6 +79,12 @@ def encoding(
     architecture = Architecture(rows.shape[1], hidden)
     weights = architecture.flat({name.removeprefix("encoder."): values for name, values in model.items()})
     return partial(place, architecture, weights), encoder_input(model, rows)
+
+
+def encoded(hidden: tuple[int, ...], model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+    """Return positions (rows, 2) of rows (rows, features), scaled as in the run, by a model's encoder."""
+    encode, scaled = encoding(hidden, model, rows)
+    return in_blocks(encode, scaled)
 
 
 def encoder_input(model: Mapping[str, FloatArray], rows: FloatArray) -> Float32Array:

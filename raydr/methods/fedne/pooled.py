@@ -10,11 +10,10 @@ import numpy as np
 from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.federation import Federation, Rehearsal
 from raydr.federation.streams import server_stream
-from raydr.geometry.blocks import in_blocks
 from raydr.geometry.points import variances
 from raydr.journal import Journal
 from raydr.methods.fedne.flops import training_operations
-from raydr.methods.fedne.model import encoder_input, encoding, unscaled
+from raydr.methods.fedne.model import encoded, encoder_input, unscaled
 from raydr.methods.fedne.positions import positions_of
 from raydr.methods.fedne.settings import LATE_AT_SERVER, POOLED_ROUNDS, ContrastiveEncoder
 from raydr.methods.novelty_by_axes import novelty_by_axes
@@ -162,8 +161,7 @@ class SharedEncoder(PooledEncoder):
 
     def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
         """Return positions (rows, 2) of new rows (rows, features), scaled as in the run, by the run's encoder."""
-        encode, scaled = encoding(self.hidden, model, rows)
-        return in_blocks(encode, scaled)
+        return encoded(self.hidden, model, rows)
 
     def novelty(self, model: Mapping[str, FloatArray], rows: FloatArray) -> Float64Array | None:
         """Return p-values (rows,) in the space of the features, by what the server knows of the mapped rows there.
