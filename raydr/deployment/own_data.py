@@ -37,6 +37,7 @@ from raydr.federation import ClientHost, HostedClient, Reply
 from raydr.federation.client import HostSecrets
 from raydr.federation.gate import RefusedByPolicyError, message_of
 from raydr.federation.noise_streams import digest
+from raydr.federation.peers import Peers
 from raydr.federation.wire import Call
 from raydr.methods.requests import site_policy
 from raydr.privacy.policy import Policy, SitePolicy
@@ -149,6 +150,16 @@ class OwnData:
         """
         return self.site.secret.derived("deployed run", digest(start))
 
+    def peers(self, start: StartRequest) -> Peers:
+        """Return what the site knows of the sites of a run, by its own files.
+
+        Raises
+        ------
+        DataError
+            If a file of keys cannot be read.
+        """
+        return Peers(start.agreement.sites, digest(start), self.site.node_key, self.site.node_keys)
+
     def host(self, start: StartRequest, client: int, secret: Secret | None = None) -> ClientHost:
         """Return the host of the site's rows for a run.
 
@@ -181,7 +192,10 @@ class OwnData:
             seed=start.seed,
             run=start.run,
             host_secrets=HostSecrets(
-                {client: secret or self.secret(start)}, classes=classes, targets=targets
+                {client: secret or self.secret(start)},
+                classes=classes,
+                targets=targets,
+                peers=self.peers(start),
             ),
         )
 

@@ -134,6 +134,7 @@ class SiteHost:
     _host: ClientHost | None = field(default=None, repr=False)
     _kept: dict[str, Reply] = field(default_factory=dict, repr=False)
     _once: dict[str, Any] = field(default_factory=dict, repr=False)
+    _distrust: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         self.own, self.ledger = OwnData(self.site), SiteLedger(self.index)
@@ -159,22 +160,30 @@ class SiteHost:
         """Return what another process needs to go on, of values that may be in a message.
 
         This is the ledger, what the site answered once in each run (:meth:`ClientHost.noted`), and the replies that
-        stay here until the end.
+        stay here until the end, and why the site takes no further part.
         """
         once = dict(self._once)
         if self._start is not None and self._host is not None:
             once[self._start.run] = self._host.noted(self.index)
-        return {"once": once, "kept": dict(self._kept), "ledger": self.ledger.written_down()}
+        return {
+            "once": once,
+            "kept": dict(self._kept),
+            "ledger": self.ledger.written_down(),
+            "distrust": self._distrust,
+        }
 
     def read_again(self, notes: Mapping[str, Any]) -> None:
         """Remember what an earlier host has written down; call :meth:`repeat` and :meth:`restore` first."""
         self._once, self._kept = dict(notes["once"]), dict(notes["kept"])
+        self._distrust = notes["distrust"]
         self.ledger.read_again(notes["ledger"])
         if self._start is not None:
             self._recall(self._start.run)
 
     def ask(self, call: Call) -> list[Answer]:
-        """Return the site's answer."""
+        """Return the site's answer. After a public key that it does not trust, the site refuses the run."""
+        if self._distrust and not isinstance(call.request, (*ABOUT_FILES, StartRequest)):
+            return [self._distrusting()]
         if not isinstance(call.request, (*ABOUT_FILES, StartRequest, FinishRequest)):
             return [self._leaving(call, answer) for answer in self._running().ask(call)]
         try:
@@ -193,11 +202,13 @@ class SiteHost:
 
     def sum(self, call: SumCall) -> PartialSum:
         """Return the site's summand."""
+        if self._distrust:
+            return PartialSum(number=call.number, round=call.round, failures=(self._distrusting(),))
         part = self._running().sum(call)
         if part.clients:
             self.ledger.received(call.request_for(self.index))
             self.ledger.added(part, call, self._running())
-        return replace(part, failures=tuple(map(without_error_text, part.failures)))
+        return replace(part, failures=tuple(map(self._as_told, part.failures)))
 
     def _answer(self, call: Call) -> Reply:
         request = call.request_for(self.index)
@@ -205,6 +216,7 @@ class SiteHost:
             case StartRequest():
                 self._start, self._host = request, self.own.host(request, self.index)
                 self._kept.clear()
+                self._distrust = ""
                 self._recall(request.run)
                 return Agreed()
             case FinishRequest():
@@ -235,13 +247,22 @@ class SiteHost:
     def _leaving(self, call: Call, answer: Answer) -> Answer:
         """Return an answer as it may leave."""
         if isinstance(answer, Failure):
-            return without_error_text(answer)
+            return self._as_told(answer)
         self.ledger.received(call.request_for(self.index))
         if type(answer.reply).stays:
             self._kept[type(answer.reply).__name__] = answer.reply
             return withheld(answer)
         self.ledger.answered(answer, call, self._running())
         return answer
+
+    def _as_told(self, failure: Failure) -> Failure:
+        """Return a failure as the server may know it, and remember that a public key is not to be trusted."""
+        if failure.kind is Kind.UNTRUSTED_KEY:
+            self._distrust = failure.reason
+        return without_error_text(failure)
+
+    def _distrusting(self) -> Failure:
+        return Failure(self.index, Kind.UNTRUSTED_KEY, self._distrust)
 
 
 def without_error_text(failure: Failure) -> Failure:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, ValidationError
 
 from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited
 from raydr.errors import ScenarioError, did_you_mean
+from raydr.privacy.node_keys import read_nodes, read_private_key
 from raydr.privacy.policy import PROFILES
 from raydr.privacy.secrets import Secret, kept_secret
 from raydr.settings import LocalPath, PathMark, Settings
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 
 class SiteSettings(Settings):
@@ -31,10 +35,29 @@ class SiteSettings(Settings):
         description="the scenario that the site agreed to. A run with another one is refused. Default: any",
     )
 
+    key: LocalPath | None = Field(
+        None,
+        description="the private key of the site's node. It signs the site's public keys and its ledger. Default: none",
+    )
+    nodes: LocalPath | None = Field(
+        None,
+        description="the public keys of the nodes of all sites, by name, from their owners. Default: none",
+    )
+
     @property
     def agreed_scenario(self) -> str | None:
         """Text of the scenario that the site agreed to; None if it agrees to any."""
         return None if self.scenario is None else Path(self.scenario).read_text(encoding="utf-8")
+
+    @property
+    def node_key(self) -> EllipticCurvePrivateKey | None:
+        """Private key of the site's node; None if it has named none."""
+        return None if self.key is None else read_private_key(Path(self.key))
+
+    @property
+    def node_keys(self) -> dict[str, bytes]:
+        """Public keys of the nodes of all sites, in PEM; empty if the site has named none."""
+        return {} if self.nodes is None else read_nodes(Path(self.nodes))
 
     @property
     def secret(self) -> Secret:
@@ -72,7 +95,7 @@ def read_site(source: Path | str) -> SiteSettings:
         raise ScenarioError(f"{source} cannot be used: {'; '.join(wrong)}.") from None
     absolute = {
         key: str(path.parent / Path(value).expanduser())
-        for key in ("path", "folder", "scenario")
+        for key in ("path", "folder", "scenario", "key", "nodes")
         if (value := getattr(site, key)) is not None
     }
     own = path.parent / Path(site.policy).expanduser()

@@ -4,6 +4,9 @@ Every client sends its public key once. All clients may need a secret that the s
 the founder, draws it and seals it for each other client (:mod:`raydr.privacy.masking.group_secret`). The server
 forwards the boxes. The secret follows from the founder's own secret. So a restarted founder or a resumed run derives
 the same one, and the other clients receive the same messages again.
+
+In a deployed run, clients do not believe that the server relays keys unchanged. Each node signs its client's key, each
+client checks the signatures of all (:class:`TrustRequest`), and then accepts no other key (:func:`require_trusted`).
 """
 
 from __future__ import annotations
@@ -17,10 +20,12 @@ import numpy as np
 from raydr.arrays import UInt8Array
 from raydr.federation.client import Client
 from raydr.federation.messages import Range, Reply, Request, answers
+from raydr.federation.peers import Peers, UntrustedKeyError
 from raydr.privacy import masking
 from raydr.privacy.ledger import Granularity, Public
 from raydr.privacy.masking.group_secret import BOX
 from raydr.privacy.masking.keys import KEY
+from raydr.privacy.node_keys import SIGNATURE
 from raydr.privacy.secrets import Secret, group_secret
 
 R = TypeVar("R", bound=Reply)
@@ -59,6 +64,106 @@ def advertise(client: Client, request: AdvertiseRequest) -> PublicKey:
 
 
 @dataclass(frozen=True)
+class SignedKey(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="a client's public key (X25519), signed by its node (ECDSA)",
+    public=Public.RANDOM,
+):
+    """``key``: (32,) uint8; ``signature``: (132,) uint8."""
+
+    key: UInt8Array
+    signature: UInt8Array
+
+    @staticmethod
+    def ranges(request: SignedKeyRequest, rows: int) -> dict[str, Range]:
+        """Declare bytes."""
+        return {"key": Range((KEY,), dtype="uint8"), "signature": Range((SIGNATURE,), dtype="uint8")}
+
+
+@dataclass(frozen=True)
+class SignedKeyRequest(Request[SignedKey], what="a request for the public key, signed by the client's node"):
+    """Request for a signed public key in a deployed run, sent once."""
+
+
+@answers(SignedKeyRequest)
+def advertise_signed(client: Client, request: SignedKeyRequest) -> SignedKey:
+    """Client part: return the public key with the signature of the client's node.
+
+    Raises
+    ------
+    UntrustedKeyError
+        If the client's site cannot sign, or does not know the sites of the run.
+    """
+    key = masking.advertise(agreement_key(client), client.run, client.index)
+    return SignedKey(key, _peers(client).signature(client.index, key))
+
+
+@dataclass(frozen=True)
+class Trusted(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="confirmation that a client has checked who signed the public keys",
+    public=Public.EMPTY,
+):
+    """A reply without content."""
+
+    @staticmethod
+    def ranges(request: TrustRequest, rows: int) -> dict[str, Range]:
+        """Declare no field."""
+        return {}
+
+
+@dataclass(frozen=True)
+class TrustRequest(
+    Request[Trusted], what="public keys of all clients, each signed by its node", sets_state=True
+):
+    """``keys`` (clients, 32) uint8 and ``signatures`` (clients, 132) uint8, in client order."""
+
+    keys: UInt8Array
+    signatures: UInt8Array
+
+
+@answers(TrustRequest)
+def trust(client: Client, request: TrustRequest) -> Trusted:
+    """Client part: check the signature of each client's node, and accept these keys alone from now on.
+
+    Raises
+    ------
+    UntrustedKeyError
+        If a key is missing, or its client's node has not signed it for this run.
+    """
+    peers, expected = _peers(client), len(_peers(client).names)
+    if not len(request.keys) == len(request.signatures) == expected:
+        raise UntrustedKeyError(f"the server sent {len(request.keys)} public keys of {expected} sites")
+    for other, (key, signature) in enumerate(zip(request.keys, request.signatures, strict=True)):
+        peers.require_signed(other, key, signature)
+    client.trusted = {other: key.tobytes() for other, key in enumerate(request.keys)}
+    return Trusted()
+
+
+def require_trusted(client: Client, keys: Mapping[int, UInt8Array]) -> None:
+    """Raise UntrustedKeyError unless a client of a deployed run has checked these public keys of clients.
+
+    A simulation has no such check, because one driver hosts the server and all clients.
+    """
+    if client.peers is None:
+        return
+    for other, key in keys.items():
+        if client.trusted.get(other) != key.tobytes():
+            raise UntrustedKeyError(
+                f"the server sent site {client.peers.names[client.index]!r} a public key of client {other} that the"
+                " node of this client has not signed for this run, so the site sends nothing more"
+            )
+
+
+def _peers(client: Client) -> Peers:
+    if client.peers is None:
+        raise UntrustedKeyError("signed public keys are for deployed runs, and this is a simulation")
+    return client.peers
+
+
+@dataclass(frozen=True)
 class SealedSecret(
     Reply,
     granularity=Granularity.AGGREGATE,
@@ -85,18 +190,12 @@ class HandOutRequest(Request[SealedSecret], what="public keys of all other clien
 @answers(HandOutRequest)
 def hand_out(client: Client, request: HandOutRequest) -> SealedSecret:
     """Client part of the founder: draw the secret of all clients and seal it for the others."""
-    client.agreed = group_secret(client.secret)
     others = (other for other in range(len(request.keys) + 1) if other != client.index)
+    keys = dict(zip(others, request.keys, strict=True))
+    require_trusted(client, keys)
+    client.agreed = group_secret(client.secret)
     content = client.agreed.to_bytes()
-    return SealedSecret(
-        masking.hand_out(
-            content,
-            agreement_key(client),
-            client.run,
-            client.index,
-            dict(zip(others, request.keys, strict=True)),
-        )
-    )
+    return SealedSecret(masking.hand_out(content, agreement_key(client), client.run, client.index, keys))
 
 
 @dataclass(frozen=True)
@@ -128,6 +227,7 @@ class OpenRequest(
 @answers(OpenRequest)
 def open_box(client: Client, request: OpenRequest) -> Agreed:
     """Client part of all other clients: open the box."""
+    require_trusted(client, {request.founder: request.key})
     secret = agreement_key(client)
     content = masking.receive(request.box, secret, client.run, client.index, request.founder, request.key)
     client.agreed = Secret(content)

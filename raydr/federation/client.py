@@ -10,6 +10,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import RunError
+from raydr.federation.peers import Peers
 from raydr.federation.streams import client_stream
 from raydr.privacy.mechanism import Mechanism
 from raydr.privacy.secrets import Secret, client_secret
@@ -31,12 +32,15 @@ class HostSecrets:
         Class of each row of each client, if a client part needs it.
     targets : mapping of client to (rows,) float64
         Label of each row of each client as a number (:class:`raydr.statistics.steering.Target`), if labels steer.
+    peers : Peers or None
+        Names and keys of all sites of a deployed run; None in a simulation, whose driver hosts all clients.
     """
 
     secrets: Mapping[int, Secret]
     reserve: FloatArray | None = None
     classes: Mapping[int, Int64Array] = field(default_factory=dict)
     targets: Mapping[int, Float64Array] = field(default_factory=dict)
+    peers: Peers | None = None
 
     @classmethod
     def derived(
@@ -68,7 +72,7 @@ class HostSecrets:
         secrets = {client: self.secrets[client] for client in clients}
         classes = {client: own for client, own in self.classes.items() if client in secrets}
         targets = {client: own for client, own in self.targets.items() if client in secrets}
-        return HostSecrets(secrets, self.reserve, classes, targets)
+        return HostSecrets(secrets, self.reserve, classes, targets, self.peers)
 
 
 def _of_clients(arrays: Sequence[Array], clients: Iterable[int]) -> dict[int, Array]:
@@ -105,6 +109,10 @@ class Client:
         Class of each row, if the request declares that it reads them (:attr:`raydr.federation.Request.reads_classes`).
     targets : (rows,) float64 or None
         Label of each row as a number, for the same requests; None if labels do not steer.
+    peers : Peers or None
+        Names and keys of all sites of a deployed run; None in a simulation.
+    trusted : mapping of client to bytes
+        Public keys of all clients of a deployed run, once this client has checked who signed them.
     """
 
     index: int
@@ -120,6 +128,8 @@ class Client:
     reserve: FloatArray | None = None
     classes: Int64Array | None = None
     targets: Float64Array | None = None
+    peers: Peers | None = field(default=None, repr=False)
+    trusted: Mapping[int, bytes] = field(default_factory=dict, repr=False)
 
     @property
     def shared(self) -> Secret:

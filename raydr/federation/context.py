@@ -65,6 +65,8 @@ class Context:
         Number of public rows that the server does not see. Clients send them under the key.
     prior : Prior or None
         State of an earlier run to start from, at the server.
+    signed_keys : bool
+        Whether clients sign their public keys with the keys of their nodes, and check those of all others.
     declared : tuple
         Cost of the whole run for each client, if it is known: see :class:`raydr.federation.enrolment.Enrol`.
     network : Network or None
@@ -86,6 +88,7 @@ class Context:
     hidden: int = 0
     secure: SecureSums | None = None
     prior: Prior | None = None
+    signed_keys: bool = False
     declared: tuple[tuple[float, float], ...] = ()
     network: Network | None = None
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from raydr.arrays import IntArray, UInt8Array
 from raydr.federation.accounts import Accounts, sharing_of
-from raydr.federation.agreement import AdvertiseRequest, agree
+from raydr.federation.agreement import AdvertiseRequest, SignedKeyRequest, TrustRequest, agree
 from raydr.federation.context import Context
 from raydr.federation.failures import ClientError, Decision, Failure, Kind
 from raydr.federation.messages import Reply, Request, declared_ranges, payload_bytes
@@ -222,8 +222,16 @@ class Exchange:
     def _advertised(self, clients: int) -> dict[int, UInt8Array]:
         """Return the public keys of the first ``clients`` clients, requested once."""
         if len(self._public_keys) < clients:
-            replies = self.relayed(AdvertiseRequest(), tuple(range(clients)))
+            everyone = tuple(range(clients))
+            request = SignedKeyRequest() if self.context.signed_keys else AdvertiseRequest()
+            replies = self.relayed(request, everyone)
             self._public_keys = {client: reply.key for client, reply in replies.items()}
+            if self.context.signed_keys:
+                keys, signatures = (
+                    np.stack([getattr(replies[client], name) for client in everyone])
+                    for name in ("key", "signature")
+                )
+                self.relayed(TrustRequest(keys, signatures), everyone)
         return self._public_keys
 
     def _note(self, call: Call, charge: Charge | None, answered: Iterable[int]) -> None:
@@ -388,8 +396,10 @@ def _failure_message(call: Call, lost: Sequence[Failure]) -> str:
     first = lost[0]
     others = f" {len(lost) - 1} more clients failed too." if len(lost) > 1 else ""
     reason = first.reason.rstrip(".")
+    advice = "or set runtime.quorum below 1 if rounds can continue without some clients"
+    if first.kind is Kind.UNTRUSTED_KEY:
+        advice = "and start the run again"
     return (
         f"Client {first.client} did not answer {type(call.request).__name__} in round {call.round}: {first.kind},"
-        f" {reason}.{others} Fix the cause, or set runtime.quorum below 1 if rounds can continue without some"
-        " clients."
+        f" {reason}.{others} Fix the cause, {advice}."
     )

@@ -23,6 +23,7 @@ class Kind(StrEnum):
     REFUSED = "reply refused"
     REQUEST_REFUSED = "request refused"
     POLICY = "refused by the site's policy"
+    UNTRUSTED_KEY = "untrusted public key"
     DROPPED_OUT = "dropped out"
     PROCESS_DIED = "process died"
     NODE_LOST = "node lost"
@@ -102,7 +103,8 @@ class FailurePolicy:
 
     def decide(self, failure: Failure, attempt: int, *, droppable: bool) -> Decision:
         """Return the decision for a failure of attempt number ``attempt``, from 0."""
-        if failure.kind is Kind.POLICY:  # a round without this site would hide that the site said no
+        # A round without this site would hide that the site said no.
+        if failure.kind in (Kind.POLICY, Kind.UNTRUSTED_KEY):
             return Decision.GIVE_UP
         mendable = failure.kind in (Kind.PROCESS_DIED, Kind.NODE_LOST, Kind.TIMED_OUT)
         if mendable and attempt < self.retries:

@@ -29,6 +29,7 @@ from raydr.federation.messages import (
 )
 from raydr.federation.noise_streams import digest, noise_name
 from raydr.federation.pads import pad
+from raydr.federation.peers import UntrustedKeyError
 from raydr.federation.ring import RingSum, fraction_bits, in_ring, resolution, split_as
 from raydr.federation.simulated.faults import (
     Corruption,
@@ -139,6 +140,7 @@ class ClientHost:
                 run=self.run,
                 secret=host_secrets.secrets[each.index],
                 reserve=host_secrets.reserve,
+                peers=host_secrets.peers,
             )
             for each in self.hosted
         }
@@ -284,6 +286,8 @@ class ClientHost:
                 return Failure(client.index, Kind.DROPPED_OUT, "simulated drop-out")
         try:
             request = call.request_for(client.index)
+            if isinstance(call, SumCall) and call.masks is not None:
+                call.masks.require_trusted(client)
             gate = self._gates[client.index]
             followed = self._followed.get(client.index)
             gate.admit(call, request, client, 0 if followed is None else followed.number)
@@ -306,6 +310,8 @@ class ClientHost:
             reply = gate.release(reply, call, request, client)
         except RefusedByPolicyError as error:
             return Failure(client.index, Kind.POLICY, str(error))
+        except UntrustedKeyError as error:
+            return Failure(client.index, Kind.UNTRUSTED_KEY, str(error))
         except RefusedRequestError as error:
             return Failure(client.index, Kind.REQUEST_REFUSED, str(error))
         except RefusedReplyError as error:

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from raydr.arrays import Int64Array, UInt8Array
-from raydr.federation.agreement import PublicKey, agreement_key
+from raydr.federation.agreement import PublicKey, agreement_key, require_trusted
 from raydr.federation.client import Client
 from raydr.federation.messages import Request
 from raydr.privacy import masking
@@ -108,6 +108,11 @@ class Masks:
         public = dict(zip(group.clients, self.keys, strict=True))
         return masking.keys_for(group, client, public)
 
+    def require_trusted(self, client: Client) -> None:
+        """Raise UntrustedKeyError unless a client of a deployed run has checked the keys of all participants."""
+        if client.peers is not None:
+            require_trusted(client, dict(zip(self.circle.group(client).clients, self.keys, strict=True)))
+
     def for_ledger(self) -> MasksTold:
         """Return the part that no other message contains, for the ledger."""
         return MasksTold(self.label, self.shared)
@@ -128,6 +133,7 @@ def member_of(
     kept = client.memory.get(_MEMBER)
     if kept is None or kept.group is not group:
         keys = keys_of(group, client.index)
+        require_trusted(client, dict(zip(group.neighbours(client.index), keys, strict=True)))
         kept = client.memory[_MEMBER] = masking.enter(agreement_key(client), group, client.index, keys)
     member: masking.Member = kept
     return member

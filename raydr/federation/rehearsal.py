@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TypeVar, cast
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array, IntArray, shaped
-from raydr.federation.agreement import HandOutRequest, OpenRequests
+from raydr.federation.agreement import HandOutRequest, OpenRequests, TrustRequest
 from raydr.federation.client import Client
 from raydr.federation.context import Context
 from raydr.federation.enrolment import Enrol, Enrolment
@@ -111,7 +111,9 @@ class RehearsalClients:
         self._ask_policies(call)
         failed = self._failures(call)
         # One client stands for all, so all have the same secret from the start.
-        if type(call.request).sets_state and not isinstance(call.request, (HandOutRequest, OpenRequests)):
+        if type(call.request).sets_state and not isinstance(
+            call.request, (HandOutRequest, OpenRequests, TrustRequest)
+        ):
             follow(self.everybody, call.request_for(call.clients[0]))
         return [failed.get(client) or self._answered(client, call) for client in call.clients]
 

@@ -10,8 +10,8 @@ from raydr.deployment.site_host import Finished
 from raydr.deployment.site_settings import read_site
 from raydr.errors import ScenarioError
 from raydr.extras import imported
+from raydr.privacy.node_keys import read_nodes
 from raydr.runtimes.flower.deployed import FlowerPort, deployed_node
-from raydr.runtimes.flower.nodes_file import read_nodes
 from raydr.runtimes.flower.site_node import SiteNode
 from raydr.scenarios.afterwards.site_page import write_site_page
 from raydr.scenarios.runner import run
@@ -29,7 +29,7 @@ def app_of_site() -> Any:
 def app_of_server() -> Any:
     """Return the ``ServerApp``. The run's configuration has three paths at the server.
 
-    These are ``scenario``, ``nodes`` (:func:`raydr.runtimes.flower.nodes_file.read_nodes`) and ``out``, the run folder.
+    These are ``scenario``, ``nodes`` (:func:`raydr.privacy.node_keys.read_nodes`) and ``out``, the run folder.
     """
     imported("flwr", "A run over Flower")
     from raydr.runtimes.flower.server_app import server_app

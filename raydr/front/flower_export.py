@@ -52,18 +52,21 @@ class ExportedApp:
     def files(self) -> dict[str, str]:
         """The content of each file, by its path in the folder."""
         sites = self.scenario.clients.deployed
+        nodes = "# The content of each site's node.key.pub\n" + "".join(
+            f"{_quoted(site)}: ecdsa-sha2-nistp384 ...\n" for site in sites
+        )
         return {
             "pyproject.toml": self._project(),
             "README.md": self._filled("server.md"),
             "scenario.yaml": dump(self.scenario),
-            "nodes.yaml": "# The content of each site's node.key.pub\n"
-            + "".join(f"{_quoted(site)}: ecdsa-sha2-nistp384 ...\n" for site in sites),
+            "nodes.yaml": nodes,
             f"{PACKAGE}/__init__.py": f'"""The run {self.scenario.name} over Flower."""\n',
             f"{PACKAGE}/server.py": _SERVER,
             f"{PACKAGE}/client.py": _CLIENT,
             "site/README.md": self._filled("site.md"),
             "site/site.yaml": self._filled("site.yaml"),
             "site/scenario.yaml": dump(self.scenario),
+            "site/nodes.yaml": nodes,
         }
 
     def _project(self) -> str:

@@ -11,13 +11,17 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NoReturn
 
+import numpy as np
+
 from raydr.data import Site
 from raydr.deployment.messages import Agreement, StartRequest
 from raydr.deployment.site_host import SiteHost
 from raydr.deployment.site_settings import SiteSettings
 from raydr.deployment.sites import Sites
-from raydr.errors import ScenarioError, did_you_mean
+from raydr.errors import DataError, ScenarioError, did_you_mean
+from raydr.federation.agreement import SignedKey
 from raydr.federation.gate import RefusedByPolicyError
+from raydr.federation.peers import Peers, UntrustedKeyError
 from raydr.federation.rehearsal import Asked
 from raydr.federation.wire import Answer, Call
 from raydr.methods.serving import Rehearsed
@@ -150,6 +154,7 @@ def dry_run(site: SiteSettings, scenario: Scenario) -> DryRun:
         asked, whole = clients.asked.get(site.name, asked), rehearsed.whole
         ledger, allowed = joined(sites.ledger, rehearsed.ledger), not asked.refused
         notes += _notes(scenario, rehearsed, rows)
+        notes += _notes_on_keys(site, names, ledger)
     cost = statement(ledger, scenario.privacy.budget)
     return DryRun(
         site=site.name,
@@ -236,6 +241,18 @@ def _messages(ledger: Ledger, asked: Asked, sites: int) -> Iterator[SiteMessages
             decision="no" if refusal else COUNTED if kind in asked.counts else "yes",
             why="" if refusal is None else f"{refusal.rule}: {refusal.why}",
         )
+
+
+def _notes_on_keys(site: SiteSettings, names: tuple[str, ...], ledger: Ledger) -> Iterator[str]:
+    """Yield why the site could not sign its public key, if the run needs one."""
+    if not any(entry.kind == SignedKey.__name__ for entry in ledger.entries.values()):
+        return
+    try:
+        Peers(names, "", site.node_key, site.node_keys).signature(
+            names.index(site.name), np.zeros(32, np.uint8)
+        )
+    except (DataError, UntrustedKeyError) as error:
+        yield f"The run would end when sites exchange public keys: {error}"
 
 
 def _notes(scenario: Scenario, rehearsed: Rehearsed, rows: int) -> Iterator[str]:

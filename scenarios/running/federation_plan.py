@@ -62,6 +62,7 @@ def plan_of(
         budget=scenario.privacy.budget,
         isometry_key=scenario.privacy.isometry_key,
         secure=scenario.secure_sums,
+        signed_keys=bool(scenario.clients.deployed),
         fidelity_rows=scenario.fidelity_rows,
     )
 

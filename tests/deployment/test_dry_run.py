@@ -48,6 +48,24 @@ def test_a_dry_run_has_the_messages_and_bytes_that_the_site_sends_in_the_run(
             assert (message.count, message.bytes) == sent[message.kind], message.kind
 
 
+def test_a_dry_run_of_secure_sums_has_the_signed_keys_and_says_if_the_site_cannot_sign(
+    alike: Hospitals, tmp_path: Path
+) -> None:
+    keys = {"data": {"missing": "drop", "scale": "none"}, "privacy": {"secure_aggregation": True}}
+    scenario = read(described(deployed=True, at=alike, **keys))
+    planned = dry_run(read_site(alike.settings[1]), scenario)
+    sent = {message.kind: (message.count, message.bytes) for message in planned.messages}
+    assert sent["SignedKey"] == (1, 32 + 132)
+    assert not [note for note in planned.notes if "public keys" in note]
+    alike.change("east", nodes=None)
+    notes = dry_run(read_site(alike.settings[1]), scenario).notes
+    assert "name its `key` and `nodes` in site.yaml" in notes[-1]
+    alike.change("east", nodes="absent.yaml")
+    assert "absent.yaml cannot be read" in dry_run(read_site(alike.settings[1]), scenario).notes[-1]
+    plain = read(described(deployed=True, at=alike))
+    assert not [note for note in dry_run(read_site(alike.settings[1]), plain).notes if "public keys" in note]
+
+
 def test_a_dry_run_names_the_message_and_the_rule_that_does_not_allow_it(alike: Hospitals) -> None:
     alike.change("east", policy="datashield")
     planned = dry_run(read_site(alike.settings[1]), read(described(deployed=True, at=alike)))

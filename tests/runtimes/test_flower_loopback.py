@@ -95,6 +95,8 @@ def test_nodes_on_loopback_give_the_bits_of_one_process(
         nodes = tmp_path / "nodes.yaml"
         nodes.write_text(yaml.safe_dump(keys))
         for site, path in settings.items():
+            own = {"key": str(flower.folder / f"{site}.key"), "nodes": str(nodes)}
+            path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | own))
             flower.start_node(site, path)
         flower.begin({"scenario": scenario, "nodes": nodes, "out": out})
         deadline = time.monotonic() + 4800

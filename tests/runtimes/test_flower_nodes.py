@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from raydr.errors import DataError
 from raydr.federation.failures import Kind
+from raydr.privacy.node_keys import read_nodes
 from raydr.runtimes.flower.errands import Failed
-from raydr.runtimes.flower.nodes_file import read_nodes
 
 KEYS = [ec.derive_private_key(number, ec.SECP384R1()).public_key() for number in (2, 3, 4)]
 PEMS = [key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo) for key in KEYS]

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import yaml
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from raydr.deployment.inline import InlineSites
 from raydr.deployment.site_host import Finished, SiteHost
@@ -64,8 +66,20 @@ def hospitals(folder: Path, rows: Sequence[int] = (30, 24, 18, 25), *, text: boo
             lines.append(",".join([f"{name}-{start + row}", *cells, ("well", "ill")[ill], *words]))
         start += count
         (place / "patients.csv").write_text("\n".join(lines) + "\n")
-        (place / "site.yaml").write_text(f"name: {name}\npath: patients.csv\npolicy: open\n")
+        (place / "site.yaml").write_text(
+            f"name: {name}\npath: patients.csv\npolicy: open\nkey: node.key\nnodes: ../nodes.yaml\n"
+        )
+    (folder / "nodes.yaml").write_text(
+        yaml.safe_dump({name: fresh_key(folder / name / "node.key") for name in NAMES})
+    )
     return Hospitals(folder)
+
+
+def fresh_key(path: Path) -> str:
+    """Write the private key of a node, and return its public key, as ``ssh-keygen`` does."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
 def described(*, deployed: bool, at: Hospitals, **keys: Any) -> dict[str, Any]:

@@ -56,8 +56,9 @@ Steps 3 and 4 need properties of the graph, which fail with a probability below 
 **What the caller must ensure.** A label serves one sum. Masks with one label under two vectors reveal their difference;
 reveals with one label and two sets of survivors can reveal a vector. A resumed run needs labels that it has not used
 (:class:`Label`). The sums of the same vectors over two sets of clients differ by the vectors of some clients. No
-protocol can hide what follows from its output. The server must be the one that the clients expect, and must relay their
-keys unchanged. A server that invents neighbours is not stopped.
+protocol can hide what follows from its output. The server must relay the clients' keys unchanged. In a simulation, a
+server that invents neighbours is not stopped; in a deployed run, clients check who signed each key
+(:mod:`raydr.federation.peers`).
 """
 
 from raydr.privacy.masking.agreement import advertise, own_key
