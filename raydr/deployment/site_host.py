@@ -135,6 +135,7 @@ class SiteHost:
     _kept: dict[str, Reply] = field(default_factory=dict, repr=False)
     _once: dict[str, Any] = field(default_factory=dict, repr=False)
     _distrust: str = field(default="", repr=False)
+    _ended: Finished | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self.own, self.ledger = OwnData(self.site), SiteLedger(self.index)
@@ -196,8 +197,9 @@ class SiteHost:
             return [Failure(self.index, Kind.CLIENT_RAISED, reason)]
         if type(call.request).sets_state:
             self.before.append(call)
-        self.ledger.received(call.request_for(self.index))
+        self.ledger.received(call)
         self.ledger.sent(reply, "server")
+        self._end()
         return [Answered(self.index, call.number, call.round, reply)]
 
     def sum(self, call: SumCall) -> PartialSum:
@@ -206,7 +208,7 @@ class SiteHost:
             return PartialSum(number=call.number, round=call.round, failures=(self._distrusting(),))
         part = self._running().sum(call)
         if part.clients:
-            self.ledger.received(call.request_for(self.index))
+            self.ledger.received(call)
             self.ledger.added(part, call, self._running())
         return replace(part, failures=tuple(map(self._as_told, part.failures)))
 
@@ -217,21 +219,28 @@ class SiteHost:
                 self._start, self._host = request, self.own.host(request, self.index)
                 self._kept.clear()
                 self._distrust = ""
+                self.ledger.start(request.run)
                 self._recall(request.run)
                 return Agreed()
             case FinishRequest():
                 if self._start is None:
                     raise RunError("the run has not started")
                 kept = tuple(self._kept.values())
-                ended = finished(self.own, self.index, self._start, request, kept, self.ledger)
-                try:
-                    self.at_end(ended)
-                except Exception as error:  # the run is complete, and the server has its result
-                    _LOGGER.error("%s: %s", self.site.name, error, exc_info=not isinstance(error, RaydrError))
+                self._ended = finished(self.own, self.index, self._start, request, kept, self.ledger)
                 return Agreed()
-            case ReadRequest():
+            case ReadRequest() if not call.attempt:
                 self.ledger.begin(self.own.policy(request.file))
         return self.own.answer(call)
+
+    def _end(self) -> None:
+        """Keep what the site has at the end of a run, with the last message in its ledger."""
+        ended, self._ended = self._ended, None
+        if ended is None:
+            return
+        try:
+            self.at_end(ended)
+        except Exception as error:  # the run is complete, and the server has its result
+            _LOGGER.error("%s: %s", self.site.name, error, exc_info=not isinstance(error, RaydrError))
 
     def _recall(self, run: str) -> None:
         """Let the host remember what it answered once in an earlier start of the run."""
@@ -248,7 +257,7 @@ class SiteHost:
         """Return an answer as it may leave."""
         if isinstance(answer, Failure):
             return self._as_told(answer)
-        self.ledger.received(call.request_for(self.index))
+        self.ledger.received(call)
         if type(answer.reply).stays:
             self._kept[type(answer.reply).__name__] = answer.reply
             return withheld(answer)

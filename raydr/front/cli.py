@@ -79,6 +79,7 @@ for _command in (
     budgets.budget,
     sites.export,
     sites.site,
+    sites.verify,
     lists.list_,
 ):
     app.add_command(_command)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from raydr.deployment.signed_ledger import write_signed_ledger
 from raydr.deployment.site_host import Finished
 from raydr.deployment.site_settings import read_site
 from raydr.errors import ScenarioError
@@ -47,6 +48,7 @@ def _node(context: Any) -> SiteNode:
 
 
 def _keep(ended: Finished) -> None:
+    write_signed_ledger(ended)
     write_site_page(ended)
 
 

@@ -1,4 +1,4 @@
-"""Messages that would leave a site, for the terminal."""
+"""Messages that would leave a site, and the accounts of those that left, for the terminal."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from raydr.report.wording import size
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from raydr.deployment.verification import Verification
     from raydr.scenarios.planning.dry_run import DryRun, SiteMessages
 
 _NAMED = 12
@@ -46,6 +47,39 @@ def print_dry_run(found: DryRun, console: Console) -> None:
     for note in found.notes:
         console.print(one_line(note))
     console.print(one_line(_answer(found)))
+
+
+def print_verification(found: Verification, console: Console) -> None:
+    """Print the comparison of a server's ledger with the sites': a table, each difference, and the answer."""
+    for problem in found.problems:
+        console.print(one_line(problem))
+    if found.problems:
+        console.print("Nothing is compared.")
+        return
+    table = table_of("exchange", "direction", "messages", "bytes", "epsilon", "accounts")
+    for each in found.exchanges:
+        server, epsilon = each.server, each.server.epsilon
+        cells = (
+            each.kind,
+            "from sites" if each.direction == "up" else "to sites",
+            f"{server.count:,}",
+            size(server.bytes),
+            "none" if epsilon is None else f"{epsilon:.4g}",
+            "differ" if each.differences else "agree",
+        )
+        table.add_row(*map(one_line, cells))
+    console.print(table)
+    differing = [each for each in found.exchanges if each.differences]
+    for each in differing:
+        console.print(one_line(f"{each.kind}, {each.direction}: {'; '.join(each.differences)}."))
+    count = f"{len(found.exchanges)} exchanges"
+    console.print(
+        one_line(
+            f"The accounts differ in {len(differing)} of {count}."
+            if differing
+            else f"The accounts of the server and of all sites agree in all {count}."
+        )
+    )
 
 
 def _epsilon(message: SiteMessages) -> str:

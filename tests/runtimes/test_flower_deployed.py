@@ -10,8 +10,11 @@ from flower_sites import Nodes
 from hospitals import NAMES, Hospitals, described, hospitals
 
 from raydr.deployment.own_data import OwnData
+from raydr.deployment.signed_ledger import write_signed_ledger
 from raydr.deployment.site_host import Finished
 from raydr.deployment.site_settings import read_site
+from raydr.deployment.verification import verify
+from raydr.privacy.node_keys import read_nodes
 from raydr.privacy.secrets import Secret
 from raydr.runtimes.flower.deployed import FlowerPort, deployed_node
 from raydr.scenarios.runner import run
@@ -62,3 +65,19 @@ def test_nodes_and_lasting_sites_have_the_same_map_places_and_ledgers(
         assert mine.places.tobytes() == other.places.tobytes()
         assert mine.ledger.content.as_list() == other.ledger.content.as_list()
         assert mine.ledger.content.charges == other.ledger.content.charges
+
+
+def test_the_ledger_of_a_site_has_one_run_alone_after_others_of_the_same_name(
+    at: Hospitals, tmp_path: Path
+) -> None:
+    keys = {"method": {"kind": "fed-pca"}, "data": {"missing": "drop", "scale": "none"}}
+    for seed in (0, 1):
+        ended: list[Finished] = []
+        scenario = read(described(deployed=True, at=at, **keys) | {"seed": seed})
+        folder = run(scenario, out=tmp_path / str(seed), report=False, port=port_of(at, ended))
+        paths = [write_signed_ledger(each) for each in ended]
+        found = verify(
+            folder, [path for path in paths if path is not None], read_nodes(at.folder / "nodes.yaml")
+        )
+        assert found.exchanges
+        assert found.agrees, [each for each in found.exchanges if each.differences]

@@ -1,4 +1,4 @@
-"""Commands for deployed runs: ``raydr export``, and ``raydr site``, which a data owner uses at the site."""
+"""Commands for deployed runs: ``raydr export``, ``raydr site`` at a site, and ``raydr verify`` afterwards."""
 
 from __future__ import annotations
 
@@ -44,6 +44,40 @@ def dry_run(settings: Path, scenario: Path, out: Path | None) -> None:
         options.write_json(out, found.to_json())
     print_dry_run(found, console_on(sys.stdout))
     if not found.allowed:
+        click.get_current_context().exit(3)
+
+
+@click.command()
+@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("more", metavar="[LEDGER]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--ledgers",
+    multiple=True,
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The signed ledgers of all sites, from the folder `ledgers` of each site.",
+)
+@click.option(
+    "--nodes",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The public keys of the sites' nodes, by name, as the sites' owners know them.",
+)
+@options.edited
+def verify(run: Path, more: tuple[Path, ...], ledgers: tuple[Path, ...], nodes: Path) -> None:
+    """Compare the ledger of a deployed run with the ledgers that its sites have signed.
+
+    RUN is the server's run folder. For each exchange of messages, the server's account must be the sum of the sites'.
+    The exit status is 3 if an account differs, or a ledger is missing or not signed by its site.
+    """
+    from raydr.deployment.verification import verify as verified
+    from raydr.front.console import console_on
+    from raydr.front.site_messages import print_verification
+    from raydr.privacy.node_keys import read_nodes
+
+    found = verified(run, [*ledgers, *more], read_nodes(nodes))
+    print_verification(found, console_on(sys.stdout))
+    if not found.agrees:
         click.get_current_context().exit(3)
 
 
