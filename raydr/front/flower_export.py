@@ -92,10 +92,12 @@ serverapp = "{PACKAGE}.server:app"
 clientapp = "{PACKAGE}.client:app"
 
 # Paths at the server. Change one with: flwr run . --run-config 'out="/data/runs/second"'
+# resume=true goes on from the last checkpoint of an interrupted run with the same out.
 [tool.flwr.app.config]
 scenario = {_quoted(str(place / "scenario.yaml"))}
 nodes = {_quoted(str(place / "nodes.yaml"))}
 out = {_quoted(str(place / "run"))}
+resume = false
 """
 
     def _filled(self, template: str) -> str:

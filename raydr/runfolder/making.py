@@ -166,6 +166,18 @@ def target_of(folder: Path, work: Callable[[Path], Unfinished]) -> Path:
     return target
 
 
+def interrupted(target: Path, work: Callable[[Path], Unfinished]) -> Path | None:
+    """Return the incomplete folder from which ``target`` can be completed, the newest if there are several.
+
+    None if there is none.
+    """
+    target = target.expanduser().absolute()
+    found = [
+        folder for folder in target.parent.glob(f"{glob.escape(target.name)}{_MARK}*") if work(folder).there
+    ]
+    return max(found, key=lambda folder: folder.stat().st_mtime_ns, default=None)
+
+
 @contextmanager
 def unwritable(folder: Path) -> Iterator[None]:
     """Turn a file system error inside a ``with`` block into an ``OutputError`` about the run folder."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from raydr.errors import DataError
+from raydr.errors import DataError, RunError
 from raydr.federation.failures import Kind
 from raydr.privacy.node_keys import read_nodes
 from raydr.runtimes.flower.errands import Failed
@@ -19,6 +21,9 @@ from raydr.runtimes.flower.errands import Failed
 KEYS = [ec.derive_private_key(number, ec.SECP384R1()).public_key() for number in (2, 3, 4)]
 PEMS = [key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo) for key in KEYS]
 LINES = [key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode() for key in KEYS]
+
+FINGERPRINT = "SHA256:Y1YR4Go44VKrZ1D+L327XR43oXaw7E1EoE/ZCaUZKmc"
+"""Of the last key, as ``ssh-keygen -lf`` prints it."""
 
 
 def written(folder: Path, text: str) -> Path:
@@ -107,7 +112,42 @@ def test_only_bound_nodes_are_asked() -> None:
     courier = courier_of(grid)
     assert courier.exchange({"Basel": b"a", "Bern": b"b"}, 5.0) == {"Basel": b"from 0", "Bern": b"from 1"}
     assert sorted(grid.asked) == [0, 1]
-    assert courier.unknown() == [9]
+
+
+def test_node_with_an_unknown_key_is_named_by_its_fingerprint(caplog: pytest.LogCaptureFixture) -> None:
+    grid = Grid([Info(9, PEMS[2]), Info(0, PEMS[0])])
+    found = courier_of(grid).exchange({"Basel": b"a", "Bern": b"b"}, 0.2)
+    assert grid.asked == [0]
+    assert found["Basel"] == b"from 0"
+    assert isinstance(found["Bern"], Failed)
+    assert FINGERPRINT in found["Bern"].reason
+    assert sum(FINGERPRINT in record.getMessage() for record in caplog.records) == 1
+
+
+def test_silent_link_ends_the_run_in_time() -> None:
+    """Flower itself repeats a request to a silent SuperLink for ever."""
+    silence = threading.Event()
+
+    class Silent(Grid):
+        def get_nodes(self) -> list[Info]:
+            silence.wait(60.0)
+            return []
+
+    courier = replace(courier_of(Silent([])), grace_s=0.2)
+    begun = time.monotonic()
+    with pytest.raises(RunError, match="has not answered for 0"):
+        courier.exchange({"Basel": b"a"}, 0.1)
+    assert time.monotonic() - begun < 10.0
+    silence.set()
+
+
+def test_link_that_ends_the_run_is_named() -> None:
+    class Ended(Grid):
+        def get_nodes(self) -> list[Info]:
+            raise ConnectionError("no such run")
+
+    with pytest.raises(RunError, match="ConnectionError: no such run"):
+        courier_of(Ended([])).exchange({"Basel": b"a"}, 0.1)
 
 
 def test_absent_node_and_silent_node_fail_in_time() -> None:

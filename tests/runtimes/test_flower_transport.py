@@ -18,7 +18,6 @@ from requests_for_tests import Noisy, NoisyRequest, Shift
 from raydr.errors import RaydrError
 from raydr.federation import Client, ClientError, Federation, InlineTransport, Request, answers
 from raydr.federation.client import HostSecrets
-from raydr.federation.codec import decode, encode
 from raydr.federation.context import Context
 from raydr.federation.enrolment import Enrol
 from raydr.federation.failures import Failure, FailurePolicy, Kind
@@ -30,7 +29,7 @@ from raydr.methods.landmarks.maps import DistanceRequest
 from raydr.methods.requests import site_policy
 from raydr.methods.serving import Served, serve
 from raydr.privacy.policy import Policy
-from raydr.runtimes.flower.errands import Begin, Carry, Failed
+from raydr.runtimes.flower.errands import Begin, Carry, Failed, packed, unpacked
 from raydr.runtimes.flower.transport import FlowerTransport
 from raydr.scenarios.running.federation_plan import plan_of, with_public
 from raydr.scenarios.schema.scenario import Scenario
@@ -120,7 +119,7 @@ def test_site_reveals_the_seed_of_a_sum_once(tmp_path: Path) -> None:
     seen: list[Carry] = []
 
     def watched(site: str, message: bytes) -> bytes:
-        errand = decode(message)
+        errand = unpacked(message)
         if isinstance(errand, Carry) and isinstance(errand.call.request, RevealRequest):
             seen.append(errand)
         return message
@@ -209,8 +208,10 @@ def test_new_start_forgets_the_calls_of_the_last(tmp_path: Path) -> None:
 TAMPERING: dict[str, Callable[[bytes], bytes]] = {
     "no message": lambda content: b"",
     "half a message": lambda content: content[: len(content) // 2],
-    "another message": lambda content: encode(Begin(RUN, 1)),
-    "another value": lambda content: encode({"a": 1}),
+    "another message": lambda content: packed(Begin(RUN, 1)),
+    "another digit": lambda content: content[:-9] + bytes([content[-9] ^ 1]) + content[-8:],
+    "another digest": lambda content: bytes([content[0] ^ 1]) + content[1:],
+    "another value": lambda content: packed({"a": 1}),
 }
 
 
@@ -224,28 +225,41 @@ def test_tampered_message_is_refused(change: str, where: str, tmp_path: Path) ->
     assert refused.kind in (Kind.REFUSED, Kind.REQUEST_REFUSED)
 
 
+def test_site_forgets_a_call_that_it_answered_after_the_server_went_on(tmp_path: Path) -> None:
+    """Its answer was late: the server went on without the site, so the site's state is that before the call."""
+    transport = started(tmp_path)
+    asked(transport, Shift(1.0), 1)
+    late = transport.courier.exchange(
+        {"site 0": packed(Carry(RUN, transport.start, 1, call_of(Shift(8.0), 2)))}, 1
+    )
+    assert isinstance(unpacked(late["site 0"]), Answered)  # type: ignore[arg-type]
+    answer = asked(transport, NoisyRequest(4, noise=0.0), 3)
+    assert isinstance(answer, Answered)
+    np.testing.assert_allclose(answer.reply.values, PARTS[0].sum(axis=0) + 30.0)  # type: ignore[attr-defined]
+
+
 def test_answer_of_another_site_is_refused(tmp_path: Path) -> None:
     transport = started(tmp_path)
     nodes = nodes_of(transport)
     other = nodes.nodes["site 1"].answer(
-        encode(Carry(RUN, transport.start, 0, call_of(NoisyRequest(4), client=1)))
+        packed(Carry(RUN, transport.start, 0, call_of(NoisyRequest(4), client=1)))
     )
     nodes.to_server = lambda site, answer: other
     refused = asked(transport, NoisyRequest(4))
     assert isinstance(refused, Failure)
     assert refused.kind is Kind.REFUSED
     wrong_site = nodes.nodes["site 1"].answer(
-        encode(Carry(RUN, transport.start, 0, call_of(NoisyRequest(4))))
+        packed(Carry(RUN, transport.start, 0, call_of(NoisyRequest(4))))
     )
-    assert isinstance(decode(wrong_site), Failed)
+    assert isinstance(unpacked(wrong_site), Failed)
 
 
 def test_answer_out_of_its_declared_range_is_refused(tmp_path: Path) -> None:
     transport = started(tmp_path)
 
     def changed(site: str, answer: bytes) -> bytes:
-        found = decode(answer)
-        return encode(replace(found, reply=replace(found.reply, values=np.full(4, np.nan))))
+        found = unpacked(answer)
+        return packed(replace(found, reply=replace(found.reply, values=np.full(4, np.nan))))
 
     asked(transport, Enrol())
     nodes_of(transport).to_server = changed
@@ -259,8 +273,8 @@ def test_summand_with_another_weight_is_refused(tmp_path: Path) -> None:
     transport = started(tmp_path)
 
     def heavier(site: str, answer: bytes) -> bytes:
-        found = decode(answer)
-        return encode(replace(found, weight=found.weight + 1)) if isinstance(found, PartialSum) else answer
+        found = unpacked(answer)
+        return packed(replace(found, weight=found.weight + 1)) if isinstance(found, PartialSum) else answer
 
     nodes_of(transport).to_server = heavier
     with pytest.raises(ClientError, match="weight"):

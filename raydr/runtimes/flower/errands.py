@@ -1,13 +1,19 @@
 """Messages between the server of a run and a site's node, which carry a run's calls.
 
-A message is one of these values as bytes (:mod:`raydr.federation.codec`). A node answers a call with its client's
-answer or partial sum, or with :class:`Failed`.
+A message is one of these values as bytes (:mod:`raydr.federation.codec`), after a digest of the bytes. A node answers
+a call with its client's answer or partial sum, or with :class:`Failed`.
+
+The digest detects a change between the server and a site, such as that of one digit within its declared range. It is
+not keyed: someone who changes the digest too is not detected. TLS and the keys of the nodes keep others out.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from typing import Any
 
+from raydr.federation.codec import CodecError, decode, encode
 from raydr.federation.failures import Kind
 from raydr.federation.wire import Call
 from raydr.wire_types import travels
@@ -75,3 +81,26 @@ class Failed:
 
     kind: Kind
     reason: str
+
+
+_DIGEST_BYTES = 32
+
+
+def packed(errand: Any) -> bytes:
+    """Return a message: the digest of a value, and the value."""
+    content = encode(errand)
+    return hashlib.sha256(content).digest() + content
+
+
+def unpacked(message: bytes) -> Any:
+    """Return the value of a message.
+
+    Raises
+    ------
+    CodecError
+        If the message changed on its way, or cannot be read.
+    """
+    digest, content = message[:_DIGEST_BYTES], message[_DIGEST_BYTES:]
+    if hashlib.sha256(content).digest() != digest:
+        raise CodecError("the message changed on its way: its digest does not match its content")
+    return decode(content)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from threading import Thread
 
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
+from raydr.errors import RunError
 from raydr.federation.failures import Kind
 from raydr.runtimes.flower.errands import Failed
 
@@ -16,6 +24,8 @@ RECORD, CONTENT = "raydr", "message"
 """Names of the record and of its one entry, which holds a message's bytes."""
 
 MESSAGE_TYPE = "query.raydr"
+
+_LOGGER = logging.getLogger(__name__)
 
 _ERRORS = {
     2: (Kind.CLIENT_RAISED, "its app ended with an error: the site's own log says why"),
@@ -42,17 +52,51 @@ class GridCourier:
         Public key of each site's node, in PEM.
     poll_s : float
         Seconds between two looks for answers.
+    grace_s : float
+        Seconds that the SuperLink has to answer after the time of an exchange is over. Flower itself waits for it
+        without limit.
     """
 
     grid: Grid
     keys: Mapping[str, bytes]
     poll_s: float = 0.25
+    grace_s: float = 60.0
+    _named: set[bytes] = field(default_factory=set, repr=False)
 
     def exchange(self, messages: Mapping[str, bytes], timeout_s: float) -> dict[str, bytes | Failed]:
         """Return each site's answer, or why there is none, in ``timeout_s`` seconds at most.
 
         A node that is not connected may come back within this time.
+
+        Raises
+        ------
+        RunError
+            If the SuperLink does not answer, or has ended the run.
         """
+        found: SimpleQueue[dict[str, bytes | Failed] | Exception] = SimpleQueue()
+
+        def work() -> None:
+            try:
+                found.put(self._exchanged(messages, timeout_s))
+            except Exception as error:
+                found.put(error)
+
+        # A daemon, because Flower repeats a request to a silent SuperLink for ever.
+        Thread(target=work, daemon=True).start()
+        try:
+            answers = found.get(timeout=timeout_s + self.grace_s)
+        except Empty:
+            raise RunError(
+                f"Flower's SuperLink has not answered for {timeout_s + self.grace_s:g} s: look at its log, and start it"
+                " again."
+            ) from None
+        if isinstance(answers, Exception):
+            raise RunError(
+                f"Flower's SuperLink has ended the run, or cannot be reached ({type(answers).__name__}: {answers})."
+            ) from answers
+        return answers
+
+    def _exchanged(self, messages: Mapping[str, bytes], timeout_s: float) -> dict[str, bytes | Failed]:
         deadline = time.monotonic() + timeout_s
         waiting = dict(messages)
         sent: dict[str, tuple[str, int]] = {}
@@ -70,26 +114,37 @@ class GridCourier:
                 break
             time.sleep(self.poll_s)
         answers |= {
-            site: Failed(Kind.NODE_LOST, f"its node was not connected in {timeout_s:g} s") for site in waiting
+            site: Failed(Kind.NODE_LOST, f"its node was not connected in {timeout_s:g} s{self._others()}")
+            for site in waiting
         }
         answers |= {
             site: Failed(Kind.TIMED_OUT, f"no answer within {timeout_s:g} s") for site, _ in sent.values()
         }
         return answers
 
-    def unknown(self) -> list[int]:
-        """Return the connected nodes that are no site's. They are never asked."""
-        known = set(self.keys.values())
-        return [info.node_id for info in self.grid.get_nodes() if info.public_key not in known]
+    def _others(self) -> str:
+        """Return a remark on the nodes with other keys that were connected; empty without any."""
+        names = sorted(map(fingerprint_of, self._named))
+        return (
+            f" (connected with a key that is no site's, and not asked: {', '.join(names)})" if names else ""
+        )
 
     def _present(self) -> dict[str, int]:
-        """Return the node of each site that is connected."""
+        """Return the node of each site that is connected. Other nodes are named once in the log, and never asked."""
         site_of = {key: site for site, key in self.keys.items()}
-        return {
-            site_of[info.public_key]: info.node_id
-            for info in self.grid.get_nodes()
-            if info.public_key in site_of
-        }
+        present = {}
+        for info in self.grid.get_nodes():
+            site = site_of.get(info.public_key)
+            if site is not None:
+                present[site] = info.node_id
+            elif info.public_key not in self._named:
+                self._named.add(info.public_key)
+                _LOGGER.warning(
+                    "node %d with the key %s is no site of this run, and is not asked",
+                    info.node_id,
+                    fingerprint_of(info.public_key),
+                )
+        return present
 
     def _pushed(
         self, messages: Mapping[str, bytes], nodes: Mapping[str, int], deadline: float
@@ -122,3 +177,13 @@ def _content(message: Message, node: int) -> bytes | Failed:
     record = message.content.get(RECORD)
     content = record.get(CONTENT) if isinstance(record, ConfigRecord) else None
     return content if isinstance(content, bytes) else Failed(Kind.REFUSED, "the answer has no content")
+
+
+def fingerprint_of(key: bytes) -> str:
+    """Return the fingerprint of a public key in PEM, as ``ssh-keygen -lf node.key.pub`` prints it."""
+    try:
+        line = load_pem_public_key(key).public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    except (ValueError, UnsupportedAlgorithm):
+        return "unreadable key"
+    digest = hashlib.sha256(base64.b64decode(line.split()[1])).digest()
+    return f"SHA256:{base64.b64encode(digest).rstrip(b'=').decode()}"

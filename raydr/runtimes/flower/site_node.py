@@ -18,7 +18,7 @@ from raydr.errors import RaydrError
 from raydr.federation.codec import CodecError, decode, encode
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.wire import Answer, Call, PartialSum, SumCall
-from raydr.runtimes.flower.errands import Begin, Begun, Carry, Failed
+from raydr.runtimes.flower.errands import Begin, Begun, Carry, Failed, packed, unpacked
 from raydr.runtimes.flower.site_record import SiteRecord, site_record
 
 _AT_SITE = "the site's own log says why"
@@ -77,12 +77,12 @@ class SiteNode:
         The text of an error of the site's own code stays at the site, because it can name values of records.
         """
         try:
-            return encode(self._answer(decode(message)))
+            return packed(self._answer(unpacked(message)))
         except CodecError as error:
-            return encode(Failed(Kind.REQUEST_REFUSED, str(error)))
+            return packed(Failed(Kind.REQUEST_REFUSED, str(error)))
         except RaydrError as error:
             _LOGGER.error("%s", error, exc_info=error)
-            return encode(Failed(Kind.CLIENT_RAISED, f"{type(error).__name__}: {_AT_SITE}"))
+            return packed(Failed(Kind.CLIENT_RAISED, f"{type(error).__name__}: {_AT_SITE}"))
 
     def _answer(self, errand: Any) -> Any:
         if not isinstance(errand, Begin | Carry):
@@ -114,6 +114,7 @@ class SiteNode:
             return Failed(
                 Kind.REQUEST_REFUSED, f"a site has one client, but the call asks {len(call.clients)}"
             )
+        record.forget_between(errand.followed, call.number)
         host = self._restored(record, call.clients[0])
         around = len(host.before)
         answer: Answer | PartialSum

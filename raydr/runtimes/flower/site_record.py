@@ -69,6 +69,16 @@ class SiteRecord:
         """Store a call that has set the client's state; a repeated one changes nothing."""
         self._connection.execute("INSERT OR IGNORE INTO calls VALUES (?, ?, ?)", (around, number, call))
 
+    def forget_between(self, followed: int, number: int) -> None:
+        """Forget calls of the run after call ``followed`` and before call ``number``.
+
+        The site has answered them, but too late: the server went on without the site. Hosts that live as long as the
+        run forget them too, because a process that is late is replaced.
+        """
+        self._connection.execute(
+            "DELETE FROM calls WHERE NOT around AND number > ? AND number < ?", (followed, number)
+        )
+
     def _fact(self, name: str) -> bytes | None:
         found = self._connection.execute("SELECT content FROM facts WHERE name = ?", (name,)).fetchone()
         return None if found is None else bytes(found[0])

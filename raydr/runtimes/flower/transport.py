@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from raydr.federation.codec import CodecError, decode, encode
+from raydr.federation.codec import CodecError
 from raydr.federation.enrolment import Enrolment
 from raydr.federation.failures import ClientError, Failure, Kind
 from raydr.federation.messages import RefusedReplyError, declared_ranges
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, weight_of
-from raydr.runtimes.flower.errands import Begin, Begun, Carry, Failed
+from raydr.runtimes.flower.errands import Begin, Begun, Carry, Failed, packed, unpacked
 from raydr.threads import one_blas_thread
 
 Task = TypeVar("Task")
@@ -65,7 +65,7 @@ class FlowerTransport:
             If a site is not ready.
         """
         self._followed.clear()
-        pending = dict.fromkeys(self.sites, encode(Begin(self.run, self.start)))
+        pending = dict.fromkeys(self.sites, packed(Begin(self.run, self.start)))
         for left in reversed(range(self.attempts)):
             found = self._exchanged(pending)
             failed = {site: answer for site, answer in found.items() if not isinstance(answer, Begun)}
@@ -111,7 +111,7 @@ class FlowerTransport:
         """Return the answer of each client's site, in client order."""
         found = self._exchanged(
             {
-                self.sites[client]: encode(
+                self.sites[client]: packed(
                     Carry(self.run, self.start, self._followed.get(client, 0), call.cut((client,)))
                 )
                 for client in call.clients
@@ -200,7 +200,7 @@ def _decoded(answer: bytes | Failed | None) -> Any:
     if isinstance(answer, Failed):
         return answer
     try:
-        return decode(answer)
+        return unpacked(answer)
     except CodecError as error:
         return Failed(Kind.REFUSED, str(error))
 
