@@ -28,7 +28,7 @@ from raydr.federation.messages import (
     declared_ranges,
 )
 from raydr.federation.noise_streams import digest, noise_name
-from raydr.federation.pads import pad
+from raydr.federation.pads import blind, pad
 from raydr.federation.peers import UntrustedKeyError
 from raydr.federation.ring import RingSum, fraction_bits, in_ring, resolution, split_as
 from raydr.federation.simulated.faults import (
@@ -216,7 +216,7 @@ class ClientHost:
         failures: list[Failure] = []
         protections: list[Mechanism | None] = []
         total_weight = 0
-        padded = type(call.request).padded
+        padded, blinded = type(call.request).padded, call.is_blinded
         with one_blas_thread():
             self._wait_for_stragglers(call)
             self._answer_jointly(call)
@@ -246,6 +246,9 @@ class ClientHost:
                     if padded:
                         total = ring.total
                         total += pad(client.shared, call.number, index, name, total.shape)
+                    if blinded:
+                        total = ring.total
+                        total += blind(client.secret, call.sum_digest, name, np.asarray(getattr(reply, name)))
                 for name, kept in sealed.items():
                     kept[index] = getattr(reply, name)
                 summed.append(index)

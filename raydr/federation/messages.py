@@ -316,6 +316,9 @@ class Request(Generic[R]):
     padded : bool
         Whether clients add pads to their summands that only clients can remove
         (:meth:`raydr.federation.Federation.padded_sum`).
+    blinded : bool
+        Whether the server is to learn only which entries of the sum are 0, if sums are secure. Entries of summands are
+        0 or more. Clients then add random numbers to the others (:func:`raydr.federation.pads.blind`).
 
     Attributes
     ----------
@@ -329,18 +332,22 @@ class Request(Generic[R]):
     what: ClassVar[str]
     sets_state: ClassVar[bool]
     padded: ClassVar[bool]
+    blinded: ClassVar[bool]
     reply: ClassVar[type[Reply]]
     client_part: ClassVar[Callable[[Client, Any], Reply]]
     joint_part: ClassVar[Callable[[Sequence[Client], Sequence[Any]], Sequence[Reply]] | None] = None
     mechanism: Mechanism | None = None
     deviation: float = math.nan
 
-    def __init_subclass__(cls, *, what: str, sets_state: bool = False, padded: bool = False) -> None:
+    def __init_subclass__(
+        cls, *, what: str, sets_state: bool = False, padded: bool = False, blinded: bool = False
+    ) -> None:
         super().__init_subclass__()
         travels(cls)
         cls.what = what
         cls.sets_state = sets_state
         cls.padded = padded
+        cls.blinded = blinded
         (cls.reply,) = get_args(vars(cls)["__orig_bases__"][0])  # R of Request[R]
 
     def sensitivity(self, rows: int) -> float:

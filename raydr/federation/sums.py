@@ -66,6 +66,8 @@ class Total:
     def decoded(self, call: SumCall, divisor: int = 1) -> Reply:
         """Return the sum divided by ``divisor`` as a reply, rounded to float64; sealed fields by client.
 
+        Of a blinded sum, return 1 where it is not 0: its other values are random.
+
         Raises
         ------
         QuorumError
@@ -79,6 +81,7 @@ class Total:
                 fields[name] = np.stack([self._sealed[name][client] for client in sorted(self.clients)])
                 continue
             bits = fraction_bits(declared.largest, call.total_weight, declared.bits)
-            value = decode(in_ring(self.totals[name], declared.bits), bits, divisor)
+            total = in_ring(self.totals[name], declared.bits)
+            value = (total != 0).astype(np.float64) if call.is_blinded else decode(total, bits, divisor)
             fields[name] = value if value.ndim else float(value)
         return self._reply(**fields)

@@ -12,6 +12,7 @@ from raydr.arrays import IntArray
 from raydr.federation.failures import Failure
 from raydr.federation.masks import Masks
 from raydr.federation.messages import Reply, Request
+from raydr.federation.noise_streams import digest
 from raydr.privacy.mechanism import Mechanism
 from raydr.wire_types import travels
 
@@ -107,6 +108,16 @@ class SumCall(Call):
     total_weight: int = 0
     sharing: Sharing | None = None
     masks: Masks | None = None
+
+    @property
+    def is_blinded(self) -> bool:
+        """Whether the server is to learn only which entries of the sum are 0."""
+        return type(self.request).blinded and self.masks is not None
+
+    @property
+    def sum_digest(self) -> str:
+        """A digest of the request and the label of a secure sum, the same if a client is asked again."""
+        return digest(self.request, self.total_weight, self.masks and self.masks.label)
 
 
 @travels

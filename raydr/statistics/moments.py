@@ -1,66 +1,147 @@
 """Statistics of all rows that the server learns from sums alone.
 
-No client reveals its own minimum, mean or histogram. Extremes come from bisection on counts of clients; moments and
-histograms are sums. Every sum needs a range that holds for all clients. User data can have any range, so the magnitude
-of each column is found first.
+No client reveals its own minimum, mean or histogram. Extremes come from a search: the clients vote on bounds, and each
+message halves the range of the bound several times. Moments and histograms are sums. Every sum needs a range that
+holds for all clients. User data can have any range, so the magnitude of each column is found first.
+
+**What the search reveals.** Under secure sums, clients blind their votes (:class:`Beyond`): the server learns for each
+bound only whether the values of all clients are within it. This follows from the largest value, which is the result,
+so the server learns nothing else, however many bounds a message has. Without secure sums, the server reads each
+client's votes, and more bounds tell it more. So only the search for binary exponents then has many bounds in a
+message: the server learns the power of two above each client's own largest distance. The search for exact extremes has
+one bound for each column, which tells of each client where its extreme departs from the common one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import Literal
 
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError, FeatureError
-from raydr.federation import Cells, Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.federation import (
+    Cells,
+    Client,
+    Federation,
+    Granularity,
+    Range,
+    RefusedRequestError,
+    Reply,
+    Request,
+    answers,
+)
 from raydr.geometry.points import squared_distances
 from raydr.privacy.microdata import merged_counts
 from raydr.sparse_rows import SparseRows
 
-Quantity = Literal["exponent", "maximum", "minimum", "magnitude"]
+Quantity = Literal["exponent", "extremes", "magnitude"]
 
 _SIGN = np.int64(np.iinfo(np.int64).max)
 _LEAST_EXPONENT, _MOST_EXPONENT = -1075, 1024  # exponents of frexp; the least stands for a column of zeros
+_MOST_VOTES = 8192
+"""Most votes in a message if it has several bounds for a column: 64 KiB, or 52 ms on a line of 10 Mbit/s."""
 _LARGEST_EXPONENT = 480  # sums of larger squares over many rows and features may overflow
 _BINS_PER_OCTAVE, _OCTAVES = 16, 64
 _REFERENCES = 64
 
 
 @dataclass(frozen=True)
-class Within(
+class Beyond(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="for each feature, whether all of a client's values are within the given bound (0 or 1)",
+    what="for each feature and each of some bounds, whether a client has a value beyond it (0 or 1)",
     extreme=True,
 ):
-    """Votes of one client; their sum is a number of clients."""
+    """Votes of one client, ``votes`` (bounds, columns) int64.
+
+    Their sum is 0 where no client has a value beyond the bound. Under secure sums, it says nothing else.
+    """
 
     votes: Int64Array
 
     @staticmethod
-    def ranges(request: WithinRequest, rows: int) -> dict[str, Range]:
-        """Declare one vote for each feature."""
-        return {"votes": Range(request.keys.shape, 1.0, "int64")}
+    def ranges(request: BeyondRequest, rows: int) -> dict[str, Range]:
+        """Declare one vote for each bound of each column."""
+        return {"votes": Range(request.shape, 1.0, "int64")}
 
 
 @dataclass(frozen=True)
-class WithinRequest(Request[Within], what="one bound for each feature, to be voted on"):
-    """``keys``: (features,) int64 bounds on the keys of :func:`column_keys`, relative to ``centre``."""
+class BeyondRequest(
+    Request[Beyond], what="for each feature, the range of the bounds to be voted on", blinded=True
+):
+    """Request for votes on the bounds of :func:`bisections`.
 
-    keys: Int64Array
+    Attributes
+    ----------
+    lows, highs : (columns,) int64
+        Range of the :func:`column_keys`.
+    levels : int
+        How often the range is to be halved.
+    quantity : Quantity
+        The quantity that the keys order.
+    centre : (features,) float64
+        Origin of the distances.
+    """
+
+    lows: Int64Array
+    highs: Int64Array
+    levels: int
     quantity: Quantity
     centre: Float64Array
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of bounds and of columns.
 
-@answers(WithinRequest)
-def vote(client: Client, request: WithinRequest) -> Within:
-    """Client part: 1 for each column whose quantity is within the bound; without rows, 1 for every column."""
+        Raises
+        ------
+        RefusedRequestError
+            If there are more votes than raydr's server asks for.
+        """
+        columns = len(self.lows)
+        if not 1 <= self.levels <= most_levels(columns):
+            raise RefusedRequestError(
+                f"the server asks to halve the ranges of {columns} columns {self.levels} times in one message;"
+                f" expected 1 to {most_levels(columns)}"
+            )
+        return 2**self.levels - 1, columns
+
+
+@answers(BeyondRequest)
+def vote(client: Client, request: BeyondRequest) -> Beyond:
+    """Client part: 1 for each bound that the column's quantity exceeds; without rows, 0 everywhere."""
     if client.rows.shape[0] == 0:
-        return Within(np.ones(request.keys.shape, np.int64))
+        return Beyond(np.zeros(request.shape, np.int64))
     keys = column_keys(client.rows, request.quantity, request.centre)
-    return Within((keys <= request.keys).astype(np.int64))
+    if len(keys) != request.shape[1]:
+        raise RefusedRequestError(f"the server asks about {request.shape[1]} columns; expected {len(keys)}")
+    return Beyond((keys > bisections(request.lows, request.highs, request.levels)).astype(np.int64))
+
+
+def most_levels(columns: int) -> int:
+    """Return how often the ranges of this many columns can be halved in one message, at least once.
+
+    >>> most_levels(6), most_levels(784), most_levels(10_000)
+    (10, 3, 1)
+    """
+    return max(1, (_MOST_VOTES // max(1, columns) + 1).bit_length() - 1)
+
+
+def bisections(lows: Int64Array, highs: Int64Array, levels: int) -> Int64Array:
+    """Return all bounds that ``levels`` bisections of integer ranges can ask for: (2**levels - 1, columns).
+
+    >>> bisections(np.array([0]), np.array([7]), 2).ravel().tolist()
+    [3, 1, 5]
+    """
+    found, lows, highs = [], lows[None], highs[None]
+    for _ in range(levels):
+        middles = midway(lows, highs)
+        found.append(middles)
+        lows, highs = np.concatenate([lows, np.minimum(middles + 1, highs)]), np.concatenate([middles, highs])
+    return np.concatenate(found)
 
 
 def column_keys(rows: FloatArray, quantity: Quantity, centre: Float64Array) -> Int64Array:
@@ -70,25 +151,23 @@ def column_keys(rows: FloatArray, quantity: Quantity, centre: Float64Array) -> I
     ----------
     rows : (rows, features)
         At least one row; missing values, NaN, are ignored.
-    quantity : {"exponent", "maximum", "minimum", "magnitude"}
-        Binary exponent of the largest distance from the centre; largest value; negative of the smallest value;
+    quantity : {"exponent", "extremes", "magnitude"}
+        Binary exponent of the largest distance from the centre; largest value, and negative of the smallest one;
         largest absolute value.
     centre : (features,) float64
         Origin of the distances.
 
     Returns
     -------
-    keys : (features,) int64
+    keys : (features,) int64, or (2 * features,) for the extremes
         Exponents, or the bits of doubles reordered so that integers compare like the doubles.
     """
     match quantity:
         case "exponent":
             magnitude = np.maximum(_largest(rows) - centre, centre + _largest(rows, negated=True))
             return np.where(magnitude > 0, np.frexp(magnitude)[1], _LEAST_EXPONENT).astype(np.int64)
-        case "maximum":
-            return ordered(_largest(rows))
-        case "minimum":
-            return ordered(_largest(rows, negated=True))
+        case "extremes":
+            return ordered(np.concatenate([_largest(rows), _largest(rows, negated=True)]))
         case "magnitude":
             return ordered(np.maximum(_largest(rows), _largest(rows, negated=True)))
 
@@ -103,20 +182,29 @@ def _largest(rows: FloatArray, *, negated: bool = False) -> FloatArray:
 
 
 def largest_key(federation: Federation, quantity: Quantity, centre: Float64Array | None = None) -> Int64Array:
-    """Return the largest of all clients' :func:`column_keys`, by exact bisection on counts: 12 or 64 sums."""
+    """Return the largest of all clients' :func:`column_keys`, exactly.
+
+    The number of sums follows from the number of columns alone: 2 for the exponents of 6 columns, and 8 for their
+    extremes under secure sums. Without secure sums, extremes take 64 sums (see the module).
+    """
     centre = np.zeros(federation.features) if centre is None else centre
+    columns = federation.features * (2 if quantity == "extremes" else 1)
     if quantity == "exponent":
         low, high = _LEAST_EXPONENT, _MOST_EXPONENT
     else:
         low, high = int(ordered(np.float64(-np.inf))), int(ordered(np.float64(np.inf)))
-    lows = np.full(federation.features, low, np.int64)
-    highs = np.full(federation.features, high, np.int64)
+    hidden = federation.context.secure is not None
+    most = most_levels(columns) if hidden or quantity == "exponent" else 1
+    halvings = (high - low).bit_length()
+    levels = ceil(halvings / ceil(halvings / most))  # as many sums, with fewer votes
+    lows, highs = np.full(columns, low, np.int64), np.full(columns, high, np.int64)
     while np.any(lows < highs):
-        middles = midway(lows, highs)
-        votes = federation.sum(WithinRequest(middles, quantity, centre)).votes
-        unanimous = votes == federation.clients
-        highs = np.where(unanimous, middles, highs)
-        lows = np.where(unanimous, lows, np.minimum(middles + 1, highs))
+        beyond = federation.sum(BeyondRequest(lows, highs, levels, quantity, centre)).votes != 0
+        bounds = bisections(lows, highs, levels)
+        lows, highs = (
+            np.where(beyond, np.minimum(bounds + 1, highs), lows).max(axis=0),
+            np.where(beyond, highs, bounds).min(axis=0),
+        )
     return highs
 
 
@@ -146,9 +234,8 @@ def column_magnitudes(federation: Federation, centre: Float64Array | None = None
 
 def column_extremes(federation: Federation) -> tuple[Float64Array, Float64Array]:
     """Return the exact minimum and maximum of each feature over all clients."""
-    maximum = unordered(largest_key(federation, "maximum"))
-    minimum = -unordered(largest_key(federation, "minimum"))
-    return minimum, maximum
+    maximum, negated = np.split(unordered(largest_key(federation, "extremes")), 2)
+    return -negated, maximum
 
 
 def column_sizes(federation: Federation) -> Float64Array:

@@ -39,7 +39,7 @@ def test_a_dry_run_has_the_messages_and_bytes_that_the_site_sends_in_the_run(
         if entry.direction == "up"
     }
     del sent["Agreed"]  # the start and the end
-    data_decide = {"Below", "Within", "WordVotes"}
+    data_decide = {"Below", "WordVotes"}
     assert planned.allowed
     assert planned.epsilon is None
     assert {message.kind for message in planned.messages} == sent.keys()

@@ -50,7 +50,7 @@ from raydr.privacy.secrets import Secret, client_secret
 from raydr.privacy.site_budget import SiteBudget
 from raydr.statistics.filling import BelowRequest
 from raydr.statistics.harmonizing import ConstantRequest
-from raydr.statistics.moments import HistogramRequest, MomentRequest, WithinRequest, ordered
+from raydr.statistics.moments import BeyondRequest, HistogramRequest, MomentRequest, ordered
 from raydr.statistics.scaling import ScaleRows
 
 FEATURES = 3
@@ -422,7 +422,8 @@ def test_median_of_many_equal_values_may_leave() -> None:
 
 
 def test_extreme_of_a_column_is_refused_where_the_policy_says_so() -> None:
-    request = WithinRequest(np.zeros(FEATURES, np.int64), "maximum", np.zeros(FEATURES))
+    keys = np.zeros(2 * FEATURES, np.int64)
+    request = BeyondRequest(keys, keys + 7, 3, "extremes", np.zeros(FEATURES))
     refusal(asked(host_of(ROWS, extremes="never"), request), "extremes: never")
     assert not isinstance(asked(host_of(ROWS, profile="datashield"), request), Failure)
 

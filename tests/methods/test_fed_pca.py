@@ -190,7 +190,7 @@ def test_clients_send_sums_and_optional_positions() -> None:
         return {(entry.kind, entry.granularity) for entry in entries if entry.direction == "up"}
 
     sums = {("Enrolment", "per-client")}
-    sums |= {(kind, "aggregate") for kind in ("Within", "Moment", "CovarianceProduct", "ScoreCounts")}
+    sums |= {(kind, "aggregate") for kind in ("Beyond", "Moment", "CovarianceProduct", "ScoreCounts")}
     assert reported() == sums | {("Components", "per-record")}
     assert reported(publish="local") == sums
 

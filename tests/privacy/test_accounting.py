@@ -794,7 +794,7 @@ class TestRuns:
         assert "leaves the client without protection for each record" in " ".join(privacy["infinite"])
         assert privacy["epsilon_accounted"] == pytest.approx(1.0, rel=1e-6)
         kinds = {release["kind"] for release in privacy["releases"]}
-        assert {"Enrolment", "Within", "Moment", "Histogram", "Step", "Distances"} <= kinds
+        assert {"Enrolment", "Beyond", "Moment", "Histogram", "Step", "Distances"} <= kinds
         reported = {
             entry["kind"]: (entry["epsilon"], entry["delta"]) for entry in raydr.Result(folder).ledger
         }
@@ -876,7 +876,7 @@ class TestRuns:
         budget = {"noise": {"on": "gradient", "epsilon": 1.0}, "strict": "sums"}
         scale = "standard" if missing == "scale" else "none"
         with pytest.raises(
-            ScenarioError, match=r"has none: .*(a histogram of the distances|whether all of a client's)"
+            ScenarioError, match=r"has none: .*(a histogram of the distances|whether a client has a value beyond)"
         ):
             run(tiny_scenario(method=content, privacy=budget, data__scale=scale), out=tmp_path / "run")
         assert not list(tmp_path.iterdir())

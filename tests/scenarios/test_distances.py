@@ -75,9 +75,7 @@ def test_rows_are_set_apart_for_the_features_of_transformed_rows(tmp_path: Path,
     assert features < found.data["set_apart"] <= rows // 2
     planned = {each.kind: each.bytes for each in plan_of_scenario(read(settings)).messages}
     sent = {each["kind"]: each["bytes"] for each in found.ledger if each["direction"] == "up"}
-    assert {kind: planned[kind] for kind in sent if kind != "Within"} == {
-        kind: size for kind, size in sent.items() if kind != "Within"
-    }
+    assert {kind: planned[kind] for kind in sent} == sent
 
 
 @pytest.mark.parametrize("metric", ["gower", pytest.param("hamming", marks=pytest.mark.slow)])
@@ -100,7 +98,7 @@ def test_a_plan_sends_what_the_run_sends(tmp_path: Path) -> None:
         found = plan_of_scenario(read(wanted))
         assert found.features == 7
         planned = {message.kind: message.bytes for message in found.messages}
-        for kind in ("TransformRows", "Distances", "Within"):
+        for kind in ("TransformRows", "Distances", "Beyond"):
             assert planned.get(kind) == ledger.get(kind), (metric, kind)
 
 

@@ -593,7 +593,7 @@ def test_plan_of_an_extension_without_declared_messages_covers_the_rest(tmp_path
     plan = json.loads((tmp_path / "plan.json").read_text())
     assert "'power-pca' does not declare its messages in advance" in done.stdout
     assert not plan["privacy"]["known"]
-    assert {"Enrolment", "Within", "ScaleRows"} <= {entry["kind"] for entry in plan["messages"]}
+    assert {"Enrolment", "Beyond", "ScaleRows"} <= {entry["kind"] for entry in plan["messages"]}
     assert plan["memory"]
     assert plan["fits"]
 

@@ -150,7 +150,7 @@ def test_the_plan_knows_the_messages_of_the_label(folder: Path) -> None:
     planned = plan_of_scenario(read(folder / "scenario.yaml"))
     wanted = {message.kind: (message.count, message.bytes) for message in planned.messages}
     for entry in content(folder, "ledger.json"):
-        if entry["direction"] != "simulation-only" and entry["kind"] not in ("Within", "WithinRequest"):
+        if entry["direction"] != "simulation-only":
             assert wanted[entry["kind"]] == (entry["count"], entry["bytes"]), entry["kind"]
 
 

@@ -174,7 +174,7 @@ def test_clients_are_not_asked_about_circles() -> None:
     angles = np.random.default_rng(0).uniform(0.0, 6.3, 20)
     federation = federate([np.column_stack([np.sin(angles), np.cos(angles)])])
     fit_transformation(federation, "gower", JointColumns(circles=((0, 2),)))
-    assert "Within" not in {entry["kind"] for entry in federation.ledger.as_list()}
+    assert "Beyond" not in {entry["kind"] for entry in federation.ledger.as_list()}
     with pytest.raises(RaydrError, match="not whole numbers"):
         fit_transformation(federation, "hamming", JointColumns(circles=((0, 2),)))
 

@@ -210,7 +210,7 @@ def test_only_sums_are_sent_and_site_values_stay_local(apart: Float64Array, kind
     federation = federate(parts(apart))
     harmonized(federation, kind, Covariates((12,)))
     reported = {entry.kind: entry for entry in federation.ledger.entries.values() if entry.direction == "up"}
-    sums = {"Within", "Moment", "Products"}
+    sums = {"Beyond", "Moment", "Products"}
     sums |= {"Dispersion"} if kind != "center" else set()
     sums |= {"Constant"} if kind == "combat" else set()
     assert sums <= set(reported)
@@ -856,7 +856,7 @@ def test_plan_counts_harmonizing_messages(tmp_path: Path, table: Path, harmonize
 
     content = settings(table, harmonize=harmonize)
     planned = plan_of_scenario(tiny_scenario(**content), capacity=capacity_at("local"), data_dir=None)
-    kinds = ("Products", "Dispersion", "DispersionRequest", "Constant", "HarmonizeRows", "Moment", "Within")
+    kinds = ("Products", "Dispersion", "DispersionRequest", "Constant", "HarmonizeRows", "Moment", "Beyond")
     ran = {
         (entry.kind, entry.direction): (entry.count, entry.bytes)
         for entry in read_run(tiny_run(tmp_path / "run", **content)).ledger

@@ -121,7 +121,7 @@ def test_only_sums_are_sent(holed: Float64Array, by: Filling) -> None:
     federation = federate(cut(holed, 4, 1))
     fit_filling(federation, by)
     reported = {entry.kind: entry for entry in federation.ledger.entries.values() if entry.direction == "up"}
-    expected = {"mean": {"Present", "Within"}, "median": {"Below"}}[by]
+    expected = {"mean": {"Present", "Beyond"}, "median": {"Below"}}[by]
     assert expected <= set(reported)
     for kind in expected:
         assert reported[kind].granularity is Granularity.AGGREGATE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -11,22 +11,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from inline_federations import cut, federate
 
-from raydr.arrays import Float64Array, FloatArray
+from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError
-from raydr.federation import Client, Federation
-from raydr.federation.messages import RefusedReplyError
+from raydr.federation import Client, Federation, RefusedReplyError, RefusedRequestError, Reply
+from raydr.federation.exchange import Exchange
+from raydr.federation.secure import SecureSums
+from raydr.federation.sums import Total
+from raydr.federation.wire import SumCall
+from raydr.privacy.secrets import Secret
 from raydr.statistics.moments import (
+    Beyond,
+    BeyondRequest,
     Histogram,
     HistogramRequest,
     Moment,
     MomentRequest,
     Spread,
-    Within,
-    WithinRequest,
     beyond_rounding,
+    bisections,
     column_extremes,
     column_keys,
     column_magnitudes,
+    column_sizes,
     histogram,
     median_squared_distance,
     midway,
@@ -301,16 +307,114 @@ def test_server_receives_only_sums() -> None:
         if entry.direction == "up"
     }
     assert up.pop("Enrolment") == ("per-client", "server")
-    assert set(up) == {"Within", "Moment", "Histogram"}
+    assert set(up) == {"Beyond", "Moment", "Histogram"}
     assert set(up.values()) == {("aggregate", "server, which sums what each client sends")}
 
 
-def test_magnitudes_take_up_to_12_sums_and_extremes_up_to_64_each() -> None:
-    for found, sums in ((column_magnitudes, 12), (column_extremes, 2 * 64)):
-        federation = federate([bundled("iris")])
-        found(federation)
-        (entry,) = [entry for entry in federation.ledger.entries.values() if entry.kind == "Within"]
-        assert sums - 3 <= entry.count <= sums
+@pytest.mark.parametrize(
+    ("found", "secure", "columns", "sums"),
+    [
+        (column_magnitudes, False, 4, 2),
+        (column_magnitudes, True, 4, 2),
+        (column_magnitudes, False, 784, 4),
+        (column_extremes, False, 4, 64),
+        (column_extremes, True, 4, 7),
+        (column_sizes, True, 784, 22),
+    ],
+)
+def test_the_number_of_sums_follows_from_the_number_of_columns(
+    found: Callable[[Federation], object], secure: bool, columns: int, sums: int
+) -> None:
+    rows = np.random.default_rng(0).normal(size=(6, columns))
+    federation = federate(cut(rows, 3, 0), secure=SecureSums() if secure else None)
+    found(federation)
+    (entry,) = [entry for entry in federation.ledger.entries.values() if entry.kind == "Beyond"]
+    assert entry.count == 3 * sums
+    assert entry.bytes / entry.count <= 8 * max(8192, columns)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_many_bounds_in_a_message_find_what_bisection_finds(
+    monkeypatch: pytest.MonkeyPatch, secure: bool
+) -> None:
+    parts = cut(np.random.default_rng(1).normal(size=(30, 5)) * 10.0 ** np.arange(-150, 150, 60), 4, 0)
+    exact = np.concatenate(parts)
+    for most in (1, 2, 5, 11):
+        monkeypatch.setattr("raydr.statistics.moments.most_levels", lambda columns, most=most: most)
+        federation = federate(parts, secure=SecureSums() if secure else None)
+        minimum, maximum = column_extremes(federation)
+        assert minimum.tobytes() == exact.min(axis=0).tobytes()
+        assert maximum.tobytes() == exact.max(axis=0).tobytes()
+        assert column_sizes(federation).tobytes() == np.abs(exact).max(axis=0).tobytes()
+        assert (
+            np.frexp(column_magnitudes(federation))[1] - 1 == np.frexp(np.abs(exact).max(axis=0))[1]
+        ).all()
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1), st.integers(1, 6), st.data())
+def test_bounds_of_a_message_are_those_of_every_path_of_a_bisection(
+    one: int, other: int, levels: int, data: st.DataObject
+) -> None:
+    low, high = sorted((one, other))
+    bounds = set(bisections(np.array([low]), np.array([high]), levels).ravel().tolist())
+    wanted = data.draw(st.integers(low, high))
+    for _ in range(levels):
+        middle = (low + high) // 2
+        assert middle in bounds
+        low, high = (low, middle) if wanted <= middle else (min(middle + 1, high), high)
+
+
+def test_a_site_refuses_more_votes_than_the_server_asks_for() -> None:
+    keys = np.zeros(6, np.int64)
+    for levels in (0, 11, 40):
+        request = BeyondRequest(keys, keys + 9, levels, "exponent", np.zeros(6))
+        with pytest.raises(RefusedRequestError, match="expected 1 to 10"):
+            Beyond.ranges(request, 5)
+
+
+def sums_of_votes(
+    parts: Sequence[FloatArray], secret: int, monkeypatch: pytest.MonkeyPatch
+) -> list[Int64Array]:
+    """Return the sums of votes in the ring, as the server has them after it has removed the masks."""
+    seen: list[Int64Array] = []
+
+    def decoded(self: Exchange, total: Total, call: SumCall, mean: bool) -> Reply:
+        if isinstance(call.request, BeyondRequest):
+            seen.append(np.array(total.totals["votes"]))
+        return total.decoded(call)
+
+    federation = federate(parts, secure=SecureSums(), root=Secret(bytes([secret]) * 32))
+    with monkeypatch.context() as patched:
+        patched.setattr(Exchange, "decoded", decoded)
+        column_magnitudes(federation)
+    return seen
+
+
+def test_blinded_votes_tell_only_what_follows_from_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same largest values, the server sees the same zeros, and uniform numbers elsewhere."""
+    largest = np.array([[0.0, -5.0], [9.0, 70.0]])
+    others = [np.array([[1.0, 0.0], [0.01, 3.0]]), np.array([[8.5, 69.0], [8.2, -64.0]])]
+    alike = [
+        np.concatenate(sums_of_votes([largest, other, other], secret, monkeypatch))
+        for other in others
+        for secret in range(8)
+    ]
+    drawn = np.stack(alike)
+    assert ((drawn == 0) == (drawn[0] == 0)).all()
+    drawn = drawn[:, drawn[0] != 0]
+    assert len(np.unique(drawn)) == drawn.size
+    bits = (drawn.view(np.uint64)[..., None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)
+    for axes in ((0, 1), (0, 2), (1, 2)):
+        means = bits.mean(axis=axes)
+        assert np.abs(means - 0.5).max() < 7 * 0.5 / np.sqrt(bits.size / means.size)
+
+
+def test_votes_are_not_blinded_if_the_server_reads_each_of_them() -> None:
+    federation = federate([np.array([[1.0]]), np.array([[5.0]]), np.array([[6.0]])])
+    votes = federation.sum(
+        BeyondRequest(ordered(np.array([2.0])), ordered(np.array([2.0])), 1, "magnitude", np.zeros(1))
+    ).votes
+    assert votes.tolist() == [[2.0]]
 
 
 def test_midway_is_the_lower_middle_of_integers() -> None:
@@ -343,17 +447,17 @@ def test_summed_values_are_below_2_480() -> None:
 
 
 def test_vote_is_0_or_1() -> None:
-    declared = Within.ranges(WithinRequest(np.zeros(3, np.int64), "maximum", np.zeros(3)), 5)["votes"]
-    declared.check("votes", np.ones(3, np.int64))
+    keys = np.zeros(3, np.int64)
+    declared = Beyond.ranges(BeyondRequest(keys, keys, 2, "magnitude", np.zeros(3)), 5)["votes"]
+    declared.check("votes", np.ones((3, 3), np.int64))
     with pytest.raises(RefusedReplyError, match="outside the declared range"):
-        declared.check("votes", np.full(3, 2))
+        declared.check("votes", np.full((3, 3), 2))
 
 
 def test_extremes_ignore_missing_values() -> None:
     rows = np.array([[np.nan, 5.0, np.nan], [-7.0, 3.0, np.nan]])
     zero = np.zeros(3)
-    assert unordered(column_keys(rows, "maximum", zero)).tolist() == [-7.0, 5.0, -np.inf]
-    assert unordered(column_keys(rows, "minimum", zero)).tolist() == [7.0, -3.0, -np.inf]
+    assert unordered(column_keys(rows, "extremes", zero)).tolist() == [-7.0, 5.0, -np.inf, 7.0, -3.0, -np.inf]
     centred = column_keys(rows, "exponent", np.array([1.0, 4.5, 0.0]))
     assert centred.tolist() == [4, 1, -1075], "8 has binary exponent 4, 1.5 has 1"
 
