@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import yaml
 from flower_network import network
+from interruption import interrupted_by_sigterm
 
 from raydr.deployment.own_data import OwnData
 from raydr.deployment.site_settings import read_site
@@ -90,7 +91,7 @@ def test_nodes_on_loopback_give_the_bits_of_one_process(
     settings = hospitals_of_heart_disease(tmp_path / "sites")
     scenario, out = tmp_path / "scenario.yaml", tmp_path / "deployed"
     scenario.write_text(yaml.safe_dump(described(method, {"deployed": list(settings)}, METHODS[method])))
-    with network(tmp_path / "network") as flower:
+    with interrupted_by_sigterm(), network(tmp_path / "network") as flower:
         keys = {site: flower.register(site) for site in settings}
         nodes = tmp_path / "nodes.yaml"
         nodes.write_text(yaml.safe_dump(keys))
