@@ -211,7 +211,7 @@ def alone(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
 
     settings, accuracies = LocalNE(rounds=rounds, **FEW), []
     scale = np.float32(np.sqrt(rows.train.var(axis=0).mean()))
-    architecture = Architecture(rows.train.shape[1], settings.hidden)
+    architecture = Architecture(rows.train.shape[1], settings.widths(rows.train.shape[1]))
     for client, part in enumerate(shares(rows, setting.clients)):
         if len(part) < 7:
             continue

@@ -876,7 +876,8 @@ class TestRuns:
         budget = {"noise": {"on": "gradient", "epsilon": 1.0}, "strict": "sums"}
         scale = "standard" if missing == "scale" else "none"
         with pytest.raises(
-            ScenarioError, match=r"has none: .*(a histogram of the distances|whether a client has a value beyond)"
+            ScenarioError,
+            match=r"has none: .*(a histogram of the distances|whether a client has a value beyond)",
         ):
             run(tiny_scenario(method=content, privacy=budget, data__scale=scale), out=tmp_path / "run")
         assert not list(tmp_path.iterdir())

@@ -65,7 +65,7 @@ class LocalNE(PresetSettings, PooledEncoder):
 
     def transform_alone(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
         """Return positions (rows, 2) of rows (rows, features) by the encoder of one client."""
-        return encoded(self.hidden, model, rows)
+        return encoded(model, rows)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ def post_own_positions(client: Client, request: AlonePositionRequest) -> Positio
     """Return the positions of the client's rows by its own encoder."""
     settings = request.settings
     weights, _ = _until(client, settings, settings.rounds)
-    return Positions(positions_of(client.rows, weights, settings.hidden))
+    hidden = settings.widths(client.rows.shape[1])
+    return Positions(positions_of(client.rows, weights, hidden))
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class OwnEncoder(
     @staticmethod
     def ranges(request: OwnEncoderRequest, rows: int) -> dict[str, Range]:
         """Return the range: any number for each parameter."""
-        layers = pairwise((request.features, *request.settings.hidden, 2))
+        layers = pairwise((request.features, *request.settings.widths(request.features), 2))
         return {"weights": Range((sum((before + 1) * after for before, after in layers),), dtype="float32")}
 
 
@@ -171,7 +172,7 @@ def serve_local(federation: Federation, settings: LocalNE) -> Outcome:
     with federation.stage("map"):
         replies = federation.ask(AlonePositionRequest(settings))
         kept = federation.ask(OwnEncoderRequest(settings, federation.features))
-    architecture = Architecture(federation.features, settings.hidden)
+    architecture = Architecture(federation.features, settings.widths(federation.features))
     return Outcome(
         embedding=np.concatenate([reply.places for reply in replies]),
         geometry=None,
@@ -240,11 +241,12 @@ def serve_global(federation: Federation, settings: GlobalNE) -> Outcome:
         scaling, *_ = scaled(federation, settings)
     with federation.stage("pooling"):
         rows = np.concatenate([reply.rows for reply in federation.ask(RowsRequest(federation.features))])
-    architecture, prior = architecture_of(rows, settings.hidden), federation.context.prior
+    hidden, prior = settings.widths(federation.features), federation.context.prior
+    architecture = architecture_of(rows, hidden)
     first = None if prior is None else weights_of_prior(prior.model, architecture, wide=False)
     weights = trained_at_server(federation, rows, settings, first)
     with federation.stage("map"):
-        places = positions_of(rows, weights, settings.hidden)
+        places = positions_of(rows, weights, hidden)
     model = model_of(architecture.layers(weights), scaling)
     if not federation.context.blurred:
         with federation.stage("references for new rows"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -18,7 +18,7 @@ from raydr.methods.fedne.flops import step_operations
 from raydr.methods.fedne.projection import input_width
 from raydr.methods.fedne.round_state import ControlVariates, RoundState
 from raydr.methods.fedne.server import AveragedMap, sent, serve
-from raydr.methods.fedne.settings import SCHEDULE
+from raydr.methods.fedne.settings import NARROW, NARROW_COLUMNS, SCHEDULE, WIDE
 from raydr.methods.fedne.surrogates import REACHES, Density, DensityRequest, SurrogateRequest
 from raydr.methods.method import method
 from raydr.privacy.mechanism import Mechanism
@@ -67,6 +67,11 @@ class FedNE(AveragedMap):
     """Averaged encoders with surrogates for unseen rows, mixed rows (P2's FedNE), and control variates."""
 
     kind: Literal["fedne"] = "fedne"
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(
+        None,
+        description="widths of the encoder's hidden layers; default: [48, 48] for at most 32 columns, else"
+        " [128, 128, 128]",
+    )
     local_neighbors: int | None = Field(
         None,
         ge=1,
@@ -136,6 +141,12 @@ class FedNE(AveragedMap):
         " none",
     )
     warm_steps: int = Field(4000, ge=1, description="batches of the server's training on prototypes")
+
+    def widths(self, features: int) -> tuple[int, ...]:
+        """Return the widths of the hidden layers of an encoder of this many features."""
+        if self.hidden is not None:
+            return self.hidden
+        return NARROW if features <= NARROW_COLUMNS else WIDE
 
     @property
     def first_surrogate_round(self) -> int:
@@ -244,7 +255,7 @@ class FedNE(AveragedMap):
         from raydr.methods.fedne.warm_start import warm_start
 
         width = input_width(federation, self)
-        architecture = Architecture(width, self.hidden)
+        architecture = Architecture(width, self.widths(width))
         if axes is not None:
             random = federation.stream("encoder")
             weights = principal_weights(architecture, axes.directions, axes.deviations, random)
@@ -366,7 +377,7 @@ class FedNE(AveragedMap):
         noise, bits = density_noise(federation, self), self.sum_bits(federation)
         return DensityRequest(
             weights=sent(state.weights, bits),
-            hidden=self.hidden,
+            hidden=self.widths(input_width(federation, self)),
             reach=grid.reach,
             nodes=grid.nodes,
             bits=64 if noise is not None else bits,
@@ -397,7 +408,7 @@ class FedNE(AveragedMap):
         noise = density_noise(federation, self)
         return DensityRequest(
             weights=state.weights,
-            hidden=self.hidden,
+            hidden=self.widths(input_width(federation, self)),
             reach=grid.reach,
             nodes=grid.nodes,
             votes=False,
@@ -417,7 +428,7 @@ class FedNE(AveragedMap):
         replies = federation.gather(
             SurrogateRequest(
                 weights=state.weights,
-                hidden=self.hidden,
+                hidden=self.widths(input_width(federation, self)),
                 surrogates=networks,
                 points=self.surrogate_points,
                 step=self.grid_step,

@@ -21,7 +21,7 @@ def step_operations(settings: ContrastiveEncoder, features: int, rows: int | Non
     A row that is drawn several times is encoded once: ``rows`` is the number of rows that edges are drawn from
     (None: no limit). If negatives are drawn from all rows, heads are encoded apart from tails and negatives.
     """
-    widths = (features, *settings.hidden, 2)
+    widths = (features, *settings.widths(features), 2)
     weights = sum(before * after for before, after in pairwise(widths))
     drawn = [2.0 * settings.batch]
     if settings.negatives_from == "rows":

@@ -111,8 +111,11 @@ def serve(federation: Federation, settings: LandmarkNE) -> Outcome:
         messages.clear()
     axes = axes_of(found.coordinates, solver)
     coordinates, scaling = standard(axes.coordinates, settings)
-    narrow = Architecture(coordinates.shape[1], settings.hidden)
-    wide = Architecture(federation.features, settings.hidden)
+    # The encoder of features decides, of which that of coordinates is a part.
+    hidden = settings.widths(federation.features)
+    settings = settings.model_copy(update={"hidden": hidden})
+    narrow = Architecture(coordinates.shape[1], hidden)
+    wide = Architecture(federation.features, hidden)
     factor = np.full(federation.features, scaling.factor[0])
     shift = axes.centre + axes.directions @ scaling.shift
     prior, first = federation.context.prior, None
@@ -125,7 +128,7 @@ def serve(federation: Federation, settings: LandmarkNE) -> Outcome:
     with federation.stage("training"):
         weights = trained_at_server(federation, coordinates, settings, first)
     with federation.stage("map"):
-        places = positions_of(coordinates, weights, settings.hidden)
+        places = positions_of(coordinates, weights, hidden)
     layers = wide.layers(of_features(narrow.parts(weights), axes.directions))
     model = model_of(layers, Scaling(shift, factor))
     if not federation.context.blurred:

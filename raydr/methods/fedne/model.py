@@ -71,19 +71,21 @@ def model_of(layers: dict[str, Float32Array], scaling: Scaling) -> dict[str, Flo
 
 
 def encoding(
-    hidden: tuple[int, ...], model: Mapping[str, FloatArray], rows: FloatArray
+    model: Mapping[str, FloatArray], rows: FloatArray
 ) -> tuple[Callable[[FloatArray], FloatArray], Float32Array]:
-    """Return a function from scaled rows to positions, for an encoder of these widths, and the rows scaled for it."""
+    """Return a function from scaled rows to positions, by the encoder of a model, and the rows scaled for it."""
     from raydr.methods.fedne.encoder import Architecture, place
 
+    layers = sum(name.startswith("encoder.layers.") for name in model) // 2
+    hidden = tuple(len(model[f"encoder.layers.{layer}.bias"]) for layer in range(layers - 1))
     architecture = Architecture(rows.shape[1], hidden)
     weights = architecture.flat({name.removeprefix("encoder."): values for name, values in model.items()})
     return partial(place, architecture, weights), encoder_input(model, rows)
 
 
-def encoded(hidden: tuple[int, ...], model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+def encoded(model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
     """Return positions (rows, 2) of rows (rows, features), scaled as in the run, by a model's encoder."""
-    encode, scaled = encoding(hidden, model, rows)
+    encode, scaled = encoding(model, rows)
     return in_blocks(encode, scaled)
 
 

@@ -44,7 +44,7 @@ def epochs_on(
 
     nearest = local_neighbors(rows, settings.neighbors)
     rows = rows[:, : rows.shape[1] - label]
-    architecture = Architecture(rows.shape[1], settings.hidden)
+    architecture = Architecture(rows.shape[1], settings.widths(rows.shape[1]))
     objective = Objective(float(settings.negatives), np.ones(1, np.float32), softening=settings.softening)
     weights = initial_weights(architecture, random(0, "encoder")) if first is None else first
     for round in range(1, settings.rounds + 1):
@@ -138,7 +138,7 @@ class PooledEncoder(ContrastiveEncoder):
 
         def place(table: FloatArray) -> FloatArray:
             features = table[:, : table.shape[1] - label]
-            return positions_of(features, weights, self.hidden).astype(np.float64)
+            return positions_of(features, weights, self.widths(features.shape[1])).astype(np.float64)
 
         return Pooled(place(scaled), place=lambda new: place(scale_rows(new, scaling)))
 
@@ -161,7 +161,7 @@ class SharedEncoder(PooledEncoder):
 
     def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
         """Return positions (rows, 2) of new rows (rows, features), scaled as in the run, by the run's encoder."""
-        return encoded(self.hidden, model, rows)
+        return encoded(model, rows)
 
     def novelty(self, model: Mapping[str, FloatArray], rows: FloatArray) -> Float64Array | None:
         """Return p-values (rows,) in the space of the features, by what the server knows of the mapped rows there.

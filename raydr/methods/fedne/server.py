@@ -55,7 +55,7 @@ from raydr.methods.fedne.pooled import SharedEncoder
 from raydr.methods.fedne.positions import PlaceAtHome, PositionRequest
 from raydr.methods.fedne.projection import MOST_COLUMNS, input_width, projected, projects_at_random
 from raydr.methods.fedne.round_state import ControlVariates, RoundState
-from raydr.methods.fedne.settings import LATE, AveragedEncoder, ContrastiveEncoder
+from raydr.methods.fedne.settings import LATE, AveragedEncoder
 from raydr.methods.method import OTHER_METHOD
 from raydr.methods.novelty import MOMENTS
 from raydr.methods.novelty_by_axes import novelty_model, rehearse_counts
@@ -103,7 +103,7 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
         most = self.trained_rows(max(federation.sizes))
         steps = self.local_epochs * steps_of(most, self.own_neighbors, self.batch)
         return Training(
-            hidden=self.hidden,
+            hidden=self.widths(input_width(federation, self)),
             neighbors=self.own_neighbors,
             batch=self.batch,
             local_epochs=self.local_epochs,
@@ -131,7 +131,7 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
         from raydr.methods.fedne.encoder import Architecture, initial_weights
 
         width = input_width(federation, self)
-        return initial_weights(Architecture(width, self.hidden), federation.stream("encoder"))
+        return initial_weights(Architecture(width, self.widths(width)), federation.stream("encoder"))
 
     def rehearse_first_weights(self, federation: Rehearsal) -> None:
         """Ask what :meth:`first_weights` asks."""
@@ -218,7 +218,7 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
         for rows in parts:
             for block in rows.blocks() if isinstance(rows, SparseRows) else [rows]:
                 if len(block):
-                    encode, scaled = encoding(self.hidden, snapshot, block)
+                    encode, scaled = encoding(snapshot, block)
                     places.append(encode(scaled))
         return Outcome(embedding=np.concatenate(places), geometry=None)
 
@@ -227,7 +227,8 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
         from raydr.methods.fedne.encoder import Architecture
 
         width = input_width(federation, self)
-        parameters = Architecture(width, self.hidden).parameters
+        hidden = self.widths(width)
+        parameters = Architecture(width, hidden).parameters
         controls = self.first_control_variates(federation, parameters)
         noise, reach, axes, projection = noise_on_updates(federation), np.zeros(0), None, None
         with federation.stage("input scale"):
@@ -241,11 +242,11 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
                 axes = planned_axes(federation, self)
         with federation.stage("first encoder"):
             if axes is None and self.starts_at_axes:
-                rehearse_axes(federation, reach, first_axes(self))
+                rehearse_axes(federation, reach, first_axes(hidden))
             self.rehearse_first_weights(federation)
             if self.standardise and projection is None:
                 few = compared_axes(
-                    federation, width, min(first_axes(self), width) if self.starts_at_axes else 0
+                    federation, width, min(first_axes(hidden), width) if self.starts_at_axes else 0
                 )
                 rehearse_counts(federation, np.zeros(width), shaped((width, few)))
         weights = shaped((parameters,), np.float32)
@@ -282,7 +283,7 @@ def planned_axes(federation: Rehearsal, settings: AveragedEncoder) -> PrincipalA
     """Return as many axes as a run has at most; only the run finds out how many exceed its noise."""
     if not settings.starts_at_axes:
         return None
-    count = min(first_axes(settings), federation.features)
+    count = min(first_axes(settings.widths(federation.features)), federation.features)
     return PrincipalAxes(np.ones((federation.features, count)), np.ones(count))
 
 
@@ -292,7 +293,8 @@ def serve(federation: Federation, settings: AveragedMap) -> Outcome:
     from raydr.methods.fedne.optimizer import server_step
 
     width = input_width(federation, settings)
-    architecture = Architecture(width, settings.hidden)
+    hidden = settings.widths(width)
+    architecture = Architecture(width, hidden)
     controls = settings.first_control_variates(federation, architecture.parameters)
     noise = noise_on_updates(federation)
     with federation.stage("input scale"):
@@ -301,12 +303,12 @@ def serve(federation: Federation, settings: AveragedMap) -> Outcome:
             projection, axes = projected(federation, settings), None
             reach = reach if projection is None else projection.reach(reach)
         else:
-            within = scaled_within_bounds(federation, settings, first_axes(settings))
+            within = scaled_within_bounds(federation, settings, first_axes(hidden))
             scaling, axes, projection = within.scaling, within.axes, None
             reach = deviation = np.zeros(0)
     with federation.stage("first encoder"):
         if axes is None and settings.starts_at_axes:
-            axes = principal_axes(federation, reach, first_axes(settings))
+            axes = principal_axes(federation, reach, first_axes(hidden))
         prior = federation.context.prior
         if prior is None:
             weights = settings.first_weights(federation, axes)
@@ -351,8 +353,8 @@ def serve(federation: Federation, settings: AveragedMap) -> Outcome:
         places = places_of(federation, settings, weights)
 
     def model(flat: Float32Array) -> dict[str, FloatArray]:
-        wide = flat if projection is None else projection.of_columns(flat, settings.hidden)
-        return model_of(Architecture(federation.features, settings.hidden).layers(wide), scaling)
+        wide = flat if projection is None else projection.of_columns(flat, hidden)
+        return model_of(Architecture(federation.features, hidden).layers(wide), scaling)
 
     return Outcome(
         embedding=places,
@@ -376,10 +378,11 @@ def recentred(weights: Float32Array, centre: Float32Array) -> Float32Array:
 
 def places_of(federation: Federation, settings: AveragedMap, weights: Float32Array) -> Float32Array:
     """Return positions (rows, 2) of all records, which each client sends, or keeps for the evaluation."""
+    hidden = settings.widths(input_width(federation, settings))
     if settings.keeps_places:
-        kept = federation.ask(PlaceAtHome(weights, settings.hidden))
+        kept = federation.ask(PlaceAtHome(weights, hidden))
         return np.concatenate([reply.places for reply in kept])
-    posted = federation.ask(PositionRequest(weights, settings.hidden))
+    posted = federation.ask(PositionRequest(weights, hidden))
     return np.concatenate([reply.places for reply in posted])
 
 
@@ -423,7 +426,7 @@ def pair_request(
         extent = 1.0
     return PairRequest(
         weights=state.weights,
-        hidden=settings.hidden,
+        hidden=settings.widths(federation.features),
         directions=directions,
         offsets=random.uniform(-0.3, 0.3, count),
         extent=extent,
@@ -461,6 +464,6 @@ def sent(values: Float32Array, bits: int) -> FloatArray:
     return values if bits == 64 else values.astype(np.float16)
 
 
-def first_axes(settings: ContrastiveEncoder) -> int:
-    """Return the number of principal axes of the first encoder."""
-    return max(2, min(settings.hidden, default=2) // 2)
+def first_axes(hidden: tuple[int, ...]) -> int:
+    """Return the number of principal axes of the first encoder with these hidden widths."""
+    return max(2, min(hidden, default=2) // 2)

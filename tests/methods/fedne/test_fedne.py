@@ -324,7 +324,7 @@ def test_clients_that_did_not_answer_have_no_share_in_the_field() -> None:
     settings = FedNE(**SMALL)
     federation = federate(parts, participation=0.5)
     _, reach, _ = standardised(federation)
-    axes = principal_axes(federation, reach, first_axes(settings))
+    axes = principal_axes(federation, reach, first_axes(settings.widths(parts[0].shape[1])))
     state = RoundState.first(settings.first_weights(federation, axes), ControlVariates.none())
     for round in federation.rounds(6):
         state = settings.renew_surrogates(federation, state, round)
