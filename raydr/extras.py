@@ -87,6 +87,11 @@ def require_packages(settings: Settings, key: str = "") -> None:
             raise ScenarioError(f"{missing}, or choose another kind.")
 
 
+def needed_packages(settings: Settings) -> set[str]:
+    """Return the packages that the settings and their sections need, whether or not they are installed here."""
+    return {needing.package for _, needing in _needing(settings, "") if needing.package is not None}
+
+
 def _needing(settings: Settings, key: str) -> Iterator[tuple[str, Settings]]:
     """Yield the sections that need a package, with their keys."""
     if settings.package is not None:

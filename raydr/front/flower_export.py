@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from raydr.errors import OutputError, ScenarioError
+from raydr.extras import needed_packages
 from raydr.scenarios.schema.reading import content_of, dump, read
 from raydr.scenarios.schema.scenario import Scenario
 
@@ -79,6 +81,7 @@ build-backend = "hatchling.build"
 name = {_quoted(_allowed(self.scenario.name))}
 version = "1.0.0"
 description = "A map of rows that stay at their sites"
+license = {{ text = "Apache-2.0" }}
 dependencies = ["raydr[flower]=={version("raydr")}"]
 
 [tool.hatch.build.targets.wheel]
@@ -86,6 +89,7 @@ packages = ["{PACKAGE}"]
 
 [tool.flwr.app]
 publisher = "raydr"
+fab-include = ["{PACKAGE}/*.py"]    # all that goes to the nodes: no file of an earlier run
 
 [tool.flwr.app.components]
 serverapp = "{PACKAGE}.server:app"
@@ -102,6 +106,7 @@ resume = false
 
     def _filled(self, template: str) -> str:
         sites = self.scenario.clients.deployed
+        files = [f"keys/{number}-{_allowed(site)}.pub" for number, site in enumerate(sites, 1)]
         text = (Path(__file__).parent / "exported" / template).read_text(encoding="utf-8")
         for name, value in {
             "NAME": self.scenario.name,
@@ -110,6 +115,14 @@ resume = false
             "SITES": ", ".join(sites),
             "FIRST": sites[0],
             "COLUMNS": _columns(self.scenario),
+            "SERVER_EXTRAS": ",".join(sorted({"flower", *needed_packages(self.scenario.method)})),
+            "SITE_EXTRAS": ",".join(sorted({"flower", *filter(None, [self.scenario.method.package])})),
+            "KEY_FILES": ", ".join(f"`{file}`" for file in files),
+            "KEYS": "\n".join(
+                f"printf '%s: %s\\n' {shlex.quote(_quoted(site))} \"$(cat {file})\" >> nodes.yaml"
+                for site, file in zip(sites, files, strict=True)
+            ),
+            "REGISTER": "\n".join(f"flwr supernode register {file}" for file in files),
         }.items():
             text = text.replace(f"@{name}@", value)
         return text

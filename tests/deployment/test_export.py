@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
+import shutil
+import subprocess
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hospitals import NAMES, Hospitals, described, hospitals
 
 from raydr.deployment.site_settings import read_site
@@ -17,6 +24,7 @@ from raydr.errors import OutputError, ScenarioError
 from raydr.front import flower_app
 from raydr.front.cli import status
 from raydr.front.flower_export import deployed_scenario, export_flower
+from raydr.privacy.node_keys import read_nodes
 from raydr.scenarios.runner import run
 from raydr.scenarios.schema.reading import read
 
@@ -83,6 +91,91 @@ def test_a_data_owner_who_follows_the_instructions_sees_what_would_leave(
     assert "Refused by per_record: never" in capsys.readouterr().out
     (site / "site.yaml").write_text((site / "site.yaml").read_text().replace("datashield", "open"))
     assert status(shlex.split(command)) == 0
+
+
+def blocks(page: Path) -> list[str]:
+    """The shell commands of a page of instructions, block by block."""
+    return re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def in_shell(commands: str, folder: Path) -> None:
+    subprocess.run(["bash", "-e"], input=commands, cwd=folder, text=True, check=True, capture_output=True)
+
+
+def test_the_commands_for_keys_bind_each_site_to_its_key(tmp_path: Path) -> None:
+    names = ["north", 'Zürich: "Süd" $(touch x)', "it's/here"]
+    content = {
+        "name": "odd",
+        "data": {"scale": "none"},
+        "clients": {"deployed": names},
+        "method": {"kind": "fed-pca"},
+    }
+    app = export_flower(deployed_scenario(content), tmp_path / "app").folder  # type: ignore[arg-type]
+    files = re.findall(
+        r"keys/[^`]*", next(line for line in (app / "README.md").read_text().splitlines() if "`keys/" in line)
+    )
+    keys = {}
+    for page in (app, app / "site"):
+        (page / "keys").mkdir()
+        for name, file in zip(names, files, strict=True):
+            key = keys.setdefault(name, ec.generate_private_key(ec.SECP384R1()).public_key())
+            (page / file).write_bytes(
+                key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b" a comment\n"
+            )
+        (commands,) = [block for block in blocks(page / "README.md") if "nodes.yaml" in block]
+        in_shell("flwr() { :; }\n" + commands.replace(". .venv/bin/activate\n", ""), page)
+        found = read_nodes(page / "nodes.yaml")
+        assert found == {
+            name: key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+            for name, key in keys.items()
+        }
+    assert not [*app.rglob("x")]
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="the instructions use openssl")
+def test_the_commands_for_certificates_make_one_for_the_server_and_its_own_processes(
+    at: Hospitals, tmp_path: Path
+) -> None:
+    app = exported(tmp_path, at)
+    (commands,) = [block for block in blocks(app / "README.md") if "openssl" in block]
+    in_shell(commands.replace("HOST", "hub.example.org"), app)
+    authority, server = (
+        x509.load_pem_x509_certificate((app / name).read_bytes()) for name in ("ca.crt", "server.pem")
+    )
+    server.verify_directly_issued_by(authority)
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["hub.example.org"]
+    assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
+    assert not server.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    assert (app / "site" / "ca.crt").read_bytes() == (app / "ca.crt").read_bytes()
+
+
+def test_extras_are_those_of_the_method_and_for_the_server_those_of_the_embedder_too(tmp_path: Path) -> None:
+    def installed(method: dict[str, Any], name: str) -> list[str]:
+        content = {
+            "name": "some",
+            "data": {"scale": "none"},
+            "clients": {"deployed": NAMES},
+            "method": method,
+        }
+        app = export_flower(deployed_scenario(content), tmp_path / name).folder  # type: ignore[arg-type]
+        return [
+            re.findall(r"whl\[(.*)\]", (page / "README.md").read_text())[0] for page in (app, app / "site")
+        ]
+
+    assert installed({"kind": "fedne"}, "fedne") == ["flower,torch", "flower,torch"]
+    assert installed({"kind": "sense", "embedder": {"kind": "phate"}}, "sense") == ["flower,phate", "flower"]
+
+
+def test_no_file_of_an_earlier_run_goes_to_the_nodes(at: Hospitals, tmp_path: Path) -> None:
+    app = exported(tmp_path, at)
+    build = pytest.importorskip("flwr.cli.build", reason="runs over Flower need the extra flower")
+    (app / "run").mkdir()
+    (app / "run" / "ledger.json").write_text("[]")
+    found = build.build_fab_from_disk(app)
+    with zipfile.ZipFile(io.BytesIO(found)) as fab:
+        names = {name for name in fab.namelist() if not name.startswith(".info")}
+    assert names == {"pyproject.toml", "raydr_app/__init__.py", "raydr_app/client.py", "raydr_app/server.py"}
 
 
 @pytest.mark.parametrize(
