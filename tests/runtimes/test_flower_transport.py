@@ -17,7 +17,9 @@ from requests_for_tests import Noisy, NoisyRequest, Shift
 
 from raydr.errors import RaydrError
 from raydr.federation import Client, ClientError, Federation, InlineTransport, Request, answers
+from raydr.federation.agreement import OpenRequest, OpenRequests
 from raydr.federation.client import HostSecrets
+from raydr.federation.codec import decode, encode, encoded_bytes
 from raydr.federation.context import Context
 from raydr.federation.enrolment import Enrol
 from raydr.federation.failures import Failure, FailurePolicy, Kind
@@ -73,6 +75,21 @@ def test_nodes_give_the_same_bits_as_lasting_hosts(case: str, tmp_path: Path) ->
     assert nodes.ledger.entries == lasting.ledger.entries
 
 
+def test_a_clients_part_is_in_its_message_once() -> None:
+    own = {
+        client: OpenRequest(0, np.zeros(32, np.uint8), np.full(50_000, client, np.uint8)) for client in (1, 2)
+    }
+    for client, part in own.items():
+        call = replace(call_of(OpenRequests(own)), clients=(1, 2)).cut((client,))
+        message = encode(Carry.of(RUN, 1, 0, call))
+        assert encoded_bytes(part) < len(message) < encoded_bytes(part) + 1_000
+        arrived = decode(message).whole
+        assert encode(arrived) == encode(call)
+        assert arrived.request_for(client).box[0] == client
+    plain = call_of(Enrol())
+    assert Carry.of(RUN, 1, 0, plain).whole == plain
+
+
 def nodes_of(transport: FlowerTransport) -> Nodes:
     assert isinstance(transport.courier, Nodes)
     return transport.courier
@@ -126,7 +143,7 @@ def test_site_reveals_the_seed_of_a_sum_once(tmp_path: Path) -> None:
 
     nodes_of(transport).to_site = watched
     served(transport, CASES["Fed-UMAP, secure sums"])
-    call = seen[0].call
+    call = seen[0].whole
     again = transport.ask(replace(call, number=900))
     assert isinstance(again[0], Answered)
     other = replace(call.request, survivors=call.request.dropped, dropped=call.request.survivors)

@@ -10,7 +10,7 @@ not keyed: someone who changes the digest too is not detected. TLS and the keys 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from raydr.federation.codec import CodecError, decode, encode
@@ -57,13 +57,27 @@ class Carry:
         Number of the last call that set the client's state, by the server's count; 0 if there was none. A site that has
         forgotten it refuses the call.
     call : Call
-        The call.
+        The call, without its parts.
+    is_part : bool
+        Whether the call's request is the client's part of a request that the server has cut.
     """
 
     run: str
     start: int
     followed: int
     call: Call
+    is_part: bool = False
+
+    @classmethod
+    def of(cls, run: str, start: int, followed: int, call: Call) -> Carry:
+        """Return the message for the one client of a call. It contains the client's part once."""
+        return cls(run, start, followed, replace(call, parts={}), bool(call.parts))
+
+    @property
+    def whole(self) -> Call:
+        """The call as the server has cut it."""
+        parts = dict.fromkeys(self.call.clients, self.call.request) if self.is_part else {}
+        return replace(self.call, parts=parts)
 
 
 @travels

@@ -103,7 +103,7 @@ class SiteNode:
 
     def _called(self, errand: Carry, record: SiteRecord) -> Answer | PartialSum | Failed:
         """Answer a call, and store what the client must not forget."""
-        call = errand.call
+        call = errand.whole
         if record.followed < errand.followed:
             return Failed(
                 Kind.REQUEST_REFUSED,

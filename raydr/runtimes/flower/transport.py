@@ -112,7 +112,7 @@ class FlowerTransport:
         found = self._exchanged(
             {
                 self.sites[client]: packed(
-                    Carry(self.run, self.start, self._followed.get(client, 0), call.cut((client,)))
+                    Carry.of(self.run, self.start, self._followed.get(client, 0), call.cut((client,)))
                 )
                 for client in call.clients
             }
