@@ -69,6 +69,7 @@ SUITE: Mapping[str, str | None] = {
     "reliability": None,
     "redraw": None,
     "rounds": None,
+    "runtimes": "",
     "scale": None,
     "secure_rounds": "",
     "sense": None,
