@@ -187,11 +187,13 @@ def moment(iso: str) -> str:
 
 def federation(kind: str, actors: int) -> str:
     """Describe where the clients ran."""
-    return (
-        f"clients in {plural(actors, 'Ray actor')}"
-        if kind == "ray"
-        else "clients in one process, without Ray"
-    )
+    match kind:
+        case "ray":
+            return f"clients in {plural(actors, 'Ray actor')}"
+        case "inline":
+            return "clients in one process, without Ray"
+        case _:
+            return "clients at their sites"
 
 
 def metric(name: str) -> Metric | None:

@@ -155,8 +155,13 @@ def require_repeatable(run: RunFolder, scenario: Scenario, use: str = "audit it"
     OutputError
         If the run is from another version.
     ScenarioError
-        If its result depends on the packing of clients or on a GPU.
+        If its rows are at their sites, or its result depends on the packing of clients or on a GPU.
     """
+    if scenario.clients.deployed:
+        raise ScenarioError(
+            "The rows of this run are at their sites: simulate the scenario with public rows of the same kind, then"
+            f" {use}."
+        )
     here, then = {"raydr": version("raydr")} | versions(), dict(run.environment.packages)
     then["raydr"] = run.environment.raydr
     deciding = ("raydr", *_DECIDING, *extensions())

@@ -108,6 +108,14 @@ def test_pages_tell_what_the_server_can_reconstruct_and_the_estimated_fidelity(t
         assert "Estimates without pooling rows" in text
         assert "all rows:" not in text, "a site has no metric of all rows"
         assert "All rows</th>" not in text
+        assert "clients at their sites" in text
+        assert "raydr export scenario.yaml" in text
+        assert "raydr run scenario.yaml" not in text, "no command of the page needs rows of other sites"
+        assert "raydr audit run" not in text
+        assert "rows of this run are at their sites" in text
+        assert "each of 1 client" not in text
+        with pytest.raises(ScenarioError, match="rows of this run are at their sites: simulate"):
+            raydr.audit(page)
 
 
 def test_a_site_opens_no_file_that_the_server_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

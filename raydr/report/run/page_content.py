@@ -132,6 +132,7 @@ def _attacked(run: RunFolder) -> dict[str, Any]:
         "curve": audited.curve(audit) if audit is not None else None,
         "folder": shlex.quote(run.path.name),
         "in_memory": run.section("data").get("source") == IN_MEMORY,
+        "at_sites": bool(run.section("clients").get("deployed")),
     }
 
 

@@ -217,7 +217,7 @@ def _together(run: RunFolder, given: PrivacyVerdict, up: list[Entry]) -> _Held:
     if given.exposure is Exposure.NOTHING:
         each = f"sums over {_clients(run)}"
         if not all(entry.secure for entry in up):
-            each = f"sums that each of {_clients(run)} computed over its records"
+            each = f"sums that {_each_client(run)} computed over its records"
         unit = "client" if run.privacy.unit == "client" else "record"
         return _Held(
             f"has {each}, with noise that bounds{_weakly(run)} what can be learnt about any one {unit}:"
@@ -232,7 +232,7 @@ def _together(run: RunFolder, given: PrivacyVerdict, up: list[Entry]) -> _Held:
             "open",
         )
     return _Held(
-        f"has what each of {_clients(run)} computed from all its records, but nothing about a single"
+        f"has what {_each_client(run)} computed from all its records, but nothing about a single"
         f" record{_single(run)}; no bound holds for what that reveals about a record",
         "open",
     )
@@ -247,7 +247,7 @@ def _besides_places(run: RunFolder, others: list[Entry]) -> str:
         return f", and what {_clients(run)} computed from their records, with noise ({_accounted(run)})"
     if all(entry.secure for entry in bare):
         return f", and sums over {_clients(run)} of what they computed from their records"
-    return f", and what each of {_clients(run)} computed from all its records{_single(run)}"
+    return f", and what {_each_client(run)} computed from all its records{_single(run)}"
 
 
 def _parted(sent: list[Entry]) -> tuple[DeterminedRecords, DeterminedRecords, str]:
@@ -300,6 +300,11 @@ def _single(run: RunFolder) -> str:
 
 def _rows(run: RunFolder) -> str:
     return wording.plural(len(run.clients), "record")
+
+
+def _each_client(run: RunFolder) -> str:
+    """Return ``each of 3 clients``; for one client, ``the client``."""
+    return f"each of {_clients(run)}" if run.client_count > 1 else "the client"
 
 
 def _clients(run: RunFolder) -> str:
