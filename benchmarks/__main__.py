@@ -46,6 +46,7 @@ SUITE: Mapping[str, str | None] = {
     "fed_tsne": "",
     "fedne": "round_s",
     "fedne_noise": None,
+    "fedne_widths": None,
     "fidelity": None,
     "first_map": "",
     "fractures": None,

@@ -69,7 +69,7 @@ class FedNE(AveragedMap):
     kind: Literal["fedne"] = "fedne"
     hidden: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(
         None,
-        description="widths of the encoder's hidden layers; default: [48, 48] for at most 32 columns, else"
+        description="widths of the encoder's hidden layers; default: [48, 48] for at most 16 columns, else"
         " [128, 128, 128]",
     )
     local_neighbors: int | None = Field(

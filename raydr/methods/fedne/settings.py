@@ -26,11 +26,11 @@ SCHEDULE = (
     " (P2), or along half a cosine to 0"
 )
 
-NARROW_COLUMNS = 32
+NARROW_COLUMNS = 16
 NARROW, WIDE = (48, 48), (128, 128, 128)
-"""Hidden layers of FedNE's encoder of at most this many columns, and of others. *Measured*: with 13 columns the small
-encoder keeps more, with 20 as much; with the 64 of digits, 64 units lose 4 % of NPA-10 (docs/fedne.md). Without control
-variates it learns less in as many rounds: FedAvg+NE loses a third of NPA-10."""
+"""Hidden layers of FedNE's encoder of at most this many columns, and of others. *Measured*: with the 13 columns of
+heart disease the small encoder keeps more, and with the 20 of cell lines less (docs/background/fedne.md). Without
+control variates it learns less in as many rounds: FedAvg+NE loses a third of NPA-10."""
 POOLED_ROUNDS = 60
 """Largest number of rounds in which the pooled-data map is trained."""
 SOFTENING = 1e-3

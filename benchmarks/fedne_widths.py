@@ -1,0 +1,204 @@
+"""The width of FedNE's encoder on tables of few columns: quality of the map, new rows, and bytes of messages.
+
+    python -m benchmarks.fedne_widths [--quick] [--data NAME ...] [--only WIDTHS ...] [--seeds 0 1 2] [--json FILE]
+
+Each width is measured on the same rows: 100 rounds of 5 batches with momentum. A seed draws held-out rows, partition
+and all random numbers of a run. ``npa_10``, ``trustworthiness`` and ``ca_10`` are those of the mapped rows.
+``new_accuracy`` is the share of the held-out rows with the class of most of their 7 nearest mapped rows, and
+``new_trustworthiness`` is that of the held-out rows' own map, with 7 neighbours. ``mb`` counts all messages in both
+directions, ``seconds`` those of the processor. Clients train as one computation (``batch_clients``).
+
+With ``--json``, runs that the file already has are not measured again, so that an interrupted command continues.
+``--quick`` has 2 rounds on heart disease.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.partitions import DEALINGS
+from raydr.arrays import Float32Array, FloatArray, Int64Array
+from raydr.data import Table
+from raydr.methods.fedne.fedne import FedNE
+from raydr.methods.serving import Plan
+from raydr.metrics import Evidence, evaluate
+from raydr.scenarios.running.backend import InlineBackend
+
+MEASURES = "npa_10", "trustworthiness", "ca_10"
+ROUNDS = 100
+COLUMNS = (*MEASURES, "new_accuracy", "new_trustworthiness", "mb", "seconds")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Mapped rows of each client (rows, features) float32 and held-out rows, with their classes."""
+
+    parts: list[Float32Array]
+    labels: Int64Array
+    new: Float32Array
+    new_labels: Int64Array
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set: its file, how many rows are mapped and held out, and how rows are dealt.
+
+    Attributes
+    ----------
+    file : str
+        Name in ``$RAYDR_DATA``, or "digits" of scikit-learn.
+    mapped, held_out : int
+        Numbers of rows.
+    clients : int
+        Clients among which Dirichlet 0.1 deals the rows; 0: the file's own sites.
+    standard : bool
+        Whether columns are divided by their standard deviations.
+    """
+
+    file: str
+    mapped: int
+    held_out: int
+    clients: int = 0
+    standard: bool = False
+
+
+SOURCES: dict[str, Source] = {
+    "heart": Source("heart_disease", 825, 95, standard=True),
+    "cells": Source("scrna_cell_lines_pc20", 1900, 470),
+    "digits": Source("digits", 1400, 397, 10),
+}
+WIDTHS = "128-128-128", "64-64", "48-48"
+
+
+def rows_of(name: str, seed: int) -> Rows:
+    """Return the rows of a data set, drawn and dealt by the seed."""
+    source = SOURCES[name]
+    if source.file == "digits":
+        from sklearn.datasets import load_digits
+
+        (table, labels), sites = load_digits(return_X_y=True), None
+    else:
+        content = np.load(Path(os.environ["RAYDR_DATA"]) / f"{source.file}.npz", allow_pickle=False)
+        table, labels = content["X"], content["y"].astype(np.int64)
+        sites = content["client"] if not source.clients else None
+    random = np.random.default_rng(seed)
+    order = random.permutation(len(table))[: source.mapped + source.held_out]
+    mapped, others = order[: source.mapped], order[source.mapped :]
+    table = table[order].astype(np.float64)
+    if source.standard:
+        table = (table - table.mean(axis=0)) / np.maximum(table.std(axis=0), 1e-12)
+    rows, new = np.split(table.astype(np.float32), [source.mapped])
+    if sites is not None:
+        own = [np.flatnonzero(sites[mapped] == site) for site in np.unique(sites)]
+    else:
+        dealt = Table(
+            name=name,
+            rows=rows,
+            features=tuple(map(str, range(rows.shape[1]))),
+            ids=np.arange(len(rows)),
+            labels=labels[mapped],
+            label_names=tuple(map(str, range(labels.max() + 1))),
+        )
+        partition = DEALINGS["dirichlet-0.1"].deal(dealt, source.clients, seed=seed)
+        own = [partition.rows_of(client) for client in range(source.clients)]
+    order = np.concatenate(own)
+    return Rows([rows[part] for part in own], labels[mapped][order], new, labels[others])
+
+
+def measured(widths: str, rows: Rows, seed: int, rounds: int) -> dict[str, float]:
+    """Run FedNE with an encoder of these widths, and measure its map, its held-out rows and its messages."""
+    settings = FedNE(
+        hidden=tuple(map(int, widths.split("-"))), rounds=rounds, local_steps=5, server_optimizer="nesterov"
+    )
+    plan = Plan(method="fedne", settings=settings, scale="none", seed=seed, batch_clients=True)
+    began = time.process_time()
+    served = InlineBackend().serve(rows.parts, plan, listener=lambda event: None)
+    seconds = time.process_time() - began
+    figures = judged(rows, served.outcome.embedding, partial(settings.transform, served.outcome.model))
+    return figures | {
+        "mb": (served.ledger.bytes("up") + served.ledger.bytes("down")) / 1e6,
+        "seconds": seconds,
+    }
+
+
+def judged(rows: Rows, embedding: FloatArray, place: Callable[[FloatArray], FloatArray]) -> dict[str, float]:
+    """Return the measures of a map (rows, 2) and of where ``place`` puts the held-out rows."""
+    mapped = Evidence(rows=np.concatenate(rows.parts), embedding=embedding, labels=rows.labels)
+    figures = {name: float(value) for name, value in evaluate(MEASURES, mapped).values.items()}
+    places = np.asarray(place(rows.new))
+    new = Evidence(rows=places, embedding=places, labels=rows.new_labels)
+    both = Evidence(rows=embedding, embedding=embedding, labels=rows.labels, new=new)
+    figures["new_accuracy"] = float(evaluate(("knn_accuracy",), both).values["knn_accuracy"])
+    alone = Evidence(rows=rows.new, embedding=places)
+    trust = evaluate(("trustworthiness_7",), alone).values["trustworthiness_7"]
+    return figures | {"new_trustworthiness": float(trust)}
+
+
+def summary(figures: dict[str, float], name: str, seeds: Sequence[int]) -> dict[str, float]:
+    """Return means and standard deviations of a line over seeds."""
+    found = {}
+    for key in COLUMNS:
+        values = [figures[f"{name}.{seed}.{key}"] for seed in seeds if f"{name}.{seed}.{key}" in figures]
+        if values:
+            found[f"{name}.mean.{key}"] = statistics.mean(values)
+        if len(values) > 1:
+            found[f"{name}.deviation.{key}"] = statistics.stdev(values)
+    return found
+
+
+def main() -> None:
+    """Print a table for each data set, and write the figures after each run."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.fedne_widths", description=__doc__, allow_abbrev=False
+    )
+    parser.add_argument("--quick", action="store_true", help="2 rounds on heart disease")
+    parser.add_argument("--data", nargs="+", choices=SOURCES, default=list(SOURCES), help="data sets")
+    parser.add_argument("--only", nargs="+", choices=WIDTHS, default=list(WIDTHS), help="widths")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument(
+        "--json", type=Path, help="also write figures and ratios to this file, and read it first"
+    )
+    options = parser.parse_args()
+    sources, seeds, rounds = (["heart"], [0], 2) if options.quick else (options.data, options.seeds, ROUNDS)
+    kept = options.json is not None and options.json.exists() and not options.quick
+    figures: dict[str, float] = json.loads(options.json.read_text())["figures"] if kept else {}
+    for data in sources:
+        print(f"\n{data}: " + ", ".join(COLUMNS), flush=True)
+        for widths in options.only:
+            name = f"{data}.{widths}"
+            for seed in seeds:
+                if f"{name}.{seed}.npa_10" not in figures:
+                    found = measured(widths, rows_of(data, seed), seed, rounds)
+                    figures |= {f"{name}.{seed}.{key}": value for key, value in found.items()}
+                    write(options.json, figures)
+            means = summary(figures, name, seeds)
+            figures |= means
+            print(widths, *(f"{means[f'{name}.mean.{key}']:.3f}" for key in COLUMNS), flush=True)
+    write(options.json, figures)
+
+
+def write(file: Path | None, figures: dict[str, float]) -> None:
+    """Write figures, and the ratio of each narrower encoder's NPA-10 to the wide one's, if a file is given."""
+    if file is None:
+        return
+    npa = {name: value for name, value in figures.items() if name.endswith("mean.npa_10")}
+    ratios = {
+        name: value / npa[wide]
+        for name, value in npa.items()
+        if (wide := f"{name.split('.')[0]}.{WIDTHS[0]}.mean.npa_10") in npa and wide != name
+    }
+    file.write_text(json.dumps({"figures": figures, "ratios": ratios}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
