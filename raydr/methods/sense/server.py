@@ -48,6 +48,7 @@ from raydr.methods.sense.notes import notes
 from raydr.methods.sense.observations import Observations
 from raydr.methods.sense.reduced_basis import Lift, Narrow
 from raydr.methods.sense.settings import SenseSettings
+from raydr.methods.sense.smacof import smacof_operations
 from raydr.methods.sense.spaces import EuclideanSpace, Space
 from raydr.privacy.mechanism import Coverage, Mechanism
 from raydr.statistics.moments import spread
@@ -439,7 +440,7 @@ class SENSE(SenseSettings):
                 federation.add_operations(at_server=aligning_operations(federation.sizes, seen, features))
             if self.solver == "smacof":
                 pairs = sum(size * (size + seen) for size in federation.sizes)
-                federation.add_operations(at_clients=4.0 * self.iterations * pairs * features)
+                federation.add_operations(at_clients=smacof_operations(pairs, features, self.iterations))
             if self.solver == "smacof-dense":
                 points = federation.rows + len(anchors.all)
                 federation.add_operations(at_server=10.0 * federation.rows**3)

@@ -29,6 +29,9 @@ from raydr.threads import one_blas_thread
 
 BLOCK_ROWS = 512
 """Rows of a tile: 512 x 512 float64 (2 MB) stay in cache between the three products that read them."""
+_PRODUCT, _PAIR = 1.0 / 6.0, 70.0
+"""Cost of an operation in products, and of a pair's distances besides them, as operations, for plans. *Measured* on one
+core, seconds of processor for 10^9 pairs and iterations: 16 at 20 features, 18 at 64 and 99 at 784."""
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -143,6 +146,11 @@ def smacof(
             if converged:
                 break
     return SmacofPlacement(here.fetch(current) + centre, np.array(history), converged)
+
+
+def smacof_operations(pairs: int, features: int, iterations: int) -> float:
+    """Return about the operations of this many iterations over observed pairs of points (rows, features), for plans."""
+    return float(iterations) * pairs * (4.0 * _PRODUCT * features + _PAIR)
 
 
 def random_start(

@@ -13,7 +13,8 @@ from raydr.arrays import BoolArray, Float64Array
 from raydr.errors import DataError, ScenarioError
 from raydr.methods.sense import smacof as module
 from raydr.methods.sense.algorithm_2 import MOST_POINTS, VisibleAnchors, algorithm_2
-from raydr.methods.sense.smacof import random_start, smacof
+from raydr.methods.sense.smacof import random_start, smacof, smacof_operations
+from raydr.scenarios.planning.run_time import OPERATIONS_PER_S
 
 
 def between(a: Float64Array, b: Float64Array) -> Float64Array:
@@ -352,3 +353,22 @@ def test_invalid_tolerance_is_refused(tolerance: float) -> None:
 def test_invalid_iterations_are_refused() -> None:
     with pytest.raises(ScenarioError, match="max_iterations is -1"):
         smacof(ANCHORS, SQUARED, START, max_iterations=-1)
+
+
+MEASURED = {
+    "german_credit_20, 12 anchors": (151_296, 20, 2_000, 4.2),
+    "german_credit_20, 19 anchors": (155_954, 20, 2_000, 5.6),
+    "german_credit_20, 26 anchors": (160_618, 20, 2_000, 4.2),
+    "1,000 digits, 30 anchors": (135_080, 64, 200, 0.5),
+    "1,000 digits, 60 anchors": (165_080, 64, 2_000, 5.9),
+    "breastmnist, 546 rows, 156 anchors": (131_696, 784, 200, 2.6),
+}
+"""Observed pairs of ten clients (dirichlet, alpha 0.5, seed 0), features, iterations, and seconds of one core that
+:func:`smacof` took in `raydr run` with `preset: published` and `scale: minmax`."""
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_planned_seconds_are_within_a_factor_of_one_and_a_half_of_measured_ones(name: str) -> None:
+    pairs, features, iterations, seconds = MEASURED[name]
+    planned = smacof_operations(pairs, features, iterations) / OPERATIONS_PER_S
+    assert 1 / 1.5 < planned / seconds < 1.5
