@@ -1,4 +1,4 @@
-"""The server of a run over Flower goes on from its last checkpoint, and says how when it ends with an error."""
+"""The server of a run over Flower goes on after a fault: from its last checkpoint, or without a silent site."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from flower_sites import Nodes
+from flower_sites import Losing, Nodes
 from hospitals import NAMES, Hospitals, described, hospitals
 
 from raydr.deployment.site_settings import read_site
 from raydr.errors import RunError
 from raydr.front import flower_app
 from raydr.runfolder.maps import read_columns
-from raydr.runtimes.flower.deployed import deployed_node
+from raydr.runtimes.flower.deployed import FlowerPort, deployed_node
 from raydr.runtimes.flower.errands import Carry, Failed, unpacked
+from raydr.scenarios.runner import run
+from raydr.scenarios.schema.reading import read
 
 
 @dataclass
@@ -90,6 +92,29 @@ def test_resumed_run_has_the_map_of_an_undisturbed_one(
     started(at, config | {"out": str(broken), "resume": True}, monkeypatch)
     assert places_of(broken) == places_of(whole)
     assert not list(tmp_path.glob("broken.incomplete*"))
+
+
+def test_rounds_without_a_silent_site_have_the_map_of_these_rounds(at: Hospitals, tmp_path: Path) -> None:
+    """The site has answered, but its answer of the second round is lost."""
+    method = {"kind": "fed-umap", "rounds": 3, "landmarks": 8, "epochs": 2, "bounds": [0, 100]}
+    content = described(deployed=True, at=at, method=method)
+    content["data"] |= {"scale": "none", "missing": "error"}
+    content["runtime"] |= {"retries": 0, "quorum": 0.6}
+
+    def silent(site: str, message: bytes) -> bytes | None:
+        errand = unpacked(message)
+        in_round = isinstance(errand, Carry) and errand.call.in_rounds and errand.call.round == 2
+        return None if in_round and site == NAMES[1] else message
+
+    nodes = {name: deployed_node(read_site(path)) for name, path in zip(NAMES, at.settings, strict=True)}
+    port = FlowerPort(Nodes(nodes, to_site=silent), NAMES, "silent")
+    found = run(read(content), out=tmp_path / "silent", report=False, port=port)
+    lost, whole = (
+        run(read(content), out=tmp_path / name, report=False, port=Losing(at.hosts(), lost=each))
+        for name, each in (("lost", {2: {1}}), ("whole", {}))
+    )
+    assert places_of(found) == places_of(lost)
+    assert places_of(found) != places_of(whole)
 
 
 def test_run_without_a_checkpoint_cannot_be_resumed(

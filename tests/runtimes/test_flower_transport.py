@@ -255,6 +255,14 @@ def test_site_forgets_a_call_that_it_answered_after_the_server_went_on(tmp_path:
     np.testing.assert_allclose(answer.reply.values, PARTS[0].sum(axis=0) + 30.0)  # type: ignore[attr-defined]
 
 
+def test_failure_names_the_site(tmp_path: Path) -> None:
+    transport = started(tmp_path)
+    nodes_of(transport).to_server = lambda site, answer: None
+    lost = asked(transport, NoisyRequest(4))
+    assert isinstance(lost, Failure)
+    assert lost.reason == "site 'site 0': no answer"
+
+
 def test_answer_of_another_site_is_refused(tmp_path: Path) -> None:
     transport = started(tmp_path)
     nodes = nodes_of(transport)

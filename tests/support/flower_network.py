@@ -11,11 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -52,6 +53,7 @@ clientapp = "raydr_app.client:app"
 scenario = ""
 nodes = ""
 out = ""
+resume = false
 """,
 }
 
@@ -92,6 +94,7 @@ class Network:
     folder: Path
     port: int = field(default_factory=free_port)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    children: list[psutil.Process] = field(default_factory=list)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -127,7 +130,7 @@ class Network:
                 start_new_session=True,
             )
 
-    def start_link(self) -> None:
+    def start_link(self, *options: str) -> None:
         files = {"certfile": "server.pem", "keyfile": "server.key", "ca-certfile": "authority.pem"}
         secured = [
             text for name, file in files.items() for text in (f"--ssl-{name}", str(self.folder / file))
@@ -139,6 +142,7 @@ class Network:
             *("--host", "127.0.0.1", "--port", str(self.port)),
             "--enable-supernode-auth",
             "--disable-runtime-dependency-installation",
+            *options,
         )
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
@@ -148,20 +152,25 @@ class Network:
             time.sleep(0.5)
         raise RuntimeError((self.folder / "superlink.log").read_text())
 
-    def register(self, site: str) -> str:
-        """Make a node's key and register it; return its public key."""
+    def write_key(self, site: str) -> Path:
+        """Make a node's key; return the file of its public key."""
         key = ec.generate_private_key(ec.SECP384R1())
         private, public = self.folder / f"{site}.key", self.folder / f"{site}.pub"
         private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
-        line = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-        public.write_bytes(line)
-        self.flwr("supernode", "register", str(public), "here")
-        return line.decode()
+        public.write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
+        return public
 
-    def start_node(self, site: str, settings: Path) -> None:
+    def register(self, site: str) -> str:
+        """Make a node's key and register it; return its public key."""
+        public = self.write_key(site)
+        self.flwr("supernode", "register", str(public), "here")
+        return public.read_text()
+
+    def start_node(self, site: str, settings: Path, *options: str) -> None:
         self.start(
             site,
             "flower-supernode",
+            *options,
             *("--root-certificates", str(self.folder / "authority.pem")),
             *("--superlink", f"127.0.0.1:{self.port}"),
             *("--auth-supernode-private-key", str(self.folder / f"{site}.key")),
@@ -169,16 +178,46 @@ class Network:
             *("--port", str(free_port())),
         )
 
+    def tree(self, name: str) -> list[psutil.Process]:
+        """The process of one name and its children, of which some have a session of their own."""
+        try:
+            top = psutil.Process(self.processes[name].pid)
+            return [top, *top.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def send(self, name: str, number: int) -> None:
+        """Send a signal to the processes of one name."""
+        for process in self.tree(name):
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+
     def end(self, name: str, number: int = signal.SIGTERM) -> None:
-        """End the processes of one name."""
+        """End the processes of one name, the children at the end of the block at the latest."""
+        self.children += self.tree(name)
         process = self.processes.pop(name)
-        os.killpg(process.pid, number)
+        if number == signal.SIGKILL:
+            for child in self.children:
+                with suppress(psutil.NoSuchProcess):
+                    child.kill()
+        else:
+            os.killpg(process.pid, number)
         try:
             process.wait(20)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         with_children_gone(process.pid)
+
+    def end_all(self) -> None:
+        """End all processes; those that were stopped go on first."""
+        for name in list(self.processes):
+            self.send(name, signal.SIGCONT)
+            self.end(name)
+        _, alive = psutil.wait_procs(self.children, 5)
+        for process in alive:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
     def flwr(self, *arguments: str) -> str:
         done = subprocess.run(
@@ -192,13 +231,16 @@ class Network:
         assert not done.returncode, done.stdout + done.stderr
         return done.stdout
 
-    def begin(self, config: Mapping[str, Path]) -> None:
-        """Start the app of a run with this configuration."""
-        for file, content in APP.items():
+    def begin(
+        self, config: Mapping[str, Path], files: Mapping[str, str] | None = None, *, resume: bool = False
+    ) -> None:
+        """Start the app of a run with this configuration; ``files`` replace files of the app."""
+        for file, content in (APP | dict(files or {})).items():
             path = self.folder / "app" / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
         told = " ".join(f'{name}="{path}"' for name, path in config.items())
+        told += " resume=true" if resume else ""
         self.flwr("run", str(self.folder / "app"), "here", "--run-config", told)
 
 
@@ -211,13 +253,12 @@ def with_children_gone(group: int) -> None:
 
 
 @contextmanager
-def network(folder: Path) -> Iterator[Network]:
-    """Certificates and a SuperLink; all processes end with the block."""
+def network(folder: Path, *options: str) -> Iterator[Network]:
+    """Certificates and a SuperLink with these options; all processes end with the block."""
     found = Network(folder)
     try:
         found.write_certificates()
-        found.start_link()
+        found.start_link(*options)
         yield found
     finally:
-        for name in list(found.processes):
-            found.end(name)
+        found.end_all()

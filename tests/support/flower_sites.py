@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from raydr.arrays import FloatArray
+from raydr.deployment.inline import InlineSites
+from raydr.deployment.messages import StartRequest
 from raydr.errors import RunError
-from raydr.federation import ClientHost, HostedClient, fingerprint
+from raydr.federation import ClientHost, HostedClient, Transport, fingerprint
 from raydr.federation.client import HostSecrets
-from raydr.federation.failures import Kind
+from raydr.federation.failures import Failure, Kind
 from raydr.federation.wire import Answer, Call, PartialSum, SumCall
 from raydr.privacy.policy import SitePolicy
 from raydr.runtimes.flower.errands import Failed
@@ -105,3 +107,24 @@ def over_nodes(
 
     nodes = Nodes({name: node(client) for client, name in enumerate(names)})
     return FlowerTransport(courier=nodes, sites=names, run=run)
+
+
+@dataclass
+class Losing(InlineSites):
+    """Sites of which some do not answer in some rounds."""
+
+    lost: Mapping[int, set[int]] = field(default_factory=dict)
+
+    def transport(self, start: StartRequest) -> Transport:
+        transport = super().transport(start)
+        honest = transport.sum
+
+        def sums(call: SumCall) -> Iterator[PartialSum]:
+            gone = self.lost.get(call.round, set()) & {*call.clients} if call.in_rounds else set()
+            if gone:
+                failures = tuple(Failure(client, Kind.TIMED_OUT, "lost") for client in sorted(gone))
+                yield PartialSum(number=call.number, round=call.round, failures=failures)
+            yield from honest(call.cut(tuple(client for client in call.clients if client not in gone)))
+
+        transport.sum = sums  # type: ignore[method-assign]
+        return transport

@@ -134,7 +134,7 @@ class FlowerTransport:
         if isinstance(found, Failure) and found.client == client:
             return found
         if not isinstance(found, Answered):
-            return _failure(client, found)
+            return self._failure(client, found)
         request = call.request_for(client)
         try:
             if found.client != client or type(found.reply) is not type(request).reply:
@@ -149,7 +149,7 @@ class FlowerTransport:
             for name, declared in ranges.items():
                 declared.check(name, getattr(found.reply, name))
         except RefusedReplyError as error:
-            return Failure(client, Kind.REFUSED, str(error))
+            return self._failure(client, Failed(Kind.REFUSED, str(error)))
         return found
 
     def _summand(self, call: SumCall, client: int, found: Any) -> PartialSum:
@@ -160,7 +160,12 @@ class FlowerTransport:
                 return found
             except RefusedReplyError as error:
                 found = Failed(Kind.REFUSED, str(error))
-        return PartialSum(number=call.number, round=call.round, failures=(_failure(client, found),))
+        return PartialSum(number=call.number, round=call.round, failures=(self._failure(client, found),))
+
+    def _failure(self, client: int, found: Any) -> Failure:
+        """Return the failure of a site that has no answer, with its name."""
+        failed = _failed(found)
+        return Failure(client, failed.kind, f"site {self.sites[client]!r}: {failed.reason}")
 
     def _check(self, call: SumCall, client: int, part: PartialSum) -> None:
         """Raise RefusedReplyError unless a partial sum is of this client, with the declared fields."""
@@ -209,8 +214,3 @@ def _failed(answer: Any) -> Failed:
     if isinstance(answer, Failed):
         return answer
     return Failed(Kind.REFUSED, f"the site answered with a {type(answer).__name__}")
-
-
-def _failure(client: int, answer: Any) -> Failure:
-    failed = _failed(answer)
-    return Failure(client, failed.kind, failed.reason)

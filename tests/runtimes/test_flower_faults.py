@@ -1,0 +1,229 @@
+"""Faults of a deployed run over Flower's processes: the same map or a refusal, each within a stated time.
+
+With ``RAYDR_FAULT_TIMES=FILE.json`` the measured times are added to this file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from flower_network import Network, network
+from interruption import interrupted_by_sigterm
+from test_flower_loopback import described, hospitals_of_heart_disease
+
+pytestmark = [pytest.mark.slow, pytest.mark.data, pytest.mark.timeout(3600)]
+
+BOUNDS = {"bounds": [0, 700]}
+UMAP = {"method": {"kind": "fed-umap", "rounds": 2, "landmarks": 8, "epochs": 5, **BOUNDS}}
+SERVER = """
+from pathlib import Path
+
+from raydr.front import flower_app
+from raydr.runtimes.flower import grid
+
+honest_run, honest_exchange = flower_app._run, grid.GridCourier.exchange
+
+
+def run(connection, config):
+    try:
+        honest_run(connection, config)
+    except BaseException as error:
+        Path(config["out"] + ".error").write_text(f"{type(error).__name__}: {error}")
+        raise
+
+
+def flipped(messages):
+    return {
+        site: content[:-40] + bytes([content[-40] ^ 1]) + content[-39:] for site, content in messages.items()
+    }
+
+
+def to_site(self, messages, timeout_s):
+    return honest_exchange(self, flipped(messages), timeout_s)
+
+
+def to_server(self, messages, timeout_s):
+    return flipped(honest_exchange(self, messages, timeout_s))
+
+
+flower_app._run, grid.GridCourier.exchange = run, EXCHANGE
+app = flower_app.app_of_server()
+"""
+"""The server of the app, which also writes its error next to its run folder."""
+
+
+def measured(fault: str, **seconds: float) -> None:
+    """Keep measured times, if a file for them is named."""
+    name = os.environ.get("RAYDR_FAULT_TIMES")
+    if name is None:
+        return
+    path = Path(name)
+    kept = json.loads(path.read_text()) if path.exists() else {"figures": {}, "ratios": {}}
+    kept["figures"] |= {f"{fault}: {what}": round(value) for what, value in seconds.items()}
+    path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+
+
+def server_of(exchange: str = "honest_exchange") -> dict[str, str]:
+    """The file of the app's server, which carries messages with this function of it."""
+    return {"raydr_app/server.py": SERVER.replace("EXCHANGE", exchange)}
+
+
+@dataclass
+class Begun:
+    """A run that was started, and what Flower's log says from then on."""
+
+    name: str
+    scenario: Path
+    out: Path
+    log: Path
+    at: int
+    when: float = field(default_factory=time.monotonic)
+
+    @property
+    def said(self) -> str:
+        """Flower's log since the start."""
+        return self.log.read_bytes()[self.at :].decode()
+
+    @property
+    def error(self) -> str:
+        """The error with which the server ended; empty before it did."""
+        file = self.out.with_name(f"{self.out.name}.error")
+        return file.read_text() if file.exists() else ""
+
+    def until(self, reached: Callable[[], Any], within_s: float, what: str) -> float:
+        """Wait until something is reached; return the seconds that it took."""
+        begun = time.monotonic()
+        while not reached():
+            assert time.monotonic() - begun < within_s, (
+                f"{what}: not within {within_s} s\n{self.said[-6000:]}"
+            )
+            time.sleep(0.1)
+        return time.monotonic() - begun
+
+    def until_refused(self, within_s: float, *reasons: str) -> float:
+        """Wait until the run ends with an error that has these reasons; return the seconds since it was started."""
+        self.until(lambda: self.error, within_s, "the run is refused")
+        seconds = time.monotonic() - self.when
+        assert self.error.startswith("RunError: "), self.error
+        for reason in reasons:
+            assert reason in self.error
+        assert not self.out.exists()
+        return seconds
+
+
+@dataclass
+class Deployment:
+    """Nodes of hospitals on this machine."""
+
+    flower: Network
+    settings: dict[str, Path]
+    keys: dict[str, str] = field(default_factory=dict)
+
+    def start_nodes(self, sites: Sequence[str]) -> None:
+        self.keys |= {site: self.flower.register(site) for site in sites}
+        for site in sites:
+            self.flower.start_node(site, self.settings[site])
+
+    def begin(
+        self,
+        name: str,
+        keys: Mapping[str, Any],
+        sites: Sequence[str],
+        runtime: Mapping[str, Any],
+        exchange: str = "honest_exchange",
+    ) -> Begun:
+        """Start a run."""
+        content = described(name, {"deployed": list(sites)}, dict(keys))
+        content["runtime"] |= {"checkpoint_every": 1, **runtime}
+        folder = self.flower.folder.parent
+        scenario, nodes = folder / f"{name}.yaml", folder / f"{name}-nodes.yaml"
+        scenario.write_text(yaml.safe_dump(content))
+        nodes.write_text(yaml.safe_dump({site: self.keys[site] for site in sites}))
+        log = self.flower.folder / "superlink.log"
+        begun = Begun(name, scenario, folder / name, log, log.stat().st_size)
+        self.flower.begin({"scenario": scenario, "nodes": nodes, "out": begun.out}, server_of(exchange))
+        return replace(begun, when=time.monotonic())
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """Two hospitals, whose nodes are started once, and others without a node."""
+    pytest.importorskip("flwr", reason="runs over Flower need the extra flower")
+    folder = tmp_path_factory.mktemp("faults")
+    settings = hospitals_of_heart_disease(folder / "sites")
+    with interrupted_by_sigterm(), network(folder / "network") as flower:
+        found = Deployment(flower, settings)
+        found.start_nodes(list(settings)[:2])
+        yield found
+
+
+@pytest.mark.parametrize("direction", ["to_site", "to_server"])
+def test_message_with_one_changed_bit_is_refused(deployment: Deployment, direction: str) -> None:
+    sites = list(deployment.settings)[:2]
+    begun = deployment.begin(f"flipped-{direction}", UMAP, sites, {"timeout_s": 240}, direction)
+    seconds = begun.until_refused(300, "the message changed on its way")
+    (number,) = re.findall(r"Created run (\d+)", begun.said)
+    begun.until(lambda: "Finished task" in begun.said, 60, "Flower ends the run")
+    assert "the message changed on its way" in deployment.flower.flwr("log", number, "here", "--show")
+    measured(f"one changed bit, {direction}", limit=300, refused=seconds)
+
+
+def test_node_with_an_unregistered_key_is_turned_away(deployment: Deployment) -> None:
+    flower = deployment.flower
+    flower.write_key("unregistered")
+    begun = time.monotonic()
+    flower.start_node("unregistered", deployment.settings[list(deployment.settings)[-1]])
+    process = flower.processes["unregistered"]
+    try:
+        assert process.wait(120) != 0
+    finally:
+        flower.end("unregistered")
+    said = (flower.folder / "unregistered.log").read_text()
+    assert "Failed to initialize the connection to the SuperLink" in said
+    measured("unregistered key", limit=120, refused=time.monotonic() - begun)
+
+
+def test_restarted_link_without_a_database_turns_its_nodes_away(tmp_path: Path) -> None:
+    pytest.importorskip("flwr", reason="runs over Flower need the extra flower")
+    settings = hospitals_of_heart_disease(tmp_path / "sites")
+    site = next(iter(settings))
+    with interrupted_by_sigterm(), network(tmp_path / "network") as flower:
+        Deployment(flower, settings).start_nodes([site])
+        log = flower.folder / f"{site}.log"
+        deadline = time.monotonic() + 120
+        while "SuperNode ID" not in log.read_text() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        flower.end("superlink", signal.SIGKILL)
+        flower.start_link()
+        begun = time.monotonic()
+        flower.processes[site].wait(120)
+        measured("restarted SuperLink without a database", limit=120, refused=time.monotonic() - begun)
+
+
+def test_expired_certificate_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("flwr", reason="runs over Flower need the extra flower")
+    settings = hospitals_of_heart_disease(tmp_path / "sites")
+    site = next(iter(settings))
+    flower = Network(tmp_path / "network")
+    with interrupted_by_sigterm(), ExitStack() as ended:
+        ended.callback(flower.end_all)
+        flower.write_certificates(days=-1)
+        flower.start_link()
+        with pytest.raises(AssertionError, match="Connection to the SuperLink is unavailable"):
+            flower.register(site)
+        begun = time.monotonic()
+        flower.start_node(site, settings[site])
+        assert flower.processes[site].wait(120) != 0
+        measured("expired certificate", limit=120, refused=time.monotonic() - begun)
+        assert "certificate has expired" in (flower.folder / f"{site}.log").read_text()
