@@ -11,21 +11,34 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 from flower_network import Network, network
+from flower_sites import Losing
 from interruption import interrupted_by_sigterm
-from test_flower_loopback import described, hospitals_of_heart_disease
+from test_flower_loopback import described, hospitals_of_heart_disease, places_of
+
+from raydr.deployment.messages import StartRequest
+from raydr.deployment.own_data import OwnData
+from raydr.deployment.site_host import SiteHost
+from raydr.deployment.site_settings import read_site
+from raydr.federation.codec import decode
+from raydr.privacy.secrets import Secret
+from raydr.runtimes.flower.site_record import site_record
+from raydr.scenarios.runner import run
+from raydr.scenarios.schema.reading import read
 
 pytestmark = [pytest.mark.slow, pytest.mark.data, pytest.mark.timeout(3600)]
 
 BOUNDS = {"bounds": [0, 700]}
 UMAP = {"method": {"kind": "fed-umap", "rounds": 2, "landmarks": 8, "epochs": 5, **BOUNDS}}
+FEDNE = {"method": {"kind": "fedne", "rounds": 1, "hidden": [8], "local_steps": 2, **BOUNDS}}
 SERVER = """
 from pathlib import Path
 
@@ -101,6 +114,12 @@ class Begun:
         file = self.out.with_name(f"{self.out.name}.error")
         return file.read_text() if file.exists() else ""
 
+    @property
+    def rounds(self) -> int:
+        """Number of rounds that have ended."""
+        files = self.out.parent.glob(f"{self.out.name}.incomplete-*/checkpoints/rounds.jsonl")
+        return sum(len(file.read_text().splitlines()) for file in files)
+
     def until(self, reached: Callable[[], Any], within_s: float, what: str) -> float:
         """Wait until something is reached; return the seconds that it took."""
         begun = time.monotonic()
@@ -110,6 +129,10 @@ class Begun:
             )
             time.sleep(0.1)
         return time.monotonic() - begun
+
+    def until_complete(self, within_s: float = 900.0) -> None:
+        self.until(lambda: self.out.exists() or self.error, within_s, "the run ends")
+        assert self.out.exists(), self.error
 
     def until_refused(self, within_s: float, *reasons: str) -> float:
         """Wait until the run ends with an error that has these reasons; return the seconds since it was started."""
@@ -155,16 +178,68 @@ class Deployment:
         self.flower.begin({"scenario": scenario, "nodes": nodes, "out": begun.out}, server_of(exchange))
         return replace(begun, when=time.monotonic())
 
+    def has_answered(self, site: str, begun: Begun, request: str) -> bool:
+        """Whether the site has received a request of this type in the run, by its own record."""
+        with site_record(self.settings[site].parent / "raydr-site", begun.name) as record:
+            return record.notes is not None and request in decode(record.notes)["ledger"]["entries"]
+
+    def answers(self, site: str, since: float) -> bool:
+        """Whether a process of the site that has begun since then answers a message."""
+        for process in self.flower.tree(site):
+            with suppress(psutil.NoSuchProcess):
+                if process.create_time() > since and any(
+                    "flwr-clientapp" in word for word in process.cmdline()
+                ):
+                    return True
+        return False
+
+    def restart(self, site: str, begun: Begun) -> float:
+        """Start a killed node until the SuperLink lets it in, as a service manager does; return the seconds."""
+        log = self.flower.folder / f"{site}.log"
+        at = log.stat().st_size
+        since = time.monotonic()
+        while "SuperNode ID" not in log.read_bytes()[at:].decode():
+            assert time.monotonic() - since < 180.0, log.read_text()[-4000:]
+            process = self.flower.processes.get(site)
+            if process is None or process.poll() is not None:
+                self.flower.start_node(site, self.settings[site])
+            time.sleep(0.5)
+        return time.monotonic() - since
+
+    def undisturbed(self, begun: Begun, lost: Mapping[int, set[int]] | None = None) -> bytes:
+        """Places of the same run in one process, with the sites' own secrets; ``lost`` names clients by round."""
+        scenario = read(begun.scenario)
+        hosts = []
+        for index, name in enumerate(scenario.clients.deployed):
+            site = read_site(self.settings[name])
+            with site_record(Path(site.folder), begun.name) as record:
+                (start,) = (decode(call) for call in record.calls(around=True))
+            secret = OwnData(site).secret(start.request)
+            hosts.append(SiteHost(site=site, index=index))
+            hosts[-1].own = KnownSecret(site, drawn=secret)
+        out = begun.out.with_name(f"{begun.name}-undisturbed")
+        return places_of(run(scenario, out=out, report=False, port=Losing(hosts, lost=lost or {})))
+
+
+@dataclass
+class KnownSecret(OwnData):
+    """A site's own data, with the secret that it has drawn for another run."""
+
+    drawn: Secret = field(kw_only=True)
+
+    def secret(self, start: StartRequest) -> Secret:
+        return self.drawn
+
 
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """Two hospitals, whose nodes are started once, and others without a node."""
+    """Three hospitals, whose nodes are started once, and a fourth without a node."""
     pytest.importorskip("flwr", reason="runs over Flower need the extra flower")
     folder = tmp_path_factory.mktemp("faults")
     settings = hospitals_of_heart_disease(folder / "sites")
     with interrupted_by_sigterm(), network(folder / "network") as flower:
         found = Deployment(flower, settings)
-        found.start_nodes(list(settings)[:2])
+        found.start_nodes(list(settings)[:3])
         yield found
 
 
@@ -177,6 +252,25 @@ def test_message_with_one_changed_bit_is_refused(deployment: Deployment, directi
     begun.until(lambda: "Finished task" in begun.said, 60, "Flower ends the run")
     assert "the message changed on its way" in deployment.flower.flwr("log", number, "here", "--show")
     measured(f"one changed bit, {direction}", limit=300, refused=seconds)
+
+
+def test_node_with_an_unknown_key_is_not_asked_and_named(deployment: Deployment) -> None:
+    """Its key is registered at the SuperLink, but the run binds the site to another key."""
+    flower, (*known, last) = deployment.flower, deployment.settings
+    deployment.keys[last] = flower.register("absent")
+    flower.register("stranger")
+    flower.start_node("stranger", deployment.settings[last])
+    try:
+        begun = deployment.begin("stranger", UMAP, [known[0], last], {"timeout_s": 90, "retries": 0})
+        seconds = begun.until_refused(
+            150,
+            "was not connected in 90 s (connected with a key that is no site's, and not asked: SHA256:",
+            last,
+        )
+    finally:
+        flower.end("stranger")
+    assert not (deployment.settings[last].parent / "raydr-site").exists()
+    measured("key that is no site's", limit=240, refused=seconds)
 
 
 def test_node_with_an_unregistered_key_is_turned_away(deployment: Deployment) -> None:
@@ -192,6 +286,56 @@ def test_node_with_an_unregistered_key_is_turned_away(deployment: Deployment) ->
     said = (flower.folder / "unregistered.log").read_text()
     assert "Failed to initialize the connection to the SuperLink" in said
     measured("unregistered key", limit=120, refused=time.monotonic() - begun)
+
+
+def test_node_that_never_answers_ends_the_run_in_time(deployment: Deployment) -> None:
+    sites = list(deployment.settings)[:2]
+    deployment.flower.send(sites[1], signal.SIGSTOP)
+    try:
+        begun = deployment.begin("silent", UMAP, sites, {"timeout_s": 60, "retries": 0})
+        seconds = begun.until_refused(180, "Client 1 did not answer", f"site {sites[1]!r}")
+    finally:
+        deployment.flower.send(sites[1], signal.SIGCONT)
+    measured("silent node, no quorum", limit=180, refused=seconds)
+
+
+def test_rounds_go_on_without_a_silent_node_and_the_map_is_that_of_these_rounds(
+    deployment: Deployment,
+) -> None:
+    sites = list(deployment.settings)[:3]
+    method = {"method": UMAP["method"] | {"rounds": 3}}
+    begun = deployment.begin("quorum", method, sites, {"timeout_s": 600, "retries": 0, "quorum": 0.6})
+    begun.until(lambda: begun.rounds >= 1, 600, "the first round ends")
+    deployment.flower.send(sites[1], signal.SIGSTOP)
+    try:
+        seconds = begun.until(lambda: begun.rounds >= 2, 150, "the second round ends without the node")
+    finally:
+        deployment.flower.send(sites[1], signal.SIGCONT)
+    begun.until_complete()
+    lines = [json.loads(line) for line in (begun.out / "rounds.jsonl").read_text().splitlines()]
+    lost = {line["round"]: {each["client"] for each in line["incidents"]} for line in lines}
+    assert 1 in lost[2]
+    assert places_of(begun.out) == deployment.undisturbed(begun, lost)
+    measured("silent node, quorum 0.6", limit=150, round=seconds)
+
+
+def test_killed_node_goes_on_from_its_record_with_the_same_map(deployment: Deployment) -> None:
+    sites = list(deployment.settings)[:2]
+    begun = deployment.begin("killed", FEDNE, sites, {"timeout_s": 300})
+    begun.until(lambda: deployment.has_answered(sites[1], begun, "DensityRequest"), 900, "the round begins")
+    since = time.time()
+    begun.until(lambda: deployment.answers(sites[1], since), 300, "the node answers in the round")
+    deployment.flower.end(sites[1], signal.SIGKILL)
+    killed = time.monotonic()
+    with site_record(deployment.settings[sites[1]].parent / "raydr-site", begun.name) as record:
+        assert record.followed, "the site's state is in its record alone"
+    connected = deployment.restart(sites[1], begun)
+    begun.until_complete(840)
+    complete = time.monotonic() - killed
+    lines = [json.loads(line) for line in (begun.out / "rounds.jsonl").read_text().splitlines()]
+    assert any(each["client"] == 1 for each in lines[0]["incidents"]), "the node was killed before its answer"
+    assert places_of(begun.out) == deployment.undisturbed(begun)
+    measured("killed node", limit=1020, connected=connected, complete=complete)
 
 
 def test_restarted_link_without_a_database_turns_its_nodes_away(tmp_path: Path) -> None:
