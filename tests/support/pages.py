@@ -16,6 +16,7 @@ from places import ROOT
 from raydr.front.cli import status
 
 MAKEFILE = ROOT / "Makefile"
+EXPORT = ROOT / "raydr" / "front" / "flower_export.py"
 _FENCE = re.compile(
     r"^(?P<fence>```+)(?P<language>\w*)[^\n]*\n(?P<text>.*?)^(?P=fence)$", re.DOTALL | re.MULTILINE
 )
@@ -99,6 +100,10 @@ def run_line(line: str) -> None:
             assert importlib.util.find_spec(arguments[1]) is not None, line
         case "python":
             assert (ROOT / arguments[0]).is_file(), line
+        case "flwr":
+            app, option, setting = arguments[1:]
+            assert (arguments[0], app, option) == ("run", ".", "--run-config"), line
+            assert re.search(rf"^{setting.split('=')[0]} = ", EXPORT.read_text(), re.MULTILINE), line
         case "export":
             assert arguments[0].startswith("RAYDR_DATA="), line
         case _:
