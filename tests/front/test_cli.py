@@ -452,6 +452,7 @@ def test_help_lists_commands_in_order_of_use(capsys: pytest.CaptureFixture[str])
         "budget",
         "export",
         "site",
+        "verify",
         "list",
     ]
     assert status(["--version"]) == 0
