@@ -123,11 +123,11 @@ class Identity:
     def study(self) -> str:
         """Digest of everything that determines the messages; not of paths, the name, metrics or the audit.
 
-        Runs with different digests have different secrets.
+        Runs with different digests have different secrets. ``data`` stands for the content of files.
         """
         apart = ("name", "compare", "metrics", "audit")
         settings = {
-            key: value
+            key: [site["name"] for site in value or ()] if key == "clients.sites" else value
             for key, value in self.scenario.items()
             if key.partition(".")[0] not in apart and key not in self.paths
         }

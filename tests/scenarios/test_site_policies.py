@@ -321,7 +321,7 @@ def test_strict_run_refuses_medians_and_words_without_noise(
 
 
 def test_rare_word_is_no_feature_of_a_strict_run(tmp_path: Path) -> None:
-    """With a noisy survey, words are hash codes in noisy counts; two rows of 90 do not exceed the noise."""
+    """With a noisy survey, words are hash codes in noisy counts; six rows of 90 do not exceed the noise."""
     method = {key: value for key, value in PRIVATE.items() if key != "bounds"} | {"epsilon": 20.0}
     secret = tmp_path / "secret"  # so that the noise is always the same
     secret.write_bytes(bytes(range(64)))
@@ -333,6 +333,20 @@ def test_rare_word_is_no_feature_of_a_strict_run(tmp_path: Path) -> None:
     codes = np.asarray(model.arrays[SURVEY])[2]
     assert hash_code("chews") not in codes
     assert not any(b"chews" in file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+def test_run_from_another_folder_repeats_its_noise(tmp_path: Path) -> None:
+    """Otherwise the mean of runs from many folders would have less noise."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(bytes(range(64)))
+    secret.chmod(0o600)
+    models = []
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        content = site_files(tmp_path / name) | {"data": {"features": ["age", "bmi"]}, "method": PRIVATE}
+        content |= {"metrics": [], "privacy": {"secret": str(secret)}}
+        models.append(read_model(Path(raydr.run(content, out=tmp_path / name / "run").folder)))
+    assert all(np.array_equal(array, models[1].arrays[key]) for key, array in models[0].arrays.items())
 
 
 def test_column_of_one_site_is_refused_by_default(tmp_path: Path) -> None:
