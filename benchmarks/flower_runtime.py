@@ -21,9 +21,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid
 from flwr.simulation import run_simulation
 
-from benchmarks.runtime_systems import host_of, measured
-from raydr.federation import ClientHost
-from raydr.federation.wire import Answer, Call, PartialSum, SumCall
+from benchmarks.runtime_systems import LoneHost, host_of, measured
 from raydr.runtimes.flower.client_app import client_app
 from raydr.runtimes.flower.errands import Failed
 from raydr.runtimes.flower.grid import GridCourier
@@ -50,37 +48,6 @@ class SimulatedCourier(GridCourier):
         self.sent.extend(map(len, messages.values()))
         self.sent.extend(len(answer) for answer in answers.values() if isinstance(answer, bytes))
         return answers
-
-
-@dataclass
-class LoneHost:
-    """The host of a site's client as its node sees it."""
-
-    host: ClientHost
-    before: list[Call] = field(default_factory=list)
-
-    def ask(self, call: Call) -> list[Answer]:
-        """Return the answer to a call."""
-        return self.host.ask(call)
-
-    def sum(self, call: SumCall) -> PartialSum:
-        """Return the summand for a call."""
-        return self.host.sum(call)
-
-    def repeat(self, calls: Sequence[Call]) -> None:
-        """Do nothing: there are no calls around the run."""
-
-    def restore(self, history: Sequence[Call]) -> None:
-        """Repeat the calls that set the client's state."""
-        self.host.restore(history)
-
-    def written_down(self) -> dict[str, Any]:
-        """Return what the host must not forget."""
-        return self.host.noted(self.host.clients[0])
-
-    def read_again(self, notes: dict[str, Any]) -> None:
-        """Remember what an earlier host has written down."""
-        self.host.recall(self.host.clients[0], notes)
 
 
 def node_of(folder: Path, context: Context) -> SiteNode:

@@ -45,6 +45,37 @@ def rows_of(node: int) -> Float64Array:
     return np.random.default_rng(node).normal(size=(ROWS, FEATURES))
 
 
+@dataclass
+class LoneHost:
+    """The host of a site's client as its node sees it."""
+
+    host: ClientHost
+    before: list[Call] = field(default_factory=list)
+
+    def ask(self, call: Call) -> list[Answer]:
+        """Return the answer to a call."""
+        return self.host.ask(call)
+
+    def sum(self, call: SumCall) -> PartialSum:
+        """Return the summand for a call."""
+        return self.host.sum(call)
+
+    def repeat(self, calls: Sequence[Call]) -> None:
+        """Do nothing: there are no calls around the run."""
+
+    def restore(self, history: Sequence[Call]) -> None:
+        """Repeat the calls that set the client's state."""
+        self.host.restore(history)
+
+    def written_down(self) -> dict[str, Any]:
+        """Return what the host must not forget."""
+        return self.host.noted(self.host.clients[0])
+
+    def read_again(self, notes: dict[str, Any]) -> None:
+        """Remember what an earlier host has written down."""
+        self.host.recall(self.host.clients[0], notes)
+
+
 def host_of(*nodes: int) -> ClientHost:
     """Return a host of sites, with secrets that a later host of the same sites has too."""
     rows = {node: rows_of(node) for node in nodes}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from benchmarks.runtime_systems import LoneHost
 from raydr.arrays import FloatArray
 from raydr.deployment.inline import InlineSites
 from raydr.deployment.messages import StartRequest
@@ -14,37 +14,11 @@ from raydr.errors import RunError
 from raydr.federation import ClientHost, HostedClient, Transport, fingerprint
 from raydr.federation.client import HostSecrets
 from raydr.federation.failures import Failure, Kind
-from raydr.federation.wire import Answer, Call, PartialSum, SumCall
+from raydr.federation.wire import PartialSum, SumCall
 from raydr.privacy.policy import SitePolicy
 from raydr.runtimes.flower.errands import Failed
 from raydr.runtimes.flower.site_node import SiteNode
 from raydr.runtimes.flower.transport import FlowerTransport
-
-
-@dataclass
-class HostOfOne:
-    """A client's host as a node sees it; it needs no calls around the run."""
-
-    host: ClientHost
-    before: list[Call] = field(default_factory=list)
-
-    def ask(self, call: Call) -> list[Answer]:
-        return self.host.ask(call)
-
-    def sum(self, call: SumCall) -> PartialSum:
-        return self.host.sum(call)
-
-    def repeat(self, calls: Sequence[Call]) -> None:
-        assert not calls
-
-    def restore(self, history: Sequence[Call]) -> None:
-        self.host.restore(history)
-
-    def written_down(self) -> dict[str, Any]:
-        return self.host.noted(self.host.clients[0])
-
-    def read_again(self, notes: dict[str, Any]) -> None:
-        self.host.recall(self.host.clients[0], notes)
 
 
 def same(site: str, content: bytes) -> bytes | None:
@@ -98,10 +72,10 @@ def over_nodes(
     def node(client: int) -> SiteNode:
         policy = policies[client] if policies else None
 
-        def host(asked: int) -> HostOfOne:
+        def host(asked: int) -> LoneHost:
             if asked != client:
                 raise RunError(f"site {client} was called {asked}")
-            return HostOfOne(host_of(client, parts[client], secrets, seed=seed, run=run, policy=policy))
+            return LoneHost(host_of(client, parts[client], secrets, seed=seed, run=run, policy=policy))
 
         return SiteNode(folder / names[client], host)
 

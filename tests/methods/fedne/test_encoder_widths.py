@@ -14,8 +14,8 @@ from raydr.methods.fedne.settings import NARROW, NARROW_COLUMNS, WIDE, Contrasti
 
 
 def test_fedne_has_a_small_encoder_for_few_columns_alone() -> None:
-    assert FedNE().widths(NARROW_COLUMNS) == NARROW
-    assert FedNE().widths(NARROW_COLUMNS + 1) == WIDE
+    assert FedNE().widths(16) == (48, 48)
+    assert FedNE().widths(17) == (128, 128, 128)
     assert FedNE(hidden=(7,)).widths(2) == (7,)
     assert FedNE(preset="published").widths(2) == (500, 200, 100)
 
