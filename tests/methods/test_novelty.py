@@ -373,7 +373,7 @@ def test_estimators_return_novelty_on_request(patients: FloatArray) -> None:
         ScenarioError, match="PrivateMap cannot tell how novel rows are: the noisy landmarks do"
     ):
         private.fit(patients[:300], sites=np.arange(300) % 3).transform(patients, return_novelty=True)
-    paid = raydr.PrivateMap(epsilon=100.0, clip=200.0, novelty_share=0.2, early_iterations=5, iterations=5)
+    paid = raydr.PrivateMap(epsilon=1e3, clip=200.0, novelty_share=0.2, early_iterations=5, iterations=5)
     placed = paid.fit(patients[:300], sites=np.arange(300) % 3)
     _, far = placed.transform(10.0 * patients[:50], return_novelty=True)
     assert (far <= 0.05).mean() > 0.9
