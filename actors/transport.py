@@ -21,8 +21,8 @@ from raydr.actors.streaming import own
 from raydr.data import SiteFile
 from raydr.device import Found
 from raydr.federation import FaultPlan
+from raydr.federation.codec import encoded_bytes
 from raydr.federation.failures import Failure, Kind
-from raydr.federation.messages import payload_bytes
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, asked_at, history_at, remember
 from raydr.threads import one_blas_thread
 
@@ -286,9 +286,9 @@ class _Stored(Sequence[Value]):
 def _envelope(call: Call) -> Any:
     """Return a call, or its reference in the object store."""
     content = tuple(call.parts.values()) or (call.request,)
-    size = sum(map(payload_bytes, content))
+    size = sum(map(encoded_bytes, content))
     if isinstance(call, SumCall) and call.masks is not None:
-        size += payload_bytes(call.masks.keys)
+        size += encoded_bytes(call.masks.keys)
     return ray.put(call) if size > _BROADCAST_BYTES else call
 
 

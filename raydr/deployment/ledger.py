@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from raydr.federation import ClientHost, Reply
+from raydr.federation.codec import encoded_bytes
 from raydr.federation.gate import Gate, message_of
-from raydr.federation.messages import payload_bytes
 from raydr.federation.meter import Meter
 from raydr.federation.wire import Answered, Call, PartialSum, Sent, SumCall
 from raydr.journal import Journal
@@ -98,14 +98,14 @@ class SiteLedger:
                     granularity=Granularity.AGGREGATE,
                     seen_by=seen_by if kind is type(call.request) else "every client",
                     count=1,
-                    bytes=payload_bytes(request),
+                    bytes=encoded_bytes(request),
                 )
             )
 
     def sent(self, reply: Reply, seen_by: str, protection: Any = None) -> None:
         """Add a reply that the server reads."""
         kind = type(reply)
-        self._meter.received(kind, (Sent(protection, 1, payload_bytes(reply)),), seen_by, kind.granularity)
+        self._meter.received(kind, (Sent(protection, 1, encoded_bytes(reply)),), seen_by, kind.granularity)
 
     def answered(self, answer: Answered, call: Call, host: ClientHost) -> None:
         """Add an answer of a client part."""

@@ -12,9 +12,10 @@ import numpy as np
 from raydr.arrays import IntArray, UInt8Array
 from raydr.federation.accounts import Accounts, sharing_of
 from raydr.federation.agreement import AdvertiseRequest, SignedKeyRequest, TrustRequest, agree
+from raydr.federation.codec import encoded_bytes
 from raydr.federation.context import Context
 from raydr.federation.failures import ClientError, Decision, Failure, Kind
-from raydr.federation.messages import Reply, Request, declared_ranges, payload_bytes
+from raydr.federation.messages import Reply, Request, declared_ranges
 from raydr.federation.meter import Meter
 from raydr.federation.noise_streams import digest
 from raydr.federation.releases import by_name
@@ -120,7 +121,7 @@ class Exchange:
             protections.update((answer.client, answer.protection) for answer in fresh)
             if fresh:
                 kind = type(fresh[0].reply)
-                sizes = [payload_bytes(answer.reply) for answer in fresh]
+                sizes = [encoded_bytes(answer.reply) for answer in fresh]
                 sent = by_protection(
                     (answer.protection, size) for answer, size in zip(fresh, sizes, strict=True)
                 )

@@ -38,7 +38,16 @@ from raydr.federation.simulated.faults import (
     SimulatedCrashError,
     corrupted,
 )
-from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, by_protection, weight_of
+from raydr.federation.wire import (
+    Answer,
+    Answered,
+    Call,
+    PartialSum,
+    SumCall,
+    by_protection,
+    summand_bytes,
+    weight_of,
+)
 from raydr.privacy.ledger import RecordContent
 from raydr.privacy.mechanism import Mechanism, Quantity
 from raydr.privacy.policy import SitePolicy
@@ -262,10 +271,7 @@ class ClientHost:
             vector = np.concatenate([total.reshape(-1) for total in totals.values()])
             totals = split_as(call.masks.on([self._clients[index] for index in summed], vector), totals)
         totals = {name: in_ring(total, ranges[name].bits) for name, total in totals.items()}
-        each = sum(total.nbytes for total in totals.values())
-        sizes = [
-            each + sum(kept[index].nbytes for kept in sealed.values()) if sealed else each for index in summed
-        ]
+        each = summand_bytes(ranges)
         return PartialSum(
             number=call.number,
             round=call.round,
@@ -274,7 +280,7 @@ class ClientHost:
             sealed=sealed,
             clients=tuple(summed),
             weight=total_weight,
-            sent=by_protection(zip(protections, sizes, strict=True)),
+            sent=by_protection((protection, each) for protection in protections),
             failures=tuple(failures),
         )
 

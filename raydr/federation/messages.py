@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar, get_args
 
@@ -36,7 +36,6 @@ from raydr.arrays import BoolArray, Float64Array
 from raydr.errors import RunError
 from raydr.privacy.ledger import DeterminedRecords, Granularity, Public, RecordContent
 from raydr.privacy.mechanism import Bound, Mechanism, Quantity
-from raydr.settings import Settings
 from raydr.wire_types import travels
 
 if TYPE_CHECKING:
@@ -457,41 +456,3 @@ def answers_jointly(request: type[Q]) -> Callable[[JointPart[Q, R]], JointPart[Q
         return part
 
     return register
-
-
-def payload_bytes(message: Any) -> int:
-    """Return the bytes of a message's arrays, text and numbers (8 each), nested ones included.
-
-    Raises
-    ------
-    TypeError
-        If it contains anything else, which could not be counted.
-
-    Examples
-    --------
-    >>> payload_bytes((np.zeros((2, 3)), "four", 5, None, {"six": 7.0}))
-    71
-    """
-    match message:
-        case np.ndarray():
-            return message.nbytes
-        case str():
-            return len(message.encode())
-        case bytes():
-            return len(message)
-        case None:
-            return 0
-        case bool() | int() | float() | np.generic():
-            return 8
-        case tuple() | list():
-            return sum(map(payload_bytes, message))
-        case Mapping():
-            return sum(payload_bytes(key) + payload_bytes(value) for key, value in message.items())
-    if isinstance(message, Settings):
-        return sum(payload_bytes(value) for _, value in message)
-    if is_dataclass(message) and not isinstance(message, type):
-        return sum(payload_bytes(getattr(message, field.name)) for field in fields(message))
-    raise TypeError(
-        f"a message contains a {type(message).__name__}; expected arrays, numbers, text, settings, or tuples,"
-        " mappings and dataclasses of these"
-    )

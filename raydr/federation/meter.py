@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from raydr.federation.codec import encoded_bytes
 from raydr.federation.failures import Decision, Failure, Incident
-from raydr.federation.messages import Reply, Request, payload_bytes
+from raydr.federation.messages import Reply, Request
 from raydr.federation.network import Clock
 from raydr.federation.wire import Call, Sent
 from raydr.journal import IncidentEvent, Journal, RoundEnded
@@ -86,9 +87,9 @@ class Meter:
         """Count a request that went to these clients."""
         kind = type(request)
         if request.addressed_to(asked[0]) is request:
-            sizes, seen_by = [payload_bytes(request)] * len(asked), "every client"
+            sizes, seen_by = [encoded_bytes(request)] * len(asked), "every client"
         else:
-            sizes = [payload_bytes(request.addressed_to(client)) for client in asked]
+            sizes = [encoded_bytes(request.addressed_to(client)) for client in asked]
             seen_by = "each client its own part"
         size = sum(sizes)
         if self.clock is not None:

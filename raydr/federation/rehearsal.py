@@ -34,7 +34,16 @@ from raydr.federation.ring import RingSum, fraction_bits
 from raydr.federation.secure import Prepared
 from raydr.federation.simulated.faults import CrashMoment, FaultPlan
 from raydr.federation.sums import Total
-from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, asked_at, by_protection
+from raydr.federation.wire import (
+    Answer,
+    Answered,
+    Call,
+    PartialSum,
+    SumCall,
+    asked_at,
+    by_protection,
+    summand_bytes,
+)
 from raydr.journal import Journal
 from raydr.privacy.ledger import Public
 from raydr.privacy.policy import Message, Refusal, SitePolicy
@@ -123,7 +132,7 @@ class RehearsalClients:
         failed = self._failures(call)
         clients = tuple(client for client in call.clients if client not in failed)
         first = call.request_for(call.clients[0])  # in a sum all declare the same
-        size = sum(map(_summand_bytes, declared_ranges(type(first).reply, first, 0).values()))
+        size = summand_bytes(declared_ranges(type(first).reply, first, 0))
         requests = (first if first is call.request else call.request_for(client) for client in clients)
         sent = by_protection((protection_of(self.everybody, each), size) for each in requests)
         yield PartialSum(
@@ -428,9 +437,3 @@ def _zeros(declared: Range, sealed_by: int | None) -> Any:
     if declared.sealed and sealed_by is not None:
         return shaped((sealed_by, *declared.shape), declared.dtype)
     return shaped(declared.shape, declared.dtype) if declared.shape else 0.0
-
-
-def _summand_bytes(declared: Range) -> int:
-    """Return the bytes of one client's field in a sum: ring integers, or sealed content."""
-    size = int(np.prod(declared.shape))
-    return size * (np.dtype(declared.dtype).itemsize if declared.sealed else declared.bits // 8)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, TypeAlias
 
 from numpy.typing import NDArray
 
-from raydr.arrays import IntArray
+from raydr.arrays import IntArray, shaped
+from raydr.federation.codec import encoded_bytes
 from raydr.federation.failures import Failure
 from raydr.federation.masks import Masks
-from raydr.federation.messages import Reply, Request
+from raydr.federation.messages import Range, Reply, Request
 from raydr.federation.noise_streams import digest
 from raydr.privacy.mechanism import Mechanism
 from raydr.wire_types import travels
@@ -138,7 +139,7 @@ Answer: TypeAlias = Answered | Failure
 @travels
 @dataclass(frozen=True)
 class Sent:
-    """The replies of some clients of a host under one mechanism: their number and total payload."""
+    """The replies of some clients of a host under one mechanism: their number and total size in the wire format."""
 
     protection: Mechanism | None
     clients: int
@@ -182,7 +183,7 @@ class PartialSum:
 
 
 def by_protection(messages: Iterable[tuple[Mechanism | None, int]]) -> tuple[Sent, ...]:
-    """Count messages, given by mechanism and payload, by mechanism."""
+    """Count messages, given by mechanism and size, by mechanism."""
     sizes: dict[Mechanism | None, list[int]] = {}
     for protection, size in messages:
         sizes.setdefault(protection, []).append(size)
@@ -218,3 +219,12 @@ def weight_of(rows: int, weighting: Weighting) -> int:
             return int(rows > 0)
         case "rows":
             return rows
+
+
+def summand_bytes(ranges: Mapping[str, Range]) -> int:
+    """Return the bytes of a client's summand in the wire format: its fields by name, integers of the ring or sealed."""
+    types = {
+        name: declared.dtype if declared.sealed else f"int{declared.bits}"
+        for name, declared in ranges.items()
+    }
+    return encoded_bytes({name: shaped(declared.shape, types[name]) for name, declared in ranges.items()})

@@ -108,7 +108,7 @@ class Entry:
     seen_by : str
         Who can read the messages.
     count, bytes : int
-        Messages of all clients together, and their payload.
+        Messages of all clients together, and their length in the wire format (:mod:`raydr.federation.codec`).
     protection : Mechanism or None
         Mechanism that the clients' hosts applied before sending; None if there was none.
     epsilon, delta : float or None
@@ -227,7 +227,7 @@ class Ledger:
         return Ledger(entries, dict(self.charges))
 
     def bytes(self, direction: Direction) -> int:
-        """Return the payload in bytes of all messages in one direction."""
+        """Return the length of all messages in one direction."""
         return sum(entry.bytes for entry in self.entries.values() if entry.direction == direction)
 
     def as_list(self) -> list[dict[str, Any]]:

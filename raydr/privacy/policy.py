@@ -21,7 +21,7 @@ from raydr.plain import short_number
 from raydr.privacy.ledger import Granularity
 from raydr.privacy.mechanism import Delta
 from raydr.privacy.site_budget import Allowance, SiteBudget
-from raydr.settings import Settings
+from raydr.settings import MessageSettings
 
 Allowed: TypeAlias = Literal["allowed", "with-noise", "never"]
 """Permission for messages about single records or about one site. Noise must have a guarantee."""
@@ -133,7 +133,7 @@ class Refusal:
     policy: str = ""
 
 
-class Policy(Settings):
+class Policy(MessageSettings):
     """Rules about what may leave a site."""
 
     profile: Profile = Field("open", description="built-in policy to start from; the other keys change it")

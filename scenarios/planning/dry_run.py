@@ -55,7 +55,7 @@ class SiteMessages:
     readers : str
         Who can read them.
     count, bytes : int
-        Number of messages, and their payload together.
+        Number of messages, and their size together in the wire format.
     noise : str or None
         The noise on them, in words; None without noise.
     epsilon : float or None

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hospitals import Hospitals, described, hospitals
 
 from raydr.deployment.site_host import Finished
 from raydr.deployment.site_settings import read_site
 from raydr.errors import DataError, ScenarioError
+from raydr.federation.agreement import SignedKey
+from raydr.federation.codec import encode
 from raydr.front.cli import status
 from raydr.front.own_data import held
 from raydr.scenarios.planning.dry_run import COUNTED, dry_run
@@ -55,7 +58,8 @@ def test_a_dry_run_of_secure_sums_has_the_signed_keys_and_says_if_the_site_canno
     scenario = read(described(deployed=True, at=alike, **keys))
     planned = dry_run(read_site(alike.settings[1]), scenario)
     sent = {message.kind: (message.count, message.bytes) for message in planned.messages}
-    assert sent["SignedKey"] == (1, 32 + 132)
+    key = SignedKey(np.zeros(32, np.uint8), np.zeros(132, np.uint8))
+    assert sent["SignedKey"] == (1, len(encode(key)))
     assert not [note for note in planned.notes if "public keys" in note]
     alike.change("east", nodes=None)
     notes = dry_run(read_site(alike.settings[1]), scenario).notes

@@ -22,8 +22,10 @@ from raydr.federation.agreement import (
     AdvertiseRequest,
     HandOutRequest,
     OpenRequest,
+    SignedKey,
     TrustRequest,
 )
+from raydr.federation.codec import encode
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.masks import Masks
 from raydr.federation.peers import Peers, UntrustedKeyError
@@ -137,8 +139,9 @@ def test_honest_relaying_is_accepted(at: Hospitals, tmp_path: Path) -> None:
     victim = deployed(at, tmp_path / "run", lambda request: request, **SECURE)
     assert not victim.written_down()["distrust"]
     ledger = {entry.kind: entry for entry in read_ledger(tmp_path / "run")}
-    assert ledger["SignedKey"].bytes == 4 * (32 + 132)
-    assert ledger["TrustRequest"].bytes == 4 * 4 * (32 + 132)
+    keys, signatures = (np.zeros((4, length), np.uint8) for length in (32, 132))
+    assert ledger["SignedKey"].bytes == 4 * len(encode(SignedKey(keys[0], signatures[0])))
+    assert ledger["TrustRequest"].bytes == 4 * len(encode(TrustRequest(keys, signatures)))
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ from raydr.federation import (
     answers,
     fingerprint,
 )
+from raydr.federation.codec import encode
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.host import blurred
 from raydr.federation.noise_streams import noise_name
@@ -240,7 +241,8 @@ def test_partial_sum_names_clients_weights_and_bytes() -> None:
     there = (0, 2, 3, 4)
     assert part.clients == there
     assert part.weight == sum(SIZES[client] for client in there)
-    assert part.sent == (Sent(None, 4, 4 * (8 * FEATURES + 24)),)
+    each = len(encode({"values": np.zeros(FEATURES, np.int64), "own": np.zeros(24, np.uint8)}))
+    assert part.sent == (Sent(None, 4, 4 * each),)
     assert [failure.client for failure in part.failures] == [1]
     assert set(part.sealed["own"]) == set(there)
     scale = np.ldexp(1.0, fraction_bits(1e6, sum(SIZES)))

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from inline_federations import federate
-from requests_for_tests import NoisyRequest, WordRequest
+from requests_for_tests import Noisy, NoisyRequest, Word, WordRequest
 
 from raydr.errors import ScenarioError
+from raydr.federation.codec import encode
 from raydr.federation.network import Line, Network
 from raydr.federation.secure import SecureSums
 from raydr.privacy.ledger import Entry, Granularity
@@ -81,24 +82,32 @@ PARTS = [np.full((rows, 3), float(rows)) for rows in (2, 3, 4)]
 LINES = Network((FAST, SLOW, FAST))
 
 
+def trip(line: Line, down: int, up: int) -> float:
+    return line.latency_ms / 1e3 + 8 * down / (1e6 * line.down_mbit_s) + 8 * up / (1e6 * line.up_mbit_s)
+
+
+def bytes_of(message: Any) -> int:
+    return len(encode(message))
+
+
 def test_every_call_of_a_federation_is_counted() -> None:
     federation = federate(PARTS, network=LINES)
     start = federation.network_seconds
-    assert start == pytest.approx(0.1 + 8 * 0 + 8 * 16 / 8e6), (
-        "enrolment: a question without content, two numbers"
-    )
+    enrolments = (entry.bytes // 3 for entry in federation.ledger.entries.values())
+    assert start == pytest.approx(trip(FAST, *enrolments))
     federation.ask(NoisyRequest(3))
     asked = federation.network_seconds - start
-    assert asked == pytest.approx(max(0.1 + 8 * 16 / 16e6 + 8 * 32 / 8e6, 0.02 + 8 * 16 / 2e6 + 8 * 32 / 1e6))
+    down, up = bytes_of(NoisyRequest(3)), bytes_of(Noisy(np.zeros(3), 4))
+    assert asked == pytest.approx(max(trip(FAST, down, up), trip(SLOW, down, up)))
     federation.sum(NoisyRequest(3))
-    assert federation.network_seconds - start == pytest.approx(2 * asked), (
-        "a sum takes 8 bytes a number as well"
-    )
+    up = bytes_of({"values": np.zeros(3, np.int64), "rows": np.zeros((), np.int64)})
+    summed = federation.network_seconds - start - asked
+    assert summed == pytest.approx(max(trip(FAST, down, up), trip(SLOW, down, up)))
     before = federation.network_seconds
     words = np.zeros((3, 30_000))
     federation.ask(WordRequest(words))
-    # Client 1 gets 2 numbers and a truth value, client 2 one more number.
-    assert federation.network_seconds - before == pytest.approx(0.1 + 8 * 32 / 16e6 + 8 * 24 / 8e6)
+    down, up = bytes_of(WordRequest(words).addressed_to(2)), bytes_of(Word(np.zeros(3)))
+    assert federation.network_seconds - before == pytest.approx(trip(FAST, down, up))
     assert federate(PARTS).network_seconds is None
 
 

@@ -33,6 +33,7 @@ from raydr.federation import (
     attackers,
     fingerprint,
 )
+from raydr.federation.codec import encode
 from raydr.federation.simulated import ADVERSARIES, Adversary
 from raydr.journal import Journal
 from raydr.methods.landmarks.kernel import cross_term, landmark_term, row_term
@@ -422,7 +423,8 @@ def test_robust_mean_asks_clients_with_rows_and_records_each_reply() -> None:
     (entry,) = [entry for entry in federation.ledger.as_list() if entry["kind"] == Noisy.__name__]
     assert entry["granularity"] == "per-client"
     assert entry["seen_by"] == "server, one client at a time"
-    assert (entry["count"], entry["bytes"]) == (len(PRESENT), len(PRESENT) * 8 * (FEATURES + 1))
+    each = len(encode(Noisy(np.zeros(FEATURES), 1)))
+    assert (entry["count"], entry["bytes"]) == (len(PRESENT), len(PRESENT) * each)
     bounded = federation.robust_mean(NoisyRequest(FEATURES), NormBound(limit=1e-3))
     assert bounded.rows == answer.rows, "numbers are combined by their median for every rule"
     federation.sum(NoisyRequest(FEATURES))

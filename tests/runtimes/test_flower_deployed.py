@@ -18,6 +18,7 @@ from raydr.privacy.node_keys import read_nodes
 from raydr.privacy.secrets import Secret
 from raydr.runtimes.flower.deployed import FlowerPort, deployed_node
 from raydr.scenarios.runner import run
+from raydr.scenarios.running.general_policies import general_policies
 from raydr.scenarios.schema.reading import read
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -65,6 +66,25 @@ def test_nodes_and_lasting_sites_have_the_same_map_places_and_ledgers(
         assert mine.places.tobytes() == other.places.tobytes()
         assert mine.ledger.content.as_list() == other.ledger.content.as_list()
         assert mine.ledger.content.charges == other.ledger.content.charges
+
+
+def test_the_policy_of_a_strict_run_reaches_the_nodes(tmp_path: Path) -> None:
+    at = hospitals(tmp_path / "sites", rows=(24, 24, 24, 24), text=False)
+    ended: list[Finished] = []
+    scenario = read(
+        described(
+            deployed=True,
+            at=at,
+            method={"kind": "private-map", "epsilon": 4.0, "clip": 80.0, "per": "client"},
+            data={"categories": "error", "missing": "error", "scale": "none", "features": ["age", "bmi"]},
+            privacy={"strict": True},
+        )
+    )
+    general = general_policies(scenario)
+    assert general
+    run(scenario, out=tmp_path / "run", report=False, port=port_of(at, ended))
+    for each in ended:
+        assert each.policy.policies[: len(general)] == general
 
 
 def test_the_ledger_of_a_site_has_one_run_alone_after_others_of_the_same_name(

@@ -366,7 +366,8 @@ def test_anchors_are_sent_only_under_the_key() -> None:
         )
     )  # fmt: skip
     sent = [entry for entry in federation.ledger.entries.values() if entry.kind == "Disclosed"]
-    assert [(entry.count, entry.bytes, entry.keyed) for entry in sent] == [(2, anchors.nbytes, True)]
+    assert [(entry.count, entry.keyed) for entry in sent] == [(2, True)]
+    assert 0 <= sent[0].bytes - anchors.nbytes < 100, "the anchors once, with names and shapes"
 
 
 def test_sense_recovers_the_same_geometry() -> None:

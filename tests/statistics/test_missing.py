@@ -136,7 +136,8 @@ def test_two_sums_give_the_mean_and_65_the_median(holed: Float64Array) -> None:
         fit_filling(federation, by)  # type: ignore[arg-type]
         clients = sum(size > 0 for size in federation.sizes)
         (entry,) = (entry for entry in federation.ledger.entries.values() if entry.kind == kind)
-        assert (entry.count, entry.bytes) == (sums * clients, sums * clients * values * 6 * 8)
+        assert entry.count == sums * clients
+        assert entry.bytes // entry.count - values * 6 * 8 in range(40), "the counts, with names and shapes"
 
 
 def test_first_empty_feature_is_named_and_no_median_is_minus_zero(holed: Float64Array) -> None:

@@ -8,6 +8,7 @@ from inline_federations import cut, federate
 
 from raydr.arrays import FloatArray
 from raydr.federation import Client, Context
+from raydr.federation.codec import encode
 from raydr.federation.rehearsal import Rehearsal, RehearsalClients
 from raydr.methods.fedne.encoder import Architecture, initial_weights, place, principal_weights
 from raydr.statistics.principal_axes import (
@@ -103,13 +104,14 @@ def test_axes_take_six_sums() -> None:
     federation = federate(cut(rows, 5, 0))
     principal_axes(federation, np.abs(rows).max(axis=0), 3)
     sums = [entry for entry in federation.ledger.entries.values() if entry.kind == "CovarianceProduct"]
-    assert [(entry.count, entry.bytes) for entry in sums] == [(6 * 5, 6 * 5 * 12 * 3 * 8)]
+    summand = len(encode({"product": np.zeros((12, 3), np.int64)}))
+    assert [(entry.count, entry.bytes) for entry in sums] == [(6 * 5, 6 * 5 * summand)]
     rehearsal = Rehearsal(
         RehearsalClients(sizes=(5,) * 5, sample=np.zeros((1, 12)), homes=((0, 1, 2, 3, 4),)), Context(seed=0)
     )
     rehearse_axes(rehearsal, np.ones(12), 3)
     planned = [entry for entry in rehearsal.ledger.entries.values() if entry.kind == "CovarianceProduct"]
-    assert [(entry.count, entry.bytes) for entry in planned] == [(6 * 5, 6 * 5 * 12 * 3 * 8)]
+    assert [(entry.count, entry.bytes) for entry in planned] == [(6 * 5, 6 * 5 * summand)]
 
 
 def test_clients_of_one_row_count_and_empty_clients_do_not() -> None:
