@@ -51,9 +51,10 @@ class Progress:
 class RoundEnded:
     """One round of a method: a row of ``rounds.jsonl``.
 
-    ``objective`` is the method's value before the round's step. ``seconds`` is wall clock time. Bytes are
-    those of the wire format. ``incidents`` lists the failures and the decisions (:class:`raydr.federation.failures.IncidentEvent`,
-    as plain dictionaries). ``moved`` is the squared length of the round's step, for methods that report it.
+    ``objective`` is the method's value before the round's step. ``seconds`` is wall clock time. Bytes are those of the
+    wire format. ``incidents`` lists the failures and the decisions
+    (:class:`raydr.federation.failures.IncidentEvent`, as plain dictionaries). ``moved`` is the squared length of the
+    round's step, for methods that report it.
     """
 
     round: Count
