@@ -386,6 +386,22 @@ def print_sweep_plan(plan: SweepPlan) -> None:
     console = _console(sys.stdout)
     trials, points = wording.plural(plan.trials, "trial"), wording.plural(plan.points, "point")
     console.print(_line(f"{plan.name}: {trials} of {points}, {plan.at_once} at once"))
+    refused: dict[str, list[str]] = {}
+    for each in plan.planned:
+        if each.refused is not None:
+            refused.setdefault(each.refused, []).append(str(each.point))
+    if all(each.refused is not None for each in plan.planned):
+        console.print(_line("no point can run, so nothing is known of memory, messages and time"))
+    else:
+        _print_needs(console, plan, partly=bool(refused))
+    for reason, points_refused in refused.items():
+        which = "point" if len(points_refused) == 1 else "points"
+        console.print(_line(f"{which} {', '.join(points_refused)} will fail: {reason}"), style="bold")
+    if len(plan.planned) < plan.points:
+        console.print(_line(f"estimated from {wording.plural(len(plan.planned), 'point')} of {points}"))
+
+
+def _print_needs(console: Console, plan: SweepPlan, *, partly: bool) -> None:
     room = f"{wording.size(plan.memory_bytes)} and has {wording.size(plan.room_bytes)}"
     console.print(
         _line(f"the largest trial needs {room}: {'fits' if plan.fits else 'does not fit'}"),
@@ -393,20 +409,12 @@ def print_sweep_plan(plan: SweepPlan) -> None:
     )
     if not plan.fits:
         console.print(_line("fits with a larger trial.cpus or trial.memory_gib, on machines that have them"))
+    without = ", without the points that will fail" if partly else ""
     sent = f"{wording.size(plan.bytes_up)} to servers, {wording.size(plan.bytes_down)} to clients"
-    console.print(_line(f"total: {sent}; about {_roughly(plan.seconds)}"))
+    console.print(_line(f"total: {sent}; about {_roughly(plan.seconds)}{without}"))
     for part in plan.parts:
         trials = wording.plural(part.trials, "trial")
         console.print(_line(f"{part.name}: {trials}, about {_roughly(part.seconds)}"))
-    refused: dict[str, list[str]] = {}
-    for each in plan.planned:
-        if each.refused is not None:
-            refused.setdefault(each.refused, []).append(str(each.point))
-    for reason, points_refused in refused.items():
-        which = "point" if len(points_refused) == 1 else "points"
-        console.print(_line(f"{which} {', '.join(points_refused)} will fail: {reason}"), style="bold")
-    if len(plan.planned) < plan.points:
-        console.print(_line(f"estimated from {wording.plural(len(plan.planned), 'point')} of {points}"))
 
 
 def _planned_data(plan: RunPlan) -> str:

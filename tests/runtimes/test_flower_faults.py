@@ -109,10 +109,14 @@ class Begun:
         return self.log.read_bytes()[self.at :].decode()
 
     @property
+    def error_file(self) -> Path:
+        """The file of the error with which the server ends."""
+        return self.out.with_name(f"{self.out.name}.error")
+
+    @property
     def error(self) -> str:
         """The error with which the server ended; empty before it did."""
-        file = self.out.with_name(f"{self.out.name}.error")
-        return file.read_text() if file.exists() else ""
+        return self.error_file.read_text() if self.error_file.exists() else ""
 
     @property
     def rounds(self) -> int:
@@ -178,6 +182,21 @@ class Deployment:
         self.flower.begin({"scenario": scenario, "nodes": nodes, "out": begun.out}, server_of(exchange))
         return replace(begun, when=time.monotonic())
 
+    def resume(self, begun: Begun) -> None:
+        """Start the run again from its last checkpoint."""
+        nodes = begun.scenario.with_name(f"{begun.name}-nodes.yaml")
+        config = {"scenario": begun.scenario, "nodes": nodes, "out": begun.out}
+        self.flower.begin(config, server_of(), resume=True)
+
+    def server(self) -> psutil.Process:
+        """The process of the run's server."""
+        (found,) = [
+            child
+            for child in self.flower.tree("superlink")
+            if any("flwr-serverapp" in word for word in child.cmdline())
+        ]
+        return found
+
     def has_answered(self, site: str, begun: Begun, request: str) -> bool:
         """Whether the site has received a request of this type in the run, by its own record."""
         with site_record(self.settings[site].parent / "raydr-site", begun.name) as record:
@@ -240,6 +259,18 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
     with interrupted_by_sigterm(), network(folder / "network") as flower:
         found = Deployment(flower, settings)
         found.start_nodes(list(settings)[:3])
+        yield found
+
+
+@pytest.fixture
+def lasting(tmp_path: Path) -> Iterator[Deployment]:
+    """Two hospitals, and a SuperLink that keeps its state in a file."""
+    pytest.importorskip("flwr", reason="runs over Flower need the extra flower")
+    settings = hospitals_of_heart_disease(tmp_path / "sites")
+    database = str(tmp_path / "superlink.db")
+    with interrupted_by_sigterm(), network(tmp_path / "network", "--database", database) as flower:
+        found = Deployment(flower, settings)
+        found.start_nodes(list(settings)[:2])
         yield found
 
 
@@ -336,6 +367,70 @@ def test_killed_node_goes_on_from_its_record_with_the_same_map(deployment: Deplo
     assert any(each["client"] == 1 for each in lines[0]["incidents"]), "the node was killed before its answer"
     assert places_of(begun.out) == deployment.undisturbed(begun)
     measured("killed node", limit=1020, connected=connected, complete=complete)
+
+
+def test_run_goes_on_after_a_killed_link_is_started_again(lasting: Deployment) -> None:
+    sites = list(lasting.settings)[:2]
+    begun = lasting.begin("link", UMAP, sites, {"timeout_s": 240})
+    begun.until(lambda: begun.rounds >= 1, 600, "the first round ends")
+    lasting.flower.children += lasting.flower.tree("superlink")[1:]
+    lasting.flower.processes.pop("superlink").kill()
+    killed = time.monotonic()
+    assert not begun.out.exists()
+    lasting.flower.start_link("--database", str(lasting.flower.folder.parent / "superlink.db"))
+    begun.until_complete(300)
+    assert places_of(begun.out) == lasting.undisturbed(begun)
+    measured("SuperLink killed and started again", limit=300, complete=time.monotonic() - killed)
+
+
+def test_killed_link_ends_the_run_which_is_resumed_with_the_same_map(lasting: Deployment) -> None:
+    sites = list(lasting.settings)[:2]
+    begun = lasting.begin("lost-link", UMAP, sites, {"timeout_s": 60})
+    begun.until(lambda: begun.rounds >= 1, 600, "the first round ends")
+    lasting.flower.children += lasting.flower.tree("superlink")[1:]
+    lasting.flower.processes.pop("superlink").kill()
+    killed = time.monotonic()
+    begun.until(lambda: begun.error, 180, "the run ends")
+    ended = time.monotonic() - killed
+    assert begun.error.startswith("RunError: Flower's SuperLink has")
+    assert not begun.out.exists()
+    lasting.flower.start_link("--database", str(lasting.flower.folder.parent / "superlink.db"))
+    begun.error_file.unlink()
+    lasting.resume(begun)
+    begun.until_complete()
+    assert places_of(begun.out) == lasting.undisturbed(begun)
+    measured("killed SuperLink", limit=180, ended=ended, complete=time.monotonic() - killed)
+
+
+def test_killed_server_is_resumed_with_the_same_map(deployment: Deployment) -> None:
+    sites = list(deployment.settings)[:2]
+    begun = deployment.begin("server", UMAP, sites, {"timeout_s": 240})
+    begun.until(lambda: begun.rounds >= 1, 600, "the first round ends")
+    deployment.server().kill()
+    killed = time.monotonic()
+    assert not begun.out.exists()
+    deployment.resume(begun)
+    begun.until_complete()
+    assert places_of(begun.out) == deployment.undisturbed(begun)
+    measured("killed server", limit=900, complete=time.monotonic() - killed)
+
+
+def test_silent_link_ends_the_run_in_time(lasting: Deployment) -> None:
+    sites = list(lasting.settings)[:2]
+    begun = lasting.begin("silent-link", UMAP, sites, {"timeout_s": 60})
+    begun.until(lambda: lasting.has_answered(sites[0], begun, "ReadRequest"), 600, "the run begins")
+    link, server = psutil.Process(lasting.flower.processes["superlink"].pid), lasting.server()
+    link.suspend()
+    stopped = time.monotonic()
+    try:
+        begun.until(lambda: begun.error, 200, "the run ends")
+        seconds = time.monotonic() - stopped
+        server.wait(60)
+    finally:
+        link.resume()
+    assert begun.error.startswith("RunError: Flower's SuperLink has")
+    assert not begun.out.exists()
+    measured("silent SuperLink", limit=200, refused=seconds)
 
 
 def test_restarted_link_without_a_database_turns_its_nodes_away(tmp_path: Path) -> None:

@@ -16,8 +16,10 @@ from interruption import interrupted_by_sigterm
 
 from raydr.deployment.own_data import OwnData
 from raydr.deployment.site_settings import read_site
+from raydr.deployment.verification import verify
 from raydr.federation.client import HostSecrets
 from raydr.federation.codec import decode
+from raydr.privacy.node_keys import read_nodes
 from raydr.privacy.secrets import Secret
 from raydr.runfolder.maps import read_columns
 from raydr.runtimes.flower.site_record import site_record
@@ -124,6 +126,10 @@ def test_nodes_on_loopback_give_the_bits_of_one_process(
         assert at_sites == places_of(inline)
     else:
         assert places_of(out) == places_of(inline)
+    ledgers = [next(path.parent.rglob("ledgers/*.json")) for path in settings.values()]
+    found = verify(out, ledgers, read_nodes(nodes))
+    assert found.exchanges
+    assert found.agrees, [each for each in found.exchanges if each.differences]
     for file in ("arrays.npz", "encoder.safetensors"):
         assert (out / "model" / file).exists() == (inline / "model" / file).exists()
         if (inline / "model" / file).exists():

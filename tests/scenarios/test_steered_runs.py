@@ -431,6 +431,8 @@ def test_estimators_take_missing_labels_quantities_and_sparse_rows() -> None:
     np.testing.assert_allclose(fitted(csr_array(rows), words).embedding_, dense.embedding_, atol=1e-6)
     kinds = {entry["kind"]: entry for entry in fitted(rows, random.normal(size=60)).ledger_}
     assert kinds["TargetMoments"]["bytes"] - 3 * 8 * 3 in range(3 * 50), "a quantity has one mean"
-    assert {entry["kind"]: entry for entry in dense.ledger_}["TargetMoments"]["bytes"] - 3 * 8 * 5 in range(3 * 50)
+    assert {entry["kind"]: entry for entry in dense.ledger_}["TargetMoments"]["bytes"] - 3 * 8 * 5 in range(
+        3 * 50
+    )
     with pytest.raises(ScenarioError, match=r"data\.target_weight is 1\.0: it must be less than 1"):
         raydr.FedUMAP(target_weight=1.0).fit(rows, words)

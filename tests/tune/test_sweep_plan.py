@@ -125,6 +125,7 @@ def test_the_command_plans_a_sweep(tmp_path: Path, capsys: pytest.CaptureFixture
     assert status(["plan", str(file), "--json", str(tmp_path / "plan.json")]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "swept: 8 trials of 4 points" in printed
+    assert ", without the points that will fail" in printed
     assert "points 1, 3 will fail: " in printed
     assert "150 rows cannot give 200 clients" in printed
     content = json.loads((tmp_path / "plan.json").read_text())
@@ -178,3 +179,15 @@ def test_the_command_plans_a_shipped_table(capsys: pytest.CaptureFixture[str]) -
     printed = " ".join(capsys.readouterr().out.split())
     assert "p3-table-14: " in printed
     assert "by default: " in printed
+
+
+def test_the_command_gives_no_needs_of_a_sweep_whose_points_all_fail(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "swept.yaml"
+    file.write_text(yaml.safe_dump({"name": "swept", "base": tiny(), "space": {"clients.count": [200, 300]}}))
+    status(["plan", str(file)])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "no point can run" in printed
+    assert "150 rows cannot give 200 clients" in printed
+    assert "total:" not in printed
