@@ -40,8 +40,8 @@ PUBLISHED: Mapping[str, Any] = MappingProxyType(
         "rank": None,
     }
 )
-"""P1's values of these keys. P1 does not say gamma, the step and the first landmarks, so these stay raydr's. n_Y = 500
-is for 40,000 rows, so ``landmarks`` stays too."""
+"""P1's values of these keys. P1 does not say gamma, the step and the first landmarks, so these stay raydr's. It does
+not say Q either: one local step is its description in 3.3. n_Y = 500 is for 40,000 rows, so ``landmarks`` stays too."""
 
 LEAST_GROUP = 5
 """Least number of rows per k-means landmark."""
