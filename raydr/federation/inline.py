@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.host import ClientHost
 from raydr.federation.simulated.faults import SimulatedCrashError
+from raydr.federation.transport import WorkHere
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, asked_at, history_at, remember
-from raydr.threads import one_blas_thread
 
 C = TypeVar("C", bound=Call)
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-Value = TypeVar("Value")
 
 
 @dataclass
-class InlineTransport:
+class InlineTransport(WorkHere):
     """Hosts in this process, called one after the other.
 
     One host for each client isolates simulated crashes like separate processes; one host for all is faster.
@@ -56,21 +53,6 @@ class InlineTransport:
                 )
             remember(self.history, call, partial.clients)
             yield partial
-
-    def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """Yield the results of the server's own work, one task after the other."""
-        for task in tasks:
-            with one_blas_thread():
-                result = work(task)
-            yield result
-
-    def share(self, values: Iterable[Value]) -> list[Value]:
-        """Return the values, which are in this process."""
-        return list(values)
-
-    def machines(self) -> int:
-        """Return 1."""
-        return 1
 
     def _parts(self, call: C) -> list[tuple[ClientHost, C]]:
         """Return the hosts that a call concerns, each with the call to its own clients."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from raydr.federation.wire import Answer, Call, PartialSum, SumCall
+from raydr.threads import one_blas_thread
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -32,3 +33,22 @@ class Transport(Protocol):
 
     def machines(self) -> int:
         """Return the number of machines that compute the server's own work."""
+
+
+class WorkHere:
+    """The server's own work in this process, for transports without processes for it."""
+
+    def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+        """Yield the results of the server's own work, one task after the other."""
+        for task in tasks:
+            with one_blas_thread():
+                result = work(task)
+            yield result
+
+    def share(self, values: Iterable[Value]) -> list[Value]:
+        """Return the values, which are in this process."""
+        return list(values)
+
+    def machines(self) -> int:
+        """Return 1."""
+        return 1

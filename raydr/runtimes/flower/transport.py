@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from raydr.federation.codec import CodecError
 from raydr.federation.enrolment import Enrolment
 from raydr.federation.failures import ClientError, Failure, Kind
 from raydr.federation.messages import RefusedReplyError, declared_ranges
+from raydr.federation.transport import WorkHere
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, weight_of
 from raydr.runtimes.flower.errands import Begin, Begun, Carry, Failed, packed, unpacked
-from raydr.threads import one_blas_thread
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-Value = TypeVar("Value")
 
 
 class Courier(Protocol):
@@ -28,7 +24,7 @@ class Courier(Protocol):
 
 
 @dataclass(kw_only=True)
-class FlowerTransport:
+class FlowerTransport(WorkHere):
     """The transport of a federation over sites' nodes.
 
     Attributes
@@ -91,21 +87,6 @@ class FlowerTransport:
             part = self._summand(call, client, found)
             self._remember(call, part.clients)
             yield part
-
-    def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """Yield the results of the server's own work, one task after the other."""
-        for task in tasks:
-            with one_blas_thread():
-                result = work(task)
-            yield result
-
-    def share(self, values: Iterable[Value]) -> list[Value]:
-        """Return the values, which are in this process."""
-        return list(values)
-
-    def machines(self) -> int:
-        """Return 1."""
-        return 1
 
     def _carried(self, call: Call) -> list[tuple[int, Any]]:
         """Return the answer of each client's site, in client order."""
