@@ -107,10 +107,10 @@ class _Number:
 
     @classmethod
     def of(cls, cell: TableCell, found: Sequence[PaperTable]) -> _Number:
-        """Look a number up in the results of its table: at full size if there are any, the newest first."""
+        """Look a number up in the results of its table: the best by :func:`_worth`, of these the newest."""
         place = (cell.group, cell.row, cell.column)
         default, in_full, as_published = None, False, None
-        for table in sorted(found, key=lambda table: not _at_full_size(table)):
+        for table in sorted(found, key=_worth, reverse=True):
             for other in table.cells:
                 if (other.group, other.row, other.column) != place or other.measure != cell.measure:
                     continue
@@ -120,6 +120,11 @@ class _Number:
                 if as_published is None and not _before(table.heading):
                     as_published = other.comparison_as_published
         return cls(cell.absent is None, in_full, default, as_published)
+
+
+def _worth(table: PaperTable) -> tuple[bool, bool, int]:
+    """Whether a result is of the paper's size and of today's scenarios, and its number of seeds."""
+    return _at_full_size(table), not _before(table.heading), table.heading["repeats"]
 
 
 def _at_full_size(table: PaperTable) -> bool:
