@@ -85,6 +85,8 @@ class Identity:
             newer.append(("method", "dimensions", 2))
         if scenario.method.kind in ("fed-tsne", "fed-umap", "fed-spectral", "sense"):
             newer.append(("method", "preset", None))
+        if scenario.method.kind == "fedne":
+            newer.append(("method", "weight_decay", 0.0))
         for section, key, default in newer:
             if settings[section][key] == default:
                 del settings[section][key]

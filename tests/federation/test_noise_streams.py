@@ -536,6 +536,7 @@ UNREACHED = {
     "method": "other methods have tests of their own above",
     "network": "is an account, and changes no stream",
     "method.aggregation": "robust rules look at each upload, and noise of a sum is for no upload",
+    "method.weight_decay": "goes without noise per record, which FedNE has here",
     "method.share": "goes with privacy.noise.on, which is another sort of run here",
     "prior": "is another run",
     "privacy.noise": "other sorts of noise are other runs here",

@@ -151,6 +151,8 @@ class Training:
         Share of the other clients' networks that each client leaves out.
     bits : {64, 16}
         Bits of a number in the sum of the changes.
+    weight_decay : float
+        Weight of half the squared length of an encoder's weights in a client's loss.
     """
 
     hidden: tuple[int, ...]
@@ -169,6 +171,7 @@ class Training:
     softening: float = SOFTENING
     adam_floor: float = FLOOR
     bits: int = 64
+    weight_decay: float = 0.0
 
     @property
     def device(self) -> str:
@@ -277,7 +280,7 @@ def _trained(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> lis
         architecture_of(clients[0].rows, request.training.hidden),
         request.weights,
         [local_task(client, request) for client in clients],
-        objective_of(clients, requests),
+        replace(objective_of(clients, requests), weight_decay=request.training.weight_decay),
         learning_rate=request.learning_rate,
         floor=request.training.adam_floor,
         corrections=None if controls is None else request.control - controls,

@@ -119,6 +119,13 @@ class FedNE(AveragedMap):
         " again in each round (P2 6)",
     )
     grid_step: float = Field(0.3, gt=0, description="distance between the nodes of the grid, in map units")
+    weight_decay: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="lambda of weight decay: each client adds half of it, times the squared length of the weights, to"
+        " its loss; 0.001 places new rows of small tables better (docs/fedne.md); 0: none (P2)",
+    )
     mixing: float | None = Field(
         0.2, gt=0, description="alpha of Beta(alpha, alpha) for data mixing; null: no mixing"
     )
@@ -238,6 +245,11 @@ class FedNE(AveragedMap):
             return "what a surrogate network learns has no bound: choose method.surrogate: field or none"
         if self.prototypes is not None:
             return "prototypes are means of records, sent without noise: leave method.prototypes out"
+        if self.weight_decay and noise.protects == "record":
+            return (
+                "with noise per record the server takes all steps, so no client's weights decay: leave"
+                " method.weight_decay out, or choose privacy.noise.unit: client"
+            )
         return None
 
     def training(self, federation: Federation) -> Training:
@@ -247,6 +259,7 @@ class FedNE(AveragedMap):
             mixing=self.mixing or 0.0,
             left_out=self.surrogates_left_out,
             mixed=self.mixed,
+            weight_decay=self.weight_decay,
         )
 
     def first_weights(self, federation: Federation, axes: PrincipalAxes | None = None) -> Float32Array:

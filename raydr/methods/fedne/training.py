@@ -46,6 +46,8 @@ class Objective:
         mu of FedProx: weight of half the squared distance from the weights received.
     softening : float
         Softening of the repulsion among own rows.
+    weight_decay : float
+        Weight of half the squared length of all weights.
     """
 
     negatives: float
@@ -53,6 +55,7 @@ class Objective:
     surrogate: Surrogate | None = None
     proximity: float = 0.0
     softening: float = SOFTENING
+    weight_decay: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,8 @@ def train(
         loss = batch_loss(architecture, flat, batches, step, objective)
         if objective.proximity:
             loss = loss + 0.5 * objective.proximity * ((flat - start) ** 2).sum(dim=-1)
+        if objective.weight_decay:
+            loss = loss + 0.5 * objective.weight_decay * (flat**2).sum(dim=-1)
         (gradient,) = torch.autograd.grad(loss.sum(), flat)
         with torch.no_grad():
             moving = batches.moving[:, step]

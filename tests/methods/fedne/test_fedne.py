@@ -380,11 +380,24 @@ def test_methods_differ_in_their_training_settings() -> None:
     asked = mixed.training(federation)
     assert (asked.proximity, asked.mixing, asked.left_out, asked.mixed) == (0.0, 0.7, 0.25, "rows")
     assert FedNE(**SMALL, mixing=None).training(federation).mixing == 0.0
+    usual, decaying = (FedNE(**SMALL, **more).training(federation) for more in ({}, {"weight_decay": 0.5}))
+    assert (usual.weight_decay, decaying) == (0.0, replace(usual, weight_decay=0.5))
     pulled, free = (
         outcome(method(**SMALL, **more), blobs()).embedding
         for method, more in ((FedProxNE, {"proximity": 10.0}), (FedAvgNE, {}))
     )
     assert np.ptp(pulled - free) > 1e-3
+
+
+def test_weight_decay_makes_the_encoder_s_weights_smaller() -> None:
+    faster = SMALL | {"learning_rate": 0.03}
+    free, decayed = (
+        outcome(FedNE(**faster, weight_decay=decay), blobs()).model or {} for decay in (0.0, 0.5)
+    )
+    layers = [name for name in free if name.startswith("encoder.layers.")]
+    assert len(layers) == 6
+    lengths = [sum(float((model[name] ** 2).sum()) for name in layers) for model in (free, decayed)]
+    assert lengths[1] < 0.6 * lengths[0]
 
 
 def test_equal_rows_are_refused() -> None:

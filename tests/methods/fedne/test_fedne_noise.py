@@ -594,6 +594,7 @@ class TestUnits:
         ({"control_variates": True}, {}, "leave control_variates out"),
         ({"surrogate": "mlp"}, {}, "what a surrogate network learns has no bound"),
         ({"prototypes": 10}, {}, r"leave method\.prototypes out"),
+        ({"weight_decay": 0.1}, {}, r"leave method\.weight_decay out"),
         ({"server_optimizer": "fedadam"}, {}, "the server takes Adam's steps"),
         ({"kind": "fedprox-ne"}, {}, "so no client training can be held back"),
         ({"bounds": [8, 0]}, {}, "Give the lower bound first"),

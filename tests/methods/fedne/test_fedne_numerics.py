@@ -350,6 +350,29 @@ def test_proximity_limits_the_change_of_weights() -> None:
     assert moved[0] > 1.5 * moved[1] > 1.5 * moved[2]
 
 
+def test_weight_decay_adds_its_multiple_of_the_weights_to_the_gradient() -> None:
+    """Of both clients, in one batch each."""
+    architecture = Architecture(5, (16,))
+    weights = initial_weights(architecture, np.random.default_rng(0))
+    locals_ = [local_of(some_rows(size), seed=size) for size in (6, 8)]
+    plain, decayed = (
+        train(
+            architecture,
+            weights,
+            locals_,
+            Objective(5.0, np.ones(2, np.float32), weight_decay=decay),
+            learning_rate=1e-3,
+        )
+        for decay in (0.0, 0.25)
+    )
+    assert all(local.schedule.steps == 1 for local in locals_)
+    for client in range(2):
+        added = decayed.gradients[client] - plain.gradients[client]
+        np.testing.assert_allclose(added, 0.25 * weights, atol=1e-5)
+    squared = float((weights.astype(np.float64) ** 2).sum())
+    np.testing.assert_allclose(decayed.losses - plain.losses, 0.125 * squared, rtol=1e-4)
+
+
 def test_adam_step_is_within_its_bound() -> None:
     """The worst gradients by Cauchy-Schwarz: g_i proportional to a_i / b_i, newest last."""
     steps = 2000
