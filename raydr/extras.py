@@ -14,14 +14,12 @@ from raydr.errors import RaydrError, ScenarioError
 from raydr.settings import Settings
 
 EXTRAS: Mapping[str, str] = MappingProxyType(
-    {
-        "anndata": "",
-        "mlflow": "",
-        "phate": " and is licensed under the GPL, version 2",
-        "torch": "",
-    }
+    {"anndata": "anndata", "flwr": "flower", "mlflow": "mlflow", "phate": "phate", "torch": "torch"}
 )
-"""The extras of raydr, by name. Each installs the package of the same name. The value is an addition to the error."""
+"""The extra of raydr that installs a package, by package."""
+
+_REMARKS: Mapping[str, str] = MappingProxyType({"phate": " and is licensed under the GPL, version 2"})
+"""What else the error says of a package."""
 
 
 class MissingPackageError(RaydrError, ImportError):
@@ -40,9 +38,9 @@ def lacking(package: str, needed_by: str) -> str | None:
     """
     if find_spec(package) is not None:
         return None
-    wanted = f"'raydr[{package}]'" if package in EXTRAS else package
+    wanted = f"'raydr[{EXTRAS[package]}]'" if package in EXTRAS else package
     return (
-        f"{needed_by} needs the package {package}, which is not installed{EXTRAS.get(package, '')}:"
+        f"{needed_by} needs the package {package}, which is not installed{_REMARKS.get(package, '')}:"
         f" `pip install {wanted}`"
     )
 

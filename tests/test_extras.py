@@ -139,7 +139,9 @@ def test_the_extras_match_the_package_and_all_includes_them() -> None:
     extras = project["optional-dependencies"]
     # Flower allows few versions of fastapi and starlette, which not every environment has.
     for_users = set(extras) - {"all", "dev", "docs", "flower", "mutation"}
-    assert set(EXTRAS) == for_users - {"cluster"}
+    assert {*EXTRAS.values()} == for_users - {"cluster"} | {"flower"}
+    for package, extra in EXTRAS.items():
+        assert any(wanted.startswith(package) for wanted in extras[extra])
     assert extras["all"] == [f"raydr[{','.join(sorted(for_users))}]"]
     assert "raydr[all,docs,flower]" in extras["dev"]
     assert not any(wanted.startswith(tuple(EXTRAS)) for wanted in project["dependencies"])
@@ -150,6 +152,13 @@ def test_a_missing_package_is_named() -> None:
     assert lacking("json", "A document") is None
     with pytest.raises(MissingPackageError, match="A document needs the package no_such_thing"):
         imported("no_such_thing", "A document")
+
+
+def test_a_missing_flower_is_named_by_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raydr.extras.find_spec", lambda name: None)
+    assert lacking("flwr", "A run over Flower") == (
+        "A run over Flower needs the package flwr, which is not installed: `pip install 'raydr[flower]'`"
+    )
 
 
 def test_a_file_of_single_cells_names_the_package_that_reads_it(

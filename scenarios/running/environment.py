@@ -18,7 +18,7 @@ _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "ray", "pyarrow")
 
 
 _DISTRIBUTIONS = {"mlflow": "mlflow-skinny"}
-"""Distribution names of extras that differ from the extra's name."""
+"""Distribution names of packages that differ from the package's name."""
 
 
 def environment(
@@ -66,8 +66,8 @@ def described() -> str:
         f"Python {sys.version.split()[0]} on {platform.platform()}, {cores()} cores",
         *(f"{name} {found}" for name, found in versions().items()),
     ]
-    for extra in EXTRAS:
-        package = _DISTRIBUTIONS.get(extra, extra)
+    for module, extra in EXTRAS.items():
+        package = _DISTRIBUTIONS.get(module, module)
         try:
             lines.append(f"{package} {version(package)}")
         except PackageNotFoundError:
