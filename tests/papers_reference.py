@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from raydr.report.sweep.papers import MARKS, MARKS_WITHOUT_INTERVAL, cell_text, interval_text, mark
 from raydr.runfolder.paper_table import CellResult, Comparison, PaperTable, read_paper_table
@@ -30,12 +29,6 @@ README = PAGE.parent.parent / "README.md"
 COUNTS = ("<!-- counts, made by tests/papers_reference.py -->\n", "<!-- end of counts -->\n")
 SAME_SIZE = {"repeats", "rows", "as published"}
 """Changes of a table after which its cells still have the data of the paper's size."""
-
-CAPPED = "as published, the iteration took at most 300 steps and features were not scaled to 0 to 1"
-CHANGED = {
-    "p3-table-9": ("2026-11-28", CAPPED),
-}
-"""By table, the day since which it runs other scenarios, and what was different before."""
 
 
 def found_by_name() -> dict[str, list[PaperTable]]:
@@ -117,14 +110,14 @@ class _Number:
                 if default is None:
                     default = other.comparison
                     in_full = default is not None and _at_full_size(table)
-                if as_published is None and not _before(table.heading):
+                if as_published is None:
                     as_published = other.comparison_as_published
         return cls(cell.absent is None, in_full, default, as_published)
 
 
-def _worth(table: PaperTable) -> tuple[bool, bool, int]:
-    """Whether a result is of the paper's size and of today's scenarios, and its number of seeds."""
-    return _at_full_size(table), not _before(table.heading), table.heading["repeats"]
+def _worth(table: PaperTable) -> tuple[bool, int]:
+    """Whether a result is of the paper's size, and its number of seeds."""
+    return _at_full_size(table), table.heading["repeats"]
 
 
 def _at_full_size(table: PaperTable) -> bool:
@@ -151,8 +144,7 @@ def _outcome(name: str, found: Sequence[PaperTable]) -> str:
     said = []
     for table in found:
         changed = f" (with {table.changed})" if table.changed else ""
-        since = " (before its scenarios were changed)" if _before(table.heading) else ""
-        said.append(f"{table.heading['date']}{changed}{since}: {table.summary}")
+        said.append(f"{table.heading['date']}{changed}: {table.summary}")
     return "; ".join(said)
 
 
@@ -166,8 +158,6 @@ def _section(found: PaperTable, *, again: bool) -> Iterator[str]:
     yield f"{heading['paper']}, {heading['where']}. {heading['date']}, raydr {heading['raydr']}{at_commit}, {seeds}."
     if found.changed:
         yield f"**Not the whole table**: run with {found.changed}."
-    if before := _before(heading):
-        yield f"**Run before the table's scenarios were changed**: {before}."
     now = {(cell.group, cell.row, cell.column): cell.measure for cell in cells(table)}
     since = dict.fromkeys(
         f"{cell.row} is {_metric(cell.measure)} here, {_metric(now[cell.group, cell.row, cell.column])} now"
@@ -194,12 +184,6 @@ def _section(found: PaperTable, *, again: bool) -> Iterator[str]:
     reasons = dict.fromkeys(cell.why for cell in found.cells if cell.why)
     if reasons:
         yield "\nNot run: " + "; ".join(reasons) + "."
-
-
-def _before(heading: Mapping[str, Any]) -> str:
-    """Say what was different if the table's scenarios were changed after this run, or ""."""
-    day, before = CHANGED.get(heading["name"], ("", ""))
-    return before if str(heading["date"]) < day else ""
 
 
 def _metric(measure: str) -> str:
