@@ -19,7 +19,7 @@ EXTRAS: Mapping[str, str] = MappingProxyType(
 """The extra of raydr that installs a package, by package."""
 
 _REMARKS: Mapping[str, str] = MappingProxyType({"phate": " and is licensed under the GPL, version 2"})
-"""What else the error says of a package."""
+"""Remarks of the error, by package."""
 
 
 class MissingPackageError(RaydrError, ImportError):
