@@ -7,6 +7,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ from browsers import CHROMIUM, FLAGS
 from long_tests import listed
 from places import SUPPORT
 from processes import CLUSTER_TOKEN, TOKEN, simulation_processes
+
+# Tests import benchmarks, also if pytest is not started by `python -m pytest`. An installed raydr goes first.
+sys.path.append(str(Path(__file__).parent.parent))
 
 # The same examples in every run, however long one takes.
 hypothesis.settings.register_profile("raydr", deadline=None, derandomize=True, database=None)
