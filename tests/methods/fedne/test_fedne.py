@@ -31,6 +31,7 @@ from raydr.federation.streams import client_stream
 from raydr.federation.wire import Answered, Call
 from raydr.journal import CheckpointTaken, Event, Journal
 from raydr.methods import METHODS
+from raydr.methods.fedne import training
 from raydr.methods.fedne.baselines import GlobalNE, LocalNE
 from raydr.methods.fedne.clients import (
     LONGEST_STEP,
@@ -398,6 +399,18 @@ def test_weight_decay_makes_the_encoder_s_weights_smaller() -> None:
     assert len(layers) == 6
     lengths = [sum(float((model[name] ** 2).sum()) for name in layers) for model in (free, decayed)]
     assert lengths[1] < 0.6 * lengths[0]
+
+
+def test_clients_train_with_the_weight_decay_that_the_server_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    train, seen = training.train, []
+
+    def noted(architecture: Any, weights: Any, tasks: Any, objective: Any, **more: Any) -> Any:
+        seen.append(objective.weight_decay)
+        return train(architecture, weights, tasks, objective, **more)
+
+    monkeypatch.setattr(training, "train", noted)
+    outcome(FedNE(**SMALL, weight_decay=0.5), blobs())
+    assert set(seen) == {0.5}
 
 
 def test_equal_rows_are_refused() -> None:
