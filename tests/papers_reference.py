@@ -7,7 +7,8 @@ To renew a table:
     cp runs/p3-table-4/table.parquet scenarios/papers/p3-table-4.parquet
 
 A table that was run in several ways, few cells in full and many with fewer rows, has a file for each:
-``p2-table-2.parquet`` and ``p2-table-2.fewer-rows.parquet``. The page has a section of each, the newest first.
+``p2-table-2.parquet`` and ``p2-table-2.fewer-rows.parquet``. The page has a section of each, the newest first,
+and what the table means in the first of them.
 """
 
 from __future__ import annotations
@@ -166,7 +167,8 @@ def _section(found: PaperTable, *, again: bool) -> Iterator[str]:
     )
     if since:
         yield f"**Run before the table's metrics were changed**: {'; '.join(since)}."
-    yield from filter(None, [table.says, *table.substituted])
+    if not again:
+        yield from filter(None, [table.says, *table.substituted])
     yield ""
     shown = [
         column
