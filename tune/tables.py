@@ -121,7 +121,6 @@ class TableSearch(Settings):
         (), description="replacements for what is not available, with reasons"
     )
     unmeasured: str | None = Field(None, description="why nothing of the table can be run")
-    minutes: float | None = Field(None, gt=0, description="rough duration of the whole table on two cores")
     published: dict[str, Any] = Field(
         {}, description="values by dotted key in which every run as published differs from raydr's defaults"
     )

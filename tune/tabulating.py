@@ -111,7 +111,7 @@ def _failure(row: TrialRow | None) -> str | None:
 def _heading(sweep: Sweep, table: TableSearch) -> dict[str, Any]:
     described = table.model_dump(
         mode="json",
-        include={"paper", "where", "title", "says", "substituted", "minutes", "reduced"},
+        include={"paper", "where", "title", "says", "substituted", "reduced"},
     )
     return {
         "name": sweep.name,

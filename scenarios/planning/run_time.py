@@ -36,12 +36,14 @@ TSNE_PAIR_S, TSNE_INTERPOLATED_ROW_S = 1.4e-9, 5.5e-7
 """Seconds of one iteration on one core for each pair of rows, and for each row by interpolation."""
 COSNE_ROW_S = 1.4e-5
 """Seconds of one iteration of CO-SNE for each row on one core."""
-TSNE_GRID_S, FULL_GRID_ROWS = 0.15, 40_000
+TSNE_GRID_S, FULL_GRID_ROWS = 0.075, 40_000
 """Seconds of one iteration's full grid on one core, and the rows from which it is full; its side grows as the map's."""
 EDGE_S, UMAP_EDGE_S = 2e-7, 7e-8
 """Seconds of one epoch for each neighbour on one core, of CNE and PHATE and of UMAP."""
 METRICS_S, METRIC_PAIR_S, METRIC_PAIR_FEATURE_S = 7.0, 7e-8, 1e-10
 """Seconds of all metrics on one core: imports, each pair of rows, and each feature of a pair."""
+SILHOUETTE_PAIR_S = 5e-9
+"""Seconds of `sc` on one core for each pair of rows of the map."""
 SAMPLED_PAIR_S, SAMPLED_PAIR_FEATURE_S = 1e-8, 1e-10
 """The same with a sample: each pair of a sampled row and any row, and each feature of a pair."""
 FOLDER_S, FOLDER_ROW_S = 0.5, 5e-7
@@ -139,8 +141,8 @@ def _embedding(load: Load, settings: MethodSettings, threads: int) -> float:
 
 
 def _without_pairs(metric: str) -> bool:
-    """Return whether a metric uses only neighbours, not all pairs of rows."""
-    return is_light(metric) or metric.startswith("ca_")
+    """Return whether a metric uses neighbours or the map alone, not distances of all pairs of rows."""
+    return is_light(metric) or metric.startswith("ca_") or metric in {"nmi", "ari", "sc"}
 
 
 def _metrics(load: Load, threads: int) -> float:
@@ -154,6 +156,7 @@ def _metrics(load: Load, threads: int) -> float:
     if all(map(is_light, load.metrics)):
         return 1.0 + searched / threads
     if all(map(_without_pairs, load.metrics)):
-        return METRICS_S + searched / threads
+        silhouette = float(load.rows) ** 2 * SILHOUETTE_PAIR_S * maps if "sc" in load.metrics else 0.0
+        return METRICS_S + searched / threads + silhouette
     pairs = float(load.rows) ** 2 * (METRIC_PAIR_S + METRIC_PAIR_FEATURE_S * load.features)
     return METRICS_S + (searched + pairs * maps) / threads
