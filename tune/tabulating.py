@@ -19,7 +19,7 @@ from raydr.runfolder.records import TrialRow
 from raydr.tune.ledger import write_table
 from raydr.tune.schema import Sweep
 from raydr.tune.space import SweepPoint
-from raydr.tune.tables import TableSearch, cells, content_of
+from raydr.tune.tables import TableCell, TableSearch, cells, content_of
 from raydr.tune.trials import Trial
 
 
@@ -54,6 +54,12 @@ class _Found:
         row = self.row(values, repeat)
         return None if row is None else row.measures.get(measure)
 
+    def pooled(self, cell: TableCell, repeat: int) -> float | None:
+        """Return a cell's measure for the pooled-data map that its own run is compared with, or None."""
+        if cell.measure in records.COSTS:
+            return None
+        return self.value(cell.default, repeat, f"central.{cell.measure.partition('.')[2]}")
+
 
 def _arrow(sweep: Sweep, table: TableSearch, found: _Found) -> Any:
     import pyarrow as pa
@@ -64,13 +70,12 @@ def _arrow(sweep: Sweep, table: TableSearch, found: _Found) -> Any:
     for cell in known:
         for repeat in range(sweep.repeats if cell.absent is None else 1):
             row = found.row(cell.default, repeat)
-            pooled = None
-            if cell.measure not in records.COSTS:
-                central = f"central.{cell.measure.partition('.')[2]}"
-                pooled = found.value(cell.default, repeat, central)
+            pooled = found.pooled(cell, repeat)
             if pooled is None and cell.pooled is not None:
                 other = at[cell.pooled]
-                pooled = found.value(other.default, repeat, other.measure)
+                pooled = found.pooled(other, repeat)
+                if pooled is None:  # its method draws the pooled map itself
+                    pooled = found.value(other.default, repeat, other.measure)
             content.append(
                 {
                     "group": cell.group,

@@ -34,7 +34,7 @@ SEARCH: dict[str, Any] = {
     "columns": [
         {"name": "pooled", "side": "central", "set": {"compare": ["central"]}},
         {"name": "IID", "set": {"compare": ["central"]}},
-        {"name": "one class", "set": {"clients": {"partition": {"kind": "one-class"}}}, "pooled": "pooled"},
+        {"name": "one class", "set": {"clients": {"partition": {"kind": "one-class"}}}, "pooled": "IID"},
         {"name": "CIFAR-10", "absent": "CIFAR-10 is not at hand"},
     ],
     "groups": [
