@@ -22,7 +22,14 @@ from raydr.front.cli import status
 from raydr.methods import METHODS
 from raydr.methods.fedne import networks
 from raydr.methods.fedne.baselines import GlobalNE, LocalNE
-from raydr.methods.fedne.clients import TrainRequest, local_task, objective_of, train_locally
+from raydr.methods.fedne.clients import (
+    LARGEST_LOSS,
+    Change,
+    TrainRequest,
+    local_task,
+    objective_of,
+    train_locally,
+)
 from raydr.methods.fedne.edges import local_neighbors, schedule, with_mixed
 from raydr.methods.fedne.encoder import Architecture, initial_weights
 from raydr.methods.fedne.fedne import FedAvgNE, FedNE, FedProxNE
@@ -461,6 +468,22 @@ def test_surrogates_and_own_pairs_are_weighted_by_rows() -> None:
     assert objective.own_share.tolist() == pytest.approx([0.3])
     assert float(objective.surrogate(torch.zeros((1, 1, 2)))) == pytest.approx(0.2 * 1.0 + 0.5 * 100.0)
     assert (objective.negatives, objective.softening) == (5.0, 0.0)
+
+
+@pytest.mark.parametrize("value", [-1e9, 1e9])
+def test_loss_by_a_surrogate_stays_within_its_declared_range(value: float) -> None:
+    """A surrogate network far from its training points has any value, positive or negative."""
+    parts = blobs((20, 30))
+    network = np.zeros((1, networks.PARAMETERS), np.float32)
+    network[:, -1] = value
+    request = replace(
+        asked(parts, FedNE(**SMALL)),
+        surrogates=np.concatenate([network, network]),
+        shares=np.array([0.4, 0.6], np.float32),
+    )
+    change = train_locally(Client(index=0, rows=parts[0], seed=0), request)
+    assert change.loss == np.sign(value) * LARGEST_LOSS
+    assert Change.ranges(request, len(parts[0]))["loss"].largest == LARGEST_LOSS
 
 
 def test_plan_counts_mixed_rows_and_their_neighbours() -> None:
