@@ -1,12 +1,14 @@
-"""The width of FedNE's encoder on tables of few columns: quality of the map, new rows, and bytes of messages.
+"""Width and weight decay of FedNE's encoder: quality of the map, new rows, and bytes of messages.
 
-    python -m benchmarks.fedne_widths [--quick] [--data NAME ...] [--only WIDTHS ...] [--seeds 0 1 2] [--json FILE]
+    python -m benchmarks.fedne_widths [--quick] [--data NAME ...] [--only WIDTHS ...] [--decay 0 0.001] [--rounds N]
+                                      [--seeds 0 1 2] [--json FILE]
 
-Each width is measured on the same rows: 100 rounds of 5 batches with momentum. A seed draws held-out rows, partition
-and all random numbers of a run. ``npa_10``, ``trustworthiness`` and ``ca_10`` are those of the mapped rows.
-``new_accuracy`` is the share of the held-out rows with the class of most of their 7 nearest mapped rows, and
-``new_trustworthiness`` is that of the held-out rows' own map, with 7 neighbours. ``mb`` counts all messages in both
-directions, ``seconds`` those of the processor. Clients train as one computation (``batch_clients``).
+Each encoder is measured on the same rows: 100 rounds of 5 batches with momentum. A seed draws held-out rows, partition
+and all random numbers of a run. ``pooled`` is the encoder that all rows train in one place, with layers of 128.
+``npa_10``, ``trustworthiness`` and ``ca_10`` are those of the mapped rows. ``new_accuracy`` is the share of the held-
+out rows with the class of most of their 7 nearest mapped rows, and ``new_trustworthiness`` is that of the held-out
+rows' own map, with 7 neighbours. ``mb`` counts all messages in both directions, ``seconds`` those of the processor.
+Clients train as one computation (``batch_clients``).
 
 With ``--json``, runs that the file already has are not measured again, so that an interrupted command continues.
 ``--quick`` has 2 rounds on heart disease.
@@ -22,6 +24,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +32,7 @@ import numpy as np
 from benchmarks.partitions import DEALINGS
 from raydr.arrays import Float32Array, FloatArray, Int64Array
 from raydr.data import Table
+from raydr.journal import Journal
 from raydr.methods.fedne.fedne import FedNE
 from raydr.methods.serving import Plan
 from raydr.metrics import Evidence, evaluate
@@ -63,6 +67,8 @@ class Source:
         Clients among which Dirichlet 0.1 deals the rows; 0: the file's own sites.
     standard : bool
         Whether columns are divided by their standard deviations.
+    axes : int
+        Number of principal axes of the mapped rows to which all rows are reduced; 0: all columns.
     """
 
     file: str
@@ -70,14 +76,22 @@ class Source:
     held_out: int
     clients: int = 0
     standard: bool = False
+    axes: int = 0
 
 
 SOURCES: dict[str, Source] = {
     "heart": Source("heart_disease", 825, 95, standard=True),
     "cells": Source("scrna_cell_lines_pc20", 1900, 470),
     "digits": Source("digits", 1400, 397, 10),
+    "neurons": Source("scrna_worm_neuron_pc50", 2143, 600, 10),
+    "mnist": Source("mnist", 2000, 2000, 10, axes=50),
+    "fashion": Source("fashion_mnist", 2000, 2000, 10, axes=50),
+    "mnist-6000": Source("mnist", 6000, 2000, 10, axes=50),
+    "fashion-6000": Source("fashion_mnist", 6000, 2000, 10, axes=50),
 }
-WIDTHS = "128-128-128", "64-64", "48-48"
+USUAL = "heart", "cells", "digits"
+POOLED = "pooled"
+WIDTHS = "128-128-128", "64-64", "48-48", POOLED
 
 
 def rows_of(name: str, seed: int) -> Rows:
@@ -94,9 +108,12 @@ def rows_of(name: str, seed: int) -> Rows:
     random = np.random.default_rng(seed)
     order = random.permutation(len(table))[: source.mapped + source.held_out]
     mapped, others = order[: source.mapped], order[source.mapped :]
-    table = table[order].astype(np.float64)
+    table = table[order].reshape(len(order), -1).astype(np.float64)
     if source.standard:
         table = (table - table.mean(axis=0)) / np.maximum(table.std(axis=0), 1e-12)
+    if source.axes:
+        table -= table[: source.mapped].mean(axis=0)
+        table = table @ np.linalg.svd(table[: source.mapped], full_matrices=False)[2][: source.axes].T
     rows, new = np.split(table.astype(np.float32), [source.mapped])
     if sites is not None:
         own = [np.flatnonzero(sites[mapped] == site) for site in np.unique(sites)]
@@ -115,13 +132,22 @@ def rows_of(name: str, seed: int) -> Rows:
     return Rows([rows[part] for part in own], labels[mapped][order], new, labels[others])
 
 
-def measured(widths: str, rows: Rows, seed: int, rounds: int) -> dict[str, float]:
+def measured(widths: str, rows: Rows, seed: int, rounds: int, decay: float) -> dict[str, float]:
     """Run FedNE with an encoder of these widths, and measure its map, its held-out rows and its messages."""
+    began = time.process_time()
+    if widths == POOLED:
+        pooled = FedNE(hidden=(128, 128, 128)).central({}, np.concatenate(rows.parts), seed, Journal())
+        seconds = time.process_time() - began
+        assert pooled.place is not None
+        return judged(rows, pooled.embedding, pooled.place) | {"mb": 0.0, "seconds": seconds}
     settings = FedNE(
-        hidden=tuple(map(int, widths.split("-"))), rounds=rounds, local_steps=5, server_optimizer="nesterov"
+        hidden=tuple(map(int, widths.split("-"))),
+        rounds=rounds,
+        local_steps=5,
+        server_optimizer="nesterov",
+        weight_decay=decay,
     )
     plan = Plan(method="fedne", settings=settings, scale="none", seed=seed, batch_clients=True)
-    began = time.process_time()
     served = InlineBackend().serve(rows.parts, plan, listener=lambda event: None)
     seconds = time.process_time() - began
     figures = judged(rows, served.outcome.embedding, partial(settings.transform, served.outcome.model))
@@ -162,40 +188,47 @@ def main() -> None:
         prog="python -m benchmarks.fedne_widths", description=__doc__, allow_abbrev=False
     )
     parser.add_argument("--quick", action="store_true", help="2 rounds on heart disease")
-    parser.add_argument("--data", nargs="+", choices=SOURCES, default=list(SOURCES), help="data sets")
-    parser.add_argument("--only", nargs="+", choices=WIDTHS, default=list(WIDTHS), help="widths")
+    parser.add_argument("--data", nargs="+", choices=SOURCES, default=USUAL, help="data sets")
+    parser.add_argument("--only", nargs="+", choices=WIDTHS, default=WIDTHS[:3], help="widths")
+    parser.add_argument("--decay", nargs="+", type=float, default=[0.0], help="weight decays")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of each run")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument(
         "--json", type=Path, help="also write figures and ratios to this file, and read it first"
     )
     options = parser.parse_args()
-    sources, seeds, rounds = (["heart"], [0], 2) if options.quick else (options.data, options.seeds, ROUNDS)
+    sources, seeds, rounds = (["heart"], [0], 2)
+    if not options.quick:
+        sources, seeds, rounds = options.data, options.seeds, options.rounds
     kept = options.json is not None and options.json.exists() and not options.quick
     figures: dict[str, float] = json.loads(options.json.read_text())["figures"] if kept else {}
     for data in sources:
         print(f"\n{data}: " + ", ".join(COLUMNS), flush=True)
-        for widths in options.only:
-            name = f"{data}.{widths}"
+        for widths, decay in product(options.only, options.decay):
+            if widths == POOLED and decay != options.decay[0]:
+                continue
+            name = f"{data}.{widths}" + (f" decay {decay}" if decay and widths != POOLED else "")
             for seed in seeds:
                 if f"{name}.{seed}.npa_10" not in figures:
-                    found = measured(widths, rows_of(data, seed), seed, rounds)
+                    found = measured(widths, rows_of(data, seed), seed, rounds, decay)
                     figures |= {f"{name}.{seed}.{key}": value for key, value in found.items()}
                     write(options.json, figures)
             means = summary(figures, name, seeds)
             figures |= means
-            print(widths, *(f"{means[f'{name}.mean.{key}']:.3f}" for key in COLUMNS), flush=True)
+            print(name, *(f"{means[f'{name}.mean.{key}']:.3f}" for key in COLUMNS), flush=True)
     write(options.json, figures)
 
 
 def write(file: Path | None, figures: dict[str, float]) -> None:
-    """Write figures, and the ratio of each narrower encoder's NPA-10 to the wide one's, if a file is given."""
+    """Write figures, and ratios of each line's NPA-10 to the wide or the pooled encoder's, if a file is given."""
     if file is None:
         return
     npa = {name: value for name, value in figures.items() if name.endswith("mean.npa_10")}
     ratios = {
-        name: value / npa[wide]
+        f"{name} to {other}": value / npa[reference]
+        for other in (WIDTHS[0], POOLED)
         for name, value in npa.items()
-        if (wide := f"{name.split('.')[0]}.{WIDTHS[0]}.mean.npa_10") in npa and wide != name
+        if (reference := f"{name.split('.')[0]}.{other}.mean.npa_10") in npa and reference != name
     }
     file.write_text(json.dumps({"figures": figures, "ratios": ratios}, indent=2) + "\n")
 
