@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -170,6 +171,13 @@ def judged(rows: Rows, embedding: FloatArray, place: Callable[[FloatArray], Floa
     return figures | {"new_trustworthiness": float(trust)}
 
 
+def line(data: str, widths: str, decay: float, rounds: int) -> str:
+    """Return the name of a line's figures; the pooled encoder has neither weight decay nor rounds of the federation."""
+    if widths == POOLED:
+        return f"{data}.{POOLED}"
+    return f"{data}.{widths}{f' decay {decay}' * bool(decay)}{f' rounds {rounds}' * (rounds != ROUNDS)}"
+
+
 def summary(figures: dict[str, float], name: str, seeds: Sequence[int]) -> dict[str, float]:
     """Return means and standard deviations of a line over seeds."""
     found = {}
@@ -207,7 +215,7 @@ def main() -> None:
         for widths, decay in product(options.only, options.decay):
             if widths == POOLED and decay != options.decay[0]:
                 continue
-            name = f"{data}.{widths}" + (f" decay {decay}" if decay and widths != POOLED else "")
+            name = line(data, widths, decay, rounds)
             for seed in seeds:
                 if f"{name}.{seed}.npa_10" not in figures:
                     found = measured(widths, rows_of(data, seed), seed, rounds, decay)
@@ -226,11 +234,21 @@ def write(file: Path | None, figures: dict[str, float]) -> None:
     npa = {name: value for name, value in figures.items() if name.endswith("mean.npa_10")}
     ratios = {
         f"{name} to {other}": value / npa[reference]
-        for other in (WIDTHS[0], POOLED)
         for name, value in npa.items()
-        if (reference := f"{name.split('.')[0]}.{other}.mean.npa_10") in npa and reference != name
+        for other, reference in references(name).items()
+        if reference in npa and reference != name
     }
     file.write_text(json.dumps({"figures": figures, "ratios": ratios}, indent=2) + "\n")
+
+
+def references(name: str) -> dict[str, str]:
+    """Return the figures with which a mean is compared: those of the wide encoder after as many rounds, and the pooled."""
+    data = name.split(".")[0]
+    rounds = re.search(r" rounds \d+", name)
+    return {
+        WIDTHS[0]: f"{data}.{WIDTHS[0]}{rounds[0] if rounds else ''}.mean.npa_10",
+        POOLED: f"{data}.{POOLED}.mean.npa_10",
+    }
 
 
 if __name__ == "__main__":

@@ -22,6 +22,9 @@ from raydr.tune.space import SweepPoint
 from raydr.tune.tables import TableCell, TableSearch, cells, content_of
 from raydr.tune.trials import Trial
 
+_POOLED_METHOD = "global-ne"
+"""Its map is a map of the pooled rows."""
+
 
 def write_paper_table(folder: Path, sweep: Sweep, rows: Sequence[TrialRow]) -> None:
     """Write a sweep's table, with a row for each cell and seed; trials are matched by digest, not by number."""
@@ -60,6 +63,14 @@ class _Found:
             return None
         return self.value(cell.default, repeat, f"central.{cell.measure.partition('.')[2]}")
 
+    def pooled_of(self, other: TableCell, repeat: int) -> float | None:
+        """Return the pooled value of a cell that refers to this one: of its pooled map, or of the map that it is."""
+        value = self.pooled(other, repeat)
+        if value is not None or other.default is None:
+            return value
+        method = content_of(self.sweep.scenario, self.table, other.default)["method"]["kind"]
+        return self.value(other.default, repeat, other.measure) if method == _POOLED_METHOD else None
+
 
 def _arrow(sweep: Sweep, table: TableSearch, found: _Found) -> Any:
     import pyarrow as pa
@@ -72,10 +83,7 @@ def _arrow(sweep: Sweep, table: TableSearch, found: _Found) -> Any:
             row = found.row(cell.default, repeat)
             pooled = found.pooled(cell, repeat)
             if pooled is None and cell.pooled is not None:
-                other = at[cell.pooled]
-                pooled = found.pooled(other, repeat)
-                if pooled is None:  # its method draws the pooled map itself
-                    pooled = found.value(other.default, repeat, other.measure)
+                pooled = found.pooled_of(at[cell.pooled], repeat)
             content.append(
                 {
                     "group": cell.group,

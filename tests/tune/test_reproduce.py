@@ -210,6 +210,24 @@ def test_a_single_row_keeps_the_group_of_its_pooled_values() -> None:
     assert kept == {"ours": ["B"], "theirs": ["B"]}
 
 
+def test_pooled_values_are_never_federated_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reference to a map of pooled rows has its value; a reference to a run without a pooled map has none."""
+    inline(monkeypatch)
+    row = {"name": "NPA", "metric": "npa_10"}
+    encoder = {"kind": "global-ne", "rounds": 1, "hidden": [4]}
+    groups = [
+        {"name": "ours", "pooled": "theirs", "rows": [row]},
+        {"name": "theirs", "set": {"method": encoder}, "rows": [row]},
+        {"name": "others", "set": {"method.landmarks": 4}, "rows": [row]},
+    ]
+    columns = [{"name": "IID"}, {"name": "one class", "pooled": "IID"}]
+    result = raydr.reproduce(content(columns=columns, groups=groups, published={}), out=tmp_path / "p0")
+    at = {(row["group"], row["column"]): row for row in result.table}
+    assert at["ours", "IID"]["pooled"] == at["theirs", "IID"]["default"] is not None
+    assert at["others", "IID"]["default"] is not None
+    assert at["others", "one class"]["pooled"] is None
+
+
 def test_an_interrupted_table_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as first:
         inline(first, dies_after=1)
