@@ -242,8 +242,8 @@ def write(file: Path | None, figures: dict[str, float]) -> None:
 
 
 def references(name: str) -> dict[str, str]:
-    """Return the figures with which a mean is compared: those of the wide encoder after as many rounds, and the pooled."""
-    data = name.split(".")[0]
+    """Return with what a mean is compared: the wide encoder after as many rounds, and the pooled encoder."""
+    data = name.partition(".")[0]
     rounds = re.search(r" rounds \d+", name)
     return {
         WIDTHS[0]: f"{data}.{WIDTHS[0]}{rounds[0] if rounds else ''}.mean.npa_10",
