@@ -118,7 +118,12 @@ class FedNE(AveragedMap):
         description="share of the other clients' mlp surrogates that each client leaves out, drawn"
         " again in each round (P2 6)",
     )
-    grid_step: float = Field(0.3, gt=0, description="distance between the nodes of the grid, in map units")
+    grid_step: float | None = Field(
+        None,
+        gt=0,
+        description="distance between the nodes of the grid, in map units; default: 0.3, or more if the"
+        " map needs more than 128 nodes along an axis",
+    )
     weight_decay: float = Field(
         0.0,
         ge=0,
@@ -411,9 +416,9 @@ class FedNE(AveragedMap):
 
     def paid_grid(self, federation: Federation) -> Grid:
         """Return a grid that needs no votes: its size is that of past maps of this many rows."""
-        from raydr.methods.fedne.field import Grid
+        from raydr.methods.fedne.field import GRID_STEP, Grid
 
-        return Grid.covering(planned_reach(federation.rows), self.grid_step)
+        return Grid.covering(planned_reach(federation.rows), self.grid_step or GRID_STEP)
 
     def paid_density(self, federation: Federation, state: RoundState) -> DensityRequest:
         """Return the density request of step 2 under noise."""
@@ -430,6 +435,7 @@ class FedNE(AveragedMap):
 
     def renew_networks(self, federation: Federation, state: RoundState) -> RoundState:
         """Have each client fine-tune its network; the last network of an absent client stays in use."""
+        from raydr.methods.fedne.field import GRID_STEP
         from raydr.methods.fedne.networks import initial_surrogate
 
         if state.surrogates.size:
@@ -444,7 +450,7 @@ class FedNE(AveragedMap):
                 hidden=self.widths(input_width(federation, self)),
                 surrogates=networks,
                 points=self.surrogate_points,
-                step=self.grid_step,
+                step=self.grid_step or GRID_STEP,
                 negatives=self.negatives,
                 softening=self.softening,
                 mechanism=federation.context.mechanism("surrogate"),

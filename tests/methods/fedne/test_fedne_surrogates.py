@@ -172,3 +172,11 @@ def test_queries_cover_the_map_and_its_margin() -> None:
     queries = query_grid(positions, 0.3, 3.0)
     assert queries.min(axis=0).tolist() == [-3.0, -3.0]
     assert (queries.max(axis=0) >= [4.0, 5.0]).all()
+
+
+def test_a_grid_without_a_given_step_keeps_its_nodes_few() -> None:
+    """Its step is 0.3 for usual maps, and wider for maps of far-away rows; a given step is kept."""
+    assert Grid.covering(10.0) == Grid.covering(10.0, 0.3) == Grid(10.0, 68)
+    assert Grid.covering(60.0) == Grid(60.0, 128)
+    assert Grid.covering(60.0, 0.3) == Grid(60.0, 401)
+    assert Grid.covering(1e6, 0.3) == Grid(1e6, 1024)
