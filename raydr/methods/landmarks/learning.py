@@ -183,10 +183,8 @@ class LearntLandmarks:
         return {"landmarks": points, "gamma": np.array([self.gamma])}
 
 
-def learn_landmarks(
-    federation: Federation, settings: DistributionLearning, *, pace: float = 1.0
-) -> LearntLandmarks:
-    """Run the server part of Algorithm 1; ``pace`` multiplies the default step.
+def learn_landmarks(federation: Federation, settings: DistributionLearning) -> LearntLandmarks:
+    """Run the server part of Algorithm 1.
 
     Raises
     ------
@@ -195,7 +193,7 @@ def learn_landmarks(
     DataError
         If all rows of all clients are equal.
     """
-    course = course_of(federation, settings, pace)
+    course = course_of(federation, settings)
     gamma = course.gamma
     loop = Loop(Descent.at(course.start, settings.momentum))
     federation.keep(loop, course.start)
@@ -221,12 +219,10 @@ def learn_landmarks(
     return LearntLandmarks(loop.state.landmarks, gamma, loop.snapshots)
 
 
-def rehearse_learning(
-    federation: Rehearsal, settings: DistributionLearning, *, pace: float = 1.0
-) -> LearntLandmarks:
+def rehearse_learning(federation: Rehearsal, settings: DistributionLearning) -> LearntLandmarks:
     """Ask what :func:`learn_landmarks` asks; return its initial landmarks."""
     with federation.by_sample():
-        course = course_of(federation, settings, pace)
+        course = course_of(federation, settings)
     if settings.share == "embedding":
         rehearse_embedding(federation, settings, course.moments, course.gamma)
         return LearntLandmarks(course.start, course.gamma)
@@ -285,12 +281,12 @@ class Course:
         )
 
 
-def course_of(federation: Federation, settings: DistributionLearning, pace: float) -> Course:
+def course_of(federation: Federation, settings: DistributionLearning) -> Course:
     """Learn the mean and spread of the rows, and return the start of :func:`learn_landmarks`."""
     count = settings.landmark_count(federation.rows, federation.features)
     moments = known_spread(federation, settings)
     gamma = bandwidth(federation, settings, moments)
-    step = settings.step or pace * default_step(count, gamma)
+    step = settings.step or settings.pace * default_step(count, gamma)
     start = initial_landmarks(federation, moments, count, settings.initial_spread)
     similarity, noise = None, None
     if settings.share != "embedding":

@@ -43,7 +43,7 @@ from raydr.methods.landmarks.frames import frame, known_spread, rehearse_frame
 from raydr.methods.landmarks.kmeans import k_means, rehearse_k_means
 from raydr.methods.landmarks.learning import learn_landmarks, rehearse_learning
 from raydr.methods.landmarks.nystrom import NystromGeometry, nystrom, require_rank
-from raydr.methods.landmarks.settings import LEAST_GROUP, LandmarkSettings, require_among_rows
+from raydr.methods.landmarks.settings import COVERING_PACE, LEAST_GROUP, LandmarkSettings, require_among_rows
 from raydr.methods.method import MethodSettings, method
 from raydr.methods.outcome import Note, Outcome, Placed, draw_map
 from raydr.methods.references import novelty_by_rows, placed, placed_by_rows, references
@@ -60,6 +60,11 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
         "trilateration",
         description="how geometry is recovered from distances: trilateration, or Nystrom (22) on"
         " distances or on squared distances",
+    )
+    step: float | None = Field(
+        None,
+        gt=0,
+        description="step eta; default: n_y / (8 gamma), or n_y / (2 gamma) with a Nystrom estimator",
     )
     ridge: float = Field(0.0, ge=0, description="lambda of W + lambda I, for the Nystrom estimators")
     rank: int | None = Field(
@@ -78,6 +83,11 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
                 " another estimator, or leave rank out"
             )
         return self
+
+    @property
+    def pace(self) -> float:
+        """Factor of the default step: larger for Nystrom estimates."""
+        return 1.0 if self.estimator == "trilateration" else COVERING_PACE
 
     @abstractmethod
     def neighbors_needed(self, rows: int) -> int:

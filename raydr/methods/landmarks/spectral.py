@@ -65,7 +65,7 @@ from raydr.methods.landmarks.maps import fixed_by
 from raydr.methods.landmarks.neighbor_spectrum import neighbor_spectrum
 from raydr.methods.landmarks.nystrom import SimilarityFactor, require_rank, similarity_factor
 from raydr.methods.landmarks.pooled_kernel import pooled_spectrum
-from raydr.methods.landmarks.settings import LandmarkSettings, require_among_rows
+from raydr.methods.landmarks.settings import COVERING_PACE, LandmarkSettings, require_among_rows
 from raydr.methods.method import MethodSettings, method
 from raydr.methods.outcome import Note, Outcome, Placed, Pooled, draw_map
 from raydr.methods.references import (
@@ -84,15 +84,6 @@ NEIGHBORS = 15
 """Neighbours of a row, counting itself, as UMAP's default. *Measured* on pooled rows, NMI with 5, 10, 15 and
 30 others: Mice-Protein 0.44, 0.50, 0.51, 0.39; COIL-20 0.88, 0.87, 0.88, 0.83; 4,000 rows of MNIST 0.70,
 0.69, 0.68, 0.66. The Gaussian kernel of bandwidth 1 / median squared distance has 0.30, 0.79 and 0.49."""
-PACE = 4.0
-"""Factor of the default step, n_y / (2 gamma): twice the inverse of the largest curvature of the cross term alone.
-
-Eigenvectors need landmarks that cover the rows, unlike distances: what a Nystrom estimate misses is lost.
-*Measured* after 50 rounds with 500 landmarks: the share of the pooled rows' eigenvectors within the estimate's, with
-the usual step and with this one. MNIST has 0.981 and 0.995, COIL-20 0.908 and 0.965, Mice-Protein 0.865 and 0.932. Rows
-in place of learnt landmarks have 0.995 to 0.999, but no client may reveal rows. On five other data sets, IID or one
-class per client, the objective fell in every round. With a factor of 8 it still did, with 16 it rose.
-"""
 
 
 class FedSpectral(LandmarkSettings, MethodSettings):
@@ -123,6 +114,11 @@ class FedSpectral(LandmarkSettings, MethodSettings):
     embedder: AnyEmbedder = Field(
         TSNE(), description="method that draws the map: a kind alone, or with its settings"
     )
+
+    @property
+    def pace(self) -> float:
+        """Factor of the default step: eigenvectors need landmarks that cover the rows."""
+        return COVERING_PACE
 
     @model_validator(mode="after")
     def _landmarks_among_the_data(self) -> FedSpectral:
@@ -244,7 +240,7 @@ class FedSpectral(LandmarkSettings, MethodSettings):
         self.check(federation.rows, federation.features)
         with federation.stage("landmarks"):
             if self.origin == "learnt":
-                learnt = rehearse_learning(federation, self, pace=PACE)
+                learnt = rehearse_learning(federation, self)
             else:
                 with federation.by_sample():
                     moments = known_spread(federation, self)
@@ -379,7 +375,7 @@ def serve(federation: Federation, settings: FedSpectral) -> Outcome:
 def landmarks_of(federation: Federation, settings: FedSpectral) -> LearntLandmarks:
     """Run step 1: return landmarks, learnt or of a frame, and the bandwidth."""
     if settings.origin == "learnt":
-        return learn_landmarks(federation, settings, pace=PACE)
+        return learn_landmarks(federation, settings)
     moments = known_spread(federation, settings)
     gamma = bandwidth(federation, settings, moments)
     if settings.origin == "k-means":

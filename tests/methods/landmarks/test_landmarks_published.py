@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from inline_federations import federate
 from tiny import tiny_run, tiny_scenario
 
 from raydr.errors import ScenarioError
+from raydr.methods.landmarks.learning import learn_landmarks
 from raydr.methods.landmarks.maps import FedTSNE, FedUMAP
 from raydr.methods.landmarks.settings import PUBLISHED
 from raydr.methods.landmarks.spectral import FedSpectral
@@ -76,3 +79,14 @@ def test_a_run_by_the_preset_equals_one_with_the_values_written_out(kind: str, t
 def test_an_unknown_preset_is_refused() -> None:
     with pytest.raises(ScenarioError, match="preset"):
         tiny_scenario(method={"kind": "fed-tsne", "preset": "paper"})
+
+
+@pytest.mark.parametrize("estimator", ["trilateration", "nystrom", "nystrom-squared"])
+def test_landmarks_of_nystrom_estimates_take_four_times_the_step(estimator: Any) -> None:
+    """n_y / (2 gamma), as they must cover the rows; trilateration needs n_y / (8 gamma)."""
+    rows = np.random.default_rng(0).standard_normal((40, 3))
+    usual = FedTSNE(rounds=2, landmarks=6, gamma=0.25, estimator=estimator)
+    factor = 8.0 if estimator == "trilateration" else 2.0
+    stated = usual.model_copy(update={"step": 6 / (factor * 0.25)})
+    points = [learn_landmarks(federate([rows[:20], rows[20:]]), given).points for given in (usual, stated)]
+    assert np.array_equal(*points)

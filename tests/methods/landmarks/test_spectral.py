@@ -27,7 +27,7 @@ from raydr.methods.landmarks.learning import learn_landmarks
 from raydr.methods.landmarks.maps import FedTSNE
 from raydr.methods.landmarks.nystrom import nystrom, similarity_factor
 from raydr.methods.landmarks.pooled_kernel import GaussianKernel, pooled_spectrum
-from raydr.methods.landmarks.spectral import PACE, FedSpectral, KernelRequest, serve
+from raydr.methods.landmarks.spectral import FedSpectral, KernelRequest, serve
 from raydr.metrics import Evidence, evaluate
 from raydr.report.colouring import colourings
 from raydr.runfolder.reading import read_run
@@ -160,7 +160,7 @@ def test_server_follows_algorithm_3() -> None:
     rows, _ = blobs()
     parts = cut(rows, 5, 1)
     given = settings(landmarks=20, rank_tolerance=1e-6, estimator="nystrom")
-    learnt = learn_landmarks(federate(parts), given, pace=PACE)
+    learnt = learn_landmarks(federate(parts), given)
     C = gaussian_kernel(rows, learnt.points, learnt.gamma)
     W = gaussian_kernel(learnt.points, learnt.points, learnt.gamma)
     K = C @ np.linalg.pinv(W, rcond=1e-6, hermitian=True) @ C.T
