@@ -277,9 +277,9 @@ def test_default_number_of_landmarks(rows: int, features: int, expected: int) ->
 
 
 def recall(rows: FloatArray, parts: list[FloatArray], settings: FedTSNE) -> float:
-    """Share of the true ten neighbours that are neighbours in the recovered geometry."""
+    """Share of the true ten neighbours that are neighbours in the geometry, recovered by the same landmarks."""
     federation = federate(parts)
-    landmarks = learn_landmarks(federation, settings).points
+    landmarks = learn_landmarks(federation, settings.model_copy(update={"estimator": "trilateration"})).points
     messages = [reply.squared for reply in federation.ask(DistanceRequest(landmarks))]
     geometry = recovered(messages, landmarks, settings).geometry
     evidence = Evidence(rows=rows, embedding=np.zeros((len(rows), 2)), recovered=geometry)
