@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from raydr.arrays import Float64Array
 from raydr.methods.fedne.encoder import one_torch_thread
+from raydr.methods.fedne.fedne import FedNE
 from raydr.methods.fedne.field import Grid, as_field, deposit, interpolated, repulsion_field
 from raydr.methods.fedne.loss import SOFTENING, repulsion, squared_distance
 from raydr.methods.fedne.networks import (
@@ -180,3 +182,10 @@ def test_a_grid_without_a_given_step_keeps_its_nodes_few() -> None:
     assert Grid.covering(60.0) == Grid(60.0, 128)
     assert Grid.covering(60.0, 0.3) == Grid(60.0, 401)
     assert Grid.covering(1e6, 0.3) == Grid(1e6, 1024)
+
+
+def test_noise_on_updates_keeps_the_step_of_a_large_grid() -> None:
+    """Its grid is planned for the number of rows, wider than the map: fewer nodes would blur the map itself."""
+    grid = FedNE().paid_grid(SimpleNamespace(rows=60_000))  # type: ignore[arg-type]
+    assert grid.nodes > 128
+    assert grid.step <= 0.3
