@@ -647,6 +647,17 @@ def test_metrics_of_a_pooled_map_take_as_long_again() -> None:
     assert twice == pytest.approx(2.0 * once)
 
 
+def test_plan_of_surrogate_networks_counts_their_training_and_use() -> None:
+    def seconds(**method: Any) -> float:
+        content = {"kind": "fedne", "rounds": 10, "surrogate": "mlp", **method}
+        stages = plan_of_scenario(tiny_scenario(method=content), capacity=ROOMY).stages
+        return next(stage.seconds for stage in stages if stage.stage == "rounds")
+
+    unused, learnt_once = seconds(surrogate_from=1.0), seconds(surrogate_from=0.0, surrogate_every=10)
+    assert unused < learnt_once < seconds(surrogate_from=0.0)
+    assert unused == pytest.approx(seconds(surrogate="none"))
+
+
 def test_plan_for_more_rows_equals_plan_of_a_longer_table(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     long = random.normal(size=(4_900, 5))

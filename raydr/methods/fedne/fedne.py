@@ -14,12 +14,12 @@ from raydr.errors import ScenarioError
 from raydr.federation import Federation, Rehearsal, average
 from raydr.methods.fedne.clients import PrototypeRequest, Training, TrainRequest, kept_size
 from raydr.methods.fedne.dp_costs import density_noise, noise_on_updates, weighting
-from raydr.methods.fedne.flops import step_operations
+from raydr.methods.fedne.flops import fitted_operations, step_operations
 from raydr.methods.fedne.projection import input_width
 from raydr.methods.fedne.round_state import ControlVariates, RoundState
 from raydr.methods.fedne.server import AveragedMap, sent, serve
 from raydr.methods.fedne.settings import NARROW, NARROW_COLUMNS, SCHEDULE, WIDE
-from raydr.methods.fedne.surrogates import REACHES, Density, DensityRequest, SurrogateRequest
+from raydr.methods.fedne.surrogates import EPOCHS, MARGIN, REACHES, Density, DensityRequest, SurrogateRequest
 from raydr.methods.method import method
 from raydr.privacy.mechanism import Mechanism
 from raydr.robust import Mean
@@ -332,6 +332,8 @@ class FedNE(AveragedMap):
         if not self.surrogates_due(round):
             return state
         if self.surrogate == "mlp":
+            points = [self.fitted_points(rows) for rows in federation.sizes]
+            federation.add_operations(at_clients=fitted_operations(points, EPOCHS))
             return self.renew_networks(federation, state)
         return self._rehearse_field(federation, state)
 
@@ -368,6 +370,15 @@ class FedNE(AveragedMap):
             field=field,
             spoken=self.spoken(federation),
         )
+
+    def fitted_points(self, rows: int) -> float:
+        """Return the number of points that a client's surrogate learns from: its grid covers a map of its rows."""
+        from raydr.methods.fedne.field import GRID_STEP
+
+        if self.surrogate_points == "local":
+            return rows
+        nodes = 2.0 * (planned_reach(rows) + MARGIN) / (self.grid_step or GRID_STEP)
+        return nodes**2
 
     def _rehearse_field(self, federation: Rehearsal, state: RoundState) -> RoundState:
         """Ask what :func:`renew_field` asks, for a map of the planned reach."""

@@ -10,21 +10,21 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 
 from raydr.arrays import Float32Array, FloatArray
 from raydr.methods.fedne.loss import repulsion, squared_distance
-from raydr.methods.fedne.settings import SOFTENING
+from raydr.methods.fedne.settings import SOFTENING, SURROGATE_UNITS
 
-HIDDEN = 64
-"""Hidden units; the paper does not state them."""
-PARAMETERS = 4 * HIDDEN + 1
+_PARTS = [2 * SURROGATE_UNITS, SURROGATE_UNITS, SURROGATE_UNITS, 1]
+PARAMETERS = sum(_PARTS)
 _BATCH = 512
 
 
 def initial_surrogate(random: np.random.Generator) -> Float32Array:
     """Return parameters (PARAMETERS,) of an untrained surrogate, as torch's linear layers start."""
-    inward = random.uniform(-1.0, 1.0, 3 * HIDDEN) / np.sqrt(2.0)
-    outward = random.uniform(-1.0, 1.0, HIDDEN + 1) / np.sqrt(HIDDEN)
+    inward = random.uniform(-1.0, 1.0, 3 * SURROGATE_UNITS) / np.sqrt(2.0)
+    outward = random.uniform(-1.0, 1.0, SURROGATE_UNITS + 1) / np.sqrt(SURROGATE_UNITS)
     return np.concatenate([inward, outward]).astype(np.float32)
 
 
@@ -58,17 +58,18 @@ def fit_surrogate(
     random: np.random.Generator,
 ) -> Float32Array:
     """Return parameters that minimise the mean squared error (P2 (8)) by Adam, from ``start`` on."""
-    parameters = torch.from_numpy(start.copy())[None].requires_grad_()
-    optimizer = torch.optim.Adam([parameters], lr=learning_rate)
+    parameters = torch.from_numpy(start.copy()).requires_grad_()
+    optimizer = torch.optim.Adam([parameters], lr=learning_rate, fused=True)
     points, wanted = torch.from_numpy(queries), torch.from_numpy(values)
     for _ in range(epochs):
         order = torch.from_numpy(random.permutation(len(queries)))
         for batch in torch.split(order, _BATCH):
             optimizer.zero_grad()
-            error = _values(parameters, points[batch])[:, 0] - wanted[batch]
+            inward, offset, outward, last = torch.split(parameters, _PARTS)
+            error = _hidden(points[batch], inward, offset) @ outward + last - wanted[batch]
             (error**2).mean().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-    return np.asarray(parameters.detach().numpy()[0])
+    return np.asarray(parameters.detach().numpy())
 
 
 def together(
@@ -91,13 +92,12 @@ def together(
         From positions (clients, points, 2) to (clients, points).
     """
     networks, counted = (torch.from_numpy(array.copy()).to(device) for array in (parameters, weights))
-    return lambda positions: torch.matmul(_values(networks, positions), counted.unsqueeze(-1)).squeeze(-1)
+    inward, offset, outward, last = (part.contiguous() for part in torch.split(networks, _PARTS, dim=-1))
+    outward = (counted.unsqueeze(-1) * outward).reshape(len(counted), -1, 1)
+    last = counted @ last
+    return lambda positions: torch.matmul(_hidden(positions, inward, offset), outward).squeeze(-1) + last
 
 
-def _values(parameters: Tensor, positions: Tensor) -> Tensor:
-    """Return values (..., points, surrogates) of surrogates (surrogates, PARAMETERS) at positions (..., points, 2)."""
-    inward, offset, outward, last = torch.split(parameters, [2 * HIDDEN, HIDDEN, HIDDEN, 1], dim=-1)
-    wide = inward.reshape(-1, HIDDEN, 2).reshape(-1, 2)  # (surrogates * HIDDEN, 2)
-    hidden = torch.relu(torch.matmul(positions, wide.T) + offset.reshape(-1))
-    each = (hidden * outward.reshape(-1)).reshape(*hidden.shape[:-1], -1, HIDDEN)
-    return each.sum(dim=-1) + last[:, 0]
+def _hidden(positions: Tensor, inward: Tensor, offset: Tensor) -> Tensor:
+    """Return hidden units (..., points, units) of one or several networks at positions (..., points, 2)."""
+    return torch.relu(linear(positions, inward.reshape(-1, 2), offset.reshape(-1)))

@@ -47,7 +47,7 @@ from raydr.methods.fedne.dp_costs import (
     scaled_within_bounds,
     weighting,
 )
-from raydr.methods.fedne.flops import mixing_operations, training_operations
+from raydr.methods.fedne.flops import felt_operations, mixing_operations, training_operations
 from raydr.methods.fedne.model import encoding, model_of, scaled, weights_of_prior
 from raydr.methods.fedne.optimizer import adam_step
 from raydr.methods.fedne.pairs import DIRECTIONS, PairRequest
@@ -268,6 +268,7 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
                     trained = [self.trained_rows(rows) for rows in present]
                     operations = training_operations(self, trained, width)
                     operations += mixing_operations(self, present, width)
+                    operations += felt_operations(self, trained, len(state.surrogates))
                 federation.add_operations(at_clients=operations)
         with federation.stage("map"):
             places_of(federation, self, weights)

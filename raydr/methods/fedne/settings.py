@@ -33,6 +33,8 @@ heart disease the small encoder keeps more, and with the 20 of cell lines less (
 control variates it learns less in as many rounds: FedAvg+NE loses a third of NPA-10."""
 POOLED_ROUNDS = 60
 """Largest number of rounds in which the pooled-data map is trained."""
+SURROGATE_UNITS = 64
+"""Hidden units of a surrogate network; P2 does not state them."""
 SOFTENING = 1e-3
 """Number added to the squared distance under the logarithm of the repulsion."""
 FLOOR = 1e-5

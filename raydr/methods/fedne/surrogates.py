@@ -20,6 +20,9 @@ REACHES: Float64Array = 0.25 * np.exp2(np.arange(129) / 8)
 """Sizes of the map that clients vote on, from 0.25 to 16,384 in steps of 9%."""
 
 
+EPOCHS, MARGIN = 10, 3.0
+"""Epochs in which a network learns its client's repulsion, and by how much its grid exceeds the client's map."""
+
 DENSITY_ROWS = 256
 """Largest number of rows that represent a client in the field, drawn in each round. The gain of 512 and 1,024
 is smaller than the effect of another seed (MNIST, 60,000 rows, 20 clients)."""
@@ -175,9 +178,11 @@ def learn_surrogate(client: Client, request: SurrogateRequest) -> Surrogate:
     from raydr.methods.fedne.networks import fit_surrogate, query_grid, targets
 
     positions, random = positions_of(client.rows, request.weights, request.hidden), client.stream("surrogate")
-    queries = query_grid(positions, request.step, margin=3.0) if request.points == "grid" else positions
+    queries = query_grid(positions, request.step, margin=MARGIN) if request.points == "grid" else positions
     with one_torch_thread():
         values = targets(queries, positions, request.negatives, random, request.softening)
         return Surrogate(
-            fit_surrogate(request.surrogates, queries, values, epochs=10, learning_rate=1e-3, random=random)
+            fit_surrogate(
+                request.surrogates, queries, values, epochs=EPOCHS, learning_rate=1e-3, random=random
+            )
         )

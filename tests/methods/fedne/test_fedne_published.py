@@ -33,7 +33,12 @@ from raydr.methods.fedne.clients import (
 from raydr.methods.fedne.edges import local_neighbors, schedule, with_mixed
 from raydr.methods.fedne.encoder import Architecture, initial_weights
 from raydr.methods.fedne.fedne import FedAvgNE, FedNE, FedProxNE
-from raydr.methods.fedne.flops import mixing_operations, training_operations
+from raydr.methods.fedne.flops import (
+    felt_operations,
+    fitted_operations,
+    mixing_operations,
+    training_operations,
+)
 from raydr.methods.fedne.loss import attraction, repulsion
 from raydr.methods.fedne.round_state import ControlVariates, RoundState
 from raydr.methods.fedne.server import train_request
@@ -494,3 +499,12 @@ def test_plan_counts_mixed_rows_and_their_neighbours() -> None:
     assert mixing_operations(mixed, [60], 5) == 4 * mixing_operations(mixed, [30, 1], 5) > 0
     near = usual.model_copy(update={"negatives_from": "batch"})
     assert training_operations(usual, [64], 50) > training_operations(near, [64], 50)
+
+
+def test_plan_counts_surrogate_networks() -> None:
+    settings = FedNE(**SMALL)
+    assert felt_operations(settings, [60, 60], 0) == 0
+    assert felt_operations(settings, [60, 60], 20) == 40 * felt_operations(settings, [60], 1) > 0
+    assert fitted_operations([300.0, 100.0], 10) == 20 * fitted_operations([200.0], 1) > 0
+    fine, local = FedNE(**SMALL, grid_step=0.1), FedNE(**SMALL, surrogate_points="local")
+    assert local.fitted_points(500) == 500 < settings.fitted_points(500) < fine.fitted_points(500) / 8.9

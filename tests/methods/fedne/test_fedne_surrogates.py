@@ -15,7 +15,6 @@ from raydr.methods.fedne.fedne import FedNE
 from raydr.methods.fedne.field import Grid, as_field, deposit, interpolated, repulsion_field
 from raydr.methods.fedne.loss import SOFTENING, repulsion, squared_distance
 from raydr.methods.fedne.networks import (
-    HIDDEN,
     PARAMETERS,
     fit_surrogate,
     initial_surrogate,
@@ -23,6 +22,7 @@ from raydr.methods.fedne.networks import (
     targets,
     together,
 )
+from raydr.methods.fedne.settings import SURROGATE_UNITS
 
 
 @pytest.fixture(autouse=True)
@@ -138,14 +138,14 @@ def test_field_far_from_points_is_exact() -> None:
 
 
 def test_batched_networks_equal_single_networks() -> None:
-    random = np.random.default_rng(0)
+    random, units = np.random.default_rng(0), SURROGATE_UNITS
     networks = np.stack([initial_surrogate(random) for _ in range(7)])
     weights = random.random((2, 7)).astype(np.float32)
     at = torch.from_numpy(random.normal(size=(2, 30, 2)).astype(np.float32))
     expected = np.zeros((2, 30))
     for index, network in enumerate(networks):
-        inward, offset, outward, last = np.split(network, [2 * HIDDEN, 3 * HIDDEN, 4 * HIDDEN])
-        hidden = np.maximum(at.numpy() @ inward.reshape(HIDDEN, 2).T + offset, 0.0)
+        inward, offset, outward, last = np.split(network, [2 * units, 3 * units, 4 * units])
+        hidden = np.maximum(at.numpy() @ inward.reshape(units, 2).T + offset, 0.0)
         expected += weights[:, index, None] * (hidden @ outward + last)
     np.testing.assert_allclose(together(networks, weights)(at).numpy(), expected, atol=1e-5)
     assert networks.shape[1] == PARAMETERS
