@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,18 @@ GAPS = "The map may have drawn the gaps between them."
 )
 def test_sentence_counts_islands(tmp_path: Path, groups: list[int], expected: str) -> None:
     assert sentence(run_of(tmp_path / "run", groups)) == expected
+
+
+@pytest.mark.parametrize("equal", [ROWS // 2, ROWS // 2 + 1, ROWS])
+def test_sentence_says_that_most_rows_lie_at_one_point(tmp_path: Path, equal: int) -> None:
+    """Such a map has no islands, and a continuity of 1."""
+    run = run_of(tmp_path / "run", [])
+    places = run.federated.copy()
+    places[:equal] = 0.5
+    expected = f"{equal} of {ROWS} rows lie at one point of the map: it does not show how they differ."
+    assert sentence(replace(run, federated=places)) == (
+        "The map has no islands." if equal == ROWS // 2 else expected
+    )
 
 
 def test_columns_of_few_values_may_make_gaps(tmp_path: Path) -> None:

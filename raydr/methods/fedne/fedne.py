@@ -107,7 +107,12 @@ class FedNE(AveragedMap):
         description="share of the rounds that run without surrogates; default: 0 for the field, 0.3"
         " for mlp (P2)",
     )
-    surrogate_every: int = Field(1, ge=1, description="rounds between updates of the surrogates")
+    surrogate_every: int = Field(
+        1,
+        ge=1,
+        description="rounds between updates of the surrogates. Above 1, a map keeps more neighbours with `surrogate:"
+        " mlp` than with a field",
+    )
     surrogate_points: Literal["grid", "local"] = Field(
         "grid", description="where mlp surrogates are trained: on a grid, or at the client's own points"
     )

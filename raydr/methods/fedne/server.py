@@ -140,6 +140,10 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
         """Return the state of control variates before the first round."""
         return ControlVariates.none()
 
+    def surrogates_due(self, round: int) -> bool:
+        """Return whether step 2 is due."""
+        return False
+
     def renew_surrogates(self, federation: Federation, state: RoundState, round: int) -> RoundState:
         """Run step 2 if it is due."""
         return state
@@ -344,7 +348,8 @@ def serve(federation: Federation, settings: AveragedMap) -> Outcome:
                 state.memory,
                 settings.server_learning_rate,
             )
-            if prior is None:  # rows of an earlier map stay where they are
+            # A field stays where it was made, and rows of an earlier map stay where they are.
+            if prior is None and settings.surrogates_due(round + 1):
                 weights = recentred(weights, state.centre)
             loop.state = replace(state, weights=weights, memory=memory).with_controls(federation, answer)
             federation.keep(loop, weights)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+import numpy as np
+
 from raydr.report import wording
 from raydr.runfolder.reading import RunFolder
 from raydr.runfolder.records import Island, IslandMeasures
@@ -36,7 +38,7 @@ def sentence(run: RunFolder) -> str:
         return ""
     found = measured.found
     if not found:
-        return "The map has no islands."
+        return _at_one_point(run) or "The map has no islands."
     separate = sum(island.separate for island in found)
     left, groups = len(found) - separate, len({island.group for island in found}) - separate
     if separate + groups == 1:
@@ -53,6 +55,15 @@ def sentence(run: RunFolder) -> str:
         f"Of {len(found)} islands of the map, {separate or 'none'} {verb} {noun} of rows {_RATE}."
         f" The other {left} may be {together}. {_cause(measured, 'the gaps between them')}"
     )
+
+
+def _at_one_point(run: RunFolder) -> str:
+    """Count the rows that lie at one point if these are most rows, as on a map whose method diverged; else ""."""
+    _, counts = np.unique(run.federated, axis=0, return_counts=True)
+    most, rows = int(counts.max(initial=0)), len(run.federated)
+    if 2 * most <= rows:
+        return ""
+    return f"{most:,} of {rows:,} rows lie at one point of the map: it does not show how they differ."
 
 
 def _cause(measured: IslandMeasures, gaps: str) -> str:

@@ -572,6 +572,15 @@ def test_too_large_control_variates_are_refused(monkeypatch: pytest.MonkeyPatch)
     outcome(FedNE(**SMALL, control_variates=False), blobs())
 
 
+@pytest.mark.parametrize("every", [2, 5])
+def test_map_stays_with_a_field_that_serves_several_rounds(every: int) -> None:
+    """The map is moved to the origin once for each field: moved in each round, it would be ever farther away."""
+    often = outcome(FedNE(**SMALL | {"rounds": 30}), blobs()).embedding
+    rarely = outcome(FedNE(**SMALL | {"rounds": 30, "surrogate_every": every}), blobs()).embedding
+    assert np.linalg.norm(rarely.mean(axis=0)) < np.linalg.norm(often.std(axis=0))
+    assert 0.2 < np.linalg.norm(rarely.std(axis=0)) / np.linalg.norm(often.std(axis=0)) < 2.0
+
+
 # Messages
 
 
