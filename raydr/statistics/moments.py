@@ -33,6 +33,7 @@ from raydr.federation import (
     Request,
     answers,
 )
+from raydr.federation.ring import fraction_bits
 from raydr.geometry.points import squared_distances
 from raydr.privacy.microdata import merged_counts
 from raydr.sparse_rows import SparseRows
@@ -42,7 +43,7 @@ Quantity = Literal["exponent", "extremes", "magnitude"]
 _SIGN = np.int64(np.iinfo(np.int64).max)
 _LEAST_EXPONENT, _MOST_EXPONENT = -1075, 1024  # exponents of frexp; the least stands for a column of zeros
 _MOST_VOTES = 8192
-"""Most votes in a message if it has several bounds for a column: 64 KiB, or 52 ms on a line of 10 Mbit/s."""
+"""Most votes in a message if it has several bounds for a column: at most 64 KiB, or 52 ms on a line of 10 Mbit/s."""
 _LARGEST_EXPONENT = 480  # sums of larger squares over many rows and features may overflow
 _BINS_PER_OCTAVE, _OCTAVES = 16, 64
 _REFERENCES = 64
@@ -65,7 +66,7 @@ class Beyond(
     @staticmethod
     def ranges(request: BeyondRequest, rows: int) -> dict[str, Range]:
         """Declare one vote for each bound of each column."""
-        return {"votes": Range(request.shape, 1.0, "int64")}
+        return {"votes": Range(request.shape, 1.0, "int64", bits=request.bits)}
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ class BeyondRequest(
         The quantity that the keys order.
     centre : (features,) float64
         Origin of the distances.
+    bits : {64, 32, 16}
+        Bits of a vote in the sum.
     """
 
     lows: Int64Array
@@ -91,6 +94,7 @@ class BeyondRequest(
     levels: int
     quantity: Quantity
     centre: Float64Array
+    bits: int = 64
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -181,6 +185,16 @@ def _largest(rows: FloatArray, *, negated: bool = False) -> FloatArray:
     return np.asarray(largest)
 
 
+def vote_bits(clients: int, *, blinded: bool) -> int:
+    """Return the fewest bits of a vote with which no sum that is not 0 becomes 0.
+
+    Blinded sums are random numbers, of which 16 bits are 0 in one of 65,536.
+    """
+    if blinded:
+        return 64
+    return 16 if fraction_bits(1.0, clients, 16) >= 0 else 32
+
+
 def largest_key(federation: Federation, quantity: Quantity, centre: Float64Array | None = None) -> Int64Array:
     """Return the largest of all clients' :func:`column_keys`, exactly.
 
@@ -197,9 +211,10 @@ def largest_key(federation: Federation, quantity: Quantity, centre: Float64Array
     most = most_levels(columns) if hidden or quantity == "exponent" else 1
     halvings = (high - low).bit_length()
     levels = ceil(halvings / ceil(halvings / most))  # as many sums, with fewer votes
+    bits = vote_bits(federation.clients, blinded=hidden)
     lows, highs = np.full(columns, low, np.int64), np.full(columns, high, np.int64)
     while np.any(lows < highs):
-        beyond = federation.sum(BeyondRequest(lows, highs, levels, quantity, centre)).votes != 0
+        beyond = federation.sum(BeyondRequest(lows, highs, levels, quantity, centre, bits)).votes != 0
         bounds = bisections(lows, highs, levels)
         lows, highs = (
             np.where(beyond, np.minimum(bounds + 1, highs), lows).max(axis=0),
