@@ -75,8 +75,13 @@ class Section:
 
 
 ROOT = Section((), (Scenario,))
-_MEANT = {"supervised": "data.target_weight", "target_metric": "data.target_weight"}
-"""Names that other packages have for keys of a scenario."""
+_MEANT = {
+    "supervised": "data.target_weight",
+    "target_metric": "data.target_weight",
+    "random_state": "seed",
+    "site": "clients.partition of kind by-column",
+}
+"""Names that other packages, and options of raydr's commands, have for keys of a scenario."""
 
 
 def problems(error: ValidationError, content: Mapping[str, Any], root: Section = ROOT) -> list[str]:

@@ -87,6 +87,17 @@ def test_key_in_the_wrong_section_names_the_right_one() -> None:
     assert "landmarks is not a key (did you mean method.landmarks?)" in refusal(tiny(), landmarks=10)
 
 
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("data.site", "clients.partition of kind by-column"),
+        ("method.random_state", "seed"),
+    ],
+)
+def test_name_from_elsewhere_is_answered_with_the_key(key: str, meant: str) -> None:
+    assert f"{key} is not a key (did you mean {meant}?)" in refusal(tiny(), **{key: "hospital"})
+
+
 @pytest.mark.parametrize("section", ["name", "data", "clients", "method"])
 def test_missing_section_is_named(section: str) -> None:
     content = tiny()
