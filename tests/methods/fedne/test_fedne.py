@@ -31,7 +31,7 @@ from raydr.federation.streams import client_stream
 from raydr.federation.wire import Answered, Call
 from raydr.journal import CheckpointTaken, Event, Journal
 from raydr.methods import METHODS
-from raydr.methods.fedne import training
+from raydr.methods.fedne import server, training
 from raydr.methods.fedne.baselines import GlobalNE, LocalNE
 from raydr.methods.fedne.clients import (
     LONGEST_STEP,
@@ -579,6 +579,27 @@ def test_map_stays_with_a_field_that_serves_several_rounds(every: int) -> None:
     rarely = outcome(FedNE(**SMALL | {"rounds": 30, "surrogate_every": every}), blobs()).embedding
     assert np.linalg.norm(rarely.mean(axis=0)) < np.linalg.norm(often.std(axis=0))
     assert 0.2 < np.linalg.norm(rarely.std(axis=0)) / np.linalg.norm(often.std(axis=0)) < 2.0
+
+
+def test_map_is_moved_after_the_last_round_of_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moved earlier, rows would be repelled by a field that stayed behind."""
+    done: list[str] = []
+
+    def noted(module: Any, name: str) -> None:
+        original = getattr(module, name)
+
+        def call(*given: Any, **named: Any) -> Any:
+            done.append(name)
+            return original(*given, **named)
+
+        monkeypatch.setattr(module, name, call)
+
+    noted(FedNE, "renew_field")
+    noted(server, "train_request")
+    noted(server, "recentred")
+    outcome(FedNE(**SMALL | {"rounds": 7, "surrogate_every": 3}), blobs())
+    field = ["renew_field", *["train_request"] * 3, "recentred"]
+    assert done == field + field + field[:2]
 
 
 # Messages
