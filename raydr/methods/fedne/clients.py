@@ -294,7 +294,7 @@ def _trained(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> lis
     changes = trained.weights - request.weights
     if request.mechanism is not None:
         return [Change(cut(change, request.clip), 0.0, *_nothing_kept()) for change in changes]
-    losses = np.clip(trained.losses, -LARGEST_LOSS, LARGEST_LOSS)  # a network as surrogate has no lower bound
+    losses = np.minimum(trained.losses, LARGEST_LOSS)
     if controls is None:
         return [
             Change(change, float(loss), *_nothing_kept())

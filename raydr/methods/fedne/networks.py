@@ -77,6 +77,9 @@ def together(
 ) -> Callable[[Tensor], Tensor]:
     """Return the weighted sum of surrogates, evaluated in one product.
 
+    A surrogate below 0 counts as 0: repulsion is never negative, but a network is where it did not learn. Rows would
+    follow it away without end.
+
     Parameters
     ----------
     parameters : (surrogates, PARAMETERS) float32
@@ -93,9 +96,14 @@ def together(
     """
     networks, counted = (torch.from_numpy(array.copy()).to(device) for array in (parameters, weights))
     inward, offset, outward, last = (part.contiguous() for part in torch.split(networks, _PARTS, dim=-1))
-    outward = (counted.unsqueeze(-1) * outward).reshape(len(counted), -1, 1)
-    last = counted @ last
-    return lambda positions: torch.matmul(_hidden(positions, inward, offset), outward).squeeze(-1) + last
+    blocks: Callable[..., Tensor] = torch.block_diag
+    wide = blocks(*outward.unsqueeze(-1))  # (units of all surrogates, surrogates)
+
+    def felt(positions: Tensor) -> Tensor:
+        values = torch.relu(_hidden(positions, inward, offset) @ wide + last[:, 0])
+        return torch.matmul(values, counted.unsqueeze(-1)).squeeze(-1)
+
+    return felt
 
 
 def _hidden(positions: Tensor, inward: Tensor, offset: Tensor) -> Tensor:

@@ -487,7 +487,7 @@ def test_loss_by_a_surrogate_stays_within_its_declared_range(value: float) -> No
         shares=np.array([0.4, 0.6], np.float32),
     )
     change = train_locally(Client(index=0, rows=parts[0], seed=0), request)
-    assert change.loss == np.sign(value) * LARGEST_LOSS
+    assert change.loss == LARGEST_LOSS if value > 0 else 0.0 < change.loss < 100.0
     assert Change.ranges(request, len(parts[0]))["loss"].largest == LARGEST_LOSS
 
 

@@ -146,9 +146,27 @@ def test_batched_networks_equal_single_networks() -> None:
     for index, network in enumerate(networks):
         inward, offset, outward, last = np.split(network, [2 * units, 3 * units, 4 * units])
         hidden = np.maximum(at.numpy() @ inward.reshape(units, 2).T + offset, 0.0)
-        expected += weights[:, index, None] * (hidden @ outward + last)
+        expected += weights[:, index, None] * np.maximum(hidden @ outward + last, 0.0)
     np.testing.assert_allclose(together(networks, weights)(at).numpy(), expected, atol=1e-5)
     assert networks.shape[1] == PARAMETERS
+
+
+def test_a_network_below_0_neither_repels_nor_attracts() -> None:
+    """It is below 0 only by error: rows would go on along its slope, and the map with them."""
+    random = np.random.default_rng(0)
+    network = initial_surrogate(random)
+    network[-1] = -100.0
+    other = initial_surrogate(random)
+    other[-1] = 100.0
+    at = torch.from_numpy(random.normal(size=(1, 30, 2)).astype(np.float32)).requires_grad_()
+    share = np.array([[0.25, 0.75]], np.float32)
+    values = together(np.stack([network, other]), share)(at)
+    alone = together(other[None], share[:, 1:])(at)
+    assert bool((together(network[None], share[:, :1])(at) == 0.0).all())
+    torch.testing.assert_close(values, alone)
+    (slope,) = torch.autograd.grad(values.sum(), at)
+    torch.testing.assert_close(slope, torch.autograd.grad(alone.sum(), at)[0])
+    assert bool((slope != 0.0).any())
 
 
 def test_network_learns_the_mean_repulsion() -> None:
