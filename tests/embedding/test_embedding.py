@@ -194,8 +194,9 @@ def equal_at_first(farther: float) -> NeighborGraph:
 
 @pytest.mark.parametrize(("spread", "min_dist"), [(1.0, 0.1), (1.0, 0.5), (2.0, 0.01)])
 def test_similarity_curve_equals_umap_learns(umap_learn: Any, spread: float, min_dist: float) -> None:
-    np.testing.assert_array_equal(
-        similarity_curve(spread, min_dist), umap_learn.find_ab_params(spread, min_dist)
+    """The usual curve is kept in the code, and fits of different processors differ in its tenth digit."""
+    np.testing.assert_allclose(
+        similarity_curve(spread, min_dist), umap_learn.find_ab_params(spread, min_dist), rtol=1e-8
     )
 
 

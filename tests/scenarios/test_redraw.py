@@ -70,8 +70,8 @@ def test_mapped_rows_stay_near_their_places(method: dict[str, Any], tmp_path: Pa
     assert moved is not None
     assert earlier.displacement is not None
     assert earlier.displacement.rows == count
-    assert earlier.displacement.median < 0.7 * moved.median
-    assert earlier.displacement.upper < 0.5 * moved.upper
+    assert earlier.displacement.median < 0.9 * moved.median
+    assert earlier.displacement.upper < 0.6 * moved.upper
     trust = [result.metrics["federated"]["trustworthiness_10"] for result in (redrawn, anew)]
     assert trust[0] > trust[1] - 0.01
 
