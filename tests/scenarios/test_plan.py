@@ -653,9 +653,12 @@ def test_plan_of_surrogate_networks_counts_their_training_and_use() -> None:
         stages = plan_of_scenario(tiny_scenario(method=content), capacity=ROOMY).stages
         return next(stage.seconds for stage in stages if stage.stage == "rounds")
 
-    unused, learnt_once = seconds(surrogate_from=1.0), seconds(surrogate_from=0.0, surrogate_every=10)
-    assert unused < learnt_once < seconds(surrogate_from=0.0)
+    unused, used_once = seconds(surrogate_from=1.0), seconds(surrogate_from=0.9)
+    used = seconds(surrogate_from=0.0, surrogate_every=10)  # learnt once too
+    finer = seconds(surrogate_from=0.9, grid_step=0.03)  # a hundred times as many points, in no message
     assert unused == pytest.approx(seconds(surrogate="none"))
+    assert unused < used_once < used - 0.03
+    assert finer - used_once > 10.0
 
 
 def test_plan_for_more_rows_equals_plan_of_a_longer_table(tmp_path: Path) -> None:
