@@ -179,6 +179,15 @@ class Training:
         return workplace().torch_device if self.together else "cpu"
 
 
+@travels
+@dataclass(frozen=True)
+class FieldSource:
+    """Encoder (parameters,) and round that a field was made with."""
+
+    weights: FloatArray
+    round: int
+
+
 @dataclass(kw_only=True, frozen=True)
 class TrainRequest(
     Request[Change], what="the current encoder and the summed repulsion or surrogates of the other clients"
@@ -210,6 +219,9 @@ class TrainRequest(
     spoken : (clients,) float32
         Share of the field that comes from each client's rows, 0 for clients that did not answer; empty if
         unknown. A message to one client holds its own alone.
+    source : FieldSource or None
+        What the field was made with, by which a client finds its own part of the field; None if it was made in this
+        round, or ``spoken`` is empty.
     mechanism : Mechanism or None
         Noise per client on the whole change.
     """
@@ -225,6 +237,7 @@ class TrainRequest(
     kept: UInt8Array
     kept_rounds: Int64Array
     spoken: Float32Array
+    source: FieldSource | None = None
     mechanism: Mechanism | None = None
     deviation: float = math.nan
 
@@ -397,7 +410,7 @@ def objective_of(clients: Sequence[Client], requests: Sequence[TrainRequest]) ->
     """Return the objective: repulsion by own rows, and by the field, by networks (10) or by nothing else.
 
     Own rows repel each other where they are now, weighted by their share of all rows. The field minus this share
-    represents the other clients' rows, where they were when the round began. The field counts twice. Among pooled rows
+    represents the other clients' rows, where they were when it was made. The field counts twice. Among pooled rows
     (P2 (1)) either row of a pair may be drawn as the other's negative, and each time both rows move. A field moves the
     head alone.
     """
@@ -410,13 +423,12 @@ def objective_of(clients: Sequence[Client], requests: Sequence[TrainRequest]) ->
     negatives, proximity, softening = float(training.negatives), training.proximity, training.softening
     if request.field.size:
         grid = Grid(request.reach, len(request.field))
-        known = request.spoken.size > 0
-        fields = (
-            [others_field(*each, grid) for each in zip(clients, requests, strict=True)] if known else None
-        )
-        field = as_field(request.field if fields is None else np.stack(fields)).to(device)
-        own = np.concatenate([each.spoken for each in requests]) if known else None
-        return Objective(negatives, own, lambda at: 2.0 * interpolated(grid, field, at), proximity, softening)
+        asked, field, own = list(zip(clients, requests, strict=True)), request.field, None
+        if request.spoken.size:
+            field = np.stack([others_field(*each, grid) for each in asked])
+            own = np.array([own_share(*each) for each in asked], np.float32)
+        far = as_field(field).to(device)
+        return Objective(negatives, own, lambda at: 2.0 * interpolated(grid, far, at), proximity, softening)
     alone = np.ones(len(clients), np.float32)
     if not request.surrogates.size:
         return Objective(negatives, alone, None, proximity, softening)
@@ -428,15 +440,25 @@ def objective_of(clients: Sequence[Client], requests: Sequence[TrainRequest]) ->
     return Objective(negatives, own, together(request.surrogates, others, device), proximity, softening)
 
 
+def own_share(client: Client, request: TrainRequest) -> float:
+    """Return the part of all repulsion that the client's own rows have: their share of the field, or of all rows."""
+    return float(request.spoken[0]) or len(client.rows) / request.training.rows
+
+
 def others_field(client: Client, request: TrainRequest, grid: Grid) -> FloatArray:
-    """Return the field (nodes, nodes) without the client's own density, computed again with the current encoder."""
+    """Return the field (nodes, nodes) without the client's own density, computed again as the client sent it.
+
+    A density of the current encoder would leave the client's rows repelled by where they were themselves.
+    """
     from raydr.methods.fedne.field import deposit, repulsion_field
     from raydr.methods.fedne.surrogates import density_rows
 
     share = float(request.spoken[0])
     if not share:
-        return request.field
-    places = positions_of(density_rows(client), request.weights, request.training.hidden)
+        return (request.field * (1.0 - own_share(client, request))).astype(np.float32)
+    source = request.source or FieldSource(request.weights, client.round)
+    rows = density_rows(replace(client, round=source.round))
+    places = positions_of(rows, source.weights, request.training.hidden)
     own = repulsion_field(grid, deposit(grid, places) / max(1, len(places)), request.training.softening)
     return (request.field - share * own).astype(np.float32)
 

@@ -110,8 +110,7 @@ class FedNE(AveragedMap):
     surrogate_every: int = Field(
         1,
         ge=1,
-        description="rounds between updates of the surrogates. Above 1, a map keeps more neighbours with `surrogate:"
-        " mlp` than with a field",
+        description="rounds between updates of the surrogates",
     )
     surrogate_points: Literal["grid", "local"] = Field(
         "grid", description="where mlp surrogates are trained: on a grid, or at the client's own points"
@@ -374,6 +373,8 @@ class FedNE(AveragedMap):
             centre=grid.centre(answer.share),
             field=field,
             spoken=self.spoken(federation),
+            field_weights=state.weights,
+            field_round=federation.round,
         )
 
     def fitted_points(self, rows: int) -> float:
@@ -404,7 +405,13 @@ class FedNE(AveragedMap):
         grid = Grid.covering(reach, self.grid_step)
         average(federation, self.density_request(federation, state, grid), self.aggregation, weights="rows")
         field = shaped((grid.nodes, grid.nodes), np.float32)
-        return replace(state, field=field, spoken=self.spoken(federation))
+        return replace(
+            state,
+            field=field,
+            spoken=self.spoken(federation),
+            field_weights=state.weights,
+            field_round=federation.round,
+        )
 
     def density_request(self, federation: Federation, state: RoundState, grid: Grid) -> DensityRequest:
         """Return the density request of step 2 on a grid."""
@@ -419,11 +426,8 @@ class FedNE(AveragedMap):
         )
 
     def spoken(self, federation: Federation) -> Float32Array:
-        """Return the share (clients,) of the field of each client's rows.
-
-        Empty if the field is no mean or from a past round.
-        """
-        if not isinstance(self.aggregation, Mean) or self.surrogate_every > 1:
+        """Return the share (clients,) of the field of each client's rows; empty if the field is no mean."""
+        if not isinstance(self.aggregation, Mean):
             return np.zeros(0, np.float32)
         answered = list(federation.answered)
         rows = np.zeros(federation.clients)

@@ -56,6 +56,10 @@ class RoundState:
         Mean position of the rows in the field; 0 if it is unknown.
     spoken : (clients,) float32
         Share of the field of each client's rows; empty if it is unknown.
+    field_weights : (parameters,) float32
+        The encoder that the field was made with; empty without a field.
+    field_round : int
+        The round in which it was made; 0 without a field.
     surrogates : (clients, parameters of a surrogate) float32
         Each client's network; empty before the first.
     shares : (clients,) float32
@@ -69,6 +73,8 @@ class RoundState:
     grid: float
     centre: Float32Array
     spoken: Float32Array
+    field_weights: Float32Array
+    field_round: int
     surrogates: Float32Array
     shares: Float32Array
     control: Float64Array
@@ -86,6 +92,8 @@ class RoundState:
             grid=1.0,
             centre=np.zeros(2, np.float32),
             spoken=np.zeros(0, np.float32),
+            field_weights=np.zeros(0, np.float32),
+            field_round=0,
             surrogates=np.zeros((0, 0), np.float32),
             shares=np.zeros(0, np.float32),
             **vars(controls),

@@ -37,7 +37,7 @@ import numpy as np
 from raydr.arrays import Float32Array, FloatArray, shaped
 from raydr.federation import Federation, Loop, Rehearsal, average
 from raydr.journal import Journal
-from raydr.methods.fedne.clients import Training, TrainRequest
+from raydr.methods.fedne.clients import FieldSource, Training, TrainRequest
 from raydr.methods.fedne.dp_costs import (
     DENSITY_SHARE,
     by_record,
@@ -266,7 +266,7 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
                     rows = sum(federation.sizes[client] for client in federation.answered)
                     operations = 10.0 * parameters * rows
                 else:
-                    request = train_request(training, state, self.rate(round), noise)
+                    request = train_request(training, state, round, self.rate(round), noise)
                     average(federation, request, self.aggregation, weights=weighting(noise))
                     present = [federation.sizes[client] for client in federation.answered]
                     trained = [self.trained_rows(rows) for rows in present]
@@ -339,7 +339,7 @@ def serve(federation: Federation, settings: AveragedMap) -> Outcome:
                 federation.report(objective=None)
                 continue
             late = 1 if federation.context.prior is None else LATE
-            request = train_request(training, state, settings.rate(round, late=late), noise)
+            request = train_request(training, state, round, settings.rate(round, late=late), noise)
             answer = average(federation, request, settings.aggregation, weights=weighting(noise))
             weights, memory = server_step(
                 settings.server_optimizer,
@@ -446,9 +446,16 @@ def pair_request(
 
 
 def train_request(
-    training: Training, state: RoundState, learning_rate: float, noise: Mechanism | None = None
+    training: Training,
+    state: RoundState,
+    round: int,
+    learning_rate: float,
+    noise: Mechanism | None = None,
 ) -> TrainRequest:
     """Return the request of step 3 in a round."""
+    source = None
+    if state.spoken.size and state.field_round < round:
+        source = FieldSource(sent(state.field_weights, training.bits), state.field_round)
     return TrainRequest(
         training=training,
         weights=sent(state.weights, training.bits),
@@ -461,6 +468,7 @@ def train_request(
         kept=state.kept,
         kept_rounds=state.kept_rounds,
         spoken=state.spoken,
+        source=source,
         mechanism=noise,
     )
 

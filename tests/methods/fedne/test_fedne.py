@@ -36,6 +36,7 @@ from raydr.methods.fedne.baselines import GlobalNE, LocalNE
 from raydr.methods.fedne.clients import (
     LONGEST_STEP,
     Change,
+    FieldSource,
     TrainRequest,
     kept_size,
     local_task,
@@ -164,6 +165,7 @@ def test_rounded_sums_give_the_mean_change_without_bias(monkeypatch: pytest.Monk
     request = train_request(
         settings.training(federation),
         RoundState.first(settings.first_weights(federation), ControlVariates.none()),
+        1,
         1e-3,
     )
     assert request.training.bits == 16
@@ -316,8 +318,46 @@ def test_client_is_not_repelled_by_its_own_field() -> None:
         spoken=np.ones(1, np.float32),
     )
     np.testing.assert_allclose(others_field(client, request, grid), 0.0, atol=1e-5)
-    next_round = replace(client, round=5)
-    assert np.abs(others_field(next_round, request, grid)).max() > 1e-3  # a new sample of rows
+    later, moved = replace(client, round=5), replace(request, weights=2 * weights)
+    assert np.abs(others_field(later, request, grid)).max() > 1e-3  # a new sample of rows
+    source = FieldSource(weights, 4)
+    np.testing.assert_allclose(others_field(later, replace(moved, source=source), grid), 0.0, atol=1e-5)
+
+
+def test_rows_that_a_field_lacks_repel_each_other_by_their_share_of_all_rows() -> None:
+    client, field = Client(index=0, rows=np.ones((30, 2), np.float32), seed=0), np.ones((5, 5), np.float32)
+    request = asked_to_train(
+        np.array([1, 0, 0, 1, 0, 0], np.float32),
+        training=replace(TRAINING, hidden=(), rows=120),
+        field=field,
+        spoken=np.zeros(1, np.float32),
+    )
+    objective = objective_of([client], [request])
+    np.testing.assert_allclose(objective.own_share, 0.25)
+    assert objective.surrogate is not None
+    np.testing.assert_allclose(objective.surrogate(torch.zeros(1, 1, 2)), 2.0 * 0.75)
+
+
+def test_later_rounds_of_a_field_name_the_encoder_that_it_was_made_with() -> None:
+    settings = FedNE(**SMALL | {"rounds": 5, "surrogate_every": 3})
+    federation = federate(blobs())
+    _, reach, _ = standardised(federation)
+    axes = principal_axes(federation, reach, first_axes(settings.widths(5)))
+    first = settings.first_weights(federation, axes)
+    state, found = RoundState.first(first, ControlVariates.none()), {}
+    for round in federation.rounds(5):
+        state = settings.renew_surrogates(federation, state, round)
+        found[round] = train_request(settings.training(federation), state, round, 1e-3).source
+        state = replace(state, weights=state.weights + np.float32(0.125))
+    assert {round: source and source.round for round, source in found.items()} == {
+        1: None,
+        2: 1,
+        3: 1,
+        4: None,
+        5: 4,
+    }
+    for round, made_with in ((2, first), (3, first), (5, first + np.float32(0.375))):
+        np.testing.assert_array_equal(found[round].weights, made_with.astype(np.float16))
 
 
 def test_clients_that_did_not_answer_have_no_share_in_the_field() -> None:
@@ -549,7 +589,7 @@ def test_server_sends_mean_control_and_each_sealed_variate() -> None:
         kept_rounds=np.array([4, 0, 2]),
     )
     state = RoundState.first(np.zeros(402, np.float32), controls)
-    request = train_request(settings.training(federation), state, 1e-3)
+    request = train_request(settings.training(federation), state, 1, 1e-3)
     np.testing.assert_array_equal(request.control, controls.control.astype(np.float16))
     for client in range(3):
         own = request.addressed_to(client)

@@ -192,7 +192,7 @@ def asked(parts: list[FloatArray], settings: FedNE | FedAvgNE) -> TrainRequest:
     federation = federate(parts)
     weights = settings.first_weights(federation)
     state = RoundState.first(weights, ControlVariates.none())
-    return train_request(settings.training(federation), state, 1e-3)
+    return train_request(settings.training(federation), state, 1, 1e-3)
 
 
 def replies(federation: Federation) -> set[str]:
