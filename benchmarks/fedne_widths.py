@@ -23,7 +23,7 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -65,7 +65,9 @@ class Source:
     mapped, held_out : int
         Numbers of rows.
     clients : int
-        Clients among which Dirichlet 0.1 deals the rows; 0: the file's own sites.
+        Clients among which the rows are dealt; 0: the file's own sites.
+    dealing : str
+        How they are dealt (:data:`benchmarks.partitions.DEALINGS`).
     standard : bool
         Whether columns are divided by their standard deviations.
     axes : int
@@ -76,6 +78,7 @@ class Source:
     mapped: int
     held_out: int
     clients: int = 0
+    dealing: str = "dirichlet-0.1"
     standard: bool = False
     axes: int = 0
 
@@ -89,6 +92,9 @@ SOURCES: dict[str, Source] = {
     "fashion": Source("fashion_mnist", 2000, 2000, 10, axes=50),
     "mnist-6000": Source("mnist", 6000, 2000, 10, axes=50),
     "fashion-6000": Source("fashion_mnist", 6000, 2000, 10, axes=50),
+}
+SOURCES |= {
+    f"{name}-iid": replace(SOURCES[name], dealing="iid") for name in ("digits", "neurons", "mnist", "fashion")
 }
 USUAL = "heart", "cells", "digits"
 POOLED = "pooled"
@@ -127,7 +133,7 @@ def rows_of(name: str, seed: int) -> Rows:
             labels=labels[mapped],
             label_names=tuple(map(str, range(labels.max() + 1))),
         )
-        partition = DEALINGS["dirichlet-0.1"].deal(dealt, source.clients, seed=seed)
+        partition = DEALINGS[source.dealing].deal(dealt, source.clients, seed=seed)
         own = [partition.rows_of(client) for client in range(source.clients)]
     order = np.concatenate(own)
     return Rows([rows[part] for part in own], labels[mapped][order], new, labels[others])

@@ -133,7 +133,8 @@ class FedNE(AveragedMap):
         ge=0,
         lt=1,
         description="lambda of weight decay: each client adds half of it, times the squared length of the weights, to"
-        " its loss; 0.001 places new rows of small tables better (docs/fedne.md); 0: none (P2)",
+        " its loss; 0.01 keeps more neighbours of clients with few, similar rows, and 0.001 places new rows of small"
+        " tables better (docs/fedne.md); 0: none (P2)",
     )
     mixing: float | None = Field(
         0.2, gt=0, description="alpha of Beta(alpha, alpha) for data mixing; null: no mixing"
