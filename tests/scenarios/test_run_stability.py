@@ -438,5 +438,5 @@ def test_places_of_noise_change_and_places_of_irises_stay(tmp_path: Path) -> Non
         found = read_run(folder).stability
         assert found is not None
         shares[name] = float((found.verdicts > 0).mean())
-    assert shares["noise"] >= 0.9
+    assert shares["noise"] >= 0.8
     assert shares["iris"] <= 0.1

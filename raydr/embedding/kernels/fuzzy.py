@@ -5,7 +5,9 @@ the head away from random rows along that of :math:`-\log (1 - w)`. Here :math:`
 processes edges one after the other; its threads do so at once, on the same positions, so no two runs agree.
 
 Here the slopes of an edge, to its tail and to the random rows, are computed at once, all from where the head was. One
-does not wait for the other, which takes a third of the time. Single precision suffices for them.
+does not wait for the other, which takes a third of the time. Single precision suffices for them. Edges are processed
+in a random order of their heads. In the rows' order, as in umap-learn, rows that follow each other can end up together:
+where a few rows are the nearest of all, they move along with the heads that pull at them.
 
 Many rows are assigned at random to blocks, and edges to the pairs of blocks that they join. Up to half as many pairs
 as blocks have no block in common, so that many threads can process their edges without sharing a row. All pairs have
@@ -176,6 +178,7 @@ def edges_by_pair(
         block,
         blocks,
         place,
+        np.argsort(place),
         starts[:-1].copy(),
         heads,
         tails,
@@ -206,13 +209,17 @@ def _sort_edges(
     block: UInt8Array,
     blocks: int,
     place: IntArray,
+    order: IntArray,
     free: Int64Array,
     heads: IntArray,
     tails: IntArray,
     every: Float32Array,
 ) -> None:
-    """Fill ``heads``, ``tails`` and ``every``; ``free`` (blocks^2,) is the next place of each pair, and changes."""
-    for head in range(len(bounds) - 1):
+    """Fill ``heads``, ``tails`` and ``every``, with heads in ``order``.
+
+    ``free`` (blocks^2,) is the next place of each pair, and changes.
+    """
+    for head in order:
         for at in range(bounds[head], bounds[head + 1]):
             if weights[at] >= least:
                 one, other = block[head], block[indices[at]]
