@@ -661,6 +661,20 @@ def test_plan_of_surrogate_networks_counts_their_training_and_use() -> None:
     assert finer - used_once > 10.0
 
 
+def test_plan_counts_the_encoder_that_a_field_of_several_rounds_was_made_with() -> None:
+    """Of four rounds, the second and third name an encoder, whose parameters have two bytes each."""
+
+    def requested(every: int) -> int:
+        method = {"kind": "fedne", "rounds": 4, "hidden": [100, 50], "surrogate_every": every}
+        scenario = tiny_scenario(method=method | {"surrogate_from": 0.0})
+        plan = plan_of_scenario(scenario, capacity=ROOMY)
+        assert (plan.features, plan.clients) == (4, 3)
+        return sum(message.bytes for message in plan.messages if message.kind == "TrainRequest")
+
+    parameters = 4 * 100 + 100 + 100 * 50 + 50 + 50 * 2 + 2
+    assert requested(3) - requested(1) == pytest.approx(2 * 3 * 2 * parameters, rel=0.02)
+
+
 def test_plan_for_more_rows_equals_plan_of_a_longer_table(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     long = random.normal(size=(4_900, 5))
