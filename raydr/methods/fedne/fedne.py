@@ -113,7 +113,9 @@ class FedNE(AveragedMap):
         description="rounds between updates of the surrogates",
     )
     surrogate_points: Literal["grid", "local"] = Field(
-        "grid", description="where mlp surrogates are trained: on a grid, or at the client's own points"
+        "grid",
+        description="where mlp surrogates are trained: on a grid, or at the client's own points, which cost accuracy"
+        " (docs/papers.md, p2-table-6)",
     )
     surrogates_left_out: float = Field(
         0.0,
