@@ -203,6 +203,13 @@ def _usage(error: click.ClickException) -> str:
     message = re.sub(
         r"\. \(?(Did you mean [^?]*\?)\)?", r". \1", " ".join(error.format_message().split())
     ).rstrip(".")
+    if message.startswith("Got unexpected extra") and context and _takes_pattern(context.command):
+        message += ". The shell expands a pattern for several files: put it in quotes, such as 'data/*.csv'"
     if message.endswith("?"):
         return f"{message} See `{context.command_path if context else 'raydr'} --help`."
     return f"{message}. See `{context.command_path if context else 'raydr'} --help`."
+
+
+def _takes_pattern(command: click.Command) -> bool:
+    """Return whether the command's argument may be a pattern for several files."""
+    return any(each.name == "data" and each.type == click.STRING for each in command.params)

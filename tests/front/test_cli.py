@@ -206,6 +206,8 @@ def test_run_refuses_bad_settings(case: str, tmp_path: Path, capsys: pytest.Capt
         (["rum"], "No such command 'rum'"),
         (["list", "methodes"], "There is no list 'methodes' (did you mean methods?)"),
         (["list"], "See `raydr list --help`."),
+        (["map", "a.csv", "b.csv"], "argument (b.csv). The shell expands a pattern for several files: put"),
+        (["audit", "run", "b"], "Got unexpected extra argument (b). See `raydr audit --help`."),
         (["compare"], "Missing argument"),
         (["compare", "nothing"], "nothing is not a folder"),
         (
