@@ -180,6 +180,11 @@ class FedNE(AveragedMap):
         """Number of nearest own neighbours that attract a row."""
         return min(self.neighbors, self.local_neighbors or self.neighbors)
 
+    @property
+    def mixes_heads(self) -> bool:
+        """Whether the heads of edges are mixed rows, drawn anew in each batch."""
+        return self.mixed == "edges" and self.mixing is not None
+
     def trained_rows(self, rows: int) -> int:
         """Return the number of training rows: twice ``rows`` if mixed rows are made, which needs a neighbour."""
         return 2 * rows if self.mixed == "rows" and self.mixing is not None and rows > 1 else rows

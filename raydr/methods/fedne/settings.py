@@ -145,6 +145,11 @@ class ContrastiveEncoder(MethodSettings):
         """Number of a client's own rows that attract each of its rows."""
         return self.neighbors
 
+    @property
+    def mixes_heads(self) -> bool:
+        """Whether the heads of edges are mixed rows, drawn anew in each batch."""
+        return False
+
     def trained_rows(self, rows: int) -> int:
         """Return the number of training rows of a client with this many rows."""
         return rows

@@ -34,10 +34,10 @@ from raydr.methods.fedne.edges import local_neighbors, schedule, with_mixed
 from raydr.methods.fedne.encoder import Architecture, initial_weights
 from raydr.methods.fedne.fedne import FedAvgNE, FedNE, FedProxNE
 from raydr.methods.fedne.flops import (
+    encoded_rows,
     felt_operations,
     fitted_operations,
     mixing_operations,
-    training_operations,
 )
 from raydr.methods.fedne.loss import attraction, repulsion
 from raydr.methods.fedne.round_state import ControlVariates, RoundState
@@ -497,8 +497,20 @@ def test_plan_counts_mixed_rows_and_their_neighbours() -> None:
     assert usual.trained_rows(30) == FedNE(**SMALL | {"mixing": None}).trained_rows(30) == 30
     assert mixing_operations(usual, [30], 5) == 0
     assert mixing_operations(mixed, [60], 5) == 4 * mixing_operations(mixed, [30, 1], 5) > 0
-    near = usual.model_copy(update={"negatives_from": "batch"})
-    assert training_operations(usual, [64], 50) > training_operations(near, [64], 50)
+
+
+@pytest.mark.parametrize("mixing", [{"mixed": "edges"}, {"mixed": "rows"}, {"mixing": None}], ids=str)
+@pytest.mark.parametrize("negatives_from", ["batch", "rows"])
+def test_plan_counts_the_rows_that_batches_encode(mixing: dict[str, Any], negatives_from: str) -> None:
+    """A plan once took mixed heads for rows that are encoded once: trials took twice the planned time."""
+    settings = FedNE(**SMALL | mixing | {"negatives_from": negatives_from})
+    parts = blobs((6, 60))
+    for part in parts:
+        request = asked(parts, settings)
+        batches = Batches([local_task(Client(index=0, rows=part, seed=0), request)], "cpu")
+        encoded = np.mean([batches.rows(step).shape[1] for step in range(batches.steps)])
+        assert encoded_rows(settings, settings.trained_rows(len(part))) == pytest.approx(encoded, rel=0.15)
+    assert encoded_rows(settings, 1) == 0
 
 
 def test_plan_counts_surrogate_networks() -> None:
