@@ -386,17 +386,19 @@ def print_sweep_plan(plan: SweepPlan) -> None:
     console = _console(sys.stdout)
     trials, points = wording.plural(plan.trials, "trial"), wording.plural(plan.points, "point")
     console.print(_line(f"{plan.name}: {trials} of {points}, {plan.at_once} at once"))
-    refused: dict[str, list[str]] = {}
+    refused: dict[str, list[int]] = {}
     for each in plan.planned:
         if each.refused is not None:
-            refused.setdefault(each.refused, []).append(str(each.point))
+            refused.setdefault(each.refused, []).append(each.point)
     if all(each.refused is not None for each in plan.planned):
         console.print(_line("no point can run, so nothing is known of memory, messages and time"))
     else:
         _print_needs(console, plan, partly=bool(refused))
     for reason, points_refused in refused.items():
-        which = "point" if len(points_refused) == 1 else "points"
-        console.print(_line(f"{which} {', '.join(points_refused)} will fail: {reason}"), style="bold")
+        which = f"point{'s' if len(points_refused) > 1 else ''} {', '.join(map(str, sorted(points_refused)))}"
+        if 1 < plan.points == len(points_refused):
+            which = "every point"
+        console.print(_line(f"{which} will fail: {reason}"), style="bold")
     if len(plan.planned) < plan.points:
         console.print(_line(f"estimated from {wording.plural(len(plan.planned), 'point')} of {points}"))
 

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -94,16 +92,13 @@ def made_evidence(rows=260, features=6, classes=4, seed=0):
     )
 
 
-def real_evidence(name):
+def real_evidence(name, data_dir=None):
     if name == "digits":
         rows, labels = (table[:900] for table in load_digits(return_X_y=True))
     elif name == "wine":
         rows, labels = load_wine(return_X_y=True)
     else:
-        folder = os.environ.get("RAYDR_DATA")
-        if folder is None or not (Path(folder) / "mnist.npz").exists():
-            pytest.skip("RAYDR_DATA does not name a folder that holds mnist.npz")
-        with np.load(Path(folder) / "mnist.npz") as archive:
+        with np.load(data_dir / "mnist.npz") as archive:
             rows, labels = archive["X"][:1500].astype(np.float64), archive["y"][:1500]
     return Evidence(rows=rows, embedding=PCA(2, random_state=0).fit_transform(rows), labels=labels)
 
@@ -142,12 +137,10 @@ def test_each_metric_is_the_same_alone_and_together():
         assert evaluate([name], evidence).values == {name: together.values[name]}
 
 
-@pytest.mark.parametrize(
-    "name", ["digits", "wine", pytest.param("mnist", marks=[pytest.mark.data, pytest.mark.slow])]
-)
-def test_ranks_equal_scikit_learn_on_real_data(name):
+@pytest.mark.parametrize("name", ["digits", "wine", pytest.param("mnist", marks=pytest.mark.slow)])
+def test_ranks_equal_scikit_learn_on_real_data(name, request):
     """Noise breaks the ties of digits and MNIST, which scikit-learn breaks by argsort."""
-    evidence = real_evidence(name)
+    evidence = real_evidence(name, request.getfixturevalue("data_dir") if name == "mnist" else None)
     noise = 1e-6 * np.random.default_rng(0).normal(size=evidence.rows.shape)
     evidence = replace(evidence, rows=evidence.rows + noise)
     values = evaluate(["trustworthiness", "continuity"], evidence).values

@@ -251,11 +251,11 @@ class KnownSecret(OwnData):
 
 
 @pytest.fixture(scope="module")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+def deployment(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """Three hospitals, whose nodes are started once, and a fourth without a node."""
     pytest.importorskip("flwr", reason="runs over Flower need the extra flower")
     folder = tmp_path_factory.mktemp("faults")
-    settings = hospitals_of_heart_disease(folder / "sites")
+    settings = hospitals_of_heart_disease(data_dir, folder / "sites")
     with interrupted_by_sigterm(), network(folder / "network") as flower:
         found = Deployment(flower, settings)
         found.start_nodes(list(settings)[:3])
@@ -263,10 +263,10 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
 
 
 @pytest.fixture
-def lasting(tmp_path: Path) -> Iterator[Deployment]:
+def lasting(data_dir: Path, tmp_path: Path) -> Iterator[Deployment]:
     """Two hospitals, and a SuperLink that keeps its state in a file."""
     pytest.importorskip("flwr", reason="runs over Flower need the extra flower")
-    settings = hospitals_of_heart_disease(tmp_path / "sites")
+    settings = hospitals_of_heart_disease(data_dir, tmp_path / "sites")
     database = str(tmp_path / "superlink.db")
     with interrupted_by_sigterm(), network(tmp_path / "network", "--database", database) as flower:
         found = Deployment(flower, settings)
@@ -433,9 +433,9 @@ def test_silent_link_ends_the_run_in_time(lasting: Deployment) -> None:
     measured("silent SuperLink", limit=200, refused=seconds)
 
 
-def test_restarted_link_without_a_database_turns_its_nodes_away(tmp_path: Path) -> None:
+def test_restarted_link_without_a_database_turns_its_nodes_away(data_dir: Path, tmp_path: Path) -> None:
     pytest.importorskip("flwr", reason="runs over Flower need the extra flower")
-    settings = hospitals_of_heart_disease(tmp_path / "sites")
+    settings = hospitals_of_heart_disease(data_dir, tmp_path / "sites")
     site = next(iter(settings))
     with interrupted_by_sigterm(), network(tmp_path / "network") as flower:
         Deployment(flower, settings).start_nodes([site])
@@ -450,9 +450,9 @@ def test_restarted_link_without_a_database_turns_its_nodes_away(tmp_path: Path) 
         measured("restarted SuperLink without a database", limit=120, refused=time.monotonic() - begun)
 
 
-def test_expired_certificate_is_refused(tmp_path: Path) -> None:
+def test_expired_certificate_is_refused(data_dir: Path, tmp_path: Path) -> None:
     pytest.importorskip("flwr", reason="runs over Flower need the extra flower")
-    settings = hospitals_of_heart_disease(tmp_path / "sites")
+    settings = hospitals_of_heart_disease(data_dir, tmp_path / "sites")
     site = next(iter(settings))
     flower = Network(tmp_path / "network")
     with interrupted_by_sigterm(), ExitStack() as ended:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -39,9 +38,9 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-def hospitals_of_heart_disease(folder: Path) -> dict[str, Path]:
+def hospitals_of_heart_disease(data_dir: Path, folder: Path) -> dict[str, Path]:
     """Write each hospital's own file and settings; return the settings by name."""
-    table = Path(os.environ.get("RAYDR_DATA", "")) / "heart_disease.csv"
+    table = data_dir / "heart_disease.csv"
     if not table.is_file():
         pytest.skip("the folder RAYDR_DATA has no heart_disease.csv")
     with table.open() as file:
@@ -87,10 +86,10 @@ def places_of(folder: Path) -> bytes:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_nodes_on_loopback_give_the_bits_of_one_process(
-    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("flwr", reason="runs over Flower need the extra flower")
-    settings = hospitals_of_heart_disease(tmp_path / "sites")
+    settings = hospitals_of_heart_disease(data_dir, tmp_path / "sites")
     scenario, out = tmp_path / "scenario.yaml", tmp_path / "deployed"
     scenario.write_text(yaml.safe_dump(described(method, {"deployed": list(settings)}, METHODS[method])))
     with interrupted_by_sigterm(), network(tmp_path / "network") as flower:

@@ -174,7 +174,7 @@ def test_a_table_has_a_plan_of_its_defaults_and_of_its_runs_as_published() -> No
     assert one.seconds == pytest.approx(default)
 
 
-def test_the_command_plans_a_shipped_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_plans_a_shipped_table(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status(["plan", "p3-table-14"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "p3-table-14: " in printed
@@ -185,9 +185,11 @@ def test_the_command_gives_no_needs_of_a_sweep_whose_points_all_fail(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "swept.yaml"
-    file.write_text(yaml.safe_dump({"name": "swept", "base": tiny(), "space": {"clients.count": [200, 300]}}))
+    base = tiny() | {"clients": {"count": 200}}
+    file.write_text(yaml.safe_dump({"name": "swept", "base": base, "space": {"seed": [0, 1]}}))
     status(["plan", str(file)])
     printed = " ".join(capsys.readouterr().out.split())
     assert "no point can run" in printed
+    assert "every point will fail: " in printed
     assert "150 rows cannot give 200 clients" in printed
     assert "total:" not in printed

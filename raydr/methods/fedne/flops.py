@@ -23,8 +23,8 @@ epoch. *Measured* on one core: 7.6 ms for 1,024 heads and 20 surrogates, and 13 
 def encoded_rows(settings: ContrastiveEncoder, rows: int | None = None) -> float:
     """Return the number of rows that one batch encodes: heads, tails, and negatives from all rows.
 
-    A row that is drawn several times is encoded once, unless heads are mixed rows, each of which is new. ``rows`` is the
-    number of rows that edges are drawn from (None: no limit).
+    A row that is drawn several times is encoded once, unless heads are mixed rows, each of which is new. ``rows`` is
+    the number of rows that edges are drawn from (None: no limit).
     """
     edges = settings.batch
     if rows is not None:

@@ -528,10 +528,12 @@ def test_command_line_runs_and_refuses_scenarios(
         for name in SENSE
     ],
 )
-def test_shipped_scenarios_run(tmp_path: Path, request: pytest.FixtureRequest, name: str) -> None:
+def test_shipped_scenarios_run(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     checked = read(name)
     if checked.data.source not in ("digits", "iris"):
-        request.getfixturevalue("data_dir")
+        monkeypatch.setenv("RAYDR_DATA", str(request.getfixturevalue("data_dir")))
     small: dict[str, Any] = {
         "runtime.federation": "inline",
         "data.rows": 60,
