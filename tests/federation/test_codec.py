@@ -17,6 +17,7 @@ from encoded_transport import same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from memory import peak_memory
 
 from raydr.federation import Granularity, Range, Reply, Request
 from raydr.federation.agreement import Agreed, OpenRequest, OpenRequests, PublicKey
@@ -499,11 +500,7 @@ def test_mutated_messages_are_errors_or_values_within_the_declared_memory(count:
 def test_small_values_take_no_more_than_they_declare(value: Any) -> None:
     data = encode(value)
     decode(data)
-    tracemalloc.start()
-    try:
+    with peak_memory() as peak:
         found = decode(data)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
     assert found is not None
-    assert peak <= 2 * declared_by(data) + ROOM, peak / declared_by(data)
+    assert peak.bytes <= 2 * declared_by(data) + ROOM, peak.bytes / declared_by(data)

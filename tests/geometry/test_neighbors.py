@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import tracemalloc
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from memory import peak_memory
 
 from raydr.errors import DataError
 from raydr.geometry import neighbors
@@ -137,11 +137,9 @@ def test_wide_table_is_not_copied_in_full_precision(monkeypatch, dtype):
     monkeypatch.setattr("raydr.geometry.points._BLOCK", 1 << 15)
     rows = (3.0 + np.random.default_rng(0).normal(size=(300, 5_000))).astype(dtype)
     nearest_neighbors(Points(rows[:, :9]), 5)  # compiles
-    tracemalloc.start()
-    graph = nearest_neighbors(Points(rows), 5, block_rows=16, threads=1)
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert most < rows.size * (4 + 2)
+    with peak_memory() as peak:
+        graph = nearest_neighbors(Points(rows), 5, block_rows=16, threads=1)
+    assert peak.bytes < rows.size * (4 + 2)
     indices, _ = brute_neighbors(Points(rows).squared_distance_block(0, 300).astype(np.float64), 5)
     np.testing.assert_array_equal(graph.indices, indices)
 

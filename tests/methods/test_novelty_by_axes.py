@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from inline_federations import federate
+from memory import peak_memory
 from scipy.sparse import csr_array
 
 import raydr
@@ -109,12 +109,10 @@ def test_few_wide_rows_take_little_memory() -> None:
     """At clients, blocks are not filled up to one size: four rows of 800,000 columns would take 800 MB."""
     rows = np.random.default_rng(0).normal(size=(4, 100_000))
     request = ScoreCountsRequest(np.zeros(100_000), np.eye(100_000, 2), np.array([1.0, 1.0, 300.0]), 4)
-    tracemalloc.start()
-    counts = count_scores(Client(index=0, rows=rows, seed=0, round=0), request).counts
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    with peak_memory() as peak:
+        counts = count_scores(Client(index=0, rows=rows, seed=0, round=0), request).counts
     assert counts.sum() == 4
-    assert peak < 4 * rows.nbytes
+    assert peak.bytes < 4 * rows.nbytes
 
 
 @pytest.mark.parametrize("why", ["bounds", "few rows", "noise"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from inline_federations import federate
+from memory import peak_memory
 from patients import patients, settings, write_sites
 from requests_for_tests import HandOver
 from tiny import tiny, tiny_run, tiny_scenario
@@ -565,12 +565,10 @@ def test_harmonizing_many_columns_takes_the_memory_of_two_tables() -> None:
     rows = np.random.default_rng(0).normal(size=(120, 20_000)).astype(np.float32)
     sites = np.arange(120) % 3
     federation = federate(parts(rows, sites))
-    tracemalloc.start()
-    found = fit_harmonizing(federation, Harmonizing("combat"))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    with peak_memory() as peak:
+        found = fit_harmonizing(federation, Harmonizing("combat"))
     # The adjusted rows, in single precision; requests, votes, sums and their ring of 8 bytes a feature; blocks.
-    assert peak < 2 * rows.nbytes + 60_000_000
+    assert peak.bytes < 2 * rows.nbytes + 60_000_000
     expected = plain_combat(rows[:, :50].astype(np.float64), sites, "scale")
     held, _ = harmonized(federate(parts(rows[:, :50], sites)), "scale", dtype="float32")
     np.testing.assert_allclose(held[np.argsort(np.argsort(sites, kind="stable"))], expected, atol=1e-5)

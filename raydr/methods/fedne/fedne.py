@@ -182,7 +182,7 @@ class FedNE(AveragedMap):
 
     @property
     def mixes_heads(self) -> bool:
-        """Whether the heads of edges are mixed rows, drawn anew in each batch."""
+        """Whether the heads of edges are mixed rows, new in each batch."""
         return self.mixed == "edges" and self.mixing is not None
 
     def trained_rows(self, rows: int) -> int:

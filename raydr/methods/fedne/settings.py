@@ -147,7 +147,7 @@ class ContrastiveEncoder(MethodSettings):
 
     @property
     def mixes_heads(self) -> bool:
-        """Whether the heads of edges are mixed rows, drawn anew in each batch."""
+        """Whether the heads of edges are mixed rows, new in each batch."""
         return False
 
     def trained_rows(self, rows: int) -> int:
