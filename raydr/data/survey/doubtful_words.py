@@ -9,6 +9,7 @@ from raydr.data.survey.clock import are_clock_digits
 from raydr.data.survey.column_names import named_as_categories, parts_of
 from raydr.data.survey.columns import listing, reads_as_number
 from raydr.data.survey.scales import is_partly_in_order
+from raydr.data.survey.site_names import spelling_of
 from raydr.data.survey.written_numbers import are_padded
 
 _NUMBERED = re.compile(r"[^\W\d]{1,8}[ _-]?\d{1,2}|\d{1,2}[.):] .*|[IVX]{1,4}")
@@ -74,6 +75,8 @@ def of_words(words: Mapping[str, Sequence[str]], certain: Collection[str] = ()) 
     --------
     >>> [doubt.partition(".")[0] for doubt in of_words({"grade": ["I", "II", "III"], "sex": ["f", "m"]})]
     ["'grade': words that can have an order, read without one"]
+    >>> of_words({"smoker": ["Yes", "no", "yes"]})[0].partition(",")[0]
+    "'smoker': words that differ only in case or blanks"
     """
     half = [column for column, each in words.items() if 0 < sum(map(reads_as_number, each)) < len(each)]
     asked = {column: each for column, each in words.items() if column not in certain}
@@ -88,6 +91,7 @@ def of_words(words: Mapping[str, Sequence[str]], certain: Collection[str] = ()) 
         for column, each in asked.items()
         if are_clock_digits(each) and len({text[:2] for text in each}) > 1
     ]
+    alike = [column for column, each in asked.items() if len(set(map(spelling_of, each))) < len(each)]
     change = "in a codebook: `raydr init --codebook FILE`."
     found = (
         (half, "numbers and words, all read as words. If they are numbers, correct the other cells."),
@@ -105,6 +109,11 @@ def of_words(words: Mapping[str, Sequence[str]], certain: Collection[str] = ()) 
             unsure,
             "words that can have an order, read without one. If they have one, give them the kind ordinal, with the"
             f" words from low to high, {change}",
+        ),
+        (
+            alike,
+            "words that differ only in case or blanks, such as Yes and yes, are different words. If they mean the same,"
+            " write them alike.",
         ),
     )
     return [f"{listing(columns)}: {doubt}" for columns, doubt in found if columns]
