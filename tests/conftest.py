@@ -69,6 +69,7 @@ def pytest_collection_finish() -> None:
 MARKERS = {"cluster": "ray", "chromium": "browser", "data_dir": "data", "site": "long"}
 """What a fixture makes of a test that uses it."""
 REAL_DATA = os.environ.get("RAYDR_DATA")
+"""Folder of real data sets, which only tests with `data_dir` see."""
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -395,8 +395,8 @@ def print_sweep_plan(plan: SweepPlan) -> None:
     else:
         _print_needs(console, plan, partly=bool(refused))
     for reason, points_refused in refused.items():
-        which = f"point{'s' if len(points_refused) > 1 else ''} {', '.join(map(str, sorted(points_refused)))}"
-        if 1 < plan.points == len(points_refused):
+        which = f"{'points' if len(points_refused) > 1 else 'point'} {', '.join(map(str, sorted(points_refused)))}"
+        if len(points_refused) == plan.points > 1:
             which = "every point"
         console.print(_line(f"{which} will fail: {reason}"), style="bold")
     if len(plan.planned) < plan.points:
