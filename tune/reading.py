@@ -115,17 +115,16 @@ def read_sweep(
         changed |= {"repeats": checked.repeats}
         for key, value in (checked.quick.base if checked.quick else {}).items():
             override(base, key, value)
+    changed |= overrides or {}
+    if isinstance(checked.search, TableSearch):
+        checked = checked.model_copy(update={"search": _table(checked.search, only, changed)})
+    elif only:
+        raise ScenarioError(f"{where} is not a published table, so --only has no rows to select.")
     for key, value in (overrides or {}).items():
         override(base, key, value)
         if key in checked.keys:
-            raise ScenarioError(f"--set {key}: the sweep's space sets this key. Change its values there.")
-    changed |= overrides or {}
+            raise ScenarioError(f"--set {key}: {_set_elsewhere(checked)}.")
     _require_computed(checked, base)
-    search = checked.search
-    if isinstance(search, TableSearch):
-        search = _table(search, only, changed)
-    elif only:
-        raise ScenarioError(f"{where} is not a published table, so --only has no rows to select.")
     space = {
         key: tuple(_with_paths_resolved(axis, key) for axis in axes) for key, axes in checked.space.items()
     }
@@ -133,7 +132,6 @@ def read_sweep(
         update={
             "base": paths_resolved(_with_rows_of_codebook(base), SCENARIO_ROOT),
             "space": space,
-            "search": search,
             "quick": None,
         }
     )
@@ -171,6 +169,16 @@ def _require_computed(sweep: Sweep, base: Mapping[str, Any]) -> None:
                 f"objectives: no trial has {name}, because the base's metrics leave it out. Set metrics:"
                 f" [{kept}{metric}] in the base."
             )
+
+
+def _set_elsewhere(sweep: Sweep) -> str:
+    """Return why the base cannot change a key in which points differ, and what to do."""
+    if isinstance(sweep.search, TableSearch):
+        return (
+            "some rows or columns of the table set this key. Change its values there, or run only other rows by"
+            " --only"
+        )
+    return "the sweep's space sets this key. Change its values there"
 
 
 def _table(table: TableSearch, only: tuple[str, ...], changed: Mapping[str, Any]) -> TableSearch:

@@ -210,6 +210,19 @@ def test_a_single_row_keeps_the_group_of_its_pooled_values() -> None:
     assert kept == {"ours": ["B"], "theirs": ["B"]}
 
 
+def test_set_changes_the_rows_of_a_table_that_leave_the_key_to_the_base() -> None:
+    groups = [
+        {"name": "all", "rows": [{"name": "A", "metric": "npa_1"}]},
+        {"name": "few", "set": {"data.rows": 90}, "rows": [{"name": "A", "metric": "npa_1"}]},
+    ]
+    table = content(columns=[{"name": "IID"}], groups=groups)
+    assert read_table(table, {"data.rows": 80}, only=("all",)).scenario["data"]["rows"] == 80
+    with pytest.raises(
+        ScenarioError, match=r"--set data\.rows: some rows .* set this key.*run only other rows"
+    ):
+        read_table(table, {"data.rows": 80})
+
+
 def test_pooled_values_are_never_federated_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reference to a map of pooled rows has its value; a reference to a run without a pooled map has none."""
     inline(monkeypatch)
