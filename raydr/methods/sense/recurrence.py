@@ -32,6 +32,8 @@ _ERRORS, _LEAST_WORTH = 3.0, 0.1
 """Least number of standard errors above 0, and least nats per row, for values to count as recurring. Noise
 reaches the first in 1 of 740 columns, and measurements whose density has a peak in all, but with fewer nats.
 """
+_VISIBLE = 0.01
+"""Least move of values that a density shows, in units of the fine smoothing."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,11 @@ class Recurrence:
 
         still, steps = (inside[:, self.columns] - self.first) / self.step, axes[:, self.columns] / self.step
         return read(self.logs, *map(np.ascontiguousarray, (still.T, factor.T, steps.T, turns)))
+
+
+def showing(rows: Float64Array, moves: Float64Array) -> Int64Array:
+    """Return the columns of rows (rows, features) whose densities show moves (features,) of the values."""
+    return np.flatnonzero(moves > _VISIBLE * _FINE * rows.std(axis=0))
 
 
 def _recurring(place: Float64Array, widths: Float64Array) -> tuple[BoolArray, Float64Array, Float64Array]:

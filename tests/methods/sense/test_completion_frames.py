@@ -279,6 +279,31 @@ class TestRecurringValues:
             assert found.recurrence is not None
             np.testing.assert_array_equal(found.recurrence.logs, alone.logs)
 
+    def test_columns_that_no_rotation_moves_are_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        rows = np.rint(drawn(150, 9) * 2)
+        anchors = drawn(12, 9, seed=1)
+        anchors[:, [2, 5]] = 0.0
+        frame, widths, of = AffineFrame(anchors), [], Recurrence.of
+
+        def recorded(rows: np.ndarray) -> Recurrence:
+            widths.append(rows.shape[1])
+            return of(rows)
+
+        monkeypatch.setattr(Recurrence, "of", recorded)
+        residuals = Residuals(frame, frame.inside(rows), residual_factor(frame, rows), anchors)
+        best = residuals.alone()
+        assert set(widths) == {2}
+        monkeypatch.setattr(
+            "raydr.methods.sense.comparison.showing", lambda inside, moves: np.arange(inside.shape[1])
+        )
+        all_columns = residuals.alone()
+        assert widths[-1] == 9
+        worth, expected = (
+            of(frame.points(residuals.coordinates, residuals.factor @ turn)).worth
+            for turn in (best, all_columns)
+        )
+        assert worth == pytest.approx(expected, rel=1e-3)  # either column can be either axis
+
     def test_client_with_different_values_is_not_settled(self) -> None:
         rng = np.random.default_rng(0)
         settled = 0
