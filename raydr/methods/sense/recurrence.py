@@ -61,8 +61,7 @@ class Recurrence:
     @classmethod
     def of(cls, rows: Float64Array) -> Recurrence:
         """Return the recurrence of rows (rows, features) with known values."""
-        low, high = np.quantile(rows, [_OUTSIDE, 1.0 - _OUTSIDE], axis=0)
-        deviation = np.clip(rows, low, high).std(axis=0)
+        low, high, deviation = _resolved(rows)
         varied = np.flatnonzero(deviation > 1e-9 * np.abs(rows).max(axis=0))
         deviation = deviation[varied]
         first = low[varied] - _MARGIN * deviation
@@ -105,7 +104,14 @@ class Recurrence:
 
 def showing(rows: Float64Array, moves: Float64Array) -> Int64Array:
     """Return the columns of rows (rows, features) whose densities show moves (features,) of the values."""
-    return np.flatnonzero(moves > _VISIBLE * _FINE * rows.std(axis=0))
+    _, _, deviation = _resolved(rows)
+    return np.flatnonzero(moves > _VISIBLE * _FINE * deviation)
+
+
+def _resolved(rows: Float64Array) -> tuple[Float64Array, Float64Array, Float64Array]:
+    """Return the least and largest resolved values of the columns, and the deviations within; each (features,)."""
+    low, high = np.quantile(rows, [_OUTSIDE, 1.0 - _OUTSIDE], axis=0)
+    return low, high, np.clip(rows, low, high).std(axis=0)
 
 
 def _recurring(place: Float64Array, widths: Float64Array) -> tuple[BoolArray, Float64Array, Float64Array]:

@@ -12,7 +12,7 @@ from raydr.methods.sense.alignment import align
 from raydr.methods.sense.comparison import NEIGHBORS, SEARCHED_ROWS, Residuals, any_rotations, some_of
 from raydr.methods.sense.frames import AffineFrame, residual_factor, sparse_residual_factor
 from raydr.methods.sense.prior import Prior
-from raydr.methods.sense.recurrence import Recurrence
+from raydr.methods.sense.recurrence import Recurrence, showing
 from raydr.methods.sense.spaces import EuclideanSpace
 from raydr.sparse_rows import SparseRows
 
@@ -303,6 +303,13 @@ class TestRecurringValues:
             for turn in (best, all_columns)
         )
         assert worth == pytest.approx(expected, rel=1e-3)  # either column can be either axis
+
+    @pytest.mark.parametrize("offset", [0.0, 1e8])
+    def test_a_distant_value_does_not_hide_moves_of_the_others(self, offset: float) -> None:
+        rows = drawn(300, 3) + offset
+        rows[7, 1] += 1e6
+        moves = np.array([0.0, 0.01, 0.01])
+        np.testing.assert_array_equal(showing(rows, moves), [1, 2])
 
     def test_client_with_different_values_is_not_settled(self) -> None:
         rng = np.random.default_rng(0)
