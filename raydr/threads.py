@@ -12,7 +12,9 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache
+from contextvars import copy_context
+from functools import cache, partial
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -65,19 +67,51 @@ def done_ahead(work: Callable[[], T]) -> Iterator[Future[T]]:
     continues until it is done or the process ends.
     """
     future: Future[T] = Future()
-
-    def do() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=do, name="ahead", daemon=True).start()
+    threading.Thread(target=_settle, args=(future, work), name="ahead", daemon=True).start()
     try:
         yield future
     except Exception:
         future.result()
         raise
+
+
+def in_one_thread(work: Callable[[], T]) -> T:
+    """Run work in the one thread of this process for it, with the caller's context variables.
+
+    The C library gives each thread its own memory and keeps there what is freed. A process whose work comes in new
+    threads would therefore grow with their number. In one thread the work uses the same memory again.
+
+    Returns what the work returns, and raises what it raises. The work itself must not call this.
+
+    Examples
+    --------
+    >>> thread = in_one_thread(threading.get_ident)
+    >>> in_one_thread(threading.get_ident) == thread != threading.get_ident()
+    True
+    """
+    future: Future[T] = Future()
+    _one_thread().put((future, partial(copy_context().run, work)))
+    return future.result()
+
+
+@cache
+def _one_thread() -> SimpleQueue[tuple[Future[Any], Callable[[], Any]]]:
+    queue: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
+
+    def serve() -> None:
+        while True:
+            _settle(*queue.get())
+
+    # A daemon, so that the end of the process does not wait for the work.
+    threading.Thread(target=serve, name="one", daemon=True).start()
+    return queue
+
+
+def _settle(future: Future[T], work: Callable[[], T]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as error:
+        future.set_exception(error)
 
 
 _VARIABLE = "OPENBLAS_NUM_THREADS"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import threading
+from contextvars import ContextVar
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from raydr.threads import SharedLimit, one_blas_thread
+from raydr.threads import SharedLimit, in_one_thread, one_blas_thread
 
 
 def blas_threads() -> set[int]:
@@ -121,3 +123,70 @@ def test_torch_uses_one_thread() -> None:
         leave.set()
         other.join(10)
         torch.set_num_threads(before)
+
+
+RETAINED = """
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+
+from raydr.threads import in_one_thread
+
+MIB = 2**20
+WAYS = {"one": in_one_thread, "new": lambda work: work()}
+
+
+def own_mib():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("RssAnon:"))
+
+
+def work():
+    for _ in range(3):
+        np.ones(20 * MIB // 8)
+
+
+def call(done):
+    WAYS[sys.argv[1]](work)
+    done.set()
+    last.wait()  # a thread that has ended leaves its memory to the next one
+
+
+WAYS[sys.argv[1]](work)
+before, last = own_mib(), threading.Event()
+for _ in range(8):
+    done = threading.Event()
+    threading.Thread(target=call, args=(done,), daemon=True).start()
+    done.wait()
+print(own_mib() - before)
+last.set()
+"""
+
+
+def retained_mib(way: str) -> int:
+    """Return by how much a process has grown after work in eight threads that freed everything."""
+    ended = subprocess.run(
+        [sys.executable, "-c", RETAINED, way], capture_output=True, text=True, check=True, timeout=60
+    )
+    return int(ended.stdout)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries keep other memory")
+def test_work_in_one_thread_uses_the_same_memory_again() -> None:
+    assert retained_mib("new") > 100
+    assert retained_mib("one") < 40
+
+
+def test_work_in_one_thread_has_the_callers_context_and_its_errors_are_raised() -> None:
+    variable: ContextVar[str] = ContextVar("variable", default="of the thread")
+    variable.set("of the caller")
+    assert in_one_thread(variable.get) == "of the caller"
+
+    def stop() -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        in_one_thread(stop)
+    assert in_one_thread(lambda: 6 * 7) == 42, "it continues after an error"

@@ -33,6 +33,7 @@ from raydr.actors.ray_health import LOOK_S, Vitals, dead_parts_named
 from raydr.actors.resources import within_room
 from raydr.errors import RunError, ScenarioError
 from raydr.scenarios.schema.reading import dump_json
+from raydr.threads import in_one_thread
 from raydr.tune.folder import Packed, SweepWork
 from raydr.tune.running import run_trial
 from raydr.tune.schema import ASHA, MedianStopping, TrialSettings
@@ -203,12 +204,14 @@ def _trainable(
         os.environ["TUNE_FUNCTION_THREAD_TIMEOUT_S"] = _ENDING_S
         keep()
         with within_room():
-            result = run_trial(
-                config["scenario"],
-                data_dir=data_dir,
-                report=report,
-                by_round=tune.report if by_round else None,
-                deliver=lambda content: ray.get(desk.take.remote(config["trial"], content)),
+            result = in_one_thread(  # Tune calls each trial in a new thread
+                lambda: run_trial(
+                    config["scenario"],
+                    data_dir=data_dir,
+                    report=report,
+                    by_round=tune.report if by_round else None,
+                    deliver=lambda content: ray.get(desk.take.remote(config["trial"], content)),
+                )
             )
         tune.report(result)
 

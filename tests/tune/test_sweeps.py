@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -465,6 +467,32 @@ class TestTrackers:
         monkeypatch.setattr("raydr.extras.find_spec", lambda name: None)
         with pytest.raises(ScenarioError, match=r"pip install 'raydr\[mlflow\]'"):
             module.trackers("swept", "sqlite:///x", None)
+
+
+def test_trials_of_a_process_run_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tune calls each in a new thread, and what the trials freed would remain in the memory of each thread."""
+    from raydr.tune import execution
+
+    ran_in: list[int] = []
+    reports: list[Any] = []
+    monkeypatch.setattr(
+        execution, "run_trial", lambda *_, **__: ran_in.append(threading.get_ident()) or {"ended": "done"}
+    )
+    monkeypatch.setattr(execution, "keep", lambda: None)
+    monkeypatch.setattr(execution, "within_room", nullcontext)
+    monkeypatch.setattr(execution.tune, "report", reports.append)
+    trainable = execution._trainable(None, None, False, False)
+    callers = [
+        threading.Thread(target=trainable, args=({"scenario": "{}", "trial": str(number)},))
+        for number in range(3)
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(10)
+    assert len(ran_in) == 3
+    assert len(set(ran_in)) == 1
+    assert reports == [{"ended": "done"}] * 3
 
 
 @pytest.mark.parametrize(("metrics", "first"), [(["ca_10"], ["libraries", "run"]), ([], ["run"])])
