@@ -187,6 +187,17 @@ _SWEPT = (
     click.option("--retry-failed", is_flag=True, help="With --resume: also repeat failed trials."),
     quiet("the page's path"),
 )
+_OF_TABLE: tuple[Option[Any], ...] = (
+    click.option(
+        "--only", multiple=True, metavar="ROW", help="Take only this row or group of rows. Repeatable."
+    ),
+    click.option(
+        "--seeds", type=click.IntRange(min=1), help="Number of seeds. Default: the table's, mostly 3."
+    ),
+    click.option(
+        "--no-published", is_flag=True, help="Take cells only with raydr's defaults, not as published."
+    ),
+)
 
 
 def with_inline(overrides: Mapping[str, Any], inline: bool, address: str | None) -> Mapping[str, Any]:
@@ -213,6 +224,11 @@ def own_data(command: Command) -> Command:
 def private(command: Command) -> Command:
     """Add the options for a map under differential privacy: --epsilon and --delta."""
     return _all(_PRIVATE, command)
+
+
+def of_table(command: Command) -> Command:
+    """Add the options that choose runs of a paper's table: --only, --seeds and --no-published."""
+    return _all(_OF_TABLE, command)
 
 
 def swept(command: Command) -> Command:

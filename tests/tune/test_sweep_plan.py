@@ -145,7 +145,8 @@ def test_a_sweep_that_cannot_be_run_is_refused(tmp_path: Path, capsys: pytest.Ca
         planned(tiny_sweep(space={"method.landmarks": ["many"]}))
 
 
-def test_a_table_has_a_plan_of_its_defaults_and_of_its_runs_as_published() -> None:
+def costs() -> dict[str, Any]:
+    """Return a table of six groups with runs as published that take longer."""
     base = {key: value for key, value in tiny().items() if key not in ("metrics", "name")}
     base["method"] |= {"rounds": 3}
     search = {
@@ -164,12 +165,16 @@ def test_a_table_has_a_plan_of_its_defaults_and_of_its_runs_as_published() -> No
             for count in range(2, 8)
         ],
     }
-    plan = planned(read_table({"name": "p0", "base": base, "search": search, "repeats": 2}))
+    return {"name": "p0", "base": base, "search": search, "repeats": 2}
+
+
+def test_a_table_has_a_plan_of_its_defaults_and_of_its_runs_as_published() -> None:
+    plan = planned(read_table(costs()))
     assert [(part.name, part.trials) for part in plan.parts] == [("by default", 12), ("as published", 12)]
     default, published = (part.seconds for part in plan.parts)
     assert published > 2 * default > 0
     assert plan.seconds == pytest.approx(default + published)
-    one = planned(read_table({"name": "p0", "base": base, "search": search, "repeats": 2}, published=False))
+    one = planned(read_table(costs(), published=False))
     assert [part.name for part in one.parts] == ["by default"]
     assert one.seconds == pytest.approx(default)
 
@@ -179,6 +184,34 @@ def test_the_command_plans_a_shipped_table(data_dir: Path, capsys: pytest.Captur
     printed = " ".join(capsys.readouterr().out.split())
     assert "p3-table-14: " in printed
     assert "by default: " in printed
+
+
+def test_the_command_plans_a_part_of_a_table(tmp_path: Path) -> None:
+    file, out = tmp_path / "p0.yaml", tmp_path / "plan.json"
+    file.write_text(yaml.safe_dump(costs()))
+
+    def parts(*options: str) -> dict[str, int]:
+        assert status(["plan", str(file), *options, "--json", str(out)]) == 0
+        return {part["name"]: part["trials"] for part in json.loads(out.read_text())["parts"]}
+
+    assert parts() == {"by default": 12, "as published": 12}
+    assert parts("--seeds", "1") == {"by default": 6, "as published": 6}
+    assert parts("--no-published") == {"by default": 12}
+    assert parts("--only", "3 clients", "--seeds", "3") == {"by default": 3, "as published": 3}
+
+
+@pytest.mark.parametrize("option", [["--only", "DE"], ["--seeds", "1"], ["--no-published"]])
+@pytest.mark.parametrize("document", ["digits-fed-umap", "digits-four-axes"])
+def test_a_part_of_what_is_no_table_is_refused(
+    document: str, option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status(["plan", document, *option]) == 2
+    assert f"take a part of a paper's table, and {document} is none" in capsys.readouterr().err
+
+
+def test_a_part_of_a_misspelt_table_names_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["plan", "p3-tabel-14", "--seeds", "1"]) == 2
+    assert "did you mean p3-table-14?" in capsys.readouterr().err
 
 
 def test_the_command_gives_no_needs_of_a_sweep_whose_points_all_fail(

@@ -24,13 +24,13 @@ def suggesting_command(document: str, command: str) -> Iterator[None]:
     try:
         yield
     except (DataError, ScenarioError):
-        other = _command_for(document)
+        other = command_for(document)
         if other is None or other == command:
             raise
         raise ScenarioError(f"{document} is {_OTHERS[other].format(shlex.quote(document))}.") from None
 
 
-def _command_for(document: str) -> str | None:
+def command_for(document: str) -> str | None:
     """Return the command that takes a file or a shipped name; None if that is not clear."""
     from raydr.front.own_data import is_data
     from raydr.scenarios.schema.reading import SCENARIOS

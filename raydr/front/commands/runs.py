@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from raydr.front import options
-from raydr.front.commands.misplaced import suggesting_command
+from raydr.front.commands.misplaced import command_for, suggesting_command
 from raydr.front.jobs import address_option, submit_file
 from raydr.front.streams import note_on_error
 from raydr.portable import require_portable
@@ -290,6 +290,7 @@ def init(
     type=options.Machines(),
     help="Plan for these machines: count, cores and GiB of memory of each, such as 4x16x64.",
 )
+@options.of_table
 @options.json_out("the plan")
 def plan(
     scenario: str,
@@ -299,12 +300,16 @@ def plan(
     data_dir: Path | None,
     rows: int | None,
     machines: tuple[int, int, float] | None,
+    only: tuple[str, ...],
+    seeds: int | None,
+    no_published: bool,
     out: Path | None,
 ) -> None:
     """Estimate what a run of FILE needs: processes, memory, messages, epsilon and time. Start nothing.
 
-    FILE is a scenario as for `raydr run`, a sweep as for `raydr sweep`, or a table as for `raydr reproduce`. The plan
-    also says what does not fit. The exit status is 0 even if the run does not fit.
+    FILE is a scenario as for `raydr run`, a sweep as for `raydr sweep`, or a table as for `raydr reproduce`, of which
+    --only, --seeds and --no-published take a part. The plan also says what does not fit. The exit status is 0 even if
+    the run does not fit.
     """
     from raydr.actors.capacity import capacity_at, imagined
     from raydr.front.console import logged_on_terminal
@@ -312,23 +317,31 @@ def plan(
     from raydr.scenarios.planning.plan import RunPlan, plan_of_scenario
     from raydr.scenarios.schema.reading import read
     from raydr.tune.planning import SweepPlan, plan_of_sweep
-    from raydr.tune.reading import PAPERS, names_sweep, read_sweep
+    from raydr.tune.reading import read_sweep
     from raydr.tune.reproducing import read_table
 
     if machines is not None and address is not None:
         raise click.UsageError(
             "--machines and --address both say which machines to plan for: leave one of them out."
         )
+    takes, part = command_for(scenario), bool(only or seeds or no_published)
+    if part and takes not in ("reproduce", None):
+        raise click.UsageError(
+            f"--only, --seeds and --no-published take a part of a paper's table, and {scenario} is none."
+        )
     planned: RunPlan | SweepPlan
     overrides = options.with_policy(overrides, policy)
     with logged_on_terminal():
         capacity = capacity_at(address) if machines is None else imagined(*machines)
-        if names_sweep(scenario):
+        if takes in ("sweep", "reproduce") or part:
             if rows is not None:
                 raise click.UsageError("--rows needs a scenario, and FILE is a sweep: plan its base instead.")
-            planned = plan_of_sweep(read_sweep(scenario, overrides), capacity=capacity, data_dir=data_dir)
-        elif scenario in PAPERS.names() and not Path(scenario).exists():
-            planned = plan_of_sweep(read_table(scenario, overrides), capacity=capacity, data_dir=data_dir)
+            sweep = (
+                read_sweep(scenario, overrides)
+                if takes == "sweep"
+                else read_table(scenario, overrides, only=only, seeds=seeds, published=not no_published)
+            )
+            planned = plan_of_sweep(sweep, capacity=capacity, data_dir=data_dir)
         else:
             checked = read(scenario, overrides)
             planned = plan_of_scenario(checked, capacity=capacity, data_dir=data_dir, rows=rows)

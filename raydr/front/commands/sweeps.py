@@ -75,9 +75,7 @@ def sweep(
     help="Run every table, the most useful first, at low priority. Repeat the command to continue.",
 )
 @click.option("--budget", type=options.Duration(), help="With --all: end after this time, such as 8h.")
-@click.option("--only", multiple=True, metavar="ROW", help="Run only this row or group of rows. Repeatable.")
-@click.option("--seeds", type=click.IntRange(min=1), help="Number of seeds. Default: the table's, mostly 3.")
-@click.option("--no-published", is_flag=True, help="Run cells only with raydr's defaults, not as published.")
+@options.of_table
 @options.swept
 def reproduce(
     table: str | None,
