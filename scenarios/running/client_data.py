@@ -29,6 +29,7 @@ from raydr.data.site import gaps_of
 from raydr.data.survey.codebook import Codebook
 from raydr.data.survey.coding import Coding
 from raydr.data.survey.columns import Alike, require
+from raydr.data.survey.doubtful_words import of_classes
 from raydr.data.survey.notices import (
     ONE_VALUE,
     common_looks,
@@ -319,7 +320,7 @@ def dealt_out(
         found = of_measurements(found, table.layout)
         found[common_looks(looks(part) for part in dealt.parts) == ONE_VALUE] = ONE_VALUE
         notices += (*table.doubts, *of_columns(table.features, found, table.constant_features))
-        notices += rare_words
+        notices += (*rare_words, *of_classes(table.label_names))
         if table.labels is None and given is None:
             notices += of_label(table.layout.columns)
         if clients.partition.client_column is not None:

@@ -13,6 +13,7 @@ from raydr.arrays import FloatArray
 from raydr.data import Census, Layout, Site, SiteFile
 from raydr.data.loading import refuse_empty
 from raydr.data.survey.codebook import Codebook
+from raydr.data.survey.doubtful_words import of_classes
 from raydr.data.survey.notices import common_looks, of_columns, of_label, of_measurements
 from raydr.data.survey.site_names import of_site_files
 from raydr.errors import DataError
@@ -123,7 +124,7 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
             *common,
             *dict.fromkeys(doubt for census in censuses for doubt in census.doubts),
             *of_columns(first.features, found),
-            *(of_label(layout.columns) if first.labels is None else ()),
+            *(of_label(layout.columns) if first.labels is None else of_classes(label_names)),
             *of_site_files(clients),
         ),
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from inline_federations import cut, federate
 from tiny import tiny, tiny_run, tiny_scenario
@@ -242,3 +243,36 @@ def test_words_that_are_too_rare_to_map_are_said(
     assert status(["check", str(path), "--site", "site"]) == 0
     shown = capsys.readouterr().out
     assert ("'ward': more than a tenth of the rows have words" in shown) == warned
+
+
+@pytest.mark.parametrize("second", ["Yes", "no"])
+@pytest.mark.parametrize("kept", ["one file", "own files", "a frame"])
+def test_classes_in_several_spellings_are_said(tmp_path: Path, kept: str, second: str) -> None:
+    """One hospital writes yes, the other `second`: two classes, of which metrics and colours say nothing."""
+    columns = np.random.default_rng(0).normal(size=(40, 2)).round(3)
+    classes = [["yes", "never"], [second, "never"]]
+    rows = [
+        f"{x},{y},{'ab'[place % 2]},{classes[place % 2][place // 2 % 2]}"
+        for place, (x, y) in enumerate(columns.tolist())
+    ]
+    header = "x,y,site,died"
+    if kept == "own files":
+        sites = []
+        for number in range(2):
+            path = tmp_path / f"{number}.csv"
+            path.write_text("\n".join([header, *rows[number::2]]))
+            sites.append({"path": str(path)})
+        data = {"features": ["x", "y"], "label": "died"}
+        found = read_run(tiny_run(tmp_path / "run", data=data, clients={"sites": sites})).data.notices
+    else:
+        path = tmp_path / "all.csv"
+        path.write_text("\n".join([header, *rows]))
+        if kept == "one file":
+            found = read_run(tiny_run(tmp_path / "run", **settings(path, label="died"))).data.notices
+        else:
+            frame = pd.read_csv(path)
+            model = raydr.FedTSNE(landmarks=8, rounds=2, federation="inline", metrics=())
+            model.fit(frame[["x", "y"]], frame["died"], sites=frame["site"])
+            found = read_run(model.result_.folder).data.notices
+    said = [text for text in found if text.startswith("The label: classes that differ only in case")]
+    assert len(said) == (second == "Yes")

@@ -34,6 +34,10 @@ _DEGREES = frozenset(
     )
 )
 """Parts of words that compare."""
+_ALIKE = (
+    "{0} that differ only in case or blanks, such as Yes and yes, are different {0}. If they mean the same, write them"
+    " alike."
+)
 
 
 def may_have_order(column: str, words: Sequence[str]) -> bool:
@@ -91,7 +95,7 @@ def of_words(words: Mapping[str, Sequence[str]], certain: Collection[str] = ()) 
         for column, each in asked.items()
         if are_clock_digits(each) and len({text[:2] for text in each}) > 1
     ]
-    alike = [column for column, each in asked.items() if len(set(map(spelling_of, each))) < len(each)]
+    alike = [column for column, each in asked.items() if _are_alike(each)]
     change = "in a codebook: `raydr init --codebook FILE`."
     found = (
         (half, "numbers and words, all read as words. If they are numbers, correct the other cells."),
@@ -112,8 +116,20 @@ def of_words(words: Mapping[str, Sequence[str]], certain: Collection[str] = ()) 
         ),
         (
             alike,
-            "words that differ only in case or blanks, such as Yes and yes, are different words. If they mean the same,"
-            " write them alike.",
+            _ALIKE.format("words"),
         ),
     )
     return [f"{listing(columns)}: {doubt}" for columns, doubt in found if columns]
+
+
+def of_classes(classes: Sequence[str]) -> list[str]:
+    """Return a sentence if classes of the label differ only in case or blanks, otherwise none.
+
+    >>> len(of_classes(["No", "Yes", "yes "])), len(of_classes(["No", "Yes"]))
+    (1, 0)
+    """
+    return [f"The label: {_ALIKE.format('classes')}"] if _are_alike(classes) else []
+
+
+def _are_alike(words: Sequence[str]) -> bool:
+    return len(set(map(spelling_of, words))) < len(words)
