@@ -83,6 +83,9 @@ def counts(found: Mapping[str, Sequence[PaperTable]]) -> Iterator[str]:
         "by default": lambda numbers: _marks(each.default for each in numbers),
         "by default, at full size": lambda numbers: _marks(each.default for each in numbers if each.in_full),
         "as published": lambda numbers: _marks(each.as_published for each in numbers),
+        "as published, at full size": lambda numbers: _marks(
+            each.as_published for each in numbers if each.published_in_full
+        ),
     }
     yield "| | " + " | ".join(papers) + " |"
     yield "| --- |" + " --- |" * len(papers)
@@ -92,18 +95,19 @@ def counts(found: Mapping[str, Sequence[PaperTable]]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Number:
-    """A number of a paper: whether it can be compared, whether at full size, and the comparisons."""
+    """A number of a paper: whether it can be compared, the comparisons, and whether they are at full size."""
 
     comparable: bool
     in_full: bool
     default: Comparison | None
     as_published: Comparison | None
+    published_in_full: bool
 
     @classmethod
     def of(cls, cell: TableCell, found: Sequence[PaperTable]) -> _Number:
         """Look a number up in the results of its table: the best by :func:`_worth`, of these the newest."""
         place = (cell.group, cell.row, cell.column)
-        default, in_full, as_published = None, False, None
+        default, in_full, as_published, published_in_full = None, False, None, False
         for table in sorted(found, key=_worth, reverse=True):
             for other in table.cells:
                 if (other.group, other.row, other.column) != place or other.measure != cell.measure:
@@ -113,7 +117,8 @@ class _Number:
                     in_full = default is not None and _at_full_size(table)
                 if as_published is None:
                     as_published = other.comparison_as_published
-        return cls(cell.absent is None, in_full, default, as_published)
+                    published_in_full = as_published is not None and _at_full_size(table)
+        return cls(cell.absent is None, in_full, default, as_published, published_in_full)
 
 
 def _worth(table: PaperTable) -> tuple[bool, int]:
