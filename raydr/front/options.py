@@ -175,14 +175,15 @@ _PRIVATE = (
     ),
     click.option("--delta", type=float, help="Delta of that epsilon. Default: 1e-5."),
 )
+quick = click.option(
+    "--quick", is_flag=True, help="Use the settings of the file's section `quick`: about a minute."
+)
 _SWEPT = (
     override(),
     folder_out("The folder to write"),
     address,
     data_dir,
-    click.option(
-        "--quick", is_flag=True, help="Use the settings of the file's section `quick`: about a minute."
-    ),
+    quick,
     click.option("--resume", is_flag=True, help="Resume an interrupted run. The argument is its folder."),
     click.option("--retry-failed", is_flag=True, help="With --resume: also repeat failed trials."),
     quiet("the page's path"),

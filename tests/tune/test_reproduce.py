@@ -370,10 +370,19 @@ def test_the_page_is_rewritten_and_a_damaged_table_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     inline(monkeypatch)
-    named = content(columns=SEARCH["columns"][:2], groups=NPA, title="<script>alert(1)</script>")
+    named = content(
+        columns=SEARCH["columns"][:2],
+        groups=NPA,
+        title="<script>alert(1)</script>",
+        says="One.\n\nTwo.\n\nThree.",
+    )
     folder = raydr.reproduce(named, out=tmp_path / "p0").folder
     page = (folder / records.TABLE_REPORT).read_text()
     assert "<script>" not in page
+    above, _, below = page.partition("</table>")
+    assert "<p>One.</p>" in above
+    assert "Two." not in above, "findings come after the table"
+    assert "<p>Two.</p><p>Three.</p>" in below
     (folder / records.TABLE_REPORT).unlink()
     assert status(["report", str(folder)]) == 0
     assert capsys.readouterr().out.strip() == str(folder / records.TABLE_REPORT)

@@ -200,6 +200,22 @@ def test_the_command_plans_a_part_of_a_table(tmp_path: Path) -> None:
     assert parts("--only", "3 clients", "--seeds", "3") == {"by default": 3, "as published": 3}
 
 
+def test_the_command_plans_quick_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, out = tmp_path / "p0.yaml", tmp_path / "plan.json"
+    file.write_text(yaml.safe_dump(costs() | {"quick": {"repeats": 1}}))
+    assert status(["plan", str(file), "--quick", "--no-published", "--json", str(out)]) == 0
+    assert [part["trials"] for part in json.loads(out.read_text())["parts"]] == [6]
+    assert status(["plan", "digits-four-axes", "--quick", "--json", str(out)]) == 0
+    assert json.loads(out.read_text())["trials"] == 14
+    assert status(["plan", "digits-fed-umap", "--quick"]) == 2
+    assert (
+        "--quick needs a sweep or a paper's table, and digits-fed-umap is a scenario"
+        in capsys.readouterr().err
+    )
+    assert status(["plan", "digits-fed-umpa", "--quick"]) == 2
+    assert "did you mean digits-fed-umap?" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("option", [["--only", "DE"], ["--seeds", "1"], ["--no-published"]])
 @pytest.mark.parametrize("document", ["digits-fed-umap", "digits-four-axes"])
 def test_a_part_of_what_is_no_table_is_refused(

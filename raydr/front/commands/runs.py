@@ -291,6 +291,7 @@ def init(
     help="Plan for these machines: count, cores and GiB of memory of each, such as 4x16x64.",
 )
 @options.of_table
+@options.quick
 @options.json_out("the plan")
 def plan(
     scenario: str,
@@ -303,6 +304,7 @@ def plan(
     only: tuple[str, ...],
     seeds: int | None,
     no_published: bool,
+    quick: bool,
     out: Path | None,
 ) -> None:
     """Estimate what a run of FILE needs: processes, memory, messages, epsilon and time. Start nothing.
@@ -337,13 +339,19 @@ def plan(
             if rows is not None:
                 raise click.UsageError("--rows needs a scenario, and FILE is a sweep: plan its base instead.")
             sweep = (
-                read_sweep(scenario, overrides)
+                read_sweep(scenario, overrides, quick=quick)
                 if takes == "sweep"
-                else read_table(scenario, overrides, only=only, seeds=seeds, published=not no_published)
+                else read_table(
+                    scenario, overrides, quick=quick, only=only, seeds=seeds, published=not no_published
+                )
             )
             planned = plan_of_sweep(sweep, capacity=capacity, data_dir=data_dir)
         else:
             checked = read(scenario, overrides)
+            if quick:
+                raise click.UsageError(
+                    f"--quick needs a sweep or a paper's table, and {scenario} is a scenario."
+                )
             planned = plan_of_scenario(checked, capacity=capacity, data_dir=data_dir, rows=rows)
     if out is not None:
         options.write_json(out, planned.to_json())

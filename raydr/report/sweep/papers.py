@@ -83,6 +83,7 @@ def write_paper_report(folder: Path) -> Path:
             style=part("report.css") + part("sweep/table.css"),
             table=table,
             heading=table.heading,
+            paragraphs=list(filter(None, table.heading["says"].split("\n\n"))),
             at=at,
             groups=groups,
             reports=reports,
