@@ -133,12 +133,12 @@ def execute(
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     desk = _Desk.options(scheduling_strategy=here, max_restarts=-1, max_task_retries=-1).remote(work)
     runs = _Runs(trials, retries)
-    cache, before = tempfile.mkdtemp(prefix="raydr-tune-"), set(_groups())
+    cache, before = Path(tempfile.mkdtemp(prefix="raydr-tune-")), set(_groups())
     try:
         with _environment(trials_at_once(size)), dead_parts_named():
             tuner = tune.Tuner(
                 tune.with_resources(
-                    _trainable(desk, data_dir, size.report, stopping is not None),
+                    _trainable(desk, data_dir, size.report, stopping is not None, cache),
                     tune.PlacementGroupFactory(_bundles(size)),
                 ),
                 tune_config=tune.TuneConfig(
@@ -152,7 +152,7 @@ def execute(
                 ),
                 run_config=tune.RunConfig(
                     name="sweep",
-                    storage_path=cache,
+                    storage_path=str(cache),
                     verbose=0,
                     callbacks=[_Progress(runs)],
                 ),
@@ -198,7 +198,7 @@ _Desk = ray.remote(num_cpus=0)(_DeskProcess)
 
 
 def _trainable(
-    desk: Any, data_dir: Path | None, report: bool, by_round: bool
+    desk: Any, data_dir: Path | None, report: bool, by_round: bool, within: Path
 ) -> Callable[[dict[str, Any]], None]:
     def trainable(config: dict[str, Any]) -> None:
         os.environ["TUNE_FUNCTION_THREAD_TIMEOUT_S"] = _ENDING_S
@@ -211,6 +211,7 @@ def _trainable(
                     report=report,
                     by_round=tune.report if by_round else None,
                     deliver=lambda content: ray.get(desk.take.remote(config["trial"], content)),
+                    within=within,
                 )
             )
         tune.report(result)

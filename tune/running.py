@@ -27,6 +27,7 @@ def run_trial(
     report: bool,
     by_round: Callable[[TrialReport], None] | None,
     deliver: Callable[[Packed], None],
+    within: Path | None = None,
 ) -> TrialReport:
     """Run a scenario, deliver its run folder, and return how it ended.
 
@@ -42,6 +43,9 @@ def run_trial(
         Called after each round with an objective; an exception from it ends the trial.
     deliver : callable
         Receives the run folder as :func:`raydr.tune.folder.packed` returns it.
+    within : Path, optional
+        The sweep's temporary folder, which also removes what a killed trial leaves. On machines that do not have it,
+        a trial runs in the temporary folder there.
 
     Returns
     -------
@@ -54,7 +58,7 @@ def run_trial(
             by_round({"round": event.round, "objective": event.objective})
 
     forget_peak_memory()
-    place = Path(tempfile.mkdtemp(prefix="raydr-trial-"))
+    place = Path(tempfile.mkdtemp(prefix="raydr-trial-", dir=within if within and within.is_dir() else None))
     try:
         content = read(json.loads(scenario))
         if content.compare or content.metrics:

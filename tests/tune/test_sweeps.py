@@ -469,7 +469,7 @@ class TestTrackers:
             module.trackers("swept", "sqlite:///x", None)
 
 
-def test_trials_of_a_process_run_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trials_of_a_process_run_in_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tune calls each in a new thread, and what the trials freed would remain in the memory of each thread."""
     from raydr.tune import execution
 
@@ -481,7 +481,7 @@ def test_trials_of_a_process_run_in_one_thread(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(execution, "keep", lambda: None)
     monkeypatch.setattr(execution, "within_room", nullcontext)
     monkeypatch.setattr(execution.tune, "report", reports.append)
-    trainable = execution._trainable(None, None, False, False)
+    trainable = execution._trainable(None, None, False, False, tmp_path)
     callers = [
         threading.Thread(target=trainable, args=({"scenario": "{}", "trial": str(number)},))
         for number in range(3)

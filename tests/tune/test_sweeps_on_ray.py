@@ -7,6 +7,8 @@ import secrets
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -110,16 +112,32 @@ def test_a_trial_on_ray_matches_an_inline_trial(cluster: None, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_trial_that_is_killed_repeatedly_is_a_failed_row(cluster: None, tmp_path: Path) -> None:
-    def kill(event: journal.Event) -> None:
-        if isinstance(event, journal.TrialStarted):
-            for process in trial_processes():
-                process.kill()
+def test_a_trial_that_is_killed_repeatedly_is_a_failed_row_and_leaves_no_file(
+    cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left: set[Path] = set()
 
-    asked = tiny_sweep(space={"clients.count": [3]}, repeats=1, trial={"retries": 1, "report": False})
-    (row,) = table(sweep(asked, out=tmp_path / "swept", listener=kill))
+    def kill() -> None:
+        becomes_true(lambda: set(tmp_path.glob("raydr-tune-*/raydr-trial-*")) > left, 20)
+        left.update(tmp_path.glob("raydr-tune-*/raydr-trial-*"))
+        for process in trial_processes():
+            process.kill()
+
+    def hear(event: journal.Event) -> None:
+        if isinstance(event, journal.TrialStarted):
+            threading.Thread(target=kill).start()  # the trial begins after this event
+
+    asked = tiny_sweep(
+        space={"clients.count": [3], "method.rounds": [100_000]},
+        repeats=1,
+        trial={"retries": 1, "report": False},
+    )
+    (row,) = table(sweep(asked, out=tmp_path / "swept", listener=hear))
+    assert len(left) == 2
     assert row["status"] == "failed"
     assert "its process or node was lost" in row["error"]
+    assert [path.name for path in tmp_path.iterdir()] == ["swept"]
 
 
 @pytest.mark.slow
