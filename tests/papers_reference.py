@@ -28,7 +28,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "papers.md"
 MARK = "<!-- Below this line: made by tests/papers_reference.py -->\n"
 README = PAGE.parent.parent / "README.md"
 COUNTS = ("<!-- counts, made by tests/papers_reference.py -->\n", "<!-- end of counts -->\n")
-SAME_SIZE = {"repeats", "rows", "as published"}
+SAME_SIZE = {"repeats", "rows", "columns", "as published"}
 """Changes of a table after which its cells still have the data of the paper's size."""
 
 

@@ -84,7 +84,7 @@ def read_sweep(
     store : DocumentStore
         The shipped documents.
     only : tuple of str
-        Rows or groups of rows of a published table; empty for all.
+        Rows, groups of rows or columns of a published table; empty for all.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def read_sweep(
     if isinstance(checked.search, TableSearch):
         checked = checked.model_copy(update={"search": _table(checked.search, only, changed)})
     elif only:
-        raise ScenarioError(f"{where} is not a published table, so --only has no rows to select.")
+        raise ScenarioError(f"{where} is not a published table, so --only has nothing to select.")
     for key, value in (overrides or {}).items():
         override(base, key, value)
         if key in checked.keys:
@@ -184,10 +184,10 @@ def _set_elsewhere(sweep: Sweep) -> str:
 def _table(table: TableSearch, only: tuple[str, ...], changed: Mapping[str, Any]) -> TableSearch:
     """Return a table with the selected rows, resolved paths, and a record of what was changed."""
     try:
-        table = table.of_rows(only) if only else table
+        table = table.of_names(only) if only else table
     except ValueError as error:
         raise ScenarioError(f"--only: {error}.") from None
-    reduced = {**changed, **({"rows": list(only)} if only else {})}
+    reduced = {**changed, **table.reduced}
 
     def resolved(place: Any) -> Any:
         changed = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import compress
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -178,23 +179,37 @@ class TableSearch(Settings):
         changed = {"columns": tuple(map(stripped, self.columns)), "rows": tuple(map(stripped, self.rows))}
         return self.model_copy(update={**changed, "published": {}, "groups": groups})
 
-    def of_rows(self, names: tuple[str, ...]) -> TableSearch:
-        """Return the table with only these rows or groups, and the groups that hold their pooled values.
+    def of_names(self, names: tuple[str, ...]) -> TableSearch:
+        """Return the table with only these rows, groups of rows and columns, and what holds their pooled values.
+
+        Without a name of a row all rows are kept, and all columns without a name of a column. ``reduced`` records
+        the names.
 
         Raises
         ------
         ValueError
-            If a row or group does not exist.
+            If there is no such row, group or column.
         """
-        known = dict.fromkeys(
+        columns = dict.fromkeys(column.name for column in self.columns)
+        rows = dict.fromkeys(
             name
             for group in self.groups
             for name in (group.name, *(row.name for row in self.rows_of(group)))
             if name
         )
-        lacking = [name for name in names if name not in known]
-        if lacking:
-            raise ValueError(f"there is no row {lacking[0]!r}; rows are {', '.join(known)}")
+        for name in names:
+            if name not in rows and name not in columns:
+                raise ValueError(
+                    f"there is no row or column {name!r}; rows are {', '.join(rows)}; columns are {', '.join(columns)}"
+                )
+        table, reduced = self, dict(self.reduced)
+        if of_rows := [name for name in names if name in rows]:
+            table, reduced["rows"] = table._of_rows(of_rows), of_rows
+        if of_columns := [name for name in names if name not in rows]:
+            table, reduced["columns"] = table._of_columns(of_columns), of_columns
+        return table.model_copy(update={"reduced": reduced})
+
+    def _of_rows(self, names: list[str]) -> TableSearch:
         kept: dict[str, set[str]] = {}
         for group in self.groups:
             rows = {row.name for row in self.rows_of(group) if group.name in names or row.name in names}
@@ -206,6 +221,22 @@ class TableSearch(Settings):
         ]
         groups = tuple(group.model_copy(update={"rows": rows}) for group, rows in chosen if rows)
         return self.model_copy(update={"groups": groups})
+
+    def _of_columns(self, names: list[str]) -> TableSearch:
+        pooled = {column.pooled for column in self.columns if column.name in names}
+        kept = [column.name in pooled.union(names) for column in self.columns]
+
+        def cut(rows: tuple[TableRow, ...]) -> tuple[TableRow, ...]:
+            return tuple(
+                row
+                if row.numbers is None
+                else row.model_copy(update={"numbers": "|".join(compress(row.numbers.split("|"), kept))})
+                for row in rows
+            )
+
+        groups = tuple(group.model_copy(update={"rows": cut(group.rows)}) for group in self.groups)
+        changed = {"columns": tuple(compress(self.columns, kept)), "rows": cut(self.rows), "groups": groups}
+        return self.model_copy(update=changed)
 
 
 def _require_distinct(names: list[str], what: str) -> None:

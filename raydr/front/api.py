@@ -274,7 +274,7 @@ def reproduce(
     quick : bool
         Whether to use fewer rows and one seed, from its section ``quick``; the resulting table mentions it.
     only : sequence of str
-        Names of the only rows, or groups of rows, to run.
+        Names of the only rows, groups of rows or columns to run.
     seeds : int, optional
         Number of seeds. Default: the number in the table.
     published : bool

@@ -190,7 +190,10 @@ _SWEPT = (
 )
 _OF_TABLE: tuple[Option[Any], ...] = (
     click.option(
-        "--only", multiple=True, metavar="ROW", help="Take only this row or group of rows. Repeatable."
+        "--only",
+        multiple=True,
+        metavar="NAME",
+        help="Take only this row, group of rows or column. Repeatable.",
     ),
     click.option(
         "--seeds", type=click.IntRange(min=1), help="Number of seeds. Default: the table's, mostly 3."

@@ -23,7 +23,7 @@ from raydr.runfolder.paper_table import CellResult, PaperTable, SeedMean, read_p
 from raydr.runfolder.ratio_intervals import paired_ratio
 from raydr.tune.reproducing import catalogue, read_table, results
 from raydr.tune.search import search_of
-from raydr.tune.tables import PublishedNumber, number
+from raydr.tune.tables import PublishedNumber, TableSearch, cells, number
 
 SEARCH: dict[str, Any] = {
     "kind": "table",
@@ -188,7 +188,9 @@ def test_a_reduced_table_records_its_reductions(tmp_path: Path, monkeypatch: pyt
     alone = read_table(content(), published=False)
     assert (search_of(alone).count, alone.search.reduced) == (4, {"as published": "not run"})  # type: ignore[union-attr]
     assert read_table(content(), seeds=1).search.reduced == {}  # type: ignore[union-attr]
-    with pytest.raises(ScenarioError, match="there is no row 'NPB'; rows are few, NPA, bytes, many"):
+    with pytest.raises(
+        ScenarioError, match="no row or column 'NPB'; rows are few, NPA, bytes, many; columns are "
+    ):
         read_table(content(), only=("NPB",))
 
 
@@ -208,6 +210,27 @@ def test_a_single_row_keeps_the_group_of_its_pooled_values() -> None:
     asked = read_table(content(columns=[{"name": "IID"}], groups=groups), only=("B",))
     kept = {group.name: [row.name for row in group.rows] for group in asked.search.groups}  # type: ignore[union-attr]
     assert kept == {"ours": ["B"], "theirs": ["B"]}
+
+
+def test_a_single_column_keeps_its_numbers_and_the_column_of_its_pooled_values() -> None:
+    columns = [
+        {"name": name, "pooled": "all" if name == "few" else None} for name in ("one", "few", "two", "all")
+    ]
+    rows = [
+        {"name": "A", "metric": "npa_1", "numbers": "0.1 | 0.2 ± 0.01 | 0.3 | -"},
+        {"name": "B", "metric": "npa_10"},
+    ]
+
+    def kept(*only: str) -> list[tuple[str, str, float | None]]:
+        asked = read_table(content(columns=columns, groups=[{"rows": rows}]), only=only).search
+        assert isinstance(asked, TableSearch)
+        assert asked.reduced.get("columns") == [name for name in only if name != "A"]
+        found = TableSearch.model_validate(asked.model_dump())  # as many numbers as columns
+        return [(cell.row, cell.column, cell.published and cell.published.value) for cell in cells(found)]
+
+    assert kept("two") == [("A", "two", 0.3), ("B", "two", None)]
+    assert kept("A", "few") == [("A", "few", 0.2), ("A", "all", None)]
+    assert kept("two", "one", "A") == [("A", "one", 0.1), ("A", "two", 0.3)]
 
 
 def test_set_changes_the_rows_of_a_table_that_leave_the_key_to_the_base() -> None:
