@@ -440,6 +440,6 @@ def test_from_the_command_line(
     assert "P0, table 1: A table to test by" in err
     assert "0.1000 ± " not in err
     assert status(["reproduce", str(file), "--out", str(tmp_path / "q"), "--only", "NPB"]) == 2
-    assert "there is no row 'NPB'" in capsys.readouterr().err
+    assert "there is no row or column 'NPB'" in capsys.readouterr().err
     assert status(["reproduce", "p9-table-1"]) == 2
     assert "There is no table 'p9-table-1'" in capsys.readouterr().err
