@@ -182,8 +182,8 @@ class TableSearch(Settings):
     def of_names(self, names: tuple[str, ...]) -> TableSearch:
         """Return the table with only these rows, groups of rows and columns, and what holds their pooled values.
 
-        Without a name of a row all rows are kept, and all columns without a name of a column. ``reduced`` records
-        the names.
+        Without a name of a row all rows are kept, and all columns without a name of a column. A name of both means the
+        row. ``reduced`` records the names.
 
         Raises
         ------
@@ -223,8 +223,10 @@ class TableSearch(Settings):
         return self.model_copy(update={"groups": groups})
 
     def _of_columns(self, names: list[str]) -> TableSearch:
-        pooled = {column.pooled for column in self.columns if column.name in names}
-        kept = [column.name in pooled.union(names) for column in self.columns]
+        wanted = set(names)
+        while more := {c.pooled for c in self.columns if c.name in wanted and c.pooled} - wanted:
+            wanted |= more
+        kept = [column.name in wanted for column in self.columns]
 
         def cut(rows: tuple[TableRow, ...]) -> tuple[TableRow, ...]:
             return tuple(

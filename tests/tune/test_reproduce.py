@@ -214,7 +214,8 @@ def test_a_single_row_keeps_the_group_of_its_pooled_values() -> None:
 
 def test_a_single_column_keeps_its_numbers_and_the_column_of_its_pooled_values() -> None:
     columns = [
-        {"name": name, "pooled": "all" if name == "few" else None} for name in ("one", "few", "two", "all")
+        {"name": name, "pooled": {"few": "all", "one": "few"}.get(name)}
+        for name in ("one", "few", "two", "all")
     ]
     rows = [
         {"name": "A", "metric": "npa_1", "numbers": "0.1 | 0.2 ± 0.01 | 0.3 | -"},
@@ -230,7 +231,7 @@ def test_a_single_column_keeps_its_numbers_and_the_column_of_its_pooled_values()
 
     assert kept("two") == [("A", "two", 0.3), ("B", "two", None)]
     assert kept("A", "few") == [("A", "few", 0.2), ("A", "all", None)]
-    assert kept("two", "one", "A") == [("A", "one", 0.1), ("A", "two", 0.3)]
+    assert kept("one", "A") == [("A", "one", 0.1), ("A", "few", 0.2), ("A", "all", None)]
 
 
 def test_set_changes_the_rows_of_a_table_that_leave_the_key_to_the_base() -> None:
