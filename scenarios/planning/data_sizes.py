@@ -12,7 +12,7 @@ from raydr.data import census
 from raydr.data.site import laid_out
 from raydr.data.survey.layout import JointColumns
 from raydr.data.survey.raw_cells import RawColumn
-from raydr.errors import DataError, ScenarioError
+from raydr.errors import ScenarioError
 from raydr.methods.requests import site_policy
 from raydr.privacy.ledger import Entry
 from raydr.privacy.policy import SitePolicy
@@ -22,7 +22,7 @@ from raydr.scenarios.running.declared_cost import SAMPLED_NUMBERS, sampled
 from raydr.scenarios.running.federation_plan import cells_of
 from raydr.scenarios.running.general_policies import general_policies
 from raydr.scenarios.running.harmony import harmonizing_of
-from raydr.scenarios.running.site_files import site_file
+from raydr.scenarios.running.site_files import require_same_features, site_file
 from raydr.scenarios.running.site_policies import (
     policies_of,
     refusals_of_data,
@@ -245,10 +245,7 @@ def _of_sites(scenario: Scenario) -> DataSizes:
     tables = [file.read() for file in files]
     first = census(files[0])
     for site, table in zip(sites, tables, strict=True):
-        if table.features != first.features:
-            raise DataError(
-                f"{site.path} and {sites[0].path} have different features: name the common ones in data.features."
-            )
+        require_same_features(site, table.features, sites[0], first.features)
     rows = stacked([table.rows for table in tables])
     classes = {name for table in tables for name in present(table.labels, table.label_names)}
     scenario.method.check(len(rows), rows.shape[1])

@@ -67,12 +67,7 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
     require_excluded(data.exclude, first.features, sources)
     require_excluded(Codebook(data.codebook).left_out, first.features, sources, "data.codebook")
     for site, census in zip(described, censuses, strict=True):
-        if census.features != first.features:
-            odd = sorted(set(census.features) ^ set(first.features)) or list(census.features)
-            raise DataError(
-                f"{site.path} and {described[0].path} have different features, or in a different order"
-                f" ({', '.join(odd[:10])}): name the common ones in data.features."
-            )
+        require_same_features(site, census.features, described[0], first.features)
         if (census.labels is None) != (first.labels is None):
             raise DataError(
                 f"Only one of {site.path} and {described[0].path} has labels: name the column in data.label."
@@ -127,6 +122,22 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> ClientData:
             *(of_label(layout.columns) if first.labels is None else of_classes(label_names)),
             *of_site_files(clients),
         ),
+    )
+
+
+def require_same_features(
+    site: SiteSettings, features: Sequence[str], other: SiteSettings, expected: Sequence[str]
+) -> None:
+    """Raise a DataError if a site's features differ from those of another site, or are in a different order."""
+    if tuple(features) == tuple(expected):
+        return
+    odd = sorted(set(features) ^ set(expected))
+    raise DataError(
+        f"{site.path} and {other.path} have different features ({', '.join(odd[:10])}): name the common ones in"
+        " data.features."
+        if odd
+        else f"{site.path} and {other.path} have the same features in a different order: name them in data.features,"
+        f" such as [{', '.join(list(expected)[:10])}]."
     )
 
 

@@ -270,6 +270,31 @@ def test_plan_counts_rows_of_readable_site_files(tmp_path: Path) -> None:
     assert planned(plan) == booked(ledger(run(scenario, out=tmp_path / "run", report=False)))
 
 
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (
+            "a,$x_$,b",
+            r"the same features in a different order: name them in data\.features, such as \[a, b, \$x_\$\]",
+        ),
+        ("a,b,$y_$", r"different features \(\$x_\$, \$y_\$\): name the common ones in data\.features"),
+    ],
+)
+def test_a_plan_and_a_run_refuse_other_features_of_a_site_alike(
+    tmp_path: Path, columns: str, message: str
+) -> None:
+    sites = [{"path": str(tmp_path / "north.csv")}, {"path": str(tmp_path / "south.csv")}]
+    for site, header in zip(sites, ("a,b,$x_$", columns), strict=True):
+        numbers = np.random.default_rng(2).normal(1e8, 1.0, size=(20, 3))
+        np.savetxt(site["path"], numbers, delimiter=",", header=header, comments="")
+    content = {key: value for key, value in tiny().items() if key not in ("data", "clients")}
+    scenario = read(content | {"data": {"scale": "standard"}, "clients": {"sites": sites}})
+    with pytest.raises(DataError, match=message):
+        plan_of_scenario(scenario, capacity=ROOMY)
+    with pytest.raises(DataError, match=message):
+        run(scenario, out=tmp_path / "run", report=False)
+
+
 def test_plan_counts_pairs_of_algorithm_2_and_refuses_too_many_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
